@@ -8,6 +8,8 @@ crate::names::named! {
         ClientCpu = "client-cpu",
         /// Client and server compete for the same CPUs.
         SharedCpu = "shared-cpu",
+        /// Programs outside the experiment take CPU time that client or server need.
+        OtherProcesses = "other-processes",
         /// Too few requests are in flight to saturate any resource.
         Concurrency = "concurrency",
         /// The load generator stalled.

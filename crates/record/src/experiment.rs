@@ -32,6 +32,12 @@ pub struct ExperimentDescription {
     /// Causes that the author expects to limit the throughput.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected_causes: Vec<String>,
+    /// Further causes that the author expects to contribute.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expected_also: Vec<String>,
+    /// Steps that the author expects on the path, without the first step: `KIND PROCESS`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expected_path: Vec<String>,
     /// Expected outcome of the check; null if not stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_check: Option<ExpectedCheck>,
@@ -44,7 +50,7 @@ pub struct Resumed {
     pub tool: ToolInfo,
     /// Wall-clock time of the resumption in milliseconds since 1970.
     pub unix_ms: u64,
-    /// Superseded runs of server processes whose measurement was interrupted and is repeated.
+    /// Superseded runs: the runs of server processes that were not measured completely.
     pub anew: Vec<RunId>,
 }
 

@@ -19,6 +19,7 @@ pub mod mix;
 mod model;
 mod names;
 pub mod outcome;
+pub mod path;
 pub mod place;
 pub mod plan;
 pub mod profile;

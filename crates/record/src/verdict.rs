@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cause::Cause;
+use crate::path::PathStep;
 use crate::proof::Tested;
 
 /// Verdict on what limited a run.
@@ -12,12 +13,17 @@ pub struct Verdict {
     /// The cause whose removal would increase throughput the most.
     pub cause: Cause,
     /// Other causes, most likely first.
-    /// Each one limits the run nearly as much, or names a resource that the main cause uses up.
+    /// Each one limits the run nearly as much, or describes a resource that the main cause
+    /// exhausts.
     pub also: Vec<Cause>,
     /// Confidence in the cause.
     pub confidence: Confidence,
     /// One-line explanation of the cause, including figures from this run.
     pub summary: String,
+    /// What the requests in flight wait for, step by step; the last step is the limit. Empty in
+    /// records of versions that did not record paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<PathStep>,
     /// Upper bound of throughput under this cause, in requests per second; null if unknown.
     pub limit_per_s: Option<f64>,
     /// Figures that support the cause, each with its source.

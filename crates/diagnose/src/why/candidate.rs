@@ -1,6 +1,7 @@
 //! Findings of the rules: possible causes, causes ruled out, and missing evidence.
 
 use floodmark_record::cause::Cause;
+use floodmark_record::path::{PathStep, StepKind};
 
 /// How conclusive the evidence for a cause is. Candidates are ranked from most to least conclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +42,8 @@ pub struct Candidate {
     /// Figures with their sources.
     pub evidence: Vec<String>,
     pub next: String,
+    /// Steps from the requests in flight to the limit.
+    pub path: Vec<PathStep>,
 }
 
 impl Candidate {
@@ -58,7 +61,21 @@ impl Candidate {
             summary: summary.into(),
             evidence: evidence.into_iter().collect(),
             next: next.into(),
+            path: Vec::new(),
         }
+    }
+
+    /// Sets the steps to the limit. Their source is the first line of evidence.
+    pub fn at<const N: usize>(self, steps: [(StepKind, &str); N]) -> Self {
+        let basis = self.evidence.first().cloned().unwrap_or_default();
+        let step = |(kind, who)| PathStep::new(kind, who, basis.clone());
+        let path = steps.map(step).to_vec();
+        self.via(path)
+    }
+
+    /// Sets the steps from the requests in flight to the limit.
+    pub fn via(self, path: Vec<PathStep>) -> Self {
+        Candidate { path, ..self }
     }
 
     /// Sets the upper bound of throughput in requests per second.

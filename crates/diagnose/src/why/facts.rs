@@ -6,6 +6,8 @@ use floodmark_record::metric::{HostFigure, JvmFigure, ProcessFigure, Role};
 use floodmark_record::run::{Environment, Run};
 use floodmark_record::watch::{Server, ServerThread};
 
+use super::rules::{CONTENDED, NEAR_LIMIT};
+
 mod consumed;
 mod samples;
 mod waiting;
@@ -173,6 +175,45 @@ impl<'a> RunFacts<'a> {
             (self.server_host_busy?, self.server_cpus)
         };
         Some(((cpus - busy).max(0.0), cpus))
+    }
+
+    /// Returns the number of CPUs that programs outside the experiment use on the server's host.
+    #[must_use]
+    pub fn other_programs(&self) -> Option<f64> {
+        let of_server = used(&self.server) + used(&self.store);
+        let of_client = match self.run.remote {
+            Some(_) => 0.0,
+            None => self.client.used,
+        };
+        let busy = self.server_host_busy? - self.stolen();
+        Some((busy - of_server - of_client).max(0.0))
+    }
+
+    /// Returns the number of CPUs that the hypervisor gives to other guests.
+    #[must_use]
+    pub fn stolen(&self) -> f64 {
+        let host = self.run.remote.as_ref().map(|_| Role::Server);
+        self.samples
+            .mean(Metric::Host(host, HostFigure::Steal))
+            .unwrap_or(0.0)
+    }
+
+    /// Returns whether client, server or store need more CPU time than they get: one of their threads
+    /// is always running or runnable, or together they would use all CPUs.
+    #[must_use]
+    pub fn lacks_cpu(&self) -> bool {
+        let participants = [
+            Some(&self.client),
+            self.server.as_ref(),
+            self.store.as_ref(),
+        ];
+        let participants = || participants.iter().flatten();
+        let thread =
+            |of: &&BusiestThread| of.busy() >= NEAR_LIMIT && of.runnable >= CONTENDED * of.on_cpu;
+        let demand = |of: &&CpuUse| of.used + of.runnable.unwrap_or(0.0);
+        let mut threads = participants().filter_map(|of| of.busiest.as_ref());
+        threads.any(|of| thread(&of))
+            || participants().map(|of| demand(of)).sum::<f64>() >= NEAR_LIMIT * self.server_cpus
     }
 
     /// Returns the busiest thread of the server.

@@ -7,6 +7,7 @@ pub mod proof;
 mod rules;
 
 use floodmark_record::cause::Cause;
+use floodmark_record::path::{PathStep, StepKind};
 use floodmark_record::run::{Environment, Run};
 use floodmark_record::verdict::{Confidence, Verdict};
 
@@ -52,6 +53,7 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
             _ => Confidence::Likely,
         },
         summary: first.summary,
+        path: path(&facts, first.path),
         limit_per_s: first.limit_per_s,
         evidence: first.evidence.into_iter().take(MAX_EVIDENCE).collect(),
         next: first.next,
@@ -77,6 +79,21 @@ fn contributing((cause, first): (Cause, &Candidate), others: &[(Cause, Candidate
     };
     let others = others.iter().filter(contributes);
     others.map(|(cause, _)| *cause).collect()
+}
+
+/// Returns the path from the requests in flight through the given steps. Returns an empty path if no
+/// step is known.
+fn path(facts: &RunFacts<'_>, steps: Vec<PathStep>) -> Vec<PathStep> {
+    if steps.is_empty() {
+        return Vec::new();
+    }
+    let mut requests = PathStep::new(
+        StepKind::Requests,
+        "client",
+        "ok responses per second × mean service time",
+    );
+    requests.waiting = facts.in_flight;
+    [requests].into_iter().chain(steps).collect()
 }
 
 /// Returns the summary and the next step if no cause was found.

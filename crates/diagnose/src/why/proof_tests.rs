@@ -14,6 +14,7 @@ fn run_of(cause: Cause) -> (Run, Verdict) {
         also: Vec::new(),
         confidence: Confidence::Likely,
         summary: "the cause".to_owned(),
+        path: Vec::new(),
         limit_per_s: None,
         evidence: vec!["a figure".to_owned()],
         ruled_out: Vec::new(),

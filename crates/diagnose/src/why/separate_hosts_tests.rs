@@ -79,8 +79,9 @@ fn external_client_that_saturates_the_cpus_is_the_cause() {
 fn distinguishes_store_cpu_from_shared_cpus() {
     let mut run = run_with(3.98, 0.8, 0.3);
     run.client.threads = vec![thread(0.7, 0.25)];
-    run.observations[3] = series("server", "run_delay", 1.0);
-    is(&run, Cause::SharedCpu);
+    // Programs outside the experiment use 2.48 CPUs, until one of them is known to be the store.
+    run.observations[3] = series("server", "run_delay", 3.0);
+    is(&run, Cause::OtherProcesses);
     let mut store = run.server.clone().unwrap();
     store.cpu_s = 26.0;
     run.store = Some(store);

@@ -3,7 +3,9 @@
 
 use floodmark_record::Observation;
 use floodmark_record::cause::Cause;
+use floodmark_record::path::PathStep;
 use floodmark_record::run::Run;
+use floodmark_record::verdict::Verdict;
 
 use super::tests::{is, run_with, series};
 
@@ -24,6 +26,21 @@ fn thread_group(name: &str, threads: f64, waits_per_s: f64, function: &str) -> [
         of("on_cpu", 0.01),
         of(&format!("in {function}"), threads),
     ]
+}
+
+/// Returns the steps of the path behind the requests in flight.
+fn keys(verdict: &Verdict) -> Vec<String> {
+    verdict.path.iter().skip(1).map(PathStep::key).collect()
+}
+
+/// Returns the series for threads that wait for objects.
+fn blocked(name: &str, objects: &[(&str, f64)], waits_per_s: f64) -> Vec<Observation> {
+    let of = |what: &str, value| series("server threads", &format!("{name} {what}"), value);
+    let threads = objects.iter().map(|(_, threads)| threads).sum();
+    let mut all = vec![of("threads", threads), of("waits", waits_per_s)];
+    let blocked = objects.iter();
+    all.extend(blocked.map(|(object, threads)| of(&format!("on {object}"), *threads)));
+    all
 }
 
 /// Returns the series for the server's connections to a store.
@@ -50,10 +67,6 @@ fn finds_too_few_concurrent_requests() {
     assert!(!verdict.unseen.is_empty());
     cold.attempt = 2;
     is(&cold, Cause::Concurrency);
-    // Without an idle CPU, all requests wait for the CPU.
-    let mut full = working_on(50.0);
-    full.observations[0] = series("host", "busy", 3.9);
-    is(&full, Cause::Unknown);
 }
 
 #[test]
@@ -61,13 +74,8 @@ fn distinguishes_pools_from_serialised_requests() {
     let mut run = working_on(8.0);
     run.observations
         .extend(thread_group("main", 1.0, 5.0, "ep_poll"));
-    let verdict = is(&run, Cause::Unknown);
-    assert!(
-        verdict
-            .unseen
-            .iter()
-            .any(|line| line.contains("8.0 requests at once"))
-    );
+    let verdict = is(&run, Cause::WorkerPool);
+    assert_eq!(keys(&verdict), ["permits server", "timer server"]);
     run.setting.insert("connections".to_owned(), "8".to_owned());
     run.setting.insert("threads".to_owned(), "8".to_owned());
     run.observations.extend(thread_group(
@@ -94,7 +102,8 @@ fn distinguishes_pools_from_serialised_requests() {
         "futex_wait_queue",
     ));
     run.observations.extend(upstream(30.0, 29.5));
-    is(&run, Cause::ConnectionPool);
+    let verdict = is(&run, Cause::ConnectionPool);
+    assert_eq!(keys(&verdict), ["connections store"]);
 
     let mut run = working_on(1.0);
     run.observations.extend(thread_group(
@@ -132,6 +141,71 @@ fn distinguishes_pools_from_serialised_requests() {
 }
 
 #[test]
+fn follows_what_threads_wait_for() {
+    let judged = |concurrency: f64, objects: &[(&str, f64)], cause, path: &[&str]| {
+        let mut run = working_on(concurrency);
+        run.observations.extend(blocked("worker", objects, 1_000.0));
+        // The states of threads are conclusive even if other programs use all CPUs.
+        for busy in [0.3, 4.0] {
+            run.observations[0] = series("host", "busy", busy);
+            assert_eq!(keys(&is(&run, cause)), path, "{objects:?}");
+        }
+    };
+    use Cause::{ConnectionPool, Disk, Serialised, SyncLogging, WorkerPool};
+    // A pool whose threads all sleep, in HotSpot and elsewhere.
+    let pool = ["threads server", "timer server"];
+    judged(8.0, &[("timed lock", 8.0)], WorkerPool, &pool);
+    judged(
+        8.0,
+        &[("timer", 7.6), ("timed lock", 0.4)],
+        WorkerPool,
+        &pool,
+    );
+    // A semaphore of 8 and a lock among 64 threads.
+    let permits = ["permits server", "timer server"];
+    judged(
+        8.0,
+        &[("own lock", 56.0), ("timed lock", 8.0)],
+        WorkerPool,
+        &permits,
+    );
+    let lock = ["lock server", "timer server"];
+    judged(
+        1.0,
+        &[("lock 0x7f00", 63.0), ("timer", 1.0)],
+        Serialised,
+        &lock,
+    );
+    // A pool of 10 connections among 64 threads.
+    judged(
+        10.0,
+        &[("own lock", 54.0), ("connection 127.0.0.1:9000", 10.0)],
+        ConnectionPool,
+        &["permits server", "connections upstream"],
+    );
+    // Each thread has a connection of its own.
+    judged(
+        4.0,
+        &[("connection 127.0.0.1:5432", 4.0)],
+        WorkerPool,
+        &["threads server", "connections store"],
+    );
+    // An event loop that writes to a pipe, to a log and to another file.
+    let pipe = ["threads server", "pipe server"];
+    judged(
+        1.0,
+        &[("pipe write", 0.95), ("events", 0.05)],
+        SyncLogging,
+        &pipe,
+    );
+    let disk = ["threads server", "disk server"];
+    judged(1.0, &[("file /srv/access.log", 1.0)], SyncLogging, &disk);
+    judged(1.0, &[("file /srv/state", 1.0)], Disk, &disk);
+    // An idle pool beside an event loop that limits itself to 8 requests.
+    judged(8.0, &[("timed lock", 200.0)], WorkerPool, &permits);
+}
+
+#[test]
 fn threads_that_take_turns_are_not_a_pool() {
     let turns = |concurrency: f64, cpus: f64| {
         let mut run = run_with(cpus + 0.1, cpus, 0.05);
@@ -162,9 +236,9 @@ fn finds_a_pool_by_the_servers_setting() {
         "futex_wait_queue",
     ));
     run.observations.extend(upstream(30.0, 7.5));
-    is(&run, Cause::Unknown);
+    let verdict = is(&run, Cause::ConnectionPool);
+    assert_eq!(keys(&verdict), ["permits server", "connections store"]);
     run.setting.insert("connections".to_owned(), "8".to_owned());
-    is(&run, Cause::Unknown);
     run.setting.insert("threads".to_owned(), "8".to_owned());
     let verdict = is(&run, Cause::WorkerPool);
     let evidence = verdict.evidence.join("\n");
@@ -172,9 +246,9 @@ fn finds_a_pool_by_the_servers_setting() {
         evidence.contains("server setting `threads`: 8"),
         "{evidence}"
     );
-    assert!(evidence.contains("7.5 of 30 connections"), "{evidence}");
+    assert_eq!(keys(&verdict), ["threads server", "connections store"]);
     run.setting.insert("threads".to_owned(), "24".to_owned());
-    is(&run, Cause::Unknown);
+    is(&run, Cause::ConnectionPool);
     // An observed connection pool ranks above a setting.
     run.setting.insert("threads".to_owned(), "8".to_owned());
     run.observations.truncate(run.observations.len() - 2);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::experiment::{ExpectedCheck, ExperimentDescription};
+use floodmark_record::path::StepKind;
 use floodmark_record::sweep::SweepPoint;
 
 use floodmark_plan::toml_file::{Located, TomlFile};
@@ -34,8 +35,8 @@ pub(super) struct ExperimentManifest {
     place: Option<ExperimentPlace>,
     /// Servers to load. Each trial names a system, or a command that starts your own server.
     trial: Vec<Located<TrialSection>>,
-    /// Ordered names of trials. Each trial adds one feature to the previous trial. Comparing the
-    /// two trials shows the feature's cost in throughput, latency and CPU.
+    /// Ordered names of trials. Each trial adds one feature to the previous trial. Comparing
+    /// adjacent trials shows each feature's cost in throughput, latency and CPU.
     ladder: Option<Located<Vec<String>>>,
     /// Published figures to compare with.
     #[serde(default)]
@@ -55,8 +56,12 @@ pub(super) struct ExperimentManifest {
 struct ExpectSection {
     /// Expected causes of the measured limit. The record contains these causes.
     cause: Option<Located<Vec<String>>>,
-    /// Expected outcome of the check. If set to violated, the experiment fails if the check
-    /// holds.
+    /// Further causes that are expected to contribute.
+    also: Option<Located<Vec<String>>>,
+    /// Expected path from the requests in flight to the limit, such as
+    /// `["threads server", "timer server"]`. Each step consists of a kind and a process.
+    path: Option<Located<Vec<String>>>,
+    /// Expected outcome of the check. With `violated`, the experiment fails if the check holds.
     check: Option<ExpectedCheck>,
 }
 
@@ -140,10 +145,17 @@ impl Experiment {
         let ladder = manifest
             .ladder
             .map(|ladder| checked_ladder(&file, ladder, &trials));
-        let causes = manifest
-            .expect
-            .cause
-            .map(|causes| checked_causes(&file, causes));
+        let expect = manifest.expect;
+        let (causes, kinds) = (
+            Cause::ALL.map(Cause::name),
+            StepKind::ALL.map(StepKind::name),
+        );
+        let checked_causes =
+            |names, key| checked_names(&file, names, (key, "cause"), &causes, |name| name);
+        let expected_causes = checked_causes(expect.cause, "cause")?;
+        let expected_also = checked_causes(expect.also, "also")?;
+        let kind: fn(&str) -> &str = |step| step.split_once(' ').map_or(step, |(kind, _)| kind);
+        let expected_path = checked_names(&file, expect.path, ("path", "step"), &kinds, kind)?;
         let claims = manifest.claim.into_iter();
         let claims = claims.map(|section| claim(&file, section, &trials));
         let claims = claims.collect::<Result<_, _>>()?;
@@ -157,8 +169,10 @@ impl Experiment {
                 claims,
                 ladder: ladder.transpose()?.unwrap_or_default(),
                 sweeps,
-                expected_causes: causes.transpose()?.unwrap_or_default(),
-                expected_check: manifest.expect.check,
+                expected_causes,
+                expected_also,
+                expected_path,
+                expected_check: expect.check,
             },
             trials,
             prove: manifest.prove,
@@ -265,18 +279,24 @@ fn names(trials: &[Trial]) -> Vec<String> {
     trials.iter().map(|trial| trial.name.clone()).collect()
 }
 
-/// Checks that the expected causes are known.
-fn checked_causes(file: &TomlFile, causes: Located<Vec<String>>) -> Result<Vec<String>, FileError> {
-    let known = || Cause::ALL.iter().map(|cause| cause.name());
-    match causes
-        .iter()
-        .find(|name| !known().any(|id| id == name.as_str()))
-    {
-        None => Ok(causes.into_inner()),
-        Some(name) => {
-            let fix = did_you_mean(name, known());
-            let what = format!("cause: unknown cause \"{name}\"; {fix}");
-            Err(file.error(&causes.span(), what))
+/// Checks that a part of each name is known.
+fn checked_names(
+    file: &TomlFile,
+    names: Option<Located<Vec<String>>>,
+    (key, noun): (&str, &str),
+    known: &[&str],
+    part: for<'a> fn(&'a str) -> &'a str,
+) -> Result<Vec<String>, FileError> {
+    let Some(names) = names else {
+        return Ok(Vec::new());
+    };
+    let mut parts = names.iter().map(|name| part(name));
+    match parts.find(|part| !known.contains(part)) {
+        None => Ok(names.into_inner()),
+        Some(part) => {
+            let fix = did_you_mean(part, known.iter().copied());
+            let what = format!("{key}: unknown {noun} \"{part}\"; {fix}");
+            Err(file.error(&names.span(), what))
         }
     }
 }
@@ -294,7 +314,7 @@ fn checked_ladder(
             return invalid(format!("unknown trial \"{name}\"; {fix}"));
         }
         if ladder[..i].contains(name) {
-            return invalid(format!("duplicate step {name}"));
+            return invalid(format!("duplicate step \"{name}\""));
         }
     }
     match ladder.len() {

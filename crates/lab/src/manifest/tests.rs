@@ -221,12 +221,18 @@ fn reads_a_store_by_name_or_address() {
     let running = of("url = \"db.local:5432\"");
     assert!(running.started().is_none() && running.delay.is_none());
     for (text, said) in [
-        ("delay = \"1s\"", "e.toml:5: store has neither name nor url"),
+        (
+            "delay = \"1s\"",
+            "e.toml:5: `store` has neither `name` nor `url`",
+        ),
         (
             "name = \"tow\"",
             "e.toml:5: unknown store \"tow\"; did you mean \"two\"?",
         ),
-        ("name = \"two\", url = \"x:1\"", "url conflicts with name"),
+        (
+            "name = \"two\", url = \"x:1\"",
+            "`url` conflicts with `name`",
+        ),
         (
             "url = \"localhost\"",
             "expected host and port, like url = \"127.0.0.1:5432\"",
@@ -319,7 +325,7 @@ fn expands_a_sweep_to_a_trial_per_combination() {
             "threads = [9]",
             "e.toml:5: sweep: threads: expected a whole number from 1 to 4",
         ),
-        ("threads = []", "sweep: threads has no values"),
+        ("threads = []", "sweep: `threads` has no values"),
         ("threads = [1, 1]", "sweep: threads: duplicate value 1"),
         ("", "sweep: no knob"),
         (
@@ -338,7 +344,7 @@ fn expands_a_sweep_to_a_trial_per_combination() {
     assert!(
         with_trials(&both)
             .unwrap_err()
-            .contains("threads is also in setting")
+            .contains("`threads` is in both `sweep` and `setting`")
     );
     let long = trial("threads = [1]") + &format!("name = \"{}\"\n", "x".repeat(35));
     assert!(
@@ -365,7 +371,7 @@ fn reads_a_ladder_of_trials() {
             "\"one\", \"tow\"",
             "ladder: unknown trial \"tow\"; did you mean \"two\"?",
         ),
-        ("\"one\", \"one\"", "ladder: duplicate step one"),
+        ("\"one\", \"one\"", "ladder: duplicate step \"one\""),
     ] {
         let error = ladder(steps).unwrap_err();
         assert!(error.contains(said), "{steps}: {error}");
@@ -373,21 +379,36 @@ fn reads_a_ladder_of_trials() {
 }
 
 #[test]
-fn refuses_an_unknown_expected_cause() {
-    let expecting = |cause: &str| {
+fn refuses_unknown_expected_causes_and_steps() {
+    let expecting = |expect: &str| {
         with_trials(&format!(
-            "[[trial]]\nsystem = \"one\"\nworkload = \"hello\"\n[expect]\ncause = [\"gc\", \"{cause}\"]\n"
+            "[[trial]]\nsystem = \"one\"\nworkload = \"hello\"\n[expect]\n{expect}\n"
         ))
     };
-    assert_eq!(
-        expecting("server-cpu").unwrap().description.expected_causes,
-        ["gc", "server-cpu"]
+    let expected = expecting(
+        "cause = [\"gc\", \"server-cpu\"]\nalso = [\"errors\"]\npath = [\"threads server\", \"cpu server\"]",
     );
-    let error = expecting("server-cpus").unwrap_err();
-    assert!(
-        error.contains("unknown cause \"server-cpus\"; did you mean \"server-cpu\"?"),
-        "{error}"
-    );
+    let expected = expected.unwrap().description;
+    assert_eq!(expected.expected_causes, ["gc", "server-cpu"]);
+    assert_eq!(expected.expected_also, ["errors"]);
+    assert_eq!(expected.expected_path, ["threads server", "cpu server"]);
+    for (expect, message) in [
+        (
+            "cause = [\"server-cpus\"]",
+            "cause: unknown cause \"server-cpus\"; did you mean \"server-cpu\"?",
+        ),
+        (
+            "also = [\"errors here\"]",
+            "also: unknown cause \"errors here\"",
+        ),
+        (
+            "path = [\"cpu server\", \"thread server\"]",
+            "path: unknown step \"thread\"; did you mean \"threads\"?",
+        ),
+    ] {
+        let error = expecting(expect).unwrap_err();
+        assert!(error.contains(message), "{error}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Verdicts: cause, evidence and next step, followed by causes ruled out and the number of
 //! requests in each place.
 
+use floodmark_record::path::show_path;
 use floodmark_record::proof::Tested;
 use floodmark_record::run::Run;
 use floodmark_record::verdict::{Confidence, Verdict};
@@ -61,10 +62,11 @@ fn cause_of(verdict: &Verdict, alike: usize, runs: usize) -> TextLine {
     TextLine::new("why", spans)
 }
 
-/// Returns the evidence for a cause and the throughput that the cause allows.
+/// Returns the path to the limit, the evidence for a cause and the throughput that the cause allows.
 pub(crate) fn evidence(verdict: &Verdict) -> Vec<TextLine> {
-    let evidence = verdict.evidence.iter();
-    let mut lines: Vec<TextLine> = evidence.map(|text| line("evidence", text)).collect();
+    let path = Some(show_path(&verdict.path)).filter(|path| !path.is_empty());
+    let mut lines: Vec<TextLine> = path.iter().map(|path| line("path", path)).collect();
+    lines.extend(verdict.evidence.iter().map(|text| line("evidence", text)));
     let limit = verdict.limit_per_s.map(rate);
     lines.extend(limit.map(|limit| line("limit", format!("upper bound: {limit}"))));
     lines
@@ -88,8 +90,8 @@ fn perturbation(tested: &Tested) -> String {
         None => "no prediction".to_owned(),
     };
     let agrees = match tested.agrees {
-        Some(true) => ": as predicted",
-        Some(false) => ": not as predicted",
+        Some(true) => "; as predicted",
+        Some(false) => "; not as predicted",
         None => "",
     };
     let change = tested.knob.as_deref().unwrap_or(tested.change.words());

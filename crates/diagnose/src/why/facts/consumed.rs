@@ -4,7 +4,7 @@ use floodmark_record::Metric;
 use floodmark_record::metric::{
     CassandraFigure, CgroupFigure, HostFigure, JvmFigure, ListenerFigure, NetworkFigure,
     PoolFigure, PostgresqlFigure, ProcessFigure, Role, SocketFigure, ThreadGroupFigure,
-    UpstreamFigure,
+    UpstreamFigure, WaitKind, WaitObject,
 };
 
 /// Returns the patterns of all metrics that rules may read. See [`Metric::pattern`].
@@ -17,8 +17,13 @@ pub fn consumed() -> Vec<Metric> {
         group: any(),
         function: any(),
     };
+    let blocked = Metric::ThreadsBlocked {
+        role: Role::Server,
+        group: any(),
+        object: WaitObject::Kind(WaitKind::Other),
+    };
     let client = Metric::Process(Role::Client, ProcessFigure::RunDelay);
-    let mut all = vec![waiting, client, Metric::PostgresqlWait(any())];
+    let mut all = vec![waiting, blocked, client, Metric::PostgresqlWait(any())];
     macro_rules! add {
         ($figures:ident, $metric:expr) => {
             all.extend($figures::ALL.iter().copied().map($metric))

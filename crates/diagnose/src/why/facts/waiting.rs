@@ -1,12 +1,17 @@
 //! Places where requests wait: threads, upstream connections and the store, as means over the
 //! window.
 
+use std::net::SocketAddr;
+
 use floodmark_record::Metric;
-use floodmark_record::metric::{PostgresqlFigure, Role, ThreadGroupFigure, UpstreamFigure};
+use floodmark_record::metric::{
+    PostgresqlFigure, Role, ThreadGroupFigure, UpstreamFigure, WaitKind, WaitObject,
+};
 
 use super::WindowSamples;
 
-/// Threads of the server whose names differ only in a trailing number.
+/// Threads of the server whose names differ only in a trailing number. All numbers of threads are
+/// means.
 #[derive(Debug)]
 pub struct ThreadGroupFacts {
     pub name: String,
@@ -16,23 +21,30 @@ pub struct ThreadGroupFacts {
     /// Voluntary context switches per second.
     pub waits_per_s: f64,
     pub on_cpu: f64,
-    /// Mean number of threads that wait in each kernel function, in descending order.
-    pub waits_in: Vec<(String, f64)>,
+    pub runnable: f64,
+    /// Number of threads that wait for each object, in descending order.
+    pub blocked: Vec<(WaitObject, f64)>,
 }
 
 impl ThreadGroupFacts {
-    /// Returns the number of threads that wait in the given kernel functions.
+    /// Returns the number of threads that wait for the given objects.
     #[must_use]
-    pub fn waiting_in(&self, holds: impl Fn(&str) -> bool) -> f64 {
-        let of = self.waits_in.iter().filter(|(name, _)| holds(name));
+    pub fn blocked_on(&self, is: impl Fn(&WaitObject) -> bool) -> f64 {
+        let of = self.blocked.iter().filter(|(object, _)| is(object));
         of.fold(0.0, |sum, (_, threads)| sum + threads)
+    }
+
+    /// Returns the number of threads that wait for an object of this kind.
+    #[must_use]
+    pub fn blocked_on_kind(&self, kind: WaitKind) -> f64 {
+        self.blocked_on(|object| *object == WaitObject::Kind(kind))
     }
 }
 
 /// Connections from the server to one address.
 #[derive(Debug)]
 pub struct UpstreamFacts {
-    pub address: String,
+    pub address: SocketAddr,
     pub established: f64,
     /// Number of connections that are waiting for a response. `None` if most responses arrive
     /// within one clock tick.
@@ -68,23 +80,35 @@ pub(super) fn thread_groups(samples: &WindowSamples<'_>) -> Vec<ThreadGroupFacts
         let of = |figure| Metric::ThreadGroup(Role::Server, group.clone(), figure);
         let level = |metric| samples.level(metric).unwrap_or(0.0);
         let rate = |figure| samples.mean(of(figure)).unwrap_or(0.0);
-        let functions = samples.metrics().filter_map(|metric| match metric {
-            Metric::ThreadsWaitingIn {
+        let objects = samples.metrics().filter_map(|metric| match metric {
+            Metric::ThreadsBlocked {
                 role: Role::Server,
                 group: of,
-                function,
-            } if of == group => Some((function.clone(), level(metric.clone()))),
+                object,
+            } if of == group => Some((object.clone(), level(metric.clone()))),
             _ => None,
         });
-        let mut waits_in: Vec<(String, f64)> = functions.collect();
-        waits_in.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let mut blocked: Vec<(WaitObject, f64)> = objects.collect();
+        if blocked.is_empty() {
+            let functions = samples.metrics().filter_map(|metric| match metric {
+                Metric::ThreadsWaitingIn {
+                    role: Role::Server,
+                    group: of,
+                    function,
+                } if of == group => Some((object_of(function), level(metric.clone()))),
+                _ => None,
+            });
+            blocked = functions.collect();
+        }
+        blocked.sort_by(|a, b| b.1.total_cmp(&a.1));
         ThreadGroupFacts {
             name: group.clone(),
             threads: level(of(ThreadGroupFigure::Threads)),
             at_work: level(of(ThreadGroupFigure::Working)),
             waits_per_s: rate(ThreadGroupFigure::Waits),
             on_cpu: rate(ThreadGroupFigure::OnCpu),
-            waits_in,
+            runnable: rate(ThreadGroupFigure::RunDelay),
+            blocked,
         }
     };
     let groups = samples.metrics().filter_map(|metric| match metric {
@@ -92,6 +116,45 @@ pub(super) fn thread_groups(samples: &WindowSamples<'_>) -> Vec<ThreadGroupFacts
         _ => None,
     });
     groups.map(group_facts).collect()
+}
+
+/// Returns the object for which a thread waits in a kernel function. Used if the threads' system
+/// calls cannot be read; locks, sockets and files then have no identity.
+fn object_of(function: &str) -> WaitObject {
+    const KINDS: [(WaitKind, &[&str]); 7] = [
+        (WaitKind::OwnLock, &["futex"]),
+        (
+            WaitKind::Events,
+            &[
+                "ep_poll",
+                "do_epoll_wait",
+                "do_poll",
+                "poll_schedule",
+                "do_select",
+            ],
+        ),
+        (WaitKind::Timer, &["hrtimer_nanosleep", "do_nanosleep"]),
+        (WaitKind::Accept, &["inet_csk_accept"]),
+        (
+            WaitKind::PipeWrite,
+            &["pipe_write", "anon_pipe_write", "n_tty_write"],
+        ),
+        (WaitKind::PipeRead, &["pipe_read", "anon_pipe_read"]),
+        (WaitKind::Child, &["do_wait", "kernel_wait"]),
+    ];
+    const DISK: [&str; 5] = [
+        "jbd2_log_wait_commit",
+        "folio_wait_bit_common",
+        "wait_on_page_bit",
+        "xfs_log_force",
+        "submit_bio_wait",
+    ];
+    let starts = |names: &[&str]| names.iter().any(|name| function.starts_with(name));
+    if starts(&DISK) {
+        return WaitObject::File(String::new());
+    }
+    let kind = KINDS.iter().find(|(_, names)| starts(names));
+    WaitObject::Kind(kind.map_or(WaitKind::Other, |(kind, _)| *kind))
 }
 
 /// Returns the connections that the server opened, grouped by address.
@@ -110,7 +173,7 @@ pub(super) fn upstreams(samples: &WindowSamples<'_>) -> Vec<UpstreamFacts> {
         let perhaps = level(UpstreamFigure::PerhapsWaiting);
         let known = established - perhaps;
         (established > 0.0).then(|| UpstreamFacts {
-            address: address.to_string(),
+            address: *address,
             established,
             perhaps_waiting: waiting + perhaps,
             waiting: (known >= established / 2.0 && known > 0.0)

@@ -1,6 +1,7 @@
 //! Limits in the client: CPU, stalls, local ports and open files.
 
 use floodmark_record::metric::{Role, SocketFigure};
+use floodmark_record::path::StepKind;
 use floodmark_record::plan::{ConnectionUse, Sources};
 use floodmark_record::run::Run;
 use floodmark_record::units::{show_count, show_ns};
@@ -30,8 +31,13 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
         ),
         None => {
             let own_cpus = facts.client_has_own_cpus;
-            let others = if own_cpus { 0.0 } else { server };
-            let available = available_cpus(facts.host_busy, client, own_cpus, others);
+            let on_same_cpus = !facts.is_client_separate();
+            let participants = if on_same_cpus {
+                server + used(&facts.store)
+            } else {
+                0.0
+            };
+            let available = available_cpus(facts, client, own_cpus, participants);
             let figure = show_available("client", client.used, available);
             ((client.used / available).min(1.0), figure)
         }
@@ -59,6 +65,7 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
             "run the client on another host, or on several hosts".to_owned()
         },
     )
+    .at([(StepKind::Cpu, "client")])
     .with_utilization(busy, facts.responses_per_s)
     .found()
 }
@@ -81,6 +88,7 @@ pub(super) fn stall(facts: &RunFacts<'_>) -> Option<Finding> {
         )],
         "find out what stopped the client (another program, a paused host, SIGSTOP), then repeat",
     )
+    .at([(StepKind::Stall, "client")])
     .found()
 }
 
@@ -137,6 +145,7 @@ pub(super) fn ports(facts: &RunFacts<'_>) -> Option<Finding> {
             "add source addresses (--sources), or use fewer connections"
         },
     )
+    .at([(StepKind::Ports, "client")])
     .with_limit(limit)
     .found()
 }
@@ -164,6 +173,7 @@ pub(super) fn files(facts: &RunFacts<'_>) -> Option<Finding> {
             run.plan.connections * 2 + 100
         ),
     )
+    .at([(StepKind::Files, "client")])
     .found()
 }
 

@@ -3,11 +3,12 @@
 use floodmark_record::Metric;
 use floodmark_record::cause::Cause;
 use floodmark_record::metric::{ListenerFigure, NetworkFigure, ProcessFigure, Role};
+use floodmark_record::path::StepKind;
 use floodmark_record::plan::ConnectionUse;
 use floodmark_record::run::Run;
 use floodmark_record::units::{show_count, show_rate};
 
-use super::{HALF, NEAR_LIMIT, per_s, percent, show_us, working};
+use super::{HALF, NEAR_LIMIT, has_spare_cpu, per_s, percent, show_spare_cpu, show_us};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, not_available, ruled_out};
 use crate::why::facts::{RunFacts, used};
 
@@ -70,6 +71,7 @@ pub(super) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
             .flatten(),
         "raise the server's backlog and net.core.somaxconn, or keep connections",
     )
+    .at([(StepKind::Backlog, "server")])
     .found()
 }
 
@@ -85,8 +87,8 @@ pub(super) fn keepalive(facts: &RunFacts<'_>) -> Option<Finding> {
     let mostly_broken = reopened <= 2 * broken_connections(run);
     // New connections cost CPU, so idle CPUs suggest another cause. Some servers can use only one
     // CPU.
-    let is_idle = working::has_spare_cpu(facts)
-        && (facts.server.is_none() || used(&facts.server) < NEAR_LIMIT);
+    let is_idle =
+        has_spare_cpu(facts) && (facts.server.is_none() || used(&facts.server) < NEAR_LIMIT);
     let (opened_text, sent_text) = (show_count(opened), show_count(sent));
     if per_request < REOPENED || mostly_broken || is_idle {
         return ruled_out(format!(
@@ -108,6 +110,7 @@ pub(super) fn keepalive(facts: &RunFacts<'_>) -> Option<Finding> {
         ],
         "raise the server's limit on requests per connection (nginx: keepalive_requests)",
     )
+    .at([(StepKind::KeepAlive, "server")])
     .found()
 }
 
@@ -154,19 +157,21 @@ pub(super) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings) {
         return findings.add(Cause::MaxConnections, ruled_out(figure));
     }
     // A CPU-bound server also accepts connections late.
-    if !out_of_files && !working::has_spare_cpu(facts) {
-        let spare = working::show_spare_cpu(facts).and_then(ruled_out);
+    if !out_of_files && !has_spare_cpu(facts) {
+        let spare = show_spare_cpu(facts).and_then(ruled_out);
         return findings.add(Cause::MaxConnections, spare);
     }
-    let (cause, summary, next) = if out_of_files {
+    let (cause, step, summary, next) = if out_of_files {
         (
             Cause::ServerFds,
+            StepKind::Files,
             format!("the server is at its limit on open files: {waiting:.0} connections wait"),
             "raise the server's limit on open files (ulimit -n, LimitNOFILE)",
         )
     } else {
         (
             Cause::MaxConnections,
+            StepKind::AcceptQueue,
             format!(
                 "{waiting:.0} connections wait while about {:.0} are served and CPUs are idle",
                 (connections - waiting).max(0.0)
@@ -176,7 +181,7 @@ pub(super) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings) {
     };
     let evidence = [figure].into_iter().chain(files_text);
     let candidate = Candidate::new(EvidenceRank::Located, summary, evidence, next);
-    findings.add(cause, candidate.found());
+    findings.add(cause, candidate.at([(step, "server")]).found());
 }
 
 /// Returns the number of connections that ended with a failed request.
@@ -191,7 +196,11 @@ const ONE_PER_RESPONSE: std::ops::Range<f64> = 0.9..1.1;
 pub(super) fn proxy(facts: &RunFacts<'_>) -> Option<Finding> {
     let opened = opened_by_others(facts)?;
     let per_response = opened / facts.responses_per_s.max(f64::MIN_POSITIVE);
-    let addresses: Vec<&str> = facts.upstreams.iter().map(|u| u.address.as_str()).collect();
+    let addresses: Vec<String> = facts
+        .upstreams
+        .iter()
+        .map(|u| u.address.to_string())
+        .collect();
     let addresses = addresses.join(", ");
     // Connections that last less than a millisecond are rarely sampled. The connections of an
     // external client cannot be distinguished from such connections.
@@ -204,7 +213,7 @@ pub(super) fn proxy(facts: &RunFacts<'_>) -> Option<Finding> {
          (ActiveOpens)",
         show_rate(opened)
     );
-    if per_response < HALF || working::has_spare_cpu(facts) {
+    if per_response < HALF || has_spare_cpu(facts) {
         return ruled_out(figure);
     }
     let source = match &*addresses {
@@ -221,6 +230,7 @@ pub(super) fn proxy(facts: &RunFacts<'_>) -> Option<Finding> {
         vec![figure, source],
         "keep upstream connections (nginx: keepalive in the upstream block)",
     )
+    .at([(StepKind::Cpu, "server"), (StepKind::Connecting, "server")])
     .found()
 }
 

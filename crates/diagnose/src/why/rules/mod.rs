@@ -6,11 +6,11 @@ mod connections;
 mod responses;
 mod server;
 mod server_runtime;
+mod service;
 mod store;
 mod waiting;
-mod working;
 
-pub(super) use working::setting_near;
+pub(super) use service::setting_near;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::units::show_ns;
@@ -24,7 +24,7 @@ const SATURATED: f64 = crate::validity::SATURATED_SHARE;
 
 /// Minimum used share at which a resource is near its limit. Two limits within a tenth of each
 /// other are named together.
-const NEAR_LIMIT: f64 = 0.9;
+pub(super) const NEAR_LIMIT: f64 = 0.9;
 
 /// Minimum idle share of the CPUs at which a runnable thread can find an idle CPU.
 const IDLE: f64 = 0.25;
@@ -34,7 +34,7 @@ const IDLE: f64 = 0.25;
 const HALF: f64 = 0.5;
 
 /// Minimum ratio of run delay to CPU time at which a process competes for CPUs.
-const CONTENDED: f64 = 0.2;
+pub(super) const CONTENDED: f64 = 0.2;
 
 /// Minimum share of the time for which all threads are paused. Throughput falls by the same share,
 /// which exceeds the variation between runs.
@@ -60,6 +60,7 @@ const RULES: &[Rule] = &[
     Rule::One(Cause::KeepaliveLimit, connections::keepalive),
     Rule::One(Cause::CpuQuota, server::quota),
     Rule::One(Cause::Steal, server::steal),
+    Rule::One(Cause::OtherProcesses, server::other_processes),
     Rule::One(Cause::SharedCpu, server::shared_cpus),
     Rule::One(Cause::ServerCpuOneThread, server::one_thread),
     Rule::One(Cause::ServerCpu, server::cpu),
@@ -73,9 +74,8 @@ const RULES: &[Rule] = &[
     Rule::Several(connections::not_accepted),
     Rule::One(Cause::ProxyHop, connections::proxy),
     Rule::One(Cause::DelayedAck, waiting::delayed_ack),
-    Rule::One(Cause::SyncLogging, waiting::logging),
     Rule::One(Cause::Bandwidth, waiting::link),
-    Rule::Several(working::concurrency),
+    Rule::Several(service::limits),
 ];
 
 /// Applies all rules to the facts about a run.
@@ -90,21 +90,23 @@ pub(super) fn apply(facts: &RunFacts<'_>) -> Findings {
     findings
 }
 
-/// Returns the number of CPUs available to a process: the CPUs that the process may use, minus the
-/// CPUs that others use.
-///
-/// `host_busy` is the number of busy CPUs on the process's host. If the process has dedicated CPUs
-/// or the host was not monitored, the function subtracts `others` instead, the known CPU use of
-/// other processes.
+/// Returns the number of CPUs available to a process: the CPUs that the process may use, minus
+/// `participants`, the CPUs that other participants use, and the CPUs taken by the hypervisor. If the
+/// participants lack CPU time, the function also subtracts the CPUs that other programs use.
 ///
 /// Clocks differ, so the CPU use of others can appear to exceed the number of CPUs.
-fn available_cpus(host_busy: Option<f64>, side: &CpuUse, own_cpus: bool, others: f64) -> f64 {
+fn available_cpus(
+    facts: &RunFacts<'_>,
+    process: &CpuUse,
+    own_cpus: bool,
+    participants: f64,
+) -> f64 {
     const MINIMUM: f64 = 0.05;
-    let others = match host_busy {
-        Some(busy) if !own_cpus => (busy - side.used).max(0.0),
-        _ => others,
-    };
-    (side.allowed - others).max(MINIMUM)
+    let programs = facts
+        .other_programs()
+        .filter(|_| !own_cpus && facts.lacks_cpu());
+    let others = participants + programs.unwrap_or(0.0) + facts.stolen();
+    (process.allowed - others).max(MINIMUM)
 }
 
 /// Returns the number of CPUs available to the server.
@@ -115,14 +117,35 @@ fn server_available_cpus(facts: &RunFacts<'_>, server: &CpuUse) -> f64 {
     } else {
         facts.client_on_server_cpus()
     };
-    let others = client + used(&facts.store);
-    available_cpus(facts.server_host_busy, server, own_cpus, others)
+    available_cpus(facts, server, own_cpus, client + used(&facts.store))
 }
 
 /// Returns the server's busiest thread if it is saturated.
 fn saturated_thread<'a>(facts: &'a RunFacts<'_>) -> Option<&'a BusiestThread> {
     let busiest = facts.busiest_thread();
     busiest.filter(|thread| thread.busy() >= NEAR_LIMIT)
+}
+
+/// Returns whether CPUs were idle and the server's busiest thread was not saturated.
+fn has_spare_cpu(facts: &RunFacts<'_>) -> bool {
+    let is_idle = facts
+        .idle_cpus()
+        .is_some_and(|(idle, cpus)| idle >= IDLE * cpus);
+    is_idle && saturated_thread(facts).is_none()
+}
+
+/// Describes the idle CPUs and the server's busiest thread. Returns `None` if the number of idle
+/// CPUs is unknown.
+fn show_spare_cpu(facts: &RunFacts<'_>) -> Option<String> {
+    let (idle, _) = facts.idle_cpus()?;
+    let busiest = facts.busiest_thread().map(|thread| {
+        let on_cpu = percent(thread.on_cpu);
+        format!("; busiest server thread: {on_cpu} of its time on a CPU")
+    });
+    Some(format!(
+        "{idle:.2} CPUs idle{}",
+        busiest.unwrap_or_default()
+    ))
 }
 
 fn show_available(role: &str, used: f64, available: f64) -> String {

@@ -1,6 +1,7 @@
 //! Causes visible in the responses: a rate limiter, failures, and an offered rate that was met.
 
 use floodmark_record::cause::Cause;
+use floodmark_record::path::StepKind;
 use floodmark_record::units::show_count;
 
 use super::{HALF, per_s, percent};
@@ -35,6 +36,7 @@ pub(super) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
         )],
         format!("raise the server's limit, or measure latency below {accepted}"),
     )
+    .at([(StepKind::RateLimit, "server")])
     .with_limit(Some(facts.ok_per_s))
     .found()
 }
@@ -83,6 +85,7 @@ pub(super) fn errors(facts: &RunFacts<'_>) -> Option<Finding> {
             _ => "check the server's log; count only successful responses",
         },
     )
+    .at([(StepKind::Errors, "server")])
     .found()
 }
 
@@ -123,6 +126,7 @@ fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
             target.authority, target.url
         ),
     )
+    .at([(StepKind::Errors, "server")])
     .found()
 }
 
@@ -148,7 +152,8 @@ pub(super) fn offered_rate_met(facts: &RunFacts<'_>, findings: &mut Findings) {
             "to find the limit, offer a higher rate (--rate {:.0}) or omit the rate",
             offered * STEP_UP
         ),
-    );
+    )
+    .at([(StepKind::OfferedRate, "client")]);
     // An external client reports the requested rate as the measured rate.
     let cause = match facts.run.client.name {
         Some(_) => Cause::OfferedRate,

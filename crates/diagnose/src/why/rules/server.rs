@@ -2,10 +2,11 @@
 
 use floodmark_record::Metric;
 use floodmark_record::metric::{CgroupFigure, HostFigure};
+use floodmark_record::path::StepKind;
 
 use super::{
     CONTENDED, HALF, IDLE, NEAR_LIMIT, PAUSED, percent, saturated_thread, server_available_cpus,
-    show_available, show_idle, show_us, working,
+    service, show_available, show_idle, show_us,
 };
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
 use crate::why::facts::{CpuUse, RunFacts, used};
@@ -16,6 +17,31 @@ const CONTENDED_SHARE: f64 = 0.15;
 
 /// Minimum throttled time at which a quota limits throughput, in CPU-seconds per second.
 const THROTTLED: f64 = 0.05;
+
+/// Detects programs outside the experiment that take CPU time which the participants need.
+pub(super) fn other_processes(facts: &RunFacts<'_>) -> Option<Finding> {
+    if facts.server_has_own_cpus {
+        return None;
+    }
+    let programs = facts.other_programs()?;
+    let cpus = facts.server_cpus;
+    let busy = facts.server_host_busy? / cpus;
+    let figure = format!(
+        "programs outside the experiment: {programs:.2} of {cpus:.0} CPUs (/proc/stat, /proc/PID/stat)"
+    );
+    if programs < CONTENDED_SHARE * cpus || busy < NEAR_LIMIT || !facts.lacks_cpu() {
+        return ruled_out(figure);
+    }
+    Candidate::new(
+        EvidenceRank::Mechanism,
+        format!("programs outside the experiment use {programs:.2} of {cpus:.0} CPUs"),
+        vec![figure],
+        "end these programs, or give client and server their own CPUs, then repeat",
+    )
+    .at([(StepKind::Cpu, "others")])
+    .with_share(busy.min(1.0))
+    .found()
+}
 
 /// Detects a client and a server that compete for CPUs.
 pub(super) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -41,6 +67,7 @@ pub(super) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
         || client_delay < CONTENDED
         || server_delay < CONTENDED
         || share < CONTENDED_SHARE
+        || !facts.lacks_cpu()
     {
         return ruled_out(format!(
             "{figure}; the smaller consumer uses {} of the total CPU time (client, server and store)",
@@ -70,6 +97,7 @@ pub(super) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
         ],
         "give each its own CPUs (hosts = \"separate\", or taskset), or use two hosts",
     )
+    .at([(StepKind::Cpu, "shared")])
     .with_utilization(busy_share, facts.responses_per_s)
     .found()
 }
@@ -107,6 +135,7 @@ pub(super) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
         ],
         "spread the work of this thread over several threads",
     )
+    .at([(StepKind::Threads, "server"), (StepKind::Cpu, "server")])
     .with_limit(Some(facts.responses_per_s / thread.on_cpu.min(1.0)))
     .with_share(thread.busy().min(1.0))
     .found()
@@ -146,12 +175,12 @@ fn one_thread_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     let (idle, cpus) = facts.idle_cpus()?;
     // A single request takes turns with the threads that read and write, so the shortest service
     // time is a few times the CPU time of the request.
-    let few = working::ONE.start..FEW_REQUESTS;
+    let few = service::ONE.start..FEW_REQUESTS;
     let concurrency = facts
         .concurrency
         .filter(|requests| few.contains(requests))?;
     let mut groups = facts.thread_groups.iter();
-    let is_pool = groups.any(|group| working::is_pool(group, concurrency, facts));
+    let is_pool = groups.any(|group| service::is_pool(group, concurrency, facts));
     // With fewer idle CPUs, the threads may share the only CPU that others leave free.
     if is_pool || !ONE_CPU.contains(&server.used) || idle < IDLE * cpus || cpus <= 1.0 {
         return None;
@@ -168,8 +197,9 @@ fn one_thread_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
             ),
             show_idle((idle, cpus)),
         ],
-        "run several processes of the server",
+        "run several server processes",
     )
+    .at([(StepKind::Threads, "server"), (StepKind::Cpu, "server")])
     .with_utilization(server.used.min(1.0), facts.responses_per_s)
     .found()
 }
@@ -204,6 +234,7 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
         evidence,
         "profile the server and reduce its CPU time per request, or give it more CPUs",
     )
+    .at([(StepKind::Cpu, "server")])
     .with_utilization(share, facts.responses_per_s)
     .found()
 }
@@ -226,6 +257,7 @@ pub(super) fn quota(facts: &RunFacts<'_>) -> Option<Finding> {
         [figure].into_iter().chain(server),
         "raise or remove the quota (cpu.max, or --cpus of the container)",
     )
+    .at([(StepKind::Quota, "server")])
     .found()
 }
 
@@ -245,5 +277,6 @@ pub(super) fn steal(facts: &RunFacts<'_>) -> Option<Finding> {
         vec![figure],
         "use a dedicated host, or repeat at another time",
     )
+    .at([(StepKind::Steal, "host")])
     .found()
 }

@@ -1,6 +1,7 @@
 //! Consumers of a saturated server's CPU: JIT compiler, garbage collector and TLS handshakes.
 
 use floodmark_record::metric::JvmFigure;
+use floodmark_record::path::StepKind;
 use floodmark_record::run::{Run, SteadyClass};
 use floodmark_record::units::show_count;
 
@@ -69,6 +70,7 @@ pub(super) fn jit(facts: &RunFacts<'_>) -> Option<Finding> {
         evidence.into_iter().flatten(),
         "use a warm-up that lasts until compilation stops (--warmup)",
     )
+    .at([(StepKind::Cpu, "server"), (StepKind::Jit, "server")])
     .found()
 }
 
@@ -114,6 +116,7 @@ pub(super) fn gc(facts: &RunFacts<'_>) -> Option<Finding> {
         evidence.into_iter().flatten(),
         "increase the heap (-Xmx), or allocate less per request",
     )
+    .at([(StepKind::Cpu, "server"), (StepKind::Gc, "server")])
     .found()
 }
 
@@ -146,5 +149,6 @@ pub(super) fn tls(facts: &RunFacts<'_>) -> Option<Finding> {
         ],
         "keep connections, resume sessions, or use an ECDSA certificate instead of RSA",
     )
+    .at([(StepKind::Cpu, "server"), (StepKind::Tls, "server")])
     .found()
 }

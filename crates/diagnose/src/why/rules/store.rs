@@ -2,6 +2,7 @@
 
 use floodmark_record::Metric;
 use floodmark_record::metric::{CassandraFigure, PoolFigure, Role};
+use floodmark_record::path::StepKind;
 
 use super::{HALF, NEAR_LIMIT, available_cpus, per_s, saturated_thread, show_available, show_idle};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
@@ -12,7 +13,13 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     let store = facts.store.as_ref()?;
     let server = used(&facts.server);
     let own_cpus = facts.server_has_own_cpus;
-    let available = available_cpus(facts.server_host_busy, store, own_cpus, server);
+    let participants = server
+        + if own_cpus {
+            0.0
+        } else {
+            facts.client_on_server_cpus()
+        };
+    let available = available_cpus(facts, store, own_cpus, participants);
     let share = (store.used / available).min(1.0);
     let figure = show_available("store", store.used, available);
     // If the server uses more CPU time than the store, the server's CPU is the cause.
@@ -25,6 +32,7 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
         vec![figure],
         "reduce the cost of the store's queries (check for missing indexes), or give the store more CPUs",
     )
+    .at([(StepKind::Cpu, "store")])
     .with_utilization(share, facts.responses_per_s)
     .found()
 }
@@ -60,6 +68,7 @@ pub(super) fn locks(facts: &RunFacts<'_>) -> Option<Finding> {
         vec![figure],
         "spread the writes over more rows, or end transactions right after the change",
     )
+    .at([(StepKind::RowLock, "store")])
     .found()
 }
 
@@ -84,6 +93,7 @@ pub(super) fn commits(facts: &RunFacts<'_>) -> Option<Finding> {
         vec![figure],
         "commit several changes together, or use a faster disk",
     )
+    .at([(StepKind::Commit, "store")])
     .found()
 }
 
@@ -130,6 +140,7 @@ pub(super) fn single_request(facts: &RunFacts<'_>) -> Option<Finding> {
         ],
         "split the writer (one actor per key), or write queued requests in one batch",
     )
+    .at([(StepKind::Lock, "server"), (StepKind::Connections, "store")])
     .found()
 }
 

@@ -1,10 +1,10 @@
-//! Requests that wait although no resource is saturated: delayed ACKs, blocking writes, a full
-//! link.
+//! Requests that wait although no resource is saturated: delayed ACKs and a full link.
 
 use floodmark_record::metric::{NetworkFigure, Role, SocketFigure};
+use floodmark_record::path::StepKind;
 use floodmark_record::units::{show_bytes, show_ns};
 
-use super::{HALF, per_s, show_us, working};
+use super::{HALF, has_spare_cpu, per_s, show_us};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::RunFacts;
 
@@ -52,44 +52,8 @@ pub(super) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
         ],
         "set TCP_NODELAY in the server, or write headers and body in one call",
     )
+    .at([(StepKind::DelayedAck, "server")])
     .with_limit(facts.in_flight.map(|in_flight| in_flight / 0.04))
-    .found()
-}
-
-/// Kernel functions in which a thread waits while writing to a pipe, terminal or disk.
-const WRITING: [&str; 8] = [
-    "pipe_write",
-    "anon_pipe_write",
-    "n_tty_write",
-    "jbd2_log_wait_commit",
-    "folio_wait_bit_common",
-    "wait_on_page_bit",
-    "xfs_log_force",
-    "submit_bio_wait",
-];
-
-/// Detects server threads that are blocked while writing.
-pub(super) fn logging(facts: &RunFacts<'_>) -> Option<Finding> {
-    let is_write = |function: &str| WRITING.iter().any(|name| function.starts_with(name));
-    let groups = facts.thread_groups.iter();
-    let writing = groups
-        .map(|group| group.waiting_in(is_write))
-        .reduce(|a, b| a + b)?;
-    let figure = format!("{writing:.2} server threads were writing on average (wchan)");
-    if writing < HALF {
-        return ruled_out(figure);
-    }
-    let mut functions = facts.thread_groups.iter().flat_map(|group| &group.waits_in);
-    let function = functions.find(|(name, _)| is_write(name));
-    Candidate::new(
-        EvidenceRank::Located,
-        format!(
-            "requests wait for the server's writes: {writing:.1} threads wait in {} on average",
-            function.map_or("a write", |(name, _)| name.as_str())
-        ),
-        vec![figure],
-        "log less, log from a separate thread, or flush less often",
-    )
     .found()
 }
 
@@ -120,7 +84,7 @@ pub(super) fn link(facts: &RunFacts<'_>) -> Option<Finding> {
     if response < SEGMENT
         || in_transit < HALF * maximum
         || unread > in_transit * HALF
-        || !working::has_spare_cpu(facts)
+        || !has_spare_cpu(facts)
     {
         return ruled_out(figure);
     }
@@ -134,6 +98,7 @@ pub(super) fn link(facts: &RunFacts<'_>) -> Option<Finding> {
         vec![figure],
         "make responses smaller (compress them), or use a faster link",
     )
+    .at([(StepKind::Link, "network")])
     .with_limit(Some(facts.ok_per_s))
     .found()
 }

@@ -1,0 +1,561 @@
+//! Limits on the number of requests that the server works on at once, found from what its threads
+//! wait for (docs/decisions/0025-following-waits.md).
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use floodmark_record::cause::Cause;
+use floodmark_record::metric::{WaitKind, WaitObject};
+use floodmark_record::path::{PathStep, StepKind};
+use floodmark_record::units::show_ns;
+
+use super::{HALF, IDLE, per_s, show_idle};
+use crate::why::candidate::{Candidate, EvidenceRank, Findings, not_available, ruled_out};
+use crate::why::facts::{RunFacts, ThreadGroupFacts, UpstreamFacts};
+
+/// Minimum share of the requests in flight that the server works on if no request waits for
+/// another.
+const NO_QUEUE: f64 = 0.8;
+
+/// Range of a mean that indicates one request at a time.
+pub(super) const ONE: std::ops::Range<f64> = 0.7..1.4;
+
+/// Two numbers count as equal if their ratio is in this range. Both numbers are means of samples,
+/// and service times vary.
+const SAME: std::ops::RangeInclusive<f64> = 0.75..=1.34;
+
+/// The service times agree with a number of threads if the ratio of the two concurrencies is in this
+/// range. Shortest service times are less typical than thread states: a buffered write, for example,
+/// can be much faster than the others.
+const AGREES: std::ops::RangeInclusive<f64> = 0.5..=1.5;
+
+/// A thread group takes part in the work if it has at least this many waits per response.
+const TAKES_PART: f64 = 0.3;
+
+/// Causes that this rule distinguishes.
+const CAUSES: [Cause; 4] = [
+    Cause::Concurrency,
+    Cause::Serialised,
+    Cause::WorkerPool,
+    Cause::ConnectionPool,
+];
+
+/// What limits the number of requests in service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    /// All threads of a group are in use.
+    Threads,
+    /// A limited number of requests holds permits; the others wait.
+    Permits,
+    /// One request holds a lock; the others wait.
+    Lock,
+    /// All connections to another process are in use.
+    Connections,
+}
+
+/// A limit on the number of requests in service.
+struct ServiceLimit {
+    holder: Holder,
+    /// Mean number of requests in service.
+    held: f64,
+    /// Name of the thread group, if threads show the limit.
+    group: Option<String>,
+    /// What the requests in service wait for.
+    resource: PathStep,
+    evidence: Vec<String>,
+}
+
+/// Detects a limit on the number of requests that the server works on at once.
+pub(super) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
+    let Some(in_flight) = facts.in_flight else {
+        return;
+    };
+    let is_closed = !facts.run.plan.is_open();
+    let connections = f64::from(facts.run.plan.connections);
+    if let Some(concurrency) = facts.concurrency
+        && is_closed
+        && concurrency >= NO_QUEUE * connections.min(in_flight)
+    {
+        let found = too_few_requests(facts, concurrency);
+        return findings.add(Cause::Concurrency, found.found());
+    }
+    let figure = match facts.concurrency {
+        Some(concurrency) => {
+            format!("the server works on {concurrency:.1} of {in_flight:.1} requests in flight")
+        }
+        None => format!("{in_flight:.1} requests in flight"),
+    };
+    findings.add(Cause::Concurrency, ruled_out(&figure));
+    if facts.server.is_none() {
+        let why = format!(
+            "the reason why {figure}: without server metrics, a saturated CPU, a saturated thread, a lock and a pool look alike"
+        );
+        return findings.add(Cause::Concurrency, not_available(why));
+    }
+    let limit = shown_by_threads(facts, in_flight).or_else(|| shown_by_times(facts, in_flight));
+    let named = limit.as_ref().map(|limit| limit.cause());
+    for cause in CAUSES.iter().skip(1) {
+        if Some(*cause) != named {
+            findings.add(*cause, ruled_out(&figure));
+        }
+    }
+    match limit {
+        Some(limit) => findings.add(limit.cause(), limit.candidate(facts, &figure).found()),
+        None if facts.concurrency.is_none() => findings.add(
+            Cause::Concurrency,
+            not_available(
+                "service time without queueing (the server was cold, or requests differ)",
+            ),
+        ),
+        None => {}
+    }
+}
+
+/// Returns the candidate for a closed-model load with too few connections.
+fn too_few_requests(facts: &RunFacts<'_>, concurrency: f64) -> Candidate {
+    let connections = f64::from(facts.run.plan.connections);
+    let shortest_us = facts.run.least_service_time_us.unwrap_or(0.0);
+    let shortest = show_ns(shortest_us * 1e3);
+    let more = (connections * 4.0).max(50.0);
+    let mut path = vec![PathStep::new(
+        StepKind::Concurrency,
+        "client",
+        "connections (-c)",
+    )];
+    let resource = resource_of_all(facts, concurrency);
+    path.extend(resource.filter(|step| step.kind != StepKind::Cpu));
+    Candidate::new(
+        EvidenceRank::Demand,
+        format!(
+            "{connections:.0} concurrent requests are too few: each takes {shortest}, and no request \
+             waits for another"
+        ),
+        evidence_of_times(facts),
+        format!("use more connections: -c {more:.0}"),
+    )
+    .with_limit(Some(connections / (shortest_us / 1e6)))
+    .via(path)
+}
+
+/// Describes the service times and the idle CPUs.
+fn evidence_of_times(facts: &RunFacts<'_>) -> Vec<String> {
+    let show = |us: f64| show_ns(us * 1e3);
+    let times = facts.concurrency.zip(facts.run.least_service_time_us);
+    let times = times.map(|(concurrency, shortest_us)| {
+        format!(
+            "service time: shortest {} (least_service_time_us), mean {}; at {}, the server works on \
+             {concurrency:.1} requests at once",
+            show(shortest_us),
+            show(facts.run.service_time_us.mean.unwrap_or(shortest_us)),
+            per_s(facts.ok_per_s)
+        )
+    });
+    let idle = facts.idle_cpus().map(show_idle);
+    times.into_iter().chain(idle).collect()
+}
+
+/// The threads of a group, by what they do.
+struct Activity {
+    /// Threads that wait for new work.
+    idle: f64,
+    /// Threads that wait for a lock or a condition.
+    locks: f64,
+    /// Whether most of `locks` have a time limit, as under an interpreter lock.
+    timed: bool,
+    /// Resources that the other threads use, with the number of threads.
+    resources: Vec<PathStep>,
+}
+
+/// Divides the threads of a group. HotSpot pauses threads with timed locks, and idle threads may
+/// also use them: timed locks count as pauses if there are at most about `in_service`.
+fn activity(group: &ThreadGroupFacts, facts: &RunFacts<'_>, in_service: f64) -> Activity {
+    use WaitKind::{
+        Accept, Child, ClientRead, ClientWrite, Events, OwnLock, PageFault, PipeRead, PipeWrite,
+        Signal, TimedLock, Timer,
+    };
+    let timed = group.blocked_on_kind(TimedLock);
+    let is_pause = timed <= SAME.end() * in_service;
+    let locks = group
+        .blocked_on(|object| matches!(object, WaitObject::Kind(OwnLock) | WaitObject::Lock(_)));
+    let mut resources: Vec<PathStep> = Vec::new();
+    let mut add = |kind, who: String, threads: f64, basis: &str| {
+        let known = resources
+            .iter_mut()
+            .find(|step: &&mut PathStep| step.kind == kind && step.who == who);
+        match known.and_then(|step| step.waiting.as_mut()) {
+            Some(waiting) => *waiting += threads,
+            None => resources.push(PathStep::new(kind, who, basis).with_waiting(threads)),
+        }
+    };
+    let server = || "server".to_owned();
+    const SYSCALL: &str = "system calls of blocked threads (/proc/PID/task/TID/syscall)";
+    add(
+        StepKind::Cpu,
+        server(),
+        group.on_cpu + group.runnable,
+        "schedstat",
+    );
+    if is_pause {
+        add(StepKind::Timer, server(), timed, SYSCALL);
+    }
+    for (object, threads) in &group.blocked {
+        let (kind, who) = match object {
+            WaitObject::Kind(Timer) => (StepKind::Timer, server()),
+            WaitObject::Kind(Child) => (StepKind::Child, server()),
+            WaitObject::Kind(PipeWrite | PipeRead) => (StepKind::Pipe, server()),
+            WaitObject::Kind(PageFault) => (StepKind::Disk, "server memory".to_owned()),
+            WaitObject::Kind(ClientWrite) => (StepKind::Link, "client".to_owned()),
+            WaitObject::File(path) => (
+                StepKind::Disk,
+                format!("server {path}").trim_end().to_owned(),
+            ),
+            WaitObject::Connection(address) => {
+                (StepKind::Connections, process_behind(facts, *address))
+            }
+            WaitObject::UnixSocket(path) => (StepKind::Connections, format!("upstream {path}")),
+            _ => continue,
+        };
+        add(kind, who, *threads, SYSCALL);
+    }
+    Activity {
+        idle: [Accept, ClientRead, Events, Signal]
+            .map(|kind| group.blocked_on_kind(kind))
+            .iter()
+            .sum(),
+        locks: if is_pause { locks } else { locks + timed },
+        timed: !is_pause && timed > locks,
+        resources,
+    }
+}
+
+/// Well-known ports of databases and caches.
+const STORE_PORTS: [u16; 7] = [3306, 5432, 6379, 6432, 9042, 11_211, 27_017];
+
+/// Names the process behind a connection of the server: `store ADDRESS` or `upstream ADDRESS`.
+fn process_behind(facts: &RunFacts<'_>, address: SocketAddr) -> String {
+    let is_store = facts.store.is_some() || STORE_PORTS.contains(&address.port());
+    let process = if is_store { "store" } else { "upstream" };
+    format!("{process} {address}")
+}
+
+/// Returns the resource used by most threads.
+fn main_resource(resources: Vec<PathStep>) -> Option<PathStep> {
+    let count = |step: &PathStep| step.waiting.unwrap_or(0.0);
+    resources
+        .into_iter()
+        .max_by(|a, b| count(a).total_cmp(&count(b)))
+}
+
+fn takes_part(group: &ThreadGroupFacts, facts: &RunFacts<'_>) -> bool {
+    group.waits_per_s >= TAKES_PART * facts.responses_per_s
+}
+
+/// Finds a thread group without idle threads, or a group whose threads wait for a lock that few of
+/// them hold.
+fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
+    let in_service = facts.concurrency.unwrap_or(in_flight);
+    let agrees = |threads: f64| {
+        let requests = facts.concurrency;
+        requests.is_none_or(|requests| AGREES.contains(&(requests / threads.max(0.1))))
+    };
+    let groups = facts.thread_groups.iter();
+    let limits = groups.filter(|group| takes_part(group, facts)).filter_map(|group| {
+        let of = activity(group, facts, in_service);
+        let waiting = of.idle + of.locks;
+        let is_saturated = waiting <= IDLE * group.threads && agrees(group.threads);
+        let held = (group.threads - waiting).max(0.0);
+        // Enough threads wait to account for the requests that are not in service.
+        let all_wait = of.locks >= SAME.start() * (in_flight - held) && of.idle < HALF * group.threads;
+        let is_contended = all_wait && held >= HALF && held * SAME.end() < in_flight && agrees(held);
+        let holder = match (is_saturated, is_contended) {
+            (true, _) => Holder::Threads,
+            (_, true) if ONE.contains(&held) => Holder::Lock,
+            (_, true) => Holder::Permits,
+            _ => return None,
+        };
+        let interpreter_lock = of.timed;
+        let resource = main_resource(of.resources)?;
+        // A thread that only sleeps may have nothing to do with the requests.
+        if holder == Holder::Threads
+            && group.threads < ONE.end
+            && resource.kind == StepKind::Timer
+            && others_wait_for_locks(group, facts, in_service)
+        {
+            return None;
+        }
+        // Other rules judge the CPU, except for the CPU time of a lock's holder.
+        let is_cpu = resource.kind == StepKind::Cpu;
+        if is_cpu && (holder != Holder::Lock || interpreter_lock) {
+            return None;
+        }
+        let (held, locks) = match holder {
+            Holder::Threads => (group.threads, 0.0),
+            _ => (held, of.locks),
+        };
+        let evidence = format!(
+            "threads \"{}\": {:.0}, of which {held:.1} in use and {locks:.1} waiting for a lock (/proc/PID/task/TID/syscall)",
+            group.name,
+            group.threads.round(),
+        );
+        Some(ServiceLimit {
+            holder,
+            held,
+            group: Some(group.name.clone()),
+            resource,
+            evidence: vec![evidence],
+        })
+    });
+    let mut limits: Vec<ServiceLimit> = limits.collect();
+    limits.sort_by(|a, b| b.held.total_cmp(&a.held));
+    let limit = limits.into_iter().next()?;
+    Some(connections_in_use(facts, limit))
+}
+
+/// Returns whether another thread group takes part in the work and mostly waits for locks.
+fn others_wait_for_locks(group: &ThreadGroupFacts, facts: &RunFacts<'_>, in_service: f64) -> bool {
+    let others = facts
+        .thread_groups
+        .iter()
+        .filter(|other| other.name != group.name);
+    let mut others = others.filter(|other| takes_part(other, facts));
+    others.any(|other| activity(other, facts, in_service).locks >= HALF * other.threads)
+}
+
+/// Replaces a set of permits by the connections that its holders use, if all of these connections
+/// are in use.
+fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit {
+    let mut upstreams = facts.upstreams.iter();
+    let full = upstreams.find(|upstream| is_full(upstream, limit.held));
+    match full {
+        Some(upstream) if matches!(limit.holder, Holder::Permits | Holder::Lock) => ServiceLimit {
+            holder: Holder::Connections,
+            resource: connections(facts, upstream),
+            ..limit
+        },
+        _ => limit,
+    }
+}
+
+/// Finds the limit from the service times: requests may wait in the server without a thread.
+fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
+    let in_service = facts
+        .concurrency
+        .filter(|requests| *requests >= ONE.start)?;
+    let server = facts.server.as_ref()?;
+    let on_cpu = server.used + server.runnable.unwrap_or(0.0);
+    if on_cpu >= HALF * in_service {
+        return None;
+    }
+    let mut upstreams = facts.upstreams.iter();
+    // Most requests wait behind a connection, so the limit is in the other process.
+    if upstreams.any(|upstream| upstream.waiting.is_some_and(|n| n >= NO_QUEUE * in_flight)) {
+        return None;
+    }
+    let resource = resource_of_all(facts, in_service)?;
+    let limit = |holder, group| ServiceLimit {
+        holder,
+        held: in_service,
+        group,
+        resource: resource.clone(),
+        evidence: Vec::new(),
+    };
+    let mut upstreams = facts.upstreams.iter();
+    if let Some(upstream) = upstreams.find(|upstream| is_full(upstream, in_service)) {
+        return Some(ServiceLimit {
+            resource: connections(facts, upstream),
+            ..limit(Holder::Connections, None)
+        });
+    }
+    let is_one = ONE.contains(&in_service);
+    let mut groups = facts.thread_groups.iter();
+    let pool = groups.find(|group| is_pool(group, in_service, facts));
+    let setting = setting_near(&facts.run.setting, in_service, "thread")
+        .filter(|(name, _)| name.contains("thread") && !is_one);
+    let holder = match (pool, setting) {
+        (None, None) if is_one => Holder::Lock,
+        // Without thread states, a pool looks like permits.
+        (None, None) if facts.thread_groups.is_empty() => return None,
+        (None, None) => Holder::Permits,
+        _ => Holder::Threads,
+    };
+    let setting = setting.map(|(name, value)| format!("server setting `{name}`: {value}"));
+    Some(ServiceLimit {
+        evidence: setting.into_iter().collect(),
+        ..limit(holder, pool.map(|group| group.name.clone()))
+    })
+}
+
+/// Returns what most of the requests in service wait for. If no thread and no connection shows it,
+/// the requests wait for a timer or for another event inside the server.
+fn resource_of_all(facts: &RunFacts<'_>, in_service: f64) -> Option<PathStep> {
+    let groups = facts.thread_groups.iter();
+    let used = groups
+        .filter(|group| takes_part(group, facts))
+        .flat_map(|group| activity(group, facts, in_service).resources);
+    let upstreams = facts
+        .upstreams
+        .iter()
+        .map(|upstream| connections(facts, upstream));
+    let main = main_resource(used.chain(upstreams).collect());
+    let shows = |step: &PathStep| step.waiting.is_some_and(|n| n >= HALF * in_service);
+    main.filter(shows).or_else(|| {
+        let basis = "no CPU, file, connection or child process explains the service time";
+        Some(PathStep::new(StepKind::Timer, "server", basis).with_waiting(in_service))
+    })
+}
+
+fn connections(facts: &RunFacts<'_>, upstream: &UpstreamFacts) -> PathStep {
+    PathStep::new(
+        StepKind::Connections,
+        process_behind(facts, upstream.address),
+        "connections whose last send follows their last receive (sock_diag)",
+    )
+    .with_waiting(upstream.waiting.unwrap_or(upstream.perhaps_waiting))
+}
+
+impl ServiceLimit {
+    /// Returns whether requests wait for a log or another file.
+    fn waits_for_writes(&self) -> bool {
+        matches!(self.resource.kind, StepKind::Disk | StepKind::Pipe)
+    }
+
+    fn cause(&self) -> Cause {
+        let file = &self.resource.who;
+        match (self.resource.kind, self.holder) {
+            (StepKind::Pipe, _) => Cause::SyncLogging,
+            (StepKind::Disk, _) if file.contains("log") || file == "server" => Cause::SyncLogging,
+            (StepKind::Disk, _) => Cause::Disk,
+            (_, Holder::Connections) | (StepKind::Connections, Holder::Permits) => {
+                Cause::ConnectionPool
+            }
+            (_, Holder::Lock) => Cause::Serialised,
+            (_, Holder::Threads | Holder::Permits) => Cause::WorkerPool,
+        }
+    }
+
+    /// Returns the steps from the requests in flight to the resource.
+    fn path(&self) -> Vec<PathStep> {
+        let kind = match self.holder {
+            Holder::Threads => StepKind::Threads,
+            Holder::Permits => StepKind::Permits,
+            Holder::Lock => StepKind::Lock,
+            Holder::Connections => return vec![self.resource.clone()],
+        };
+        let (who, basis) = match &self.group {
+            Some(group) => (format!("server \"{group}\""), "states of the threads"),
+            None => (
+                "server".to_owned(),
+                "ok responses per second × shortest service time",
+            ),
+        };
+        let holder = PathStep::new(kind, who, basis).with_waiting(self.held);
+        vec![holder, self.resource.clone()]
+    }
+
+    fn candidate(&self, facts: &RunFacts<'_>, figure: &str) -> Candidate {
+        let (count, resource) = (self.held.round(), &self.resource);
+        let group = self.group.as_ref();
+        let name = group
+            .map(|group| format!(" (\"{group}\")"))
+            .unwrap_or_default();
+        let summary = if self.waits_for_writes() {
+            format!("requests wait for the server's writes: {resource}")
+        } else {
+            match self.holder {
+                Holder::Threads if count <= 1.0 => {
+                    format!("the only worker thread{name} waits while {figure}")
+                }
+                Holder::Threads => format!("all {count:.0} worker threads{name} wait while {figure}"),
+                Holder::Permits => format!(
+                    "the server limits itself to {count:.0} requests at once (a pool or a semaphore): {figure}"
+                ),
+                Holder::Lock => "the server processes one request at a time, for example because of a lock or a single writer".to_owned(),
+                Holder::Connections => format!(
+                    "all {count:.0} connections from the server to the {} are in use", resource.who
+                ),
+            }
+        };
+        let (kind, otherwise) = match self.holder {
+            Holder::Connections => ("connection", "raise the limit, or make requests shorter"),
+            Holder::Lock => (
+                "thread",
+                "find out what all requests share (a lock, an actor, a queue), and split or shorten it",
+            ),
+            _ => ("thread", "raise the limit, or make requests shorter"),
+        };
+        let setting = setting_near(&facts.run.setting, self.held, kind);
+        let setting = setting.filter(|_| self.holder != Holder::Lock);
+        let next = match (self.waits_for_writes(), setting) {
+            (true, _) => "log less, log from a separate thread, or flush less often".to_owned(),
+            (_, Some((name, value))) => {
+                format!("raise `{name}` (now {value}), or make requests shorter")
+            }
+            (_, None) => otherwise.to_owned(),
+        };
+        let rank = match self.waits_for_writes() {
+            true => EvidenceRank::Located,
+            false => EvidenceRank::Waiting,
+        };
+        let shortest_s = facts.run.least_service_time_us.map(|us| us / 1e6);
+        let limit = shortest_s
+            .filter(|_| facts.concurrency.is_some())
+            .map(|s| self.held.round().max(1.0) / s);
+        let evidence = evidence_of_times(facts)
+            .into_iter()
+            .chain(self.evidence.iter().cloned());
+        let resource = format!("{} ({})", self.resource, self.resource.basis);
+        Candidate::new(rank, summary, evidence.chain([resource]), next)
+            .with_limit(limit)
+            .via(self.path())
+    }
+}
+
+/// Returns a setting whose value is near `concurrency`. Settings whose names contain `kind` come
+/// first.
+pub(in crate::why) fn setting_near<'a>(
+    settings: &'a BTreeMap<String, String>,
+    concurrency: f64,
+    kind: &str,
+) -> Option<(&'a str, &'a str)> {
+    let is_near = |value: &str| value.parse().is_ok_and(|value| same(concurrency, value));
+    let mut near = settings
+        .iter()
+        .filter(|(_, value)| is_near(value))
+        .map(|(name, value)| (&**name, &**value));
+    let first = near.clone().next();
+    near.find(|(name, _)| name.contains(kind)).or(first)
+}
+
+/// Minimum share of an event loop's threads that wait for events.
+const EVENT_LOOP: f64 = 0.25;
+
+/// Returns whether a thread group is an exhausted pool: its size equals the number of concurrent
+/// requests, its threads take part in the work, and the threads do not wait for events.
+pub(super) fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFacts<'_>) -> bool {
+    let in_event_loop = group.blocked_on_kind(WaitKind::Events);
+    if !takes_part(group, facts) || in_event_loop >= EVENT_LOOP * group.threads {
+        return false;
+    }
+    if ONE.contains(&concurrency) {
+        // A pool of one thread must be the only thread group at work. Otherwise, other threads wait
+        // for that thread.
+        let groups = facts.thread_groups.iter();
+        return groups.filter(|of| takes_part(of, facts)).count() == 1 && group.threads < ONE.end;
+    }
+    same(concurrency, group.threads) || same(concurrency, group.at_work)
+}
+
+/// Minimum share of an exhausted pool's connections that wait for a response. The server holds the
+/// other connections between two requests.
+const IN_USE: f64 = 0.75;
+
+/// Returns whether all connections of a pool wait for responses, and the size of the pool equals
+/// the number of concurrent requests. A connection reused within a clock tick counts as waiting.
+fn is_full(upstream: &UpstreamFacts, concurrency: f64) -> bool {
+    upstream.perhaps_waiting >= IN_USE * upstream.established
+        && same(concurrency, upstream.established)
+}
+
+fn same(a: f64, b: f64) -> bool {
+    b > 0.0 && SAME.contains(&(a / b))
+}

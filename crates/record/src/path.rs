@@ -1,0 +1,191 @@
+//! Paths: what requests wait for, step by step, from the requests in flight to the resource that
+//! limits the run.
+
+use std::fmt::{self, Display};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+crate::names::named! {
+    /// Kind of a step on a path.
+    StepKind {
+        /// The requests in flight. Each path starts here.
+        Requests = "requests",
+        /// Connections that the server has not accepted yet.
+        AcceptQueue = "accept-queue",
+        /// A thread, or a thread pool whose threads are all in use.
+        Threads = "threads",
+        /// A limited number of requests that a process works on at once, such as a semaphore.
+        Permits = "permits",
+        /// A lock, or another thing that one request holds at a time.
+        Lock = "lock",
+        /// Outgoing connections of a process.
+        Connections = "connections",
+        /// CPU time.
+        Cpu = "cpu",
+        /// A pause, or a timer.
+        Timer = "timer",
+        /// A file, and the disk that contains it.
+        Disk = "disk",
+        /// A pipe, and the process that reads it.
+        Pipe = "pipe",
+        /// A child process.
+        Child = "child",
+        /// A row lock or table lock of a database.
+        RowLock = "row-lock",
+        /// Commits of a database.
+        Commit = "commit",
+        /// A garbage collector.
+        Gc = "gc",
+        /// A JIT compiler.
+        Jit = "jit",
+        /// TLS handshakes.
+        Tls = "tls",
+        /// Compression of responses.
+        Compression = "compression",
+        /// Connection set-up.
+        Connecting = "connecting",
+        /// A limit on the request rate.
+        RateLimit = "rate-limit",
+        /// A limit on the requests per connection.
+        KeepAlive = "keep-alive",
+        /// A limit on open files.
+        Files = "files",
+        /// The maximum length of an accept queue.
+        Backlog = "backlog",
+        /// Local ports.
+        Ports = "ports",
+        /// A CPU quota.
+        Quota = "quota",
+        /// CPU time taken by the hypervisor.
+        Steal = "steal",
+        /// Delayed acknowledgments.
+        DelayedAck = "delayed-ack",
+        /// A network link.
+        Link = "link",
+        /// Failed requests.
+        Errors = "errors",
+        /// A stalled load generator.
+        Stall = "stall",
+        /// The offered rate of an open-model load.
+        OfferedRate = "offered-rate",
+        /// The number of connections of a closed-model load.
+        Concurrency = "concurrency",
+    }
+}
+
+/// One step on a path.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PathStep {
+    /// Kind of the step.
+    pub kind: StepKind,
+    /// Process to which the step belongs: `client`, `server`, `store`, `upstream`, `others` for
+    /// programs outside the experiment, or `shared` for client and server together. The name or address of a resource follows after a space.
+    pub who: String,
+    /// Mean number of requests at this step; null if unknown.
+    pub waiting: Option<f64>,
+    /// Source of the step.
+    pub basis: String,
+}
+
+impl PathStep {
+    /// Returns a step at which the number of requests is unknown.
+    #[must_use]
+    pub fn new(kind: StepKind, who: impl Into<String>, basis: impl Into<String>) -> Self {
+        Self {
+            kind,
+            who: who.into(),
+            waiting: None,
+            basis: basis.into(),
+        }
+    }
+
+    /// Sets the mean number of requests at the step.
+    #[must_use]
+    pub fn with_waiting(self, waiting: f64) -> Self {
+        Self {
+            waiting: Some(waiting),
+            ..self
+        }
+    }
+
+    /// Returns the kind and the process, such as `threads server`. Expected paths consist of these
+    /// keys.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let process = self.who.split(' ').next().unwrap_or_default();
+        format!("{} {process}", self.kind)
+    }
+}
+
+impl Display for PathStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (process, name) = self.who.split_once(' ').unwrap_or((&self.who, ""));
+        let name = if name.is_empty() {
+            String::new()
+        } else {
+            format!(" {name}")
+        };
+        let count = self.waiting.map_or(0.0, f64::round);
+        let counted = |one: &str, many: &str| match count {
+            0.0 => many.to_owned(),
+            1.0 => format!("1 {one}"),
+            n => format!("{n:.0} {many}"),
+        };
+        match self.kind {
+            StepKind::Requests => f.write_str(&counted("request", "requests")),
+            StepKind::Threads => {
+                let threads = counted("thread", "threads");
+                write!(f, "{threads} of the {process}{name}")
+            }
+            StepKind::Permits => {
+                let permits = counted("permit", "permits");
+                write!(f, "{permits} in the {process}{name}")
+            }
+            StepKind::Connections => {
+                let connections = counted("connection", "connections");
+                write!(f, "{connections} to the {process}{name}")
+            }
+            StepKind::Cpu if process == "shared" => f.write_str("CPUs shared by client and server"),
+            StepKind::Cpu if process == "others" => f.write_str("CPU of other programs"),
+            StepKind::Cpu => write!(f, "CPU of the {process}{name}"),
+            kind => {
+                let kind = kind.name().replace('-', " ");
+                write!(f, "{kind} ({process}{name})")
+            }
+        }
+    }
+}
+
+/// Returns the path as one line, such as `64 requests → 8 threads of the server → timer (server)`.
+#[must_use]
+pub fn show_path(path: &[PathStep]) -> String {
+    let steps: Vec<String> = path.iter().map(PathStep::to_string).collect();
+    steps.join(" → ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_a_path_in_one_line() {
+        let step = |kind, who| PathStep::new(kind, who, "");
+        let path = [
+            step(StepKind::Requests, "client").with_waiting(64.0),
+            step(StepKind::Threads, "server \"pool\"").with_waiting(8.2),
+            step(StepKind::Connections, "store 127.0.0.1:5432").with_waiting(1.0),
+            step(StepKind::RowLock, "store"),
+        ];
+        assert_eq!(
+            show_path(&path),
+            "64 requests → 8 threads of the server \"pool\" → \
+             1 connection to the store 127.0.0.1:5432 → row lock (store)"
+        );
+        let keys: Vec<String> = path[1..].iter().map(PathStep::key).collect();
+        assert_eq!(
+            keys,
+            ["threads server", "connections store", "row-lock store"]
+        );
+    }
+}
