@@ -270,8 +270,9 @@ fn finds_limits_on_connections_and_files() {
     queue(&mut run, 42.0, 20.0);
     is(&run, Cause::MaxConnections);
     // A CPU-bound server accepts connections late.
-    run.observations[0] = series("host", "busy", 3.9);
-    let verdict = is(&run, Cause::Unknown);
+    let mut busy = run_with(3.9, 3.7, 0.5);
+    queue(&mut busy, 42.0, 20.0);
+    let verdict = is(&busy, Cause::ServerCpu);
     let ruled_out = |line: &String| line.starts_with("max-connections: 0.10 CPUs idle");
     assert!(verdict.ruled_out.iter().any(ruled_out), "{verdict:#?}");
     let mut run = run_with(0.3, 0.1, 0.1);

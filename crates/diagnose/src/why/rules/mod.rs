@@ -126,11 +126,13 @@ fn saturated_thread<'a>(facts: &'a RunFacts<'_>) -> Option<&'a BusiestThread> {
     busiest.filter(|thread| thread.busy() >= NEAR_LIMIT)
 }
 
-/// Returns whether CPUs were idle and the server's busiest thread was not saturated.
+/// Returns whether the server could use more CPU time: CPUs are idle, or only programs outside the
+/// experiment use them, and the server's busiest thread is not saturated.
 fn has_spare_cpu(facts: &RunFacts<'_>) -> bool {
+    let programs = facts.other_programs().filter(|_| !facts.lacks_cpu());
     let is_idle = facts
         .idle_cpus()
-        .is_some_and(|(idle, cpus)| idle >= IDLE * cpus);
+        .is_some_and(|(idle, cpus)| idle + programs.unwrap_or(0.0) >= IDLE * cpus);
     is_idle && saturated_thread(facts).is_none()
 }
 

@@ -7,11 +7,12 @@ use std::net::SocketAddr;
 use floodmark_record::cause::Cause;
 use floodmark_record::metric::{WaitKind, WaitObject};
 use floodmark_record::path::{PathStep, StepKind};
+use floodmark_record::plan::ConnectionUse;
 use floodmark_record::units::show_ns;
 
 use super::{HALF, IDLE, per_s, show_idle};
 use crate::why::candidate::{Candidate, EvidenceRank, Findings, not_available, ruled_out};
-use crate::why::facts::{RunFacts, ThreadGroupFacts, UpstreamFacts};
+use crate::why::facts::{RunFacts, ThreadGroupFacts, UpstreamFacts, used};
 
 /// Minimum share of the requests in flight that the server works on if no request waits for
 /// another.
@@ -29,7 +30,8 @@ const SAME: std::ops::RangeInclusive<f64> = 0.75..=1.34;
 /// can be much faster than the others.
 const AGREES: std::ops::RangeInclusive<f64> = 0.5..=1.5;
 
-/// A thread group takes part in the work if it has at least this many waits per response.
+/// A thread group takes part in the work if it has at least this many waits per response, or at least
+/// this share of the server's CPU time.
 const TAKES_PART: f64 = 0.3;
 
 /// Causes that this rule distinguishes.
@@ -72,9 +74,14 @@ pub(super) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
     };
     let is_closed = !facts.run.plan.is_open();
     let connections = f64::from(facts.run.plan.connections);
+    // On kept connections, requests without a response are also in flight.
+    let all = match facts.run.plan.connection_use {
+        ConnectionUse::Kept => connections,
+        ConnectionUse::Fresh | ConnectionUse::PerConnection(_) => connections.min(in_flight),
+    };
     if let Some(concurrency) = facts.concurrency
         && is_closed
-        && concurrency >= NO_QUEUE * connections.min(in_flight)
+        && concurrency >= NO_QUEUE * all
     {
         let found = too_few_requests(facts, concurrency);
         return findings.add(Cause::Concurrency, found.found());
@@ -248,6 +255,7 @@ fn main_resource(resources: Vec<PathStep>) -> Option<PathStep> {
 
 fn takes_part(group: &ThreadGroupFacts, facts: &RunFacts<'_>) -> bool {
     group.waits_per_s >= TAKES_PART * facts.responses_per_s
+        || group.on_cpu >= TAKES_PART * used(&facts.server)
 }
 
 /// Finds a thread group without idle threads, or a group whose threads wait for a lock that few of
@@ -263,7 +271,8 @@ fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit
         let of = activity(group, facts, in_service);
         let waiting = of.idle + of.locks;
         let is_saturated = waiting <= IDLE * group.threads && agrees(group.threads);
-        let held = (group.threads - waiting).max(0.0);
+        let of_resources = of.resources.iter().filter_map(|step| step.waiting);
+            let held: f64 = of_resources.sum();
         // Enough threads wait to account for the requests that are not in service.
         let all_wait = of.locks >= SAME.start() * (in_flight - held) && of.idle < HALF * group.threads;
         let is_contended = all_wait && held >= HALF && held * SAME.end() < in_flight && agrees(held);
