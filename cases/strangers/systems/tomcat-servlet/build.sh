@@ -1,0 +1,9 @@
+# Builds the server, and creates a self-signed RSA-4096 certificate.
+set -eu
+mvn -q -B process-classes
+rm -f target/service.p12
+keytool -genkeypair -alias service -keyalg RSA -keysize 4096 -validity 36500 -dname CN=localhost \
+    -ext san=dns:localhost,ip:127.0.0.1 -storetype PKCS12 -keystore target/service.p12 -storepass changeit \
+    2> target/keytool.log
+keytool -exportcert -rfc -alias service -keystore target/service.p12 -storepass changeit \
+    > target/service.pem 2>> target/keytool.log
