@@ -28,6 +28,9 @@ const MAX_PROOF_TIME: Duration = Duration::from_secs(480);
 /// Options of `cargo xtask confusion`.
 #[derive(Debug, Default, Args)]
 pub struct ConfusionOptions {
+    /// Suite of cases
+    #[arg(long, value_enum, default_value_t)]
+    suite: Suite,
     /// Run only cases whose name contains this text
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -56,6 +59,26 @@ pub struct ConfusionOptions {
     /// Write docs/accuracy.md
     #[arg(long)]
     write: bool,
+}
+
+/// A suite of cases.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Suite {
+    /// Servers written for the cases
+    #[default]
+    Own,
+    /// Servers from package registries
+    Strangers,
+}
+
+impl Suite {
+    /// Returns the folder of the cases, relative to the repository's root.
+    fn folder(self) -> &'static str {
+        match self {
+            Suite::Own => "cases",
+            Suite::Strangers => "cases/strangers",
+        }
+    }
 }
 
 /// The shard that runs on every change, with 11 cases.
@@ -107,13 +130,16 @@ pub fn run(bench: &Bench, options: &ConfusionOptions) -> Result<bool, Failure> {
 }
 
 fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, Failure> {
-    let results = bench.target.join("confusion");
+    let results = match options.suite {
+        Suite::Own => bench.target.join("confusion"),
+        Suite::Strangers => bench.target.join("confusion/strangers"),
+    };
     let folder = match (options.quick, options.pass) {
         (true, 1) => results.join("quick"),
         (_, pass) => results.join(pass.to_string()),
     };
     let proved = results.join("proved");
-    let names = names(&bench.root.join("cases"), options)?;
+    let names = names(&bench.root.join(options.suite.folder()), options)?;
     // A hash of the name selects one case in three.
     let third = names.iter().filter(|name| hash(name).is_multiple_of(3));
     let third: Vec<String> = third.cloned().collect();
@@ -122,14 +148,15 @@ fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, 
             true => &["--processes", "1"],
             false => &[],
         };
-        measure(bench, &names, &folder, flags, options.fresh, MAX_TIME)?;
+        measure(bench, options, &names, &folder, flags, MAX_TIME)?;
         if options.prove {
             let flags = ["--prove", "--only", FAULT, "--processes", "1"];
             let limit = MAX_PROOF_TIME;
-            measure(bench, &third, &proved, &flags, options.fresh, limit)?;
+            measure(bench, options, &third, &proved, &flags, limit)?;
         }
     }
-    let pass = Pass::read(&folder, &names);
+    let suite = options.suite;
+    let pass = Pass::read(suite, &folder, &names);
     for case in &pass.cases {
         show(case, options.open, "");
     }
@@ -138,18 +165,20 @@ fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, 
     }
     let judged = || pass.cases.iter().map(|case| &case.name);
     // Void cases are not proven.
-    let mut proofs = Pass::read(&proved, judged().filter(|name| third.contains(name))).cases;
+    let mut proofs = Pass::read(suite, &proved, judged().filter(|name| third.contains(name))).cases;
     let is_tested = |verdict: &Verdict| !verdict.tested.is_empty();
     proofs.retain(|case| case.verdict.as_ref().is_some_and(is_tested));
     for case in &proofs {
         show(case, false, " after perturbations");
     }
     let other = results.join(if options.pass == 1 { "2" } else { "1" });
-    let other = Pass::read(&other, judged());
-    let text = page::markdown(&pass, &other, &proofs);
+    let other = Pass::read(suite, &other, judged());
+    let text = page::markdown(suite, &pass, &other, &proofs);
     println!("\n{text}");
     if options.write {
-        update(&bench.root, "docs/accuracy.md", &text)?;
+        const PAGE: &str = "docs/accuracy.md";
+        let page = bench::read(&bench.root.join(PAGE))?;
+        update(&bench.root, PAGE, &page::replace(&page, suite, &text))?;
     }
     Ok(pass)
 }
@@ -172,16 +201,17 @@ fn names(folder: &Path, options: &ConfusionOptions) -> Result<Vec<String>, Failu
 /// Measures each case whose result is missing or older than the case's file.
 fn measure(
     bench: &Bench,
+    options: &ConfusionOptions,
     names: &[String],
     into: &Path,
     flags: &[&str],
-    fresh: bool,
     limit: Duration,
 ) -> Result<(), Failure> {
     for (i, name) in names.iter().enumerate() {
-        let case = bench.root.join("cases").join(format!("{name}.toml"));
+        let folder = bench.root.join(options.suite.folder());
+        let case = folder.join(format!("{name}.toml"));
         let result = into.join(name);
-        if !fresh && is_newer(&result.join("record.json"), &case) {
+        if !options.fresh && is_newer(&result.join("record.json"), &case) {
             continue;
         }
         if result.exists() {
@@ -209,7 +239,11 @@ fn show(case: &JudgedCase, open: bool, when: &str) {
     if case.is_set_aside && !open {
         return;
     }
-    let word = if case.is_right() { "right" } else { "WRONG" };
+    let word = match (case.is_right(), case.is_path_right()) {
+        (true, true) => "right",
+        (true, false) => "PATH ",
+        (false, _) => "WRONG",
+    };
     let (name, judged, confidence) = (&case.name, case.judged, case.confidence);
     let expected = case.expected_ids();
     println!("{word} {name}: {judged} ({confidence:?}{when}), expected {expected}");
@@ -219,6 +253,13 @@ fn show(case: &JudgedCase, open: bool, when: &str) {
         let interval = tested.interval.as_ref().map(|i| (i.low, i.high));
         let predicted = &tested.predicted;
         println!("      {change}: × {ratio:?} ({interval:?}), predicted {predicted:?}");
+    }
+    if !case.is_path_right() {
+        let expected = case.expected_path.join(" → ");
+        println!(
+            "      path {}, expected {expected}",
+            case.path().join(" → ")
+        );
     }
     if case.is_right() {
         return;

@@ -1,15 +1,29 @@
 //! Generates `docs/accuracy.md`.
 
+use std::collections::BTreeSet;
+
 use floodmark_record::verdict::Confidence;
 
 use super::accuracy::{Accuracy, Proportion, matrix};
-use super::baseline;
-use super::judging::{JudgedCase, Pass};
+use super::judging::{JudgedCase, Pass, family};
+use super::{Suite, baseline};
 use crate::table::table;
 
-/// Returns the page as Markdown. `other` is another pass over the same cases. `proofs` contains the
-/// verdicts after perturbations.
-pub fn markdown(pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
+/// Heading of the section about stranger cases. The section about our own cases precedes it.
+const STRANGERS: &str = "# Servers from package registries\n";
+
+/// Replaces the section of one suite.
+pub fn replace(page: &str, suite: Suite, section: &str) -> String {
+    let (own, strangers) = page.split_at(page.find(STRANGERS).unwrap_or(page.len()));
+    match suite {
+        Suite::Own => format!("{}\n\n{strangers}", section.trim_end()),
+        Suite::Strangers => format!("{}\n\n{section}", own.trim_end()),
+    }
+}
+
+/// Returns the section of a suite as Markdown. `other` is another pass over the same cases. `proofs`
+/// contains the verdicts after perturbations.
+pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
     let cases = &pass.cases;
     let aside = |aside: bool| cases.iter().filter(move |case| case.is_set_aside == aside);
     let clean = |clean: bool| cases.iter().filter(move |case| case.is_clean == clean);
@@ -28,11 +42,17 @@ pub fn markdown(pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
         let accuracy = Accuracy::by(cases, |case| (case.baselines[i], Confidence::Likely));
         rows.push(row(&format!("all, baseline: {name}"), accuracy));
     }
-    let mut text = include_str!("introduction.md").to_owned();
+    let mut text = match suite {
+        Suite::Own => include_str!("introduction.md").to_owned(),
+        Suite::Strangers => format!("{STRANGERS}\n{}", include_str!("strangers.md")),
+    };
     text.push_str(&table(
         "cases | right | confident and wrong | no verdict",
         rows,
     ));
+    if suite == Suite::Strangers {
+        text.push_str(&paths(cases));
+    }
     text.push_str(
         "\nRules are improved based on the visible cases of a pass, so later rules are fitted to the pass. Only the verdicts made \
          when the pass was measured are independent of it. ",
@@ -66,6 +86,33 @@ pub fn markdown(pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
     text + &list("Wrong verdicts", &wrong(cases))
         + &list("Wrong verdicts in the other pass", &wrong(&other.cases))
         + &list("Void cases", &void)
+}
+
+/// Returns a table with the accuracy of causes and paths for each family of servers. Whether a case
+/// that is set aside is right does not appear on its own.
+fn paths(cases: &[JudgedCase]) -> String {
+    let families: BTreeSet<&str> = cases.iter().map(|case| family(&case.name)).collect();
+    let group = |name: &str, is_in: &dyn Fn(&JudgedCase) -> bool| {
+        let of = || cases.iter().filter(|case| is_in(case));
+        let path = |case: &JudgedCase| case.is_right() && case.is_path_right();
+        let cause = Proportion::of(of().map(JudgedCase::is_right));
+        vec![
+            name.to_owned(),
+            cause.to_string(),
+            Proportion::of(of().map(path)).to_string(),
+        ]
+    };
+    let mut rows = vec![
+        group("all", &|_| true),
+        group("visible (not set aside)", &|case| !case.is_set_aside),
+        group("set aside", &|case| case.is_set_aside),
+    ];
+    let families = families.into_iter();
+    rows.extend(families.map(|name| group(name, &|case| family(&case.name) == name)));
+    format!(
+        "\n{}",
+        table("cases | cause right | cause and path right", rows)
+    )
 }
 
 fn row(name: &str, accuracy: Accuracy) -> Vec<String> {
@@ -166,7 +213,7 @@ mod tests {
             proof(Confidence::Likely, Cause::Gc),
             proof(Confidence::Likely, Cause::Jit),
         ];
-        let text = markdown(&pass, &other, &proofs);
+        let text = markdown(Suite::Own, &pass, &other, &proofs);
         let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
         let words = words.join(" ");
         for part in [
@@ -184,6 +231,18 @@ mod tests {
         ] {
             assert!(words.contains(part), "{part} in {text}");
         }
+        let page = replace(
+            "old",
+            Suite::Strangers,
+            &markdown(Suite::Strangers, &pass, &other, &[]),
+        );
+        assert!(
+            page.starts_with("old\n\n# Servers from package registries\n"),
+            "{page}"
+        );
+        let page = replace(&page, Suite::Own, "new\n");
+        assert!(page.starts_with("new\n\n# Servers"), "{page}");
+        assert!(page.contains("cause and path right"), "{page}");
         let mut names = baseline::NAMES.iter();
         assert!(names.all(|name| text.contains(name)), "{text}");
         assert!(!text.contains("serialised"), "{text}");
