@@ -6,7 +6,7 @@ use floodmark_record::metric::{HostFigure, JvmFigure, ProcessFigure, Role};
 use floodmark_record::run::{Environment, Run};
 use floodmark_record::watch::{Server, ServerThread};
 
-use super::rules::{CONTENDED, NEAR_LIMIT};
+use super::rules::{CONTENDED, HALF, NEAR_LIMIT};
 
 mod consumed;
 mod samples;
@@ -177,6 +177,16 @@ impl<'a> RunFacts<'a> {
         Some(((cpus - busy).max(0.0), cpus))
     }
 
+    /// Returns the number of CPUs that the server could use in addition, and the number of CPUs. CPUs
+    /// of other programs count if client, server and store get all the CPU time that they need.
+    #[must_use]
+    pub fn spare_cpus(&self) -> Option<(f64, f64)> {
+        let (idle, cpus) = self.idle_cpus()?;
+        let programs = self.other_programs();
+        let programs = programs.filter(|_| !self.server_has_own_cpus && !self.lacks_cpu());
+        Some((idle + programs.unwrap_or(0.0), cpus))
+    }
+
     /// Returns the number of CPUs that programs outside the experiment use on the server's host.
     #[must_use]
     pub fn other_programs(&self) -> Option<f64> {
@@ -199,7 +209,7 @@ impl<'a> RunFacts<'a> {
     }
 
     /// Returns whether client, server or store need more CPU time than they get: one of their threads
-    /// is always running or runnable, or together they would use all CPUs.
+    /// never waits for anything but CPU time, or together they would use all CPUs.
     #[must_use]
     pub fn lacks_cpu(&self) -> bool {
         let participants = [
@@ -207,13 +217,18 @@ impl<'a> RunFacts<'a> {
             self.server.as_ref(),
             self.store.as_ref(),
         ];
-        let participants = || participants.iter().flatten();
-        let thread =
-            |of: &&BusiestThread| of.busy() >= NEAR_LIMIT && of.runnable >= CONTENDED * of.on_cpu;
-        let demand = |of: &&CpuUse| of.used + of.runnable.unwrap_or(0.0);
-        let mut threads = participants().filter_map(|of| of.busiest.as_ref());
-        threads.any(|of| thread(&of))
-            || participants().map(|of| demand(of)).sum::<f64>() >= NEAR_LIMIT * self.server_cpus
+        let participants = participants.iter().flatten();
+        let is_starved = |on_cpu: f64, runnable: f64, share: f64| {
+            on_cpu + runnable >= share && runnable >= CONTENDED * on_cpu
+        };
+        let mut threads = participants.clone().filter_map(|of| of.busiest.as_ref());
+        let demand = participants.map(|of| of.used + of.runnable.unwrap_or(0.0));
+        threads.any(|of| is_starved(of.on_cpu, of.runnable, NEAR_LIMIT))
+            || self.thread_groups.iter().any(|group| {
+                group.never_waits()
+                    && is_starved(group.on_cpu, group.runnable, HALF * group.threads)
+            })
+            || demand.sum::<f64>() >= NEAR_LIMIT * self.server_cpus
     }
 
     /// Returns the busiest thread of the server.

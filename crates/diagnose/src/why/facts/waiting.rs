@@ -8,6 +8,7 @@ use floodmark_record::metric::{
     PostgresqlFigure, Role, ThreadGroupFigure, UpstreamFigure, WaitKind, WaitObject,
 };
 
+use super::super::rules::NEAR_LIMIT;
 use super::WindowSamples;
 
 /// Threads of the server whose names differ only in a trailing number. All numbers of threads are
@@ -32,6 +33,27 @@ impl ThreadGroupFacts {
     pub fn blocked_on(&self, is: impl Fn(&WaitObject) -> bool) -> f64 {
         let of = self.blocked.iter().filter(|(object, _)| is(object));
         of.fold(0.0, |sum, (_, threads)| sum + threads)
+    }
+
+    /// Returns the number of threads that wait for new work: a connection, a request or an event.
+    #[must_use]
+    pub fn idle(&self) -> f64 {
+        use WaitKind::{Accept, ClientRead, Events, Signal};
+        let kinds = [Accept, ClientRead, Events, Signal].iter();
+        kinds.map(|kind| self.blocked_on_kind(*kind)).sum()
+    }
+
+    /// Returns whether the threads run or are blocked, but rarely wait for new work or for a lock.
+    #[must_use]
+    pub fn never_waits(&self) -> bool {
+        let locks = self.blocked_on(|object| {
+            use WaitKind::{OwnLock, TimedLock};
+            matches!(
+                object,
+                WaitObject::Kind(OwnLock | TimedLock) | WaitObject::Lock(_)
+            )
+        });
+        self.idle() + locks <= (1.0 - NEAR_LIMIT) * self.threads && !self.blocked.is_empty()
     }
 
     /// Returns the number of threads that wait for an object of this kind.

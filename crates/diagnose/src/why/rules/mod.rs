@@ -1,6 +1,7 @@
 //! The rules for verdicts. Each rule detects one cause, or several causes that depend on each
 //! other.
 
+mod activity;
 mod client;
 mod connections;
 mod responses;
@@ -31,7 +32,7 @@ const IDLE: f64 = 0.25;
 
 /// A consumer that uses at least this share of a resource is the main consumer. A place with at
 /// least this share of the requests holds most of the requests.
-const HALF: f64 = 0.5;
+pub(super) const HALF: f64 = 0.5;
 
 /// Minimum ratio of run delay to CPU time at which a process competes for CPUs.
 pub(super) const CONTENDED: f64 = 0.2;
@@ -120,20 +121,21 @@ fn server_available_cpus(facts: &RunFacts<'_>, server: &CpuUse) -> f64 {
     available_cpus(facts, server, own_cpus, client + used(&facts.store))
 }
 
-/// Returns the server's busiest thread if it is saturated.
+/// Returns the server's busiest thread if it is saturated: nearly always running or runnable, or
+/// mostly so and otherwise blocked, but never idle.
 fn saturated_thread<'a>(facts: &'a RunFacts<'_>) -> Option<&'a BusiestThread> {
+    let never_idle = facts.thread_groups.iter().any(|group| {
+        let is_one = service::ONE.contains(&group.threads);
+        is_one && group.never_waits() && group.on_cpu + group.runnable >= HALF
+    });
     let busiest = facts.busiest_thread();
-    busiest.filter(|thread| thread.busy() >= NEAR_LIMIT)
+    busiest.filter(|thread| never_idle || thread.busy() >= NEAR_LIMIT)
 }
 
-/// Returns whether the server could use more CPU time: CPUs are idle, or only programs outside the
-/// experiment use them, and the server's busiest thread is not saturated.
+/// Returns whether the server could use more CPU time and its busiest thread is not saturated.
 fn has_spare_cpu(facts: &RunFacts<'_>) -> bool {
-    let programs = facts.other_programs().filter(|_| !facts.lacks_cpu());
-    let is_idle = facts
-        .idle_cpus()
-        .is_some_and(|(idle, cpus)| idle + programs.unwrap_or(0.0) >= IDLE * cpus);
-    is_idle && saturated_thread(facts).is_none()
+    let is_spare = |(spare, cpus): (f64, f64)| spare >= IDLE * cpus;
+    facts.spare_cpus().is_some_and(is_spare) && saturated_thread(facts).is_none()
 }
 
 /// Describes the idle CPUs and the server's busiest thread. Returns `None` if the number of idle

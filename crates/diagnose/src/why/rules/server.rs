@@ -123,6 +123,7 @@ pub(super) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
         return ruled_out(format!("too little idle CPU for a second thread; {thread}"));
     }
     let name = &thread.name;
+    let is_always_busy = thread.busy() >= NEAR_LIMIT;
     Candidate::new(
         EvidenceRank::Saturated,
         format!("one thread of the server ({name}) is saturated while CPUs are idle"),
@@ -136,7 +137,7 @@ pub(super) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
         "spread the work of this thread over several threads",
     )
     .at([(StepKind::Threads, "server"), (StepKind::Cpu, "server")])
-    .with_limit(Some(facts.responses_per_s / thread.on_cpu.min(1.0)))
+    .with_limit(Some(facts.responses_per_s / thread.on_cpu.min(1.0)).filter(|_| is_always_busy))
     .with_share(thread.busy().min(1.0))
     .found()
 }
@@ -145,7 +146,7 @@ pub(super) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
 /// idle for a second thread. Both the thread and the CPUs are then saturated.
 fn thread_without_idle_cpu(facts: &RunFacts<'_>) -> Option<(f64, String)> {
     let thread = saturated_thread(facts)?;
-    let (idle, cpus) = facts.idle_cpus()?;
+    let (idle, cpus) = facts.spare_cpus()?;
     // A second thread helps only if the idle CPU time exceeds a tenth of the used CPU time, and if
     // the first thread is closer to saturation than the CPUs are.
     let could_add = idle > 0.1 * (cpus - idle) && thread.on_cpu >= (cpus - idle) / cpus;
@@ -172,7 +173,7 @@ const FEW_REQUESTS: f64 = 3.0;
 /// single thread is saturated, but together the threads use one CPU.
 fn one_thread_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     let server = facts.server.as_ref()?;
-    let (idle, cpus) = facts.idle_cpus()?;
+    let (idle, cpus) = facts.spare_cpus()?;
     // A single request takes turns with the threads that read and write, so the shortest service
     // time is a few times the CPU time of the request.
     let few = service::ONE.start..FEW_REQUESTS;

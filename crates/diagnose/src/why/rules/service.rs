@@ -2,17 +2,17 @@
 //! wait for (docs/decisions/0025-following-waits.md).
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use floodmark_record::cause::Cause;
-use floodmark_record::metric::{WaitKind, WaitObject};
+use floodmark_record::metric::WaitKind;
 use floodmark_record::path::{PathStep, StepKind};
 use floodmark_record::plan::ConnectionUse;
 use floodmark_record::units::show_ns;
 
+use super::activity::{activity, connections, main_resource, resource_of_all, takes_part};
 use super::{HALF, IDLE, per_s, show_idle};
 use crate::why::candidate::{Candidate, EvidenceRank, Findings, not_available, ruled_out};
-use crate::why::facts::{RunFacts, ThreadGroupFacts, UpstreamFacts, used};
+use crate::why::facts::{RunFacts, ThreadGroupFacts, UpstreamFacts};
 
 /// Minimum share of the requests in flight that the server works on if no request waits for
 /// another.
@@ -23,16 +23,12 @@ pub(super) const ONE: std::ops::Range<f64> = 0.7..1.4;
 
 /// Two numbers count as equal if their ratio is in this range. Both numbers are means of samples,
 /// and service times vary.
-const SAME: std::ops::RangeInclusive<f64> = 0.75..=1.34;
+pub(super) const SAME: std::ops::RangeInclusive<f64> = 0.75..=1.34;
 
 /// The service times agree with a number of threads if the ratio of the two concurrencies is in this
 /// range. Shortest service times are less typical than thread states: a buffered write, for example,
 /// can be much faster than the others.
-const AGREES: std::ops::RangeInclusive<f64> = 0.5..=1.5;
-
-/// A thread group takes part in the work if it has at least this many waits per response, or at least
-/// this share of the server's CPU time.
-const TAKES_PART: f64 = 0.3;
+const AGREES: std::ops::RangeInclusive<f64> = 0.5..=2.0;
 
 /// Causes that this rule distinguishes.
 const CAUSES: [Cause; 4] = [
@@ -159,103 +155,6 @@ fn evidence_of_times(facts: &RunFacts<'_>) -> Vec<String> {
     });
     let idle = facts.idle_cpus().map(show_idle);
     times.into_iter().chain(idle).collect()
-}
-
-/// The threads of a group, by what they do.
-struct Activity {
-    /// Threads that wait for new work.
-    idle: f64,
-    /// Threads that wait for a lock or a condition.
-    locks: f64,
-    /// Whether most of `locks` have a time limit, as under an interpreter lock.
-    timed: bool,
-    /// Resources that the other threads use, with the number of threads.
-    resources: Vec<PathStep>,
-}
-
-/// Divides the threads of a group. HotSpot pauses threads with timed locks, and idle threads may
-/// also use them: timed locks count as pauses if there are at most about `in_service`.
-fn activity(group: &ThreadGroupFacts, facts: &RunFacts<'_>, in_service: f64) -> Activity {
-    use WaitKind::{
-        Accept, Child, ClientRead, ClientWrite, Events, OwnLock, PageFault, PipeRead, PipeWrite,
-        Signal, TimedLock, Timer,
-    };
-    let timed = group.blocked_on_kind(TimedLock);
-    let is_pause = timed <= SAME.end() * in_service;
-    let locks = group
-        .blocked_on(|object| matches!(object, WaitObject::Kind(OwnLock) | WaitObject::Lock(_)));
-    let mut resources: Vec<PathStep> = Vec::new();
-    let mut add = |kind, who: String, threads: f64, basis: &str| {
-        let known = resources
-            .iter_mut()
-            .find(|step: &&mut PathStep| step.kind == kind && step.who == who);
-        match known.and_then(|step| step.waiting.as_mut()) {
-            Some(waiting) => *waiting += threads,
-            None => resources.push(PathStep::new(kind, who, basis).with_waiting(threads)),
-        }
-    };
-    let server = || "server".to_owned();
-    const SYSCALL: &str = "system calls of blocked threads (/proc/PID/task/TID/syscall)";
-    add(
-        StepKind::Cpu,
-        server(),
-        group.on_cpu + group.runnable,
-        "schedstat",
-    );
-    if is_pause {
-        add(StepKind::Timer, server(), timed, SYSCALL);
-    }
-    for (object, threads) in &group.blocked {
-        let (kind, who) = match object {
-            WaitObject::Kind(Timer) => (StepKind::Timer, server()),
-            WaitObject::Kind(Child) => (StepKind::Child, server()),
-            WaitObject::Kind(PipeWrite | PipeRead) => (StepKind::Pipe, server()),
-            WaitObject::Kind(PageFault) => (StepKind::Disk, "server memory".to_owned()),
-            WaitObject::Kind(ClientWrite) => (StepKind::Link, "client".to_owned()),
-            WaitObject::File(path) => (
-                StepKind::Disk,
-                format!("server {path}").trim_end().to_owned(),
-            ),
-            WaitObject::Connection(address) => {
-                (StepKind::Connections, process_behind(facts, *address))
-            }
-            WaitObject::UnixSocket(path) => (StepKind::Connections, format!("upstream {path}")),
-            _ => continue,
-        };
-        add(kind, who, *threads, SYSCALL);
-    }
-    Activity {
-        idle: [Accept, ClientRead, Events, Signal]
-            .map(|kind| group.blocked_on_kind(kind))
-            .iter()
-            .sum(),
-        locks: if is_pause { locks } else { locks + timed },
-        timed: !is_pause && timed > locks,
-        resources,
-    }
-}
-
-/// Well-known ports of databases and caches.
-const STORE_PORTS: [u16; 7] = [3306, 5432, 6379, 6432, 9042, 11_211, 27_017];
-
-/// Names the process behind a connection of the server: `store ADDRESS` or `upstream ADDRESS`.
-fn process_behind(facts: &RunFacts<'_>, address: SocketAddr) -> String {
-    let is_store = facts.store.is_some() || STORE_PORTS.contains(&address.port());
-    let process = if is_store { "store" } else { "upstream" };
-    format!("{process} {address}")
-}
-
-/// Returns the resource used by most threads.
-fn main_resource(resources: Vec<PathStep>) -> Option<PathStep> {
-    let count = |step: &PathStep| step.waiting.unwrap_or(0.0);
-    resources
-        .into_iter()
-        .max_by(|a, b| count(a).total_cmp(&count(b)))
-}
-
-fn takes_part(group: &ThreadGroupFacts, facts: &RunFacts<'_>) -> bool {
-    group.waits_per_s >= TAKES_PART * facts.responses_per_s
-        || group.on_cpu >= TAKES_PART * used(&facts.server)
 }
 
 /// Finds a thread group without idle threads, or a group whose threads wait for a lock that few of
@@ -392,34 +291,6 @@ fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> 
         evidence: setting.into_iter().collect(),
         ..limit(holder, pool.map(|group| group.name.clone()))
     })
-}
-
-/// Returns what most of the requests in service wait for. If no thread and no connection shows it,
-/// the requests wait for a timer or for another event inside the server.
-fn resource_of_all(facts: &RunFacts<'_>, in_service: f64) -> Option<PathStep> {
-    let groups = facts.thread_groups.iter();
-    let used = groups
-        .filter(|group| takes_part(group, facts))
-        .flat_map(|group| activity(group, facts, in_service).resources);
-    let upstreams = facts
-        .upstreams
-        .iter()
-        .map(|upstream| connections(facts, upstream));
-    let main = main_resource(used.chain(upstreams).collect());
-    let shows = |step: &PathStep| step.waiting.is_some_and(|n| n >= HALF * in_service);
-    main.filter(shows).or_else(|| {
-        let basis = "no CPU, file, connection or child process explains the service time";
-        Some(PathStep::new(StepKind::Timer, "server", basis).with_waiting(in_service))
-    })
-}
-
-fn connections(facts: &RunFacts<'_>, upstream: &UpstreamFacts) -> PathStep {
-    PathStep::new(
-        StepKind::Connections,
-        process_behind(facts, upstream.address),
-        "connections whose last send follows their last receive (sock_diag)",
-    )
-    .with_waiting(upstream.waiting.unwrap_or(upstream.perhaps_waiting))
 }
 
 impl ServiceLimit {
