@@ -27,6 +27,7 @@ mod perf_data;
 pub mod process;
 mod process_sampler;
 mod produced;
+mod programs;
 mod root;
 mod sample_group;
 pub mod sampler;

@@ -13,6 +13,7 @@ use procfs_core::process::Stat;
 use crate::Root;
 use crate::kernel_file::KernelFile;
 use crate::process::{parse_schedstat, parse_switches};
+use crate::programs::Programs;
 use crate::thread_groups::group_of;
 use crate::tree::{Ticks, Tree};
 
@@ -398,40 +399,6 @@ fn group<'a>(
     group_of(name, is_main, program)
 }
 
-/// Programs whose processes have the same name, such as a server and a log reader that both run in
-/// Python.
-#[derive(Debug, Default)]
-struct Programs {
-    /// Name of the process, and the start of its command line.
-    known: Vec<(String, Vec<u8>)>,
-}
-
-impl Programs {
-    /// Returns 1 for the first program with this process name, 2 for the second program, and so on.
-    fn number(&mut self, root: &Root, pid: u32, name: &str) -> usize {
-        let line = std::fs::read(root.path(format!("/proc/{pid}/cmdline"))).unwrap_or_default();
-        let program = (name.to_owned(), start_of_command(&line));
-        let same_name = self.known.iter().filter(|known| known.0 == program.0);
-        let at = same_name.clone().position(|known| *known == program);
-        let number = at.unwrap_or_else(|| same_name.count()) + 1;
-        if at.is_none() {
-            self.known.push(program);
-        }
-        number
-    }
-}
-
-/// Returns the part of a command line that identifies a program: the first two arguments, or the
-/// text before the colon of a process title such as `nginx: worker process`.
-fn start_of_command(line: &[u8]) -> Vec<u8> {
-    let mut arguments = line.split(|byte| *byte == 0);
-    let first = arguments.next().unwrap_or_default();
-    match first.windows(2).position(|part| part == b": ") {
-        Some(title) => first[..title].to_vec(),
-        None => [first, arguments.next().unwrap_or_default()].join(&0),
-    }
-}
-
 /// Returns whether a HotSpot compiler thread has this name. The kernel truncates names to 15 bytes.
 fn compiles(name: &str) -> bool {
     name.starts_with("C1 Compiler") || name.starts_with("C2 Compiler")
@@ -502,25 +469,6 @@ mod tests {
             "{others:?} {sum}"
         );
         assert!(named.len() <= NAMED);
-    }
-
-    #[test]
-    fn identifies_programs_by_the_start_of_their_command_line() {
-        for (line, start) in [
-            (
-                &b"python3\0server.py\08080\0"[..],
-                &b"python3\0server.py"[..],
-            ),
-            (b"nginx: worker process", b"nginx"),
-            (
-                b"postgres: bench bench 127.0.0.1(4321) idle\0\0",
-                b"postgres",
-            ),
-            (b"node\0", b"node\0"),
-            (b"", b"\0"),
-        ] {
-            assert_eq!(start_of_command(line), start);
-        }
     }
 
     #[test]

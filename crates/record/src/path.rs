@@ -80,7 +80,8 @@ pub struct PathStep {
     /// Kind of the step.
     pub kind: StepKind,
     /// Process to which the step belongs: `client`, `server`, `store`, `upstream`, `others` for
-    /// programs outside the experiment, or `shared` for client and server together. The name or address of a resource follows after a space.
+    /// programs outside the experiment, or `shared` for client and server together. A space and the
+    /// name or address of a resource may follow.
     pub who: String,
     /// Mean number of requests at this step; null if unknown.
     pub waiting: Option<f64>,

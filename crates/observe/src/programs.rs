@@ -1,0 +1,61 @@
+//! Tells apart programs whose processes have the same name.
+
+use crate::Root;
+
+/// Programs whose processes have the same name, such as a server and a log reader that both run in
+/// Python.
+#[derive(Debug, Default)]
+pub(crate) struct Programs {
+    /// Name of the process, and the start of its command line.
+    known: Vec<(String, Vec<u8>)>,
+}
+
+impl Programs {
+    /// Returns 1 for the first program with this process name, 2 for the second program, and so on.
+    pub(crate) fn number(&mut self, root: &Root, pid: u32, name: &str) -> usize {
+        let line = std::fs::read(root.path(format!("/proc/{pid}/cmdline"))).unwrap_or_default();
+        let program = (name.to_owned(), start_of_command(&line));
+        let same_name = self.known.iter().filter(|known| known.0 == program.0);
+        let at = same_name.clone().position(|known| *known == program);
+        let number = at.unwrap_or_else(|| same_name.count()) + 1;
+        if at.is_none() {
+            self.known.push(program);
+        }
+        number
+    }
+}
+
+/// Returns the part of a command line that identifies a program: the first two arguments, or the
+/// text before the colon of a process title such as `nginx: worker process`.
+fn start_of_command(line: &[u8]) -> Vec<u8> {
+    let mut arguments = line.split(|byte| *byte == 0);
+    let first = arguments.next().unwrap_or_default();
+    match first.windows(2).position(|part| part == b": ") {
+        Some(title) => first[..title].to_vec(),
+        None => [first, arguments.next().unwrap_or_default()].join(&0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifies_programs_by_the_start_of_their_command_line() {
+        for (line, start) in [
+            (
+                &b"python3\0server.py\08080\0"[..],
+                &b"python3\0server.py"[..],
+            ),
+            (b"nginx: worker process", b"nginx"),
+            (
+                b"postgres: bench bench 127.0.0.1(4321) idle\0\0",
+                b"postgres",
+            ),
+            (b"node\0", b"node\0"),
+            (b"", b"\0"),
+        ] {
+            assert_eq!(start_of_command(line), start);
+        }
+    }
+}
