@@ -150,7 +150,7 @@ fn judge(suite: Suite, record: &Record, name: &str) -> Result<JudgedCase, Failur
     let is_clean = control.is_empty();
     let has_effect = match suite {
         Suite::Own => has_effect(&fault, &control),
-        Suite::Strangers => control_is_faster(&fault, &control),
+        Suite::ThirdParty => control_is_faster(&fault, &control),
     };
     if !is_clean && !has_effect {
         let (fault, control) = (rates(&fault), rates(&control));
@@ -184,7 +184,7 @@ fn judge(suite: Suite, record: &Record, name: &str) -> Result<JudgedCase, Failur
 /// Families of servers that are set aside: those whose names have the smallest SHA-256.
 const SET_ASIDE: [&str; 5] = ["php", "go", "tomcat", "node", "wsgi"];
 
-/// Returns the family of a stranger case: the first word of its name.
+/// Returns the family of a third-party case: the first word of its name.
 pub fn family(name: &str) -> &str {
     name.split('-').next().unwrap_or_default()
 }
@@ -193,7 +193,7 @@ pub fn family(name: &str) -> &str {
 fn is_set_aside(suite: Suite, name: &str) -> bool {
     match suite {
         Suite::Own => hash(name).is_multiple_of(5),
-        Suite::Strangers => SET_ASIDE.contains(&family(name)),
+        Suite::ThirdParty => SET_ASIDE.contains(&family(name)),
     }
 }
 

@@ -68,7 +68,7 @@ pub enum Suite {
     #[default]
     Own,
     /// Servers from package registries
-    Strangers,
+    ThirdParty,
 }
 
 impl Suite {
@@ -76,7 +76,7 @@ impl Suite {
     fn folder(self) -> &'static str {
         match self {
             Suite::Own => "cases",
-            Suite::Strangers => "cases/strangers",
+            Suite::ThirdParty => "cases/third-party",
         }
     }
 }
@@ -132,7 +132,7 @@ pub fn run(bench: &Bench, options: &ConfusionOptions) -> Result<bool, Failure> {
 fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, Failure> {
     let results = match options.suite {
         Suite::Own => bench.target.join("confusion"),
-        Suite::Strangers => bench.target.join("confusion/strangers"),
+        Suite::ThirdParty => bench.target.join("confusion/third-party"),
     };
     let folder = match (options.quick, options.pass) {
         (true, 1) => results.join("quick"),

@@ -9,15 +9,15 @@ use super::judging::{JudgedCase, Pass, family};
 use super::{Suite, baseline};
 use crate::table::table;
 
-/// Heading of the section about stranger cases. The section about our own cases precedes it.
-const STRANGERS: &str = "# Servers from package registries\n";
+/// Heading of the section about third-party cases. The section about our own cases precedes it.
+const THIRD_PARTY: &str = "# Servers from package registries\n";
 
 /// Replaces the section of one suite.
 pub fn replace(page: &str, suite: Suite, section: &str) -> String {
-    let (own, strangers) = page.split_at(page.find(STRANGERS).unwrap_or(page.len()));
+    let (own, third_party) = page.split_at(page.find(THIRD_PARTY).unwrap_or(page.len()));
     match suite {
-        Suite::Own => format!("{}\n\n{strangers}", section.trim_end()),
-        Suite::Strangers => format!("{}\n\n{section}", own.trim_end()),
+        Suite::Own => format!("{}\n\n{third_party}", section.trim_end()),
+        Suite::ThirdParty => format!("{}\n\n{section}", own.trim_end()),
     }
 }
 
@@ -29,10 +29,7 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
     let clean = |clean: bool| cases.iter().filter(move |case| case.is_clean == clean);
     let mut rows = vec![
         row("all", Accuracy::of(cases)),
-        row(
-            "all, rules at measurement time",
-            Accuracy::of(&pass.as_measured),
-        ),
+        row("all, rules when measured", Accuracy::of(&pass.as_measured)),
         row("visible (not set aside)", Accuracy::of(aside(false))),
         row("set aside", Accuracy::of(aside(true))),
         row("with a fault", Accuracy::of(clean(false))),
@@ -44,13 +41,13 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
     }
     let mut text = match suite {
         Suite::Own => include_str!("introduction.md").to_owned(),
-        Suite::Strangers => format!("{STRANGERS}\n{}", include_str!("strangers.md")),
+        Suite::ThirdParty => format!("{THIRD_PARTY}\n{}", include_str!("third-party.md")),
     };
     text.push_str(&table(
         "cases | right | confident and wrong | no verdict",
         rows,
     ));
-    if suite == Suite::Strangers {
+    if suite == Suite::ThirdParty {
         text.push_str(&paths(cases));
     }
     text.push_str(
@@ -138,7 +135,7 @@ fn agreement(cases: &[JudgedCase], other: &Pass) -> String {
         )
     };
     format!(
-        "Another pass gave the same verdict in {}. On that pass, the current rules are {}. The rules at measurement time are {}.\n",
+        "Another pass gave the same verdict in {}. On that pass, the current rules are {}. The rules that existed when the pass was measured are {}.\n",
         Proportion::of(same),
         shares(&other.cases),
         shares(&other.as_measured)
@@ -224,8 +221,8 @@ mod tests {
             "| set aside | 0 of 1: 0.0 %",
             "- y: it had no effect",
             "the same verdict in 2 of 3: 66.7 %",
-            "rules at measurement time | 0 of 2: 0.0 %",
-            "rules at measurement time are right in 1 of 2: 50.0 %",
+            "rules when measured | 0 of 2: 0.0 %",
+            "pass was measured are right in 1 of 2: 50.0 %",
             "other pass\n\n- x: jit instead of gc",
             "- z: unknown instead of gc",
         ] {
@@ -233,8 +230,8 @@ mod tests {
         }
         let page = replace(
             "old",
-            Suite::Strangers,
-            &markdown(Suite::Strangers, &pass, &other, &[]),
+            Suite::ThirdParty,
+            &markdown(Suite::ThirdParty, &pass, &other, &[]),
         );
         assert!(
             page.starts_with("old\n\n# Servers from package registries\n"),
