@@ -104,6 +104,11 @@ fn add_to(file: &mut ObserverFile, observed: &mut Observed) -> Result<Vec<String
             excerpt.to_ms / 1e3,
             times.end_ms / 1e3
         ));
+    } else if observed.server.is_none() {
+        let path = file.path().display();
+        missing.push(format!(
+            "server: {path}: no sample of the server during the load; run longer"
+        ));
     }
     missing.extend(
         file.missing

@@ -255,7 +255,7 @@ fn splits_the_observation_by_attempt() {
     let server = Serve::start(&["hello"]);
     let observe = Observe::start(&server);
     let file = observe.file();
-    let arguments = ["-n", "3000", "--attempts", "2", "--with", named(&file)];
+    let arguments = ["-d", "300ms", "--attempts", "2", "--with", named(&file)];
     let load = load(&server.url, &arguments);
     assert_eq!(load.record.runs.len(), 2);
     for run in &load.record.runs {
