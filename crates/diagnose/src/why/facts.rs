@@ -2,7 +2,7 @@
 
 use floodmark_record::Metric;
 use floodmark_record::events::ThreadUsage;
-use floodmark_record::metric::{HostFigure, JvmFigure, ProcessFigure, Role};
+use floodmark_record::metric::{HostFigure, JvmFigure, ProcessFigure, Role, ThreadGroupFigure};
 use floodmark_record::run::{Environment, Run};
 use floodmark_record::watch::{Server, ServerThread};
 
@@ -229,6 +229,17 @@ impl<'a> RunFacts<'a> {
                     && is_starved(group.on_cpu, group.runnable, HALF * group.threads)
             })
             || demand.sum::<f64>() >= NEAR_LIMIT * self.server_cpus
+    }
+
+    /// Returns whether the run is from before floodmark recorded thread states: its thread groups
+    /// have no run delay.
+    #[must_use]
+    pub fn lacks_thread_states(&self) -> bool {
+        let has = |wanted| {
+            let mut metrics = self.samples.metrics();
+            metrics.any(|metric| matches!(metric, Metric::ThreadGroup(_, _, of) if *of == wanted))
+        };
+        has(ThreadGroupFigure::Threads) && !has(ThreadGroupFigure::RunDelay)
     }
 
     /// Returns the busiest thread of the server.

@@ -22,10 +22,20 @@ const BOTH_NAMED: f64 = 0.1;
 /// Maximum number of lines of evidence.
 const MAX_EVIDENCE: usize = 5;
 
-/// Returns the verdict on a run, or `None` if the run has no throughput.
+/// Returns the verdict on a run, or `None` if the run has no throughput. A run from before thread
+/// states were recorded keeps its verdict.
 #[must_use]
 pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     let facts = RunFacts::of(run, environment)?;
+    if let Some(stored) = &run.verdict
+        && facts.lacks_thread_states()
+    {
+        let unseen = "recorded before thread states; measure again".to_owned();
+        return Some(Verdict {
+            unseen: [unseen].into_iter().chain(stored.unseen.clone()).collect(),
+            ..stored.clone()
+        });
+    }
     let Findings {
         mut candidates,
         ruled_out,

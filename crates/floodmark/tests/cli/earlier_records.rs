@@ -35,7 +35,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 #[test]
-fn verdicts_stay_the_same() {
+fn verdicts_stay_the_same_without_thread_states() {
     for (name, expected) in RECORDS {
         let output = run(&["why", path(name).to_str().unwrap()]);
         assert_eq!(code(&output), 0, "{name}: {output:?}");
@@ -51,6 +51,8 @@ fn verdicts_stay_the_same() {
                 .zip(expected)
                 .all(|(verdict, expected)| verdict.starts_with(expected));
         assert!(same, "{name}: expected {expected:?}, got {verdicts:?}");
+        let notes = stdout.matches("recorded before thread states").count();
+        assert_eq!(notes, expected.len(), "{name}: {stdout}");
     }
 }
 

@@ -11,7 +11,7 @@ fn gives_the_same_verdict_again_and_refuses_missing_results() {
     let load = ["load", &server.url, "-r", "200", "-d", "1s", "--out", out];
     let loaded = run(&load);
     succeeds(&loaded);
-    // The summary shows the evidence and the next step below the cause.
+    // The summary shows the path, the evidence and the next step below the cause.
     let summary = text(&loaded.stdout);
     let label = |line: &&str| !line.starts_with(' ');
     let labels: Vec<&str> = summary
@@ -20,7 +20,11 @@ fn gives_the_same_verdict_again_and_refuses_missing_results() {
         .filter_map(|line| line.split_once("  ").map(|(label, _)| label))
         .collect();
     let at = labels.iter().position(|label| *label == "why").unwrap();
-    assert_eq!(labels[at + 1..at + 3], ["evidence", "next"], "{summary}");
+    assert_eq!(
+        labels[at + 1..at + 4],
+        ["path", "evidence", "next"],
+        "{summary}"
+    );
     let record = std::fs::read_to_string(folder.path().join("result/record.json")).unwrap();
     let record: serde_json::Value = serde_json::from_str(&record).unwrap();
     assert_eq!(record["runs"][0]["verdict"]["cause"], "none");
