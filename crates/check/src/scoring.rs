@@ -124,14 +124,14 @@ impl TotalScan {
         scan
     }
 
-    /// Describes correct totals: "10 × the number plus an initial total of 25".
+    /// Describes correct totals: "10 × the number + the initial total of 25".
     fn rule(&self, line: TotalLine) -> String {
         let product = format!("{} × the number", line.score);
         if self.expected.is_some() && self.expected == line.from_zero() {
             return product;
         }
         let before = line.total(f64::from(self.expected.unwrap_or_default()));
-        format!("{product} plus an initial total of {before}")
+        format!("{product} + the initial total of {before}")
     }
 
     /// Describes wrong totals.

@@ -116,7 +116,9 @@ fn failed_requests(run: &Run) -> Option<String> {
     let failures = [
         (
             counts.connect_failed,
-            format!("connections failed to open: find out why, or open fewer at once: {less}"),
+            format!(
+                "connections failed to open; check the server's log, or open fewer at once: {less}"
+            ),
         ),
         (
             counts.malformed,

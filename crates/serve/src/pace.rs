@@ -233,7 +233,10 @@ mod tests {
             register.step(Duration::from_millis(700 + step), &limits);
             slow.received(register.now());
         }
-        assert!(slow.is_cut(), "single bytes do not extend the limit");
+        assert!(
+            slow.is_cut(),
+            "receiving one byte at a time does not extend the timeout"
+        );
         assert!(!done.is_cut());
     }
 }

@@ -12,7 +12,7 @@ pub struct Estimate {
     pub value: f64,
     /// Standard error of the mean, in the unit of the values.
     pub std_err: f64,
-    /// Effective number of independent values.
+    /// Effective sample size.
     pub effective_n: f64,
     /// Description of the method.
     pub method: String,

@@ -59,7 +59,7 @@ pub(super) fn clock(facts: &HostFacts) -> Option<HostFinding> {
         level,
         found,
         format!(
-            "client and server read the clock several times per request: 5 readings per request limit a thread to {per_s} requests/s"
+            "reading the clock is slow here: at 5 readings per request, a thread is limited to {per_s} requests/s"
         ),
         &[fix],
     ))

@@ -150,7 +150,7 @@ fn includes_earlier_scores_attempts_and_warm_up() {
         let check = &run.checks[0];
         assert!(check.held, "{}", check.detail);
         // Five earlier scores of 3 sum to 15, which is 35 less than five scores of 10.
-        let rule = "totals are 10 × the number plus an initial total of -35";
+        let rule = "totals are 10 × the number + the initial total of -35";
         assert!(
             check.detail.contains("numbers from 6 to ") && check.detail.contains(rule),
             "{}",

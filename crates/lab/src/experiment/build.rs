@@ -1,4 +1,4 @@
-//! Builds a system, store or client unless its inputs are unchanged.
+//! Builds a system, store or client if its inputs have changed.
 
 use std::fs;
 use std::io;

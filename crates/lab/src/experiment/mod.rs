@@ -190,7 +190,7 @@ impl<'a> ExperimentRunner<'a> {
             Ok(hosts) => hosts,
             Err(PlacementError::Unsupported(what)) => {
                 state.leave_out(trial);
-                state.skip(format!("{} is skipped: {what}", trial.name))?;
+                state.skip(format!("{} skipped: {what}", trial.name))?;
                 return Ok(None);
             }
             Err(PlacementError::Invalid(what)) => {

@@ -57,7 +57,7 @@ fn prepare_part(
     let missing: Vec<String> = part.needs.iter().filter_map(Need::missing).collect();
     if !missing.is_empty() {
         let missing = missing.join("; ");
-        state.skip(format!("{label} is skipped: {missing}"))?;
+        state.skip(format!("{label} skipped: {missing}"))?;
         return Ok(Some(false));
     }
     let Some(command) = &part.build else {

@@ -239,7 +239,7 @@ fn reads_a_store_by_name_or_address() {
         ),
         (
             "url = \"x:1\", setting = { heap = 1 }",
-            "replace url with name",
+            "replace `url` with `name`",
         ),
         (
             "name = \"two\", setting = { heap = \"2g\" }",

@@ -52,7 +52,7 @@ fn medians_worst_status_and_skipped_trials() {
             of("kept", 3, with(150_000.0)),
         ],
     );
-    record.skipped = vec!["absent is skipped: nginx is not installed".to_owned()];
+    record.skipped = vec!["absent skipped: nginx is not installed".to_owned()];
     insta::assert_snapshot!(drawn(&record));
 }
 

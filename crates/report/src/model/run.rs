@@ -199,7 +199,7 @@ pub(crate) fn checks(run: &Run) -> Vec<TextLine> {
     run.checks.iter().map(line).collect()
 }
 
-/// Returns notes, log lines and missing data.
+/// Returns the notes, the log lines and the list of missing data.
 pub(crate) fn notes(run: &Run) -> Vec<TextLine> {
     let mut lines = Vec::new();
     if run.requests.reconnects > 0 {

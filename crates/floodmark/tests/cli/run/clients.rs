@@ -121,7 +121,7 @@ fn reports_a_failed_client_in_one_line_and_continues() {
     let (code, record, printed) = lab.run(&[]);
     assert_eq!(code, 3, "{printed}");
     let expected = [
-        "client exotic is skipped: no-such-program-here is not installed",
+        "client exotic skipped: no-such-program-here is not installed",
         "fails: fails failed (exit status: 7): \"cannot connect\"; see ",
         "mute: mute reported no responses: \"nothing of use\"",
         "hangs: hangs did not exit within 1.2 s and was stopped",

@@ -65,9 +65,9 @@ fn skips_a_trial_without_network_namespaces() {
     let [skipped] = &record.skipped[..] else {
         panic!("{:?}: {printed}", record.skipped);
     };
-    assert!(skipped.starts_with("native is skipped: "), "{skipped}");
+    assert!(skipped.starts_with("native skipped: "), "{skipped}");
     assert!(skipped.contains("user.max_net_namespaces"), "{skipped}");
-    assert!(printed.contains("native is skipped: "), "{printed}");
+    assert!(printed.contains("native skipped: "), "{printed}");
     // The other trial is measured, and no trial fails.
     succeeds(&output);
     let trials: Vec<_> = record.runs.iter().map(|run| run.trial.as_deref()).collect();
