@@ -81,6 +81,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         measured_from_ms: None,
         server: None,
         store: None,
+        other_processes: Vec::new(),
         watcher: None,
         remote: None,
         missing: Vec::new(),

@@ -1,16 +1,19 @@
 //! Notes on a run. A note reports an observation, its meaning and a fix. Notes do not change the
 //! validity.
 
+use floodmark_record::cause::Cause;
 use floodmark_record::events::{AddressUse, EndReason};
+use floodmark_record::host::BusyProcess;
 use floodmark_record::metric::NetworkFigure;
 use floodmark_record::plan::ConnectionUse;
 use floodmark_record::run::Run;
 use floodmark_record::tls::Trust;
+use floodmark_record::verdict::Verdict;
 use floodmark_record::{Metric, Observation};
 
 use crate::asking;
 use crate::held;
-use crate::text::{percent, plural, show_s};
+use crate::text::{percent, plural, show_processes, show_s};
 use crate::validity::{CLIENT_ERRORS, ClientThreads, Judged};
 
 /// Minimum length in seconds at which warm-up and noise hardly affect a run.
@@ -31,6 +34,7 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
         expected(judged),
         unverified(run),
         timed_out(run),
+        other_processes(run),
         held::not_opened(run),
         held::lost(run),
         redirects(run),
@@ -95,6 +99,27 @@ fn timed_out(run: &Run) -> Option<String> {
             "{} timed out after {} (--timeout): percentiles rank them above all responses",
             plural(n, "request"),
             show_s(run.plan.timeout.as_secs_f64())
+        )
+    })
+}
+
+/// Minimum number of CPUs that a process outside the experiment must use to be reported.
+const OTHER_CPUS: f64 = 0.1;
+
+/// Reports busy processes outside the experiment, unless the verdict names them.
+fn other_processes(run: &Run) -> Option<String> {
+    let is_busy = |process: &&BusyProcess| process.cpus >= OTHER_CPUS;
+    let busy: Vec<BusyProcess> = run
+        .other_processes
+        .iter()
+        .filter(is_busy)
+        .cloned()
+        .collect();
+    let is_cause = |verdict: &Verdict| verdict.cause == Cause::OtherProcesses;
+    (!busy.is_empty() && !run.verdict.as_ref().is_some_and(is_cause)).then(|| {
+        format!(
+            "other programs used CPUs during the run: {}; stop them and repeat",
+            show_processes(&busy)
         )
     })
 }

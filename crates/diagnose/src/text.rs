@@ -1,5 +1,6 @@
 //! Formatted figures for messages.
 
+use floodmark_record::host::BusyProcess;
 use floodmark_record::units::{show_count, show_ns, show_rate};
 
 /// Formats a count with its noun: `1 request`, `2,000 requests`.
@@ -25,4 +26,11 @@ pub(crate) fn per_s(rate: f64) -> String {
 /// Formats a time that is given in seconds: `1.25 ms`.
 pub(crate) fn show_s(seconds: f64) -> String {
     show_ns(seconds * 1e9)
+}
+
+/// Lists processes with the number of CPUs that each one used: `rustc (pid 12) 0.61, cc1 (pid 13) 0.20`.
+pub(crate) fn show_processes(processes: &[BusyProcess]) -> String {
+    let show = |of: &BusyProcess| format!("{} (pid {}) {:.2}", of.name, of.pid, of.cpus);
+    let shown: Vec<String> = processes.iter().map(show).collect();
+    shown.join(", ")
 }

@@ -106,8 +106,8 @@ pub fn fold(folder: &Path) -> Result<Record, FileError> {
         }
         run.steps = steps.unwrap_or_default();
         run.checks = checks;
-        run.validity = validity(&run, run.client_cpus(record.environment.cpus), &expected);
         run.verdict = floodmark_diagnose::why::verdict(&run, &record.environment);
+        run.validity = validity(&run, run.client_cpus(record.environment.cpus), &expected);
         record.runs.push(run);
     }
     match record.experiment {
@@ -186,6 +186,7 @@ fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowTimes) -> Ru
         sending_s: window.sending_end_ns as f64 / 1e9,
         ended: run.end_reason(),
         remote: run.observed.remote,
+        other_processes: run.observed.other_processes,
         system: run.id.system,
         workload: run.id.workload,
         attempt: run.id.attempt,

@@ -7,6 +7,7 @@
 //! not read.
 
 mod blocked;
+mod busy_processes;
 mod cgroup;
 mod clock;
 pub mod cpu;

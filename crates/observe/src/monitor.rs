@@ -5,10 +5,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use floodmark_record::host::BusyProcess;
 use floodmark_record::metric::Role;
 use floodmark_record::target::Address;
 use floodmark_record::watch::{Observed, Watcher};
 
+use crate::busy_processes::ProcessListing;
 use crate::clock::thread_cpu;
 use crate::process_sampler::ProcessSampler;
 use crate::sampler::{EVERY, MonitorCommand, Sampled};
@@ -27,6 +29,9 @@ const CONNECTIONS_STEP: Duration = Duration::from_millis(250);
 const CONNECTIONS_SHARE: f64 = 0.004;
 const LISTENER_SHARE: f64 = 0.002;
 
+/// Maximum number of processes outside the experiment that are recorded.
+const OTHER_PROCESSES: usize = 3;
+
 /// State of the sampler's thread.
 pub(crate) struct Monitor {
     root: Root,
@@ -37,6 +42,8 @@ pub(crate) struct Monitor {
     store_monitor: Option<StoreMonitor>,
     client: Option<ProcessSampler>,
     measured_from: Option<Instant>,
+    /// All processes at the start of the measurement.
+    processes: Option<ProcessListing>,
 }
 
 impl Monitor {
@@ -50,6 +57,7 @@ impl Monitor {
             store_monitor: None,
             client: None,
             measured_from: None,
+            processes: None,
         }
     }
 
@@ -165,6 +173,7 @@ impl Monitor {
                 for sampler in self.server.iter_mut().chain(&mut self.store) {
                     sampler.mark();
                 }
+                self.processes = Some(ProcessListing::read(&self.root));
             }
         }
     }
@@ -224,9 +233,25 @@ impl Monitor {
         }
     }
 
+    /// Returns the busiest processes outside the experiment since the start of the measurement.
+    fn other_processes(&self) -> Vec<BusyProcess> {
+        let Some(before) = &self.processes else {
+            return Vec::new();
+        };
+        let samplers = [&self.server, &self.store, &self.client];
+        let members = samplers.into_iter().flatten();
+        let mut participants: Vec<u32> = members.flat_map(ProcessSampler::members).collect();
+        participants.push(std::process::id());
+        let mut busy = ProcessListing::read(&self.root).since(before);
+        busy.retain(|process| !participants.contains(&process.pid));
+        busy.truncate(OTHER_PROCESSES);
+        busy
+    }
+
     /// Takes the last samples. `cpu_before` is the CPU time of this thread before its first sample.
     pub(crate) fn finish(mut self, cpu_before: Duration) -> Sampled {
         self.samples.take_last(Instant::now());
+        let other_processes = self.other_processes();
         let begin = self.samples.begin;
         let [server, store] =
             [&self.server, &self.store].map(|of| of.as_ref().map(ProcessSampler::seen));
@@ -247,6 +272,7 @@ impl Monitor {
                 .and_then(|at| u64::try_from(since(at).as_millis()).ok()),
             server,
             store,
+            other_processes,
             watcher: Some(Watcher {
                 cpu_s: (thread_cpu().saturating_sub(cpu_before) + store_samples.cpu).as_secs_f64(),
                 wall_s,

@@ -47,10 +47,11 @@ fn own_cpu_s(stat: &Stat) -> f64 {
     (stat.utime + stat.stime) as f64 / ticks_per_s()
 }
 
-/// Returns the PID, name and CPU seconds of every visible process, sorted by PID.
+/// Returns the PID, name and CPU seconds of every visible process except kernel threads, sorted by
+/// PID. Kernel threads have no memory.
 pub(crate) fn all_cpu(root: &Root) -> Vec<(u32, String, f64)> {
     let of = |pid| {
-        let stat = stat(root, pid).ok()?;
+        let stat = stat(root, pid).ok().filter(|stat| stat.vsize > 0)?;
         let cpu_s = own_cpu_s(&stat);
         Some((pid, stat.comm, cpu_s))
     };

@@ -361,6 +361,12 @@ impl ProcessSampler {
         self.tree.borrow_mut().exclude(pid);
     }
 
+    /// Returns the PIDs of all running processes of the tree.
+    pub(crate) fn members(&self) -> Vec<u32> {
+        let tree = self.tree.borrow();
+        tree.members.iter().map(|member| member.pid).collect()
+    }
+
     /// Returns the processes and threads, with their usage since [`ProcessSampler::mark`].
     pub(crate) fn seen(&self) -> ServerSeen {
         let mut tree = self.tree.borrow_mut();

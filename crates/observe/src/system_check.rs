@@ -7,8 +7,9 @@ use floodmark_record::host::{
     TimeWaitFacts,
 };
 
+use crate::busy_processes::ProcessListing;
 use crate::cpu::CpuTime;
-use crate::{Root, cgroup, clock, cpu, io_uring, limits, process, sockstat, sysctl, time_wait};
+use crate::{Root, cgroup, clock, cpu, io_uring, limits, sockstat, sysctl, time_wait};
 
 /// Reads facts about the host, and samples the host's load for the duration `sample`. Below 0.5 s,
 /// the kernel's 10 ms ticks make the CPU shares coarse.
@@ -86,11 +87,11 @@ fn frequency(root: &Root) -> Option<FrequencyFacts> {
 
 fn load(root: &Root, sample: Duration, missing: &mut Vec<String>) -> LoadFacts {
     let begin = Instant::now();
-    let processes_before = process::all_cpu(root);
+    let processes_before = ProcessListing::read(root);
     let cpus_before = CpuTime::read(root);
     std::thread::sleep(sample);
     let cpus_after = CpuTime::read(root);
-    let processes_after = process::all_cpu(root);
+    let processes_after = ProcessListing::read(root);
     let seconds = begin.elapsed().as_secs_f64().max(1e-3);
 
     let mut facts = LoadFacts {
@@ -106,35 +107,12 @@ fn load(root: &Root, sample: Duration, missing: &mut Vec<String>) -> LoadFacts {
         }
         (Err(error), _) | (_, Err(error)) => missing.push(error.to_string()),
     }
-    let own = std::process::id();
-    (facts.own_cpus, facts.busiest) = busiest(&processes_before, processes_after, seconds, own);
+    facts.busiest = processes_after.since(&processes_before);
+    let is_own = |process: &mut BusyProcess| process.pid == std::process::id();
+    let own = facts.busiest.extract_if(.., is_own);
+    facts.own_cpus = own.map(|process| process.cpus).sum();
+    facts.busiest.truncate(LoadFacts::BUSIEST);
     facts
-}
-
-/// Returns the CPU usage of process `own` and of the busiest other processes, busiest first.
-/// `before` is sorted by PID, and `after` was read `seconds` later.
-fn busiest(
-    before: &[(u32, String, f64)],
-    after: Vec<(u32, String, f64)>,
-    seconds: f64,
-    own: u32,
-) -> (f64, Vec<BusyProcess>) {
-    let (mut own_cpus, mut others) = (0.0, Vec::new());
-    for (pid, name, after_s) in after {
-        // A process that started during the sample used all of its CPU time within the sample.
-        let before_s = before
-            .binary_search_by_key(&pid, |(pid, ..)| *pid)
-            .map_or(0.0, |index| before[index].2);
-        let cpus = (after_s - before_s).max(0.0) / seconds;
-        if pid == own {
-            own_cpus = cpus;
-        } else if cpus > 0.0 {
-            others.push(BusyProcess { pid, name, cpus });
-        }
-    }
-    others.sort_by(|a, b| b.cpus.total_cmp(&a.cpus));
-    others.truncate(LoadFacts::BUSIEST);
-    (own_cpus, others)
 }
 
 #[cfg(test)]
@@ -164,61 +142,6 @@ mod tests {
     }
 
     #[test]
-    fn ranks_the_busiest_other_processes() {
-        let used = |all: &[(u32, f64)]| -> Vec<(u32, String, f64)> {
-            let named = all.iter().map(|(pid, s)| (*pid, format!("p{pid}"), *s));
-            named.collect()
-        };
-        let found = |before: &[(u32, f64)], after: &[(u32, f64)]| {
-            let (own, others) = busiest(&used(before), used(after), 2.0, 4);
-            let named = |p: &BusyProcess| p.name == format!("p{}", p.pid);
-            assert!(others.iter().all(named), "{others:?}");
-            let others = others.iter().map(|p| (p.pid, p.cpus));
-            (own, others.collect::<Vec<_>>())
-        };
-        for (what, before, after, own, others) in [
-            ("nothing", &[][..], &[][..], 0.0, vec![]),
-            (
-                "busiest first, without idle processes",
-                &[(1, 5.0), (2, 5.0), (3, 5.0)],
-                &[(1, 6.0), (2, 5.0), (3, 8.0)],
-                0.0,
-                vec![(3, 1.5), (1, 0.5)],
-            ),
-            (
-                "a new process is measured from its start; an ended process is ignored",
-                &[(1, 5.0), (2, 9.0)],
-                &[(1, 6.0), (7, 1.5)],
-                0.0,
-                vec![(7, 0.75), (1, 0.5)],
-            ),
-            (
-                "floodmark's own process is reported separately",
-                &[(4, 1.0), (9, 1.0)],
-                &[(4, 3.0), (9, 2.0)],
-                1.0,
-                vec![(9, 0.5)],
-            ),
-            (
-                "a PID that was reused by another process",
-                &[(1, 5.0)],
-                &[(1, 0.5)],
-                0.0,
-                vec![],
-            ),
-            (
-                "at most the maximum number of processes",
-                &[],
-                &[(1, 1.0), (2, 2.0), (3, 3.0), (5, 4.0), (6, 5.0), (7, 6.0)],
-                0.0,
-                vec![(7, 3.0), (6, 2.5), (5, 2.0), (3, 1.5), (2, 1.0)],
-            ),
-        ] {
-            assert_eq!(found(before, after), (own, others), "{what}");
-        }
-    }
-
-    #[test]
     fn measures_the_cpu_of_a_busy_process() {
         let mut child = std::process::Command::new("sh")
             .args(["-c", "ulimit -t 30; while :; do :; done"])
@@ -226,7 +149,7 @@ mod tests {
             .unwrap();
         let pid = child.id();
         let used = || {
-            let all = process::all_cpu(&Root::host());
+            let all = crate::process::all_cpu(&Root::host());
             assert!(all.is_sorted_by_key(|(pid, ..)| *pid), "sorted by PID");
             all.into_iter().find(|(each, ..)| *each == pid)
         };

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::client::ExternalRun;
 use crate::events::{AddressUse, EndReason, HeldConnections, ThreadUsage};
 use crate::groups::{GroupFigures, GroupPoint};
+use crate::host::BusyProcess;
 use crate::logged::LogErrors;
 use crate::metric::Observation;
 use crate::outcome::Counts;
@@ -152,6 +153,9 @@ pub struct Run {
     /// Also null if the figures are not available; `missing` then gives the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<Server>,
+    /// Busiest processes outside the experiment during the measurement, in descending order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_processes: Vec<BusyProcess>,
     /// Cost of monitoring; null without monitoring.
     pub watcher: Option<Watcher>,
     /// Observation of the server on a remote host; null without `--with`.

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::host::BusyProcess;
 use crate::metric::Observation;
 use crate::remote::{ClockReading, RemoteObservation};
 
@@ -19,6 +20,9 @@ pub struct Observed {
     /// The store's processes; null without a store, or if they were not found or could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<ServerSeen>,
+    /// Busiest processes outside the experiment during the measurement, in descending order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_processes: Vec<BusyProcess>,
     /// Cost of monitoring; null if not measured.
     pub watcher: Option<Watcher>,
     /// The clocks of the client's host at the end of the attempt.

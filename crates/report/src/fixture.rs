@@ -263,6 +263,7 @@ pub(crate) fn closed() -> Run {
         measured_from_ms: Some(40),
         server: None,
         store: None,
+        other_processes: Vec::new(),
         watcher: None,
         remote: None,
         missing: Vec::new(),

@@ -1,9 +1,10 @@
 //! Findings on the CPUs: number, quota, frequency, steal and other load.
 
-use floodmark_record::host::{HostFacts, HostFinding, Level};
+use floodmark_record::host::{BusyProcess, HostFacts, HostFinding, Level};
 use floodmark_record::units::show_count;
 
 use super::{fine, level, problem};
+use crate::text::show_processes;
 
 pub(super) fn cpus(facts: &HostFacts) -> Option<HostFinding> {
     let allowed = facts.cpus.allowed;
@@ -169,19 +170,14 @@ pub(super) fn other_load(facts: &HostFacts) -> Option<HostFinding> {
         return Some(fine(found));
     }
     let busiest = &facts.load.busiest;
-    let named: Vec<_> = busiest
-        .iter()
-        .filter(|of| of.cpus >= 0.02)
-        .take(3)
-        .collect();
+    let named = busiest.iter().filter(|of| of.cpus >= 0.02).take(3);
+    let named: Vec<BusyProcess> = named.cloned().collect();
     let visible: f64 = busiest.iter().map(|process| process.cpus).sum();
     let hidden = others - visible;
-    let processes = named
-        .iter()
-        .map(|of| format!("{} (pid {}) {:.2}", of.name, of.pid, of.cpus));
+    let processes = (!named.is_empty()).then(|| show_processes(&named));
     // Interrupts, short-lived processes and processes of other containers are not visible.
     let hidden = (hidden >= NOTE).then(|| format!("interrupts and unlisted processes {hidden:.2}"));
-    let consumers: Vec<String> = processes.chain(hidden).collect();
+    let consumers: Vec<String> = processes.into_iter().chain(hidden).collect();
     let fix = match named.first() {
         Some(process) => format!(
             "kill -STOP {pid}    # unless it is the server under test; afterwards: kill -CONT {pid}",

@@ -8,6 +8,7 @@ use super::{
     CONTENDED, HALF, IDLE, NEAR_LIMIT, PAUSED, percent, saturated_thread, server_available_cpus,
     service, show_available, show_idle, show_us,
 };
+use crate::text::show_processes;
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
 use crate::why::facts::{CpuUse, RunFacts, used};
 
@@ -26,6 +27,8 @@ pub(super) fn other_processes(facts: &RunFacts<'_>) -> Option<Finding> {
     let programs = facts.other_programs()?;
     let cpus = facts.server_cpus;
     let busy = facts.server_host_busy? / cpus;
+    let named = show_processes(&facts.run.other_processes);
+    let busiest = (!named.is_empty()).then(|| format!("busiest: {named}"));
     let figure = format!(
         "programs outside the experiment: {programs:.2} of {cpus:.0} CPUs (/proc/stat, /proc/PID/stat)"
     );
@@ -35,7 +38,7 @@ pub(super) fn other_processes(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Mechanism,
         format!("programs outside the experiment use {programs:.2} of {cpus:.0} CPUs"),
-        vec![figure],
+        [figure].into_iter().chain(busiest),
         "end these programs, or give client and server their own CPUs, then repeat",
     )
     .at([(StepKind::Cpu, "others")])
