@@ -16,6 +16,9 @@ pub struct Verdict {
     /// Each one limits the run nearly as much, or describes a resource that the main cause
     /// exhausts.
     pub also: Vec<Cause>,
+    /// Causes in `also` that take a part of the CPU time that limits the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<CostShare>,
     /// Confidence in the cause.
     pub confidence: Confidence,
     /// One-line explanation of the cause, including figures from this run.
@@ -43,6 +46,17 @@ pub struct Verdict {
     pub ceilings: Vec<Ceiling>,
 }
 
+/// A part of the CPU time that limits the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CostShare {
+    /// What takes the CPU time.
+    pub cause: Cause,
+    /// Share of the CPU time per request, from 0 to 1.
+    pub share: f64,
+    /// One-line description that contains the share.
+    pub summary: String,
+}
+
 /// Confidence in a cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -60,7 +74,7 @@ pub enum Confidence {
 /// (Little's law, N = X·R).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ledger {
-    /// Requests in flight: responses per second × mean service time.
+    /// Requests in flight, including requests that fail or get no response.
     pub under_way: f64,
     /// Requests at each observed place.
     pub places: Vec<LedgerEntry>,

@@ -20,6 +20,8 @@ pub enum EvidenceRank {
     Minor,
     /// Nothing is saturated. The load demands less than the server can deliver.
     Demand,
+    /// A part of the CPU time per request. Named only beside a saturated CPU, never as the limit.
+    Cost,
 }
 
 impl EvidenceRank {

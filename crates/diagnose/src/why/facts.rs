@@ -3,6 +3,7 @@
 use floodmark_record::Metric;
 use floodmark_record::events::ThreadUsage;
 use floodmark_record::metric::{HostFigure, JvmFigure, ProcessFigure, Role, ThreadGroupFigure};
+use floodmark_record::plan::ConnectionUse;
 use floodmark_record::run::{Environment, Run};
 use floodmark_record::watch::{Server, ServerThread};
 
@@ -29,8 +30,8 @@ pub struct RunFacts<'a> {
     pub ok_per_s: f64,
     /// Offered rate in requests per second, or `None` in the closed model.
     pub offered_per_s: Option<f64>,
-    /// Mean number of requests in flight (Little's law): ok responses per second × mean service
-    /// time.
+    /// Mean number of requests in flight (Little's law), including requests that fail or get no
+    /// response.
     pub in_flight: Option<f64>,
     /// Number of CPUs on the client's host.
     pub cpus: f64,
@@ -130,7 +131,7 @@ impl<'a> RunFacts<'a> {
                 .plan
                 .is_open()
                 .then(|| counts.intended as f64 / sending_s),
-            in_flight: mean_s.map(|s| ok_per_s * s),
+            in_flight: mean_s.map(|s| in_flight(run, ok_per_s * s, sending_s)),
             cpus,
             client_has_own_cpus: place.is_some_and(|of| of.client.cpus.is_some()),
             server_has_own_cpus: place.is_some_and(|of| of.server.cpus.is_some()),
@@ -258,6 +259,22 @@ impl<'a> RunFacts<'a> {
 /// Returns the number of CPUs that a process used, or 0 if unknown.
 pub fn used(process: &Option<CpuUse>) -> f64 {
     process.as_ref().map_or(0.0, |process| process.used)
+}
+
+/// Returns the mean number of requests in flight. `answered` is the mean number of requests that get
+/// an ok response.
+fn in_flight(run: &Run, answered: f64, sending_s: f64) -> f64 {
+    let (plan, errors) = (&run.plan, &run.error_time_us);
+    let failed_s = errors.count as f64 * errors.mean.unwrap_or(0.0) / 1e6;
+    let timed_out_s = run.requests.timed_out as f64 * plan.timeout.as_secs_f64();
+    let in_flight = answered + (failed_s + timed_out_s) / sending_s;
+    match plan.connection_use {
+        // Each connection carries one request until the run ends, even without a response.
+        ConnectionUse::Kept if !plan.is_open() => in_flight
+            .max(run.requests.in_flight_at_end as f64)
+            .min(f64::from(plan.connections)),
+        _ => in_flight,
+    }
 }
 
 /// Returns the server's concurrency: ok responses per second × shortest service time.

@@ -9,7 +9,7 @@ mod rules;
 use floodmark_record::cause::Cause;
 use floodmark_record::path::{PathStep, StepKind};
 use floodmark_record::run::{Environment, Run};
-use floodmark_record::verdict::{Confidence, Verdict};
+use floodmark_record::verdict::{Confidence, CostShare, Verdict};
 
 pub use facts::consumed;
 
@@ -45,11 +45,15 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         let nearer_to_limit = b.utilization.total_cmp(&a.utilization);
         a.rank.cmp(&b.rank).then(nearer_to_limit)
     });
-    if candidates.is_empty() {
-        candidates.push((Cause::Unknown, unknown(&facts)));
+    let limit = candidates.first().map(|(_, first)| first.rank);
+    if limit.is_none_or(|rank| rank == EvidenceRank::Cost) {
+        candidates.insert(0, (Cause::Unknown, unknown(&facts)));
     }
     let (cause, first) = candidates.remove(0);
-    let also = contributing((cause, &first), &candidates);
+    let contributing = contributing((cause, &first), candidates);
+    let also: Vec<Cause> = contributing.iter().map(|(cause, _)| *cause).collect();
+    let costs = contributing.into_iter();
+    let costs = costs.filter(|(_, other)| other.rank == EvidenceRank::Cost);
     let excluded = ruled_out.iter();
     let excluded = excluded.filter(|(excluded, _)| *excluded != cause && !also.contains(excluded));
     let verdict = Verdict {
@@ -58,6 +62,13 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
             .collect(),
         cause,
         also,
+        costs: costs
+            .map(|(cause, other)| CostShare {
+                cause,
+                share: other.utilization,
+                summary: other.summary,
+            })
+            .collect(),
         confidence: match cause {
             Cause::Unknown => Confidence::Unknown,
             _ => Confidence::Likely,
@@ -75,20 +86,24 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     Some(proof::judge(run, verdict))
 }
 
-/// Returns further causes that the verdict names. Such causes limit the run about as much as the
-/// first cause, or affect a minor part of the responses. The server's CPU is also named if the
-/// first cause saturates the CPU.
-fn contributing((cause, first): (Cause, &Candidate), others: &[(Cause, Candidate)]) -> Vec<Cause> {
+/// Returns the candidates that the verdict also names. They limit the run about as much as the first
+/// cause, or affect a minor part of the responses, or are a part of the CPU time that limits the
+/// run. The server's CPU is also named if the first cause saturates the CPU.
+fn contributing(
+    (cause, first): (Cause, &Candidate),
+    others: Vec<(Cause, Candidate)>,
+) -> Vec<(Cause, Candidate)> {
     let uses_server_cpu = first.rank == EvidenceRank::Mechanism || cause == Cause::CpuQuota;
-    let contributes = |(cause, other): &&(Cause, Candidate)| {
+    let is_cpu = first.path.iter().any(|step| step.kind == StepKind::Cpu);
+    let contributes = |(cause, other): &(Cause, Candidate)| {
         (uses_server_cpu && *cause == Cause::ServerCpu)
             || other.rank <= first.rank
             || other.rank == EvidenceRank::Minor
+            || (other.rank == EvidenceRank::Cost && is_cpu)
             || (other.rank == EvidenceRank::Saturated
                 && other.utilization >= first.utilization - BOTH_NAMED)
     };
-    let others = others.iter().filter(contributes);
-    others.map(|(cause, _)| *cause).collect()
+    others.into_iter().filter(contributes).collect()
 }
 
 /// Returns the path from the requests in flight through the given steps. Returns an empty path if no
@@ -100,7 +115,7 @@ fn path(facts: &RunFacts<'_>, steps: Vec<PathStep>) -> Vec<PathStep> {
     let mut requests = PathStep::new(
         StepKind::Requests,
         "client",
-        "ok responses per second × mean service time",
+        "Little's law, including requests without a response",
     );
     requests.waiting = facts.in_flight;
     [requests].into_iter().chain(steps).collect()
@@ -120,6 +135,8 @@ fn unknown(facts: &RunFacts<'_>) -> Candidate {
     Candidate::new(EvidenceRank::Demand, summary, Vec::new(), next)
 }
 
+#[cfg(test)]
+mod cost_tests;
 #[cfg(test)]
 mod separate_hosts_tests;
 #[cfg(test)]

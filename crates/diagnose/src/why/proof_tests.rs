@@ -12,6 +12,7 @@ fn run_of(cause: Cause) -> (Run, Verdict) {
     let verdict = Verdict {
         cause,
         also: Vec::new(),
+        costs: Vec::new(),
         confidence: Confidence::Likely,
         summary: "the cause".to_owned(),
         path: Vec::new(),

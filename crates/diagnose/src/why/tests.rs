@@ -18,7 +18,7 @@ use crate::next::tests::run;
 use crate::testing::{closed, open, thread};
 
 /// Returns a host with 4 CPUs.
-fn machine() -> Environment {
+pub(super) fn machine() -> Environment {
     Environment {
         cpus: 4,
         ..Environment::default()

@@ -126,10 +126,12 @@ fn all(verdict: &Verdict) -> Vec<TextLine> {
     lines.extend(evidence(verdict));
     lines.push(line("next", &verdict.next));
     lines.extend(tests(verdict));
-    if !verdict.also.is_empty() {
-        let also: Vec<&str> = verdict.also.iter().map(|cause| cause.name()).collect();
-        lines.push(line("also", also.join(", ")));
-    }
+    lines.extend(verdict.also.iter().map(|cause| {
+        let cost = verdict.costs.iter().find(|cost| cost.cause == *cause);
+        let cost = cost.map(|cost| faint(format!("– {}", cost.summary)));
+        let name = plain(cause.name());
+        TextLine::new("also", [name].into_iter().chain(cost).collect::<Vec<_>>())
+    }));
     let (ruled_out, unseen) = (verdict.ruled_out.iter(), verdict.unseen.iter());
     lines.extend(ruled_out.map(|text| TextLine::new("ruled out", [faint(text)])));
     lines.extend(unseen.map(|text| TextLine::new("not visible", [faint(text)])));

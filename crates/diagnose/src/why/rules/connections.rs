@@ -8,7 +8,7 @@ use floodmark_record::plan::ConnectionUse;
 use floodmark_record::run::Run;
 use floodmark_record::units::{show_count, show_rate};
 
-use super::{HALF, NEAR_LIMIT, has_spare_cpu, per_s, percent, show_spare_cpu, show_us};
+use super::{COST, HALF, NEAR_LIMIT, has_spare_cpu, per_s, percent, show_spare_cpu, show_us};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, not_available, ruled_out};
 use crate::why::facts::{RunFacts, used};
 
@@ -90,16 +90,23 @@ pub(super) fn keepalive(facts: &RunFacts<'_>) -> Option<Finding> {
     let is_idle =
         has_spare_cpu(facts) && (facts.server.is_none() || used(&facts.server) < NEAR_LIMIT);
     let (opened_text, sent_text) = (show_count(opened), show_count(sent));
-    if per_request < REOPENED || mostly_broken || is_idle {
+    let share = per_request / (per_request + REOPENED);
+    if share < COST || mostly_broken || is_idle {
         return ruled_out(format!(
             "{opened_text} connections for {sent_text} requests"
         ));
     }
+    let rank = match share >= HALF {
+        true => EvidenceRank::Mechanism,
+        false => EvidenceRank::Cost,
+    };
     Candidate::new(
-        EvidenceRank::Mechanism,
+        rank,
         format!(
-            "the server closes each connection after about {:.0} requests, which costs CPU",
-            sent as f64 / opened as f64
+            "the server closes each connection after about {:.0} requests; opening connections takes \
+             about {} of the CPU time",
+            sent as f64 / opened as f64,
+            percent(share)
         ),
         vec![
             format!("connections.opened: {opened_text}, requests.sent: {sent_text}"),
@@ -111,6 +118,7 @@ pub(super) fn keepalive(facts: &RunFacts<'_>) -> Option<Finding> {
         "raise the server's limit on requests per connection (nginx: keepalive_requests)",
     )
     .at([(StepKind::KeepAlive, "server")])
+    .with_share(if rank == EvidenceRank::Cost { share } else { 1.0 })
     .found()
 }
 

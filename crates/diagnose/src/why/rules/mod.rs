@@ -41,6 +41,10 @@ pub(super) const CONTENDED: f64 = 0.2;
 /// which exceeds the variation between runs.
 const PAUSED: f64 = 0.1;
 
+/// Minimum share of the CPU time per request at which a cost is named. Smaller shares are within the
+/// variation between runs.
+const COST: f64 = 0.1;
+
 enum Rule {
     /// Detects one cause. Returns `None` if the cause does not apply to the run.
     One(Cause, fn(&RunFacts<'_>) -> Option<Finding>),

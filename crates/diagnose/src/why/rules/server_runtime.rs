@@ -5,7 +5,9 @@ use floodmark_record::path::StepKind;
 use floodmark_record::run::{Run, SteadyClass};
 use floodmark_record::units::show_count;
 
-use super::{HALF, NEAR_LIMIT, PAUSED, percent, saturated_thread, server_available_cpus, show_us};
+use super::{
+    COST, HALF, NEAR_LIMIT, PAUSED, percent, saturated_thread, server_available_cpus, show_us,
+};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::{CpuUse, RunFacts, used};
 
@@ -24,6 +26,15 @@ fn is_saturated(facts: &RunFacts<'_>, server: &CpuUse) -> bool {
     server.used >= HALF * all && (cpus || saturated_thread(facts).is_some())
 }
 
+/// Returns the finding that a part of the runtime takes a share of the server's CPU time.
+fn cost(share: f64, part: &str, figure: String, step: (StepKind, &str)) -> Option<Finding> {
+    let summary = format!("{part} takes {} of the server's CPU time", percent(share));
+    Candidate::new(EvidenceRank::Cost, summary, vec![figure], "")
+        .at([(StepKind::Cpu, "server"), step])
+        .with_share(share)
+        .found()
+}
+
 /// Detects a server that is limited by the JVM's compiler.
 pub(super) fn jit(facts: &RunFacts<'_>) -> Option<Finding> {
     let server = facts.server.as_ref()?;
@@ -39,8 +50,11 @@ pub(super) fn jit(facts: &RunFacts<'_>) -> Option<Finding> {
     let never_idle = compiler_busy(facts.run).filter(|busy| *busy >= NEAR_LIMIT);
     let cold = warming || never_idle.is_some();
     let compiles = share >= COMPILING || (cold && share > COMPILING_WHILE_COLD);
-    if !compiles || !is_saturated(facts, server) {
+    if !is_saturated(facts, server) || (share < COST && !compiles) {
         return ruled_out(figure);
+    }
+    if !compiles {
+        return cost(share, "the JIT compiler", figure, (StepKind::Jit, "server"));
     }
     let collecting = facts.jvm(JvmFigure::CollectionTime);
     if let Some(collecting) = collecting.filter(|collecting| *collecting > share) {
@@ -97,7 +111,15 @@ pub(super) fn gc(facts: &RunFacts<'_>) -> Option<Finding> {
         percent(share)
     );
     if time < PAUSED && share < HALF {
-        return ruled_out(figure);
+        return match share >= COST && is_saturated(facts, server) {
+            true => cost(
+                share,
+                "garbage collection",
+                figure,
+                (StepKind::Gc, "server"),
+            ),
+            false => ruled_out(figure),
+        };
     }
     let stopped = facts.jvm(JvmFigure::SafepointTime).map(|stopped| {
         let stopped = percent(stopped);

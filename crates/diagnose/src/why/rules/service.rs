@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use floodmark_record::cause::Cause;
 use floodmark_record::metric::WaitKind;
 use floodmark_record::path::{PathStep, StepKind};
-use floodmark_record::plan::ConnectionUse;
 use floodmark_record::units::show_ns;
 
 use super::activity::{activity, connections, main_resource, resource_of_all, takes_part};
@@ -70,14 +69,9 @@ pub(super) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
     };
     let is_closed = !facts.run.plan.is_open();
     let connections = f64::from(facts.run.plan.connections);
-    // On kept connections, requests without a response are also in flight.
-    let all = match facts.run.plan.connection_use {
-        ConnectionUse::Kept => connections,
-        ConnectionUse::Fresh | ConnectionUse::PerConnection(_) => connections.min(in_flight),
-    };
     if let Some(concurrency) = facts.concurrency
         && is_closed
-        && concurrency >= NO_QUEUE * all
+        && concurrency >= NO_QUEUE * connections.min(in_flight)
     {
         let found = too_few_requests(facts, concurrency);
         return findings.add(Cause::Concurrency, found.found());

@@ -1,0 +1,85 @@
+//! Verdicts that name a part of the CPU time, and requests in flight without a response.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::run::Run;
+
+use super::tests::{is, run_with, series};
+
+/// Returns a run that saturates 4 CPUs and opens a connection for one request in ten.
+fn reopening() -> Run {
+    let mut run = run_with(3.98, 3.8, 0.6);
+    run.connections.opened = 1_050;
+    run
+}
+
+#[test]
+fn names_the_share_of_new_connections_beside_a_saturated_cpu() {
+    let verdict = is(&reopening(), Cause::ServerCpu);
+    assert_eq!(verdict.also, [Cause::KeepaliveLimit]);
+    let cost = &verdict.costs[0];
+    assert_eq!(
+        (cost.cause, verdict.costs.len()),
+        (Cause::KeepaliveLimit, 1)
+    );
+    assert!((cost.share - 1.0 / 3.0).abs() < 1e-9, "{cost:?}");
+    assert!(cost.summary.contains("33 % of the CPU time"), "{cost:?}");
+    let mut rare = reopening();
+    rare.connections.opened = 200;
+    let verdict = is(&rare, Cause::ServerCpu);
+    assert!(
+        verdict.also.is_empty() && verdict.costs.is_empty(),
+        "{verdict:#?}"
+    );
+}
+
+#[test]
+fn names_the_share_of_the_runtime_beside_a_saturated_cpu() {
+    let mut run = run_with(3.98, 3.8, 0.6);
+    run.observations.extend([
+        series("jvm", "compiler_threads", 0.57),
+        series("jvm", "gc_time", 0.05),
+        series("jvm", "collector_threads", 0.76),
+    ]);
+    let verdict = is(&run, Cause::ServerCpu);
+    let costs: Vec<(Cause, String)> = verdict
+        .costs
+        .iter()
+        .map(|cost| (cost.cause, format!("{:.2}", cost.share)))
+        .collect();
+    let expected = [(Cause::Gc, "0.20"), (Cause::Jit, "0.15")];
+    assert_eq!(
+        costs,
+        expected.map(|(cause, share)| (cause, share.to_owned()))
+    );
+}
+
+#[test]
+fn a_cost_is_never_the_limit() {
+    let mut run = reopening();
+    // Neither the server nor the client is saturated, and too few CPUs are idle to rule out a cost.
+    run.observations[0] = series("host", "busy", 3.5);
+    run.observations[1] = series("server", "user", 1.0);
+    run.observations[2] = series("server", "system", 0.2);
+    let verdict = is(&run, Cause::Unknown);
+    assert!(verdict.costs.is_empty(), "{verdict:#?}");
+}
+
+#[test]
+fn requests_without_a_response_are_in_flight() {
+    let in_flight = |run: &Run| {
+        let verdict = super::verdict(run, &super::tests::machine()).unwrap();
+        verdict.ledger.unwrap().under_way
+    };
+    let mut run = run_with(0.3, 0.1, 0.1);
+    run.service_time_us.mean = Some(4_000.0);
+    assert!((in_flight(&run) - 4.0).abs() < 1e-9);
+    run.requests.in_flight_at_end = 32;
+    assert!((in_flight(&run) - 32.0).abs() < 1e-9);
+    run.requests.in_flight_at_end = 0;
+    run.requests.timed_out = 20;
+    let timeout_s = run.plan.timeout.as_secs_f64();
+    let expected = 4.0 + 20.0 * timeout_s / run.sending_s;
+    assert!((in_flight(&run) - expected).abs() < 1e-9);
+    run.requests.timed_out = 1_000_000;
+    assert!((in_flight(&run) - 50.0).abs() < 1e-9);
+}
