@@ -36,6 +36,7 @@ pub fn next_step(run: &Run, cpus: u32) -> String {
         .or_else(|| failed_requests(run))
         .or_else(|| not_steady(run))
         .or_else(|| next_of_verdict(run))
+        .or_else(|| too_short(run))
         .unwrap_or_else(|| explore(run))
 }
 
@@ -152,22 +153,24 @@ fn failed_requests(run: &Run) -> Option<String> {
 
 fn not_steady(run: &Run) -> Option<String> {
     let seconds = run.sending_s;
-    let longer = asking::longer(&run.plan)?;
-    if seconds < SHORT_RUN_S {
-        return Some(format!("run longer: {longer}"));
-    }
+    let is_long = seconds >= SHORT_RUN_S && asking::longer(&run.plan).is_some();
     let never = match run.steady.class {
         SteadyClass::Unsteady => !run.steady.changes_s.is_empty(),
         SteadyClass::Warming | SteadyClass::Slowing => run.steady.from_s.is_none(),
         SteadyClass::Steady | SteadyClass::Varied => false,
     };
-    never.then(|| {
+    (is_long && never).then(|| {
         format!(
             "the server did not become steady: add --warmup {:.0}s, or run longer: -d {:.0}s",
             seconds,
             seconds * 3.0
         )
     })
+}
+
+fn too_short(run: &Run) -> Option<String> {
+    let longer = asking::longer(&run.plan).filter(|_| run.sending_s < SHORT_RUN_S)?;
+    Some(format!("run longer: {longer}"))
 }
 
 /// Returns the verdict's next step if the verdict names a limit.
