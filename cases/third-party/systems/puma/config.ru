@@ -44,6 +44,7 @@ when "sleep"
   run page { sleep 0.01 }
 when "rack-lock"
   # Rack::Lock allows one request at a time.
+  require "rack/lock"
   use Rack::Lock
   run page { sleep 0.01 }
 when "log", "durable-log"
