@@ -177,7 +177,20 @@ impl BlockedThreads {
             | libc::SYS_sendmsg
             | libc::SYS_sendfile
             | libc::SYS_fsync
-            | libc::SYS_fdatasync => self.descriptors.object(pid, descriptor, Direction::Write),
+            | libc::SYS_fdatasync
+            | libc::SYS_ftruncate
+            | libc::SYS_fallocate => self.descriptors.object(pid, descriptor, Direction::Write),
+            libc::SYS_openat
+            | libc::SYS_renameat
+            | libc::SYS_renameat2
+            | libc::SYS_unlinkat
+            | libc::SYS_mkdirat
+            | libc::SYS_sync
+            | libc::SYS_syncfs => WaitObject::File(String::new()),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open | libc::SYS_rename | libc::SYS_unlink | libc::SYS_mkdir => {
+                WaitObject::File(String::new())
+            }
             libc::SYS_ppoll => self.polled(pid, arguments),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_poll => self.polled(pid, arguments),
