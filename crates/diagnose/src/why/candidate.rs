@@ -80,6 +80,12 @@ impl Candidate {
         Candidate { path, ..self }
     }
 
+    /// Inserts steps before the path.
+    pub fn behind(mut self, steps: impl IntoIterator<Item = PathStep>) -> Self {
+        self.path.splice(0..0, steps);
+        self
+    }
+
     /// Sets the upper bound of throughput in requests per second.
     pub fn with_limit(self, limit_per_s: Option<f64>) -> Self {
         Candidate {

@@ -2,7 +2,9 @@
 
 use floodmark_record::Metric;
 use floodmark_record::events::ThreadUsage;
-use floodmark_record::metric::{HostFigure, JvmFigure, ProcessFigure, Role, ThreadGroupFigure};
+use floodmark_record::metric::{
+    HostFigure, JvmFigure, ProcessFigure, Role, SocketFigure, ThreadGroupFigure,
+};
 use floodmark_record::plan::ConnectionUse;
 use floodmark_record::run::{Environment, Run};
 use floodmark_record::watch::{Server, ServerThread};
@@ -227,7 +229,7 @@ impl<'a> RunFacts<'a> {
         threads.any(|of| is_starved(of.on_cpu, of.runnable, NEAR_LIMIT))
             || self.thread_groups.iter().any(|group| {
                 group.never_waits()
-                    && is_starved(group.on_cpu, group.runnable, HALF * group.threads)
+                    && is_starved(group.on_cpu, group.runnable, HALF * group.workers())
             })
             || demand.sum::<f64>() >= NEAR_LIMIT * self.server_cpus
     }
@@ -241,6 +243,18 @@ impl<'a> RunFacts<'a> {
             metrics.any(|metric| matches!(metric, Metric::ThreadGroup(_, _, of) if *of == wanted))
         };
         has(ThreadGroupFigure::Threads) && !has(ThreadGroupFigure::RunDelay)
+    }
+
+    /// Returns the number of requests that the server's kernel received but the server did not read,
+    /// including requests on connections in the accept queue. Assumes requests of similar sizes.
+    #[must_use]
+    pub fn unread(&self) -> Option<f64> {
+        let run = self.run;
+        let size = run.bytes.sent as f64 / run.requests.sent.max(1) as f64;
+        let bytes = self
+            .samples
+            .sockets(Role::Server, SocketFigure::ReceiveQueue);
+        bytes.filter(|_| size > 0.0).map(|bytes| bytes / size)
     }
 
     /// Returns the busiest thread of the server.

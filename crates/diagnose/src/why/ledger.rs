@@ -13,13 +13,12 @@ use super::facts::RunFacts;
 pub(super) fn of(facts: &RunFacts<'_>) -> Option<Ledger> {
     let in_flight = facts.in_flight?;
     let run = facts.run;
-    // Assume that requests have similar sizes and that responses have similar sizes.
-    let request = run.bytes.sent as f64 / run.requests.sent.max(1) as f64;
+    // Assume that responses have similar sizes.
     let response = run.bytes.received as f64 / run.requests.ok.max(1) as f64;
-    let unread = |role, size: f64| {
-        let bytes = facts.samples.sockets(role, SocketFigure::ReceiveQueue);
-        bytes.filter(|_| size > 0.0).map(|bytes| bytes / size)
-    };
+    let received = facts
+        .samples
+        .sockets(Role::Client, SocketFigure::ReceiveQueue);
+    let received = received.filter(|_| response > 0.0);
     let mut places = Vec::new();
     let mut add = |place: &str, mean: Option<f64>, source: &str| {
         places.extend(mean.map(|mean| LedgerEntry {
@@ -31,9 +30,12 @@ pub(super) fn of(facts: &RunFacts<'_>) -> Option<Ledger> {
     let queue = facts.samples.listener(ListenerFigure::AcceptQueue);
     let source = "listener accept_queue (sock_diag)";
     add("in the server's accept queue", queue, source);
+    // Requests on connections in the accept queue are unread too.
+    let unread = facts.unread();
+    let unread = unread.map(|unread| (unread - queue.unwrap_or(0.0)).max(0.0));
     add(
         "received by the server's kernel, not yet read",
-        unread(Role::Server, request),
+        unread,
         "server sockets receive_queue (sock_diag) ÷ mean request size",
     );
     const ON_CPU: &str = "/proc/PID/stat";
@@ -57,7 +59,7 @@ pub(super) fn of(facts: &RunFacts<'_>) -> Option<Ledger> {
     }
     add(
         "received by the client's kernel, not yet read",
-        unread(Role::Client, response),
+        received.map(|bytes| bytes / response),
         "client sockets receive_queue (sock_diag) ÷ mean response size",
     );
     let client = &facts.client;

@@ -49,9 +49,15 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     if limit.is_none_or(|rank| rank == EvidenceRank::Cost) {
         candidates.insert(0, (Cause::Unknown, unknown(&facts)));
     }
-    let (cause, first) = candidates.remove(0);
+    let (cause, mut first) = candidates.remove(0);
     let contributing = contributing((cause, &first), candidates);
     let also: Vec<Cause> = contributing.iter().map(|(cause, _)| *cause).collect();
+    let is_server_cpu = |step: &PathStep| step.kind == StepKind::Cpu && step.who == "server";
+    if also.contains(&Cause::ServerCpuOneThread) && first.path.first().is_some_and(is_server_cpu) {
+        let basis = "busiest thread of the server (schedstat)";
+        let thread = PathStep::new(StepKind::Threads, "server", basis);
+        first.path.insert(0, thread);
+    }
     let costs = contributing.into_iter();
     let costs = costs.filter(|(_, other)| other.rank == EvidenceRank::Cost);
     let excluded = ruled_out.iter();
@@ -137,6 +143,8 @@ fn unknown(facts: &RunFacts<'_>) -> Candidate {
 
 #[cfg(test)]
 mod cost_tests;
+#[cfg(test)]
+mod queue_tests;
 #[cfg(test)]
 mod separate_hosts_tests;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use floodmark_record::verdict::Verdict;
 use super::tests::{is, run_with, series};
 
 /// Returns a run whose server works on `concurrency` requests at once.
-fn working_on(concurrency: f64) -> Run {
+pub(super) fn working_on(concurrency: f64) -> Run {
     let mut run = run_with(0.3, 0.1, 0.1);
     run.least_service_time_us = Some(concurrency * 1e6 / 1_000.0);
     run
@@ -29,12 +29,12 @@ fn thread_group(name: &str, threads: f64, waits_per_s: f64, function: &str) -> [
 }
 
 /// Returns the steps of the path behind the requests in flight.
-fn keys(verdict: &Verdict) -> Vec<String> {
+pub(super) fn keys(verdict: &Verdict) -> Vec<String> {
     verdict.path.iter().skip(1).map(PathStep::key).collect()
 }
 
 /// Returns the series for threads that wait for objects.
-fn blocked(name: &str, objects: &[(&str, f64)], waits_per_s: f64) -> Vec<Observation> {
+pub(super) fn blocked(name: &str, objects: &[(&str, f64)], waits_per_s: f64) -> Vec<Observation> {
     let of = |what: &str, value| series("server threads", &format!("{name} {what}"), value);
     let threads = objects.iter().map(|(_, threads)| threads).sum();
     let mut all = vec![of("threads", threads), of("waits", waits_per_s)];

@@ -35,11 +35,18 @@ impl ThreadGroupFacts {
         of.fold(0.0, |sum, (_, threads)| sum + threads)
     }
 
+    /// Returns the number of threads, except those that wait for a signal: a main process that only
+    /// supervises others handles no requests.
+    #[must_use]
+    pub fn workers(&self) -> f64 {
+        self.threads - self.blocked_on_kind(WaitKind::Signal)
+    }
+
     /// Returns the number of threads that wait for new work: a connection, a request or an event.
     #[must_use]
     pub fn idle(&self) -> f64 {
-        use WaitKind::{Accept, ClientRead, Events, Signal};
-        let kinds = [Accept, ClientRead, Events, Signal].iter();
+        use WaitKind::{Accept, ClientRead, Events};
+        let kinds = [Accept, ClientRead, Events].iter();
         kinds.map(|kind| self.blocked_on_kind(*kind)).sum()
     }
 
@@ -53,7 +60,7 @@ impl ThreadGroupFacts {
                 WaitObject::Kind(OwnLock | TimedLock) | WaitObject::Lock(_)
             )
         });
-        self.idle() + locks <= (1.0 - NEAR_LIMIT) * self.threads && !self.blocked.is_empty()
+        self.idle() + locks <= (1.0 - NEAR_LIMIT) * self.workers() && !self.blocked.is_empty()
     }
 
     /// Returns the number of threads that wait for an object of this kind.

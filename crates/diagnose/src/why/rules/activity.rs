@@ -1,13 +1,12 @@
 //! What the threads of a group do, and which resources they use.
 
-use std::net::SocketAddr;
-
 use floodmark_record::metric::{WaitKind, WaitObject};
 use floodmark_record::path::{PathStep, StepKind};
 
 use super::HALF;
 use super::service::SAME;
-use crate::why::facts::{RunFacts, ThreadGroupFacts, UpstreamFacts, used};
+use super::upstreams::{connections, process_behind};
+use crate::why::facts::{RunFacts, ThreadGroupFacts, used};
 
 /// A thread group takes part in the work if it has at least this many waits per response, or at least
 /// this share of the server's CPU time.
@@ -85,22 +84,32 @@ pub(super) fn activity(
     }
 }
 
-/// Well-known ports of databases and caches.
-const STORE_PORTS: [u16; 7] = [3306, 5432, 6379, 6432, 9042, 11_211, 27_017];
-
-/// Names the process behind a connection of the server: `store ADDRESS` or `upstream ADDRESS`.
-fn process_behind(facts: &RunFacts<'_>, address: SocketAddr) -> String {
-    let is_store = facts.store.is_some() || STORE_PORTS.contains(&address.port());
-    let process = if is_store { "store" } else { "upstream" };
-    format!("{process} {address}")
+/// Returns the resource used by most threads. All files count as one resource, named after the file
+/// for which most threads wait.
+pub(super) fn main_resource(mut resources: Vec<PathStep>) -> Option<PathStep> {
+    let count = |step: &PathStep| step.waiting.unwrap_or(0.0);
+    resources.sort_by(|a, b| count(b).total_cmp(&count(a)));
+    let is_file = |step: &PathStep| step.kind == StepKind::Disk;
+    let files = resources.iter().filter(|step| is_file(step));
+    let in_files: f64 = files.map(count).sum();
+    let file = resources.iter().find(|step| is_file(step)).cloned();
+    let file = file.map(|step| step.with_waiting(in_files));
+    let other = resources.into_iter().find(|step| !is_file(step));
+    file.into_iter()
+        .chain(other)
+        .max_by(|a, b| count(a).total_cmp(&count(b)))
 }
 
-/// Returns the resource used by most threads.
-pub(super) fn main_resource(resources: Vec<PathStep>) -> Option<PathStep> {
-    let count = |step: &PathStep| step.waiting.unwrap_or(0.0);
-    resources
-        .into_iter()
-        .max_by(|a, b| count(a).total_cmp(&count(b)))
+/// Returns the resource that the holder of a lock uses. The group's CPU time also includes work
+/// outside the lock, so half of it counts.
+pub(super) fn resource_of_holder(mut resources: Vec<PathStep>) -> Option<PathStep> {
+    for step in resources
+        .iter_mut()
+        .filter(|step| step.kind == StepKind::Cpu)
+    {
+        step.waiting = step.waiting.map(|threads| HALF * threads);
+    }
+    main_resource(resources)
 }
 
 pub(super) fn takes_part(group: &ThreadGroupFacts, facts: &RunFacts<'_>) -> bool {
@@ -125,13 +134,4 @@ pub(super) fn resource_of_all(facts: &RunFacts<'_>, in_service: f64) -> Option<P
         let basis = "no CPU, file, connection or child process explains the service time";
         Some(PathStep::new(StepKind::Timer, "server", basis).with_waiting(in_service))
     })
-}
-
-pub(super) fn connections(facts: &RunFacts<'_>, upstream: &UpstreamFacts) -> PathStep {
-    PathStep::new(
-        StepKind::Connections,
-        process_behind(facts, upstream.address),
-        "connections whose last send follows their last receive (sock_diag)",
-    )
-    .with_waiting(upstream.waiting.unwrap_or(upstream.perhaps_waiting))
 }

@@ -55,6 +55,11 @@ pub(super) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
     if overflows == 0.0 || overflows / opened.max(1.0) < OVERFLOWED {
         return ruled_out(figure);
     }
+    // The queue overflows because the server has stopped accepting connections.
+    let length = queue.map_or(0.0, |(length, _)| length);
+    if accept_wait_s(facts, length) >= LONG_WAIT_S && has_spare_cpu(facts) {
+        return ruled_out(figure);
+    }
     let retransmits = samples.network(Role::Client, NetworkFigure::SynRetransmits);
     let retransmits = retransmits.map(|rate| {
         let rate = per_s(rate);
@@ -153,15 +158,10 @@ pub(super) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings) {
     }
     let run = facts.run;
     let connections = f64::from(run.plan.connections);
-    // If connections are short-lived, some connections are always in the queue. Little's law gives
-    // the waiting time of these connections. Connections that ended with a failed request are
-    // excluded.
-    let broken = 2 * broken_connections(run);
-    let opened = run.connections.opened.saturating_sub(broken) as f64;
-    let wait_s = waiting * run.sending_s / opened.max(1.0);
-    let short_lived = opened >= REOPENED * run.requests.sent as f64;
+    // If connections are short-lived, some connections are always in the queue.
+    let short_lived = opened(run) >= REOPENED * run.requests.sent as f64;
     let many = waiting >= NOT_ACCEPTED * connections && waiting >= 1.0;
-    if !many || (short_lived && wait_s < LONG_WAIT_S) {
+    if !many || (short_lived && accept_wait_s(facts, waiting) < LONG_WAIT_S) {
         return findings.add(Cause::MaxConnections, ruled_out(figure));
     }
     // A CPU-bound server also accepts connections late.
@@ -190,6 +190,19 @@ pub(super) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings) {
     let evidence = [figure].into_iter().chain(files_text);
     let candidate = Candidate::new(EvidenceRank::Located, summary, evidence, next);
     findings.add(cause, candidate.at([(step, "server")]).found());
+}
+
+/// Returns the mean time that a connection waits to be accepted, in seconds, from the mean number of
+/// waiting connections (Little's law).
+fn accept_wait_s(facts: &RunFacts<'_>, waiting: f64) -> f64 {
+    waiting * facts.run.sending_s / opened(facts.run).max(1.0)
+}
+
+/// Returns the number of connections that the client opened, except those that ended with a failed
+/// request.
+fn opened(run: &Run) -> f64 {
+    let broken = 2 * broken_connections(run);
+    run.connections.opened.saturating_sub(broken) as f64
 }
 
 /// Returns the number of connections that ended with a failed request.

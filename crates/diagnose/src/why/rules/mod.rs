@@ -9,6 +9,7 @@ mod server;
 mod server_runtime;
 mod service;
 mod store;
+mod upstreams;
 mod waiting;
 
 pub(super) use service::setting_near;
@@ -129,7 +130,7 @@ fn server_available_cpus(facts: &RunFacts<'_>, server: &CpuUse) -> f64 {
 /// mostly so and otherwise blocked, but never idle.
 fn saturated_thread<'a>(facts: &'a RunFacts<'_>) -> Option<&'a BusiestThread> {
     let never_idle = facts.thread_groups.iter().any(|group| {
-        let is_one = service::ONE.contains(&group.threads);
+        let is_one = service::ONE.contains(&group.workers());
         is_one && group.never_waits() && group.on_cpu + group.runnable >= HALF
     });
     let busiest = facts.busiest_thread();

@@ -4,7 +4,7 @@ use floodmark_record::cause::Cause;
 use floodmark_record::path::StepKind;
 use floodmark_record::units::show_count;
 
-use super::{HALF, per_s, percent};
+use super::{HALF, has_spare_cpu, per_s, percent, service, show_idle};
 use crate::next::{MET_SHARE, STEP_UP};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, ruled_out};
 use crate::why::facts::RunFacts;
@@ -39,6 +39,43 @@ pub(super) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
     .at([(StepKind::RateLimit, "server")])
     .with_limit(Some(facts.ok_per_s))
     .found()
+}
+
+/// Maximum relative difference between the rates of two seconds under a rate limiter.
+const CONSTANT: f64 = 0.02;
+
+/// Returns whether the server delays responses to keep a constant rate: it works on less than one
+/// request at once, its CPU is idle, and it has read the requests.
+pub(super) fn are_delayed(facts: &RunFacts<'_>, in_flight: f64) -> bool {
+    let is_idle = facts
+        .concurrency
+        .is_some_and(|requests| requests < service::ONE.start);
+    let is_unread = facts
+        .unread()
+        .is_none_or(|unread| unread >= HALF * in_flight);
+    let mut upstreams = facts.upstreams.iter();
+    let waits = upstreams.any(|upstream| upstream.perhaps_waiting >= service::ONE.start);
+    let rows = facts.run.series.iter();
+    let rows =
+        rows.filter(|row| row.from_s >= facts.run.window.from_s && row.to_s - row.from_s > HALF);
+    let rates: Vec<f64> = rows.map(|row| row.throughput_per_s).collect();
+    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    let is_constant = rates.len() > 1 && most - least <= CONSTANT * most;
+    is_idle && !is_unread && !waits && is_constant && has_spare_cpu(facts)
+}
+
+/// Returns the candidate for a rate limiter that delays requests instead of rejecting them.
+pub(super) fn delayed(facts: &RunFacts<'_>) -> Candidate {
+    let rate = per_s(facts.ok_per_s);
+    Candidate::new(
+        EvidenceRank::Waiting,
+        format!("the server delays requests and serves {rate}, the same in each second"),
+        facts.idle_cpus().map(show_idle),
+        format!("raise the server's rate limit, or measure latency below {rate}"),
+    )
+    .at([(StepKind::RateLimit, "server")])
+    .with_limit(Some(facts.ok_per_s))
 }
 
 /// Detects unexpected and malformed responses.

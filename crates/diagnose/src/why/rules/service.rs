@@ -1,21 +1,23 @@
 //! Limits on the number of requests that the server works on at once, found from what its threads
 //! wait for (docs/decisions/0025-following-waits.md).
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use floodmark_record::cause::Cause;
-use floodmark_record::metric::WaitKind;
+use floodmark_record::metric::{ListenerFigure, Role, SocketFigure, WaitKind};
 use floodmark_record::path::{PathStep, StepKind};
 use floodmark_record::units::show_ns;
 
-use super::activity::{activity, connections, main_resource, resource_of_all, takes_part};
-use super::{HALF, IDLE, per_s, show_idle};
+use super::activity::{activity, main_resource, resource_of_all, resource_of_holder, takes_part};
+use super::upstreams::{connections, is_full};
+use super::{HALF, IDLE, per_s, responses, show_idle};
 use crate::why::candidate::{Candidate, EvidenceRank, Findings, not_available, ruled_out};
 use crate::why::facts::{RunFacts, ThreadGroupFacts, UpstreamFacts};
 
 /// Minimum share of the requests in flight that the server works on if no request waits for
 /// another.
-const NO_QUEUE: f64 = 0.8;
+pub(super) const NO_QUEUE: f64 = 0.8;
 
 /// Range of a mean that indicates one request at a time.
 pub(super) const ONE: std::ops::Range<f64> = 0.7..1.4;
@@ -97,7 +99,14 @@ pub(super) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
         }
     }
     match limit {
-        Some(limit) => findings.add(limit.cause(), limit.candidate(facts, &figure).found()),
+        Some(limit) => {
+            let queue = accept_queue_before(facts, &limit, in_flight, findings);
+            let candidate = limit.candidate(facts, &figure).behind(queue);
+            findings.add(limit.cause(), candidate.found());
+        }
+        None if responses::are_delayed(facts, in_flight) => {
+            findings.add(Cause::RateLimiter, responses::delayed(facts).found());
+        }
         None if facts.concurrency.is_none() => findings.add(
             Cause::Concurrency,
             not_available(
@@ -108,19 +117,43 @@ pub(super) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
     }
 }
 
+/// Returns the accept queue as a step if most of the requests that wait for `limit` wait there. If
+/// most of the accepted connections wait for `limit` too, a limit on the number of connections is a
+/// minor cause.
+fn accept_queue_before(
+    facts: &RunFacts<'_>,
+    limit: &ServiceLimit,
+    in_flight: f64,
+    findings: &mut Findings,
+) -> Option<PathStep> {
+    let established = facts
+        .samples
+        .sockets(Role::Server, SocketFigure::Established);
+    let queue = facts.samples.listener(ListenerFigure::AcceptQueue)?;
+    let is_minor = established.is_some_and(|all| limit.held < HALF * (all - queue));
+    let mut candidates = findings.candidates.iter_mut();
+    let connections = candidates.find(|(cause, _)| *cause == Cause::MaxConnections);
+    let is_named = connections.is_some();
+    if let Some((_, connections)) = connections.filter(|_| is_minor) {
+        connections.rank = EvidenceRank::Minor;
+    }
+    let holds_most = queue >= HALF * (in_flight - limit.held);
+    (queue >= ONE.start && (holds_most || (is_minor && is_named))).then(|| {
+        let basis = "accept queue of the listener (sock_diag)";
+        PathStep::new(StepKind::AcceptQueue, "server", basis).with_waiting(queue)
+    })
+}
+
 /// Returns the candidate for a closed-model load with too few connections.
 fn too_few_requests(facts: &RunFacts<'_>, concurrency: f64) -> Candidate {
     let connections = f64::from(facts.run.plan.connections);
     let shortest_us = facts.run.least_service_time_us.unwrap_or(0.0);
     let shortest = show_ns(shortest_us * 1e3);
     let more = (connections * 4.0).max(50.0);
-    let mut path = vec![PathStep::new(
-        StepKind::Concurrency,
-        "client",
-        "connections (-c)",
-    )];
     let resource = resource_of_all(facts, concurrency);
-    path.extend(resource.filter(|step| step.kind != StepKind::Cpu));
+    let resource = resource.filter(|step| step.kind != StepKind::Cpu);
+    let step = resource
+        .unwrap_or_else(|| PathStep::new(StepKind::Concurrency, "client", "connections (-c)"));
     Candidate::new(
         EvidenceRank::Demand,
         format!(
@@ -131,7 +164,7 @@ fn too_few_requests(facts: &RunFacts<'_>, concurrency: f64) -> Candidate {
         format!("use more connections: -c {more:.0}"),
     )
     .with_limit(Some(connections / (shortest_us / 1e6)))
-    .via(path)
+    .via(vec![step])
 }
 
 /// Describes the service times and the idle CPUs.
@@ -155,6 +188,10 @@ fn evidence_of_times(facts: &RunFacts<'_>) -> Vec<String> {
 /// them hold.
 fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
     let in_service = facts.concurrency.unwrap_or(in_flight);
+    // Most requests wait until a thread reads them.
+    let is_unread = facts
+        .unread()
+        .is_some_and(|unread| unread >= HALF * in_flight);
     let agrees = |threads: f64| {
         let requests = facts.concurrency;
         requests.is_none_or(|requests| AGREES.contains(&(requests / threads.max(0.1))))
@@ -163,11 +200,19 @@ fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit
     let limits = groups.filter(|group| takes_part(group, facts)).filter_map(|group| {
         let of = activity(group, facts, in_service);
         let waiting = of.idle + of.locks;
-        let is_saturated = waiting <= IDLE * group.threads && agrees(group.threads);
+        let workers = group.workers();
+        // A thread that sleeps or uses connections may have nothing to do with the requests.
+        let writes = || {
+            let main = main_resource(of.resources.clone());
+            let kind = main.map(|step| step.kind);
+            matches!(kind, Some(StepKind::Disk | StepKind::Pipe | StepKind::Child))
+        };
+        let is_saturated =
+            waiting <= IDLE * workers && (is_unread || writes() || agrees(workers));
         let of_resources = of.resources.iter().filter_map(|step| step.waiting);
-            let held: f64 = of_resources.sum();
+        let held: f64 = of_resources.sum();
         // Enough threads wait to account for the requests that are not in service.
-        let all_wait = of.locks >= SAME.start() * (in_flight - held) && of.idle < HALF * group.threads;
+        let all_wait = of.locks >= SAME.start() * (in_flight - held) && of.idle < HALF * workers;
         let is_contended = all_wait && held >= HALF && held * SAME.end() < in_flight && agrees(held);
         let holder = match (is_saturated, is_contended) {
             (true, _) => Holder::Threads,
@@ -176,10 +221,13 @@ fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit
             _ => return None,
         };
         let interpreter_lock = of.timed;
-        let resource = main_resource(of.resources)?;
+        let resource = match holder {
+            Holder::Lock => resource_of_holder(of.resources)?,
+            _ => main_resource(of.resources)?,
+        };
         // A thread that only sleeps may have nothing to do with the requests.
         if holder == Holder::Threads
-            && group.threads < ONE.end
+            && workers < ONE.end
             && resource.kind == StepKind::Timer
             && others_wait_for_locks(group, facts, in_service)
         {
@@ -191,13 +239,13 @@ fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit
             return None;
         }
         let (held, locks) = match holder {
-            Holder::Threads => (group.threads, 0.0),
+            Holder::Threads => (workers, 0.0),
             _ => (held, of.locks),
         };
         let evidence = format!(
             "threads \"{}\": {:.0}, of which {held:.1} in use and {locks:.1} waiting for a lock (/proc/PID/task/TID/syscall)",
             group.name,
-            group.threads.round(),
+            workers.round(),
         );
         Some(ServiceLimit {
             holder,
@@ -208,7 +256,8 @@ fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit
         })
     });
     let mut limits: Vec<ServiceLimit> = limits.collect();
-    limits.sort_by(|a, b| b.held.total_cmp(&a.held));
+    let order = |limit: &ServiceLimit| (limit.held.round(), limit.resource.kind != StepKind::Timer);
+    limits.sort_by(|a, b| order(b).partial_cmp(&order(a)).unwrap_or(Ordering::Equal));
     let limit = limits.into_iter().next()?;
     Some(connections_in_use(facts, limit))
 }
@@ -226,9 +275,12 @@ fn others_wait_for_locks(group: &ThreadGroupFacts, facts: &RunFacts<'_>, in_serv
 /// Replaces a set of permits by the connections that its holders use, if all of these connections
 /// are in use.
 fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit {
-    let mut upstreams = facts.upstreams.iter();
-    let full = upstreams.find(|upstream| is_full(upstream, limit.held));
-    match full {
+    let requests = [Some(limit.held), facts.concurrency];
+    let is_full = |upstream: &&UpstreamFacts| {
+        let mut requests = requests.iter().flatten();
+        requests.any(|requests| is_full(upstream, *requests))
+    };
+    match facts.upstreams.iter().find(is_full) {
         Some(upstream) if matches!(limit.holder, Holder::Permits | Holder::Lock) => ServiceLimit {
             holder: Holder::Connections,
             resource: connections(facts, upstream),
@@ -419,17 +471,6 @@ pub(super) fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFac
     same(concurrency, group.threads) || same(concurrency, group.at_work)
 }
 
-/// Minimum share of an exhausted pool's connections that wait for a response. The server holds the
-/// other connections between two requests.
-const IN_USE: f64 = 0.75;
-
-/// Returns whether all connections of a pool wait for responses, and the size of the pool equals
-/// the number of concurrent requests. A connection reused within a clock tick counts as waiting.
-fn is_full(upstream: &UpstreamFacts, concurrency: f64) -> bool {
-    upstream.perhaps_waiting >= IN_USE * upstream.established
-        && same(concurrency, upstream.established)
-}
-
-fn same(a: f64, b: f64) -> bool {
+pub(super) fn same(a: f64, b: f64) -> bool {
     b > 0.0 && SAME.contains(&(a / b))
 }

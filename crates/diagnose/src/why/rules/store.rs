@@ -4,7 +4,9 @@ use floodmark_record::Metric;
 use floodmark_record::metric::{CassandraFigure, PoolFigure, Role};
 use floodmark_record::path::StepKind;
 
-use super::{HALF, NEAR_LIMIT, available_cpus, per_s, saturated_thread, show_available, show_idle};
+use super::{
+    HALF, NEAR_LIMIT, available_cpus, per_s, saturated_thread, show_available, show_idle, upstreams,
+};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
 use crate::why::facts::{DatabaseSessions, RunFacts, used};
 
@@ -69,6 +71,7 @@ pub(super) fn locks(facts: &RunFacts<'_>) -> Option<Finding> {
         "spread the writes over more rows, or end transactions right after the change",
     )
     .at([(StepKind::RowLock, "store")])
+    .behind(upstreams::full_store_pool(facts))
     .found()
 }
 
@@ -94,6 +97,7 @@ pub(super) fn commits(facts: &RunFacts<'_>) -> Option<Finding> {
         "commit several changes together, or use a faster disk",
     )
     .at([(StepKind::Commit, "store")])
+    .behind(upstreams::full_store_pool(facts))
     .found()
 }
 
