@@ -16,12 +16,12 @@ pub struct DrawnNumber {
     pub done_ns: u64,
 }
 
-/// Reason why a file of kept responses is invalid.
+/// Reason why a response file is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResponsesError {
     /// The file ends in the middle of a response.
     #[error(
-        "the file of kept responses ends in the middle of response {response} (its size, {bytes} bytes, is not a multiple of 24); repeat the run"
+        "the response file is truncated at response {response}: {bytes} bytes is not a multiple of 24; repeat the run"
     )]
     Truncated {
         /// Number of the incomplete response, from 1.
@@ -31,7 +31,7 @@ pub enum ResponsesError {
     },
     /// A response arrived before its request was sent.
     #[error(
-        "response {response} in the file of kept responses arrived before its request was sent ({done_ns} ns < {sent_ns} ns): the file is damaged; repeat the run"
+        "response {response} in the response file arrived before its request was sent ({done_ns} ns < {sent_ns} ns): the file is damaged; repeat the run"
     )]
     BackInTime {
         /// Number of the response, from 1.

@@ -28,7 +28,8 @@ pub(crate) fn show_s(seconds: f64) -> String {
     show_ns(seconds * 1e9)
 }
 
-/// Lists processes with the number of CPUs that each one used: `rustc (pid 12) 0.61, cc1 (pid 13) 0.20`.
+/// Lists processes with the number of CPUs that each one used: `rustc (pid 12) 0.61, cc1 (pid 13)
+/// 0.20`.
 pub(crate) fn show_processes(processes: &[BusyProcess]) -> String {
     let show = |of: &BusyProcess| format!("{} (pid {}) {:.2}", of.name, of.pid, of.cpus);
     let shown: Vec<String> = processes.iter().map(show).collect();

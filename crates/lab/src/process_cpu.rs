@@ -54,7 +54,7 @@ impl<'a> CpuSeries<'a> {
     }
 
     /// Returns the mean number of user and system CPUs used between two times, in seconds from the
-    /// start of the measurement. Returns `None` if too small a part of this time was sampled.
+    /// start of the measurement. Returns `None` if too little of this time was sampled.
     fn cpus(&self, from_s: f64, to_s: f64) -> Option<(f64, f64)> {
         let at = |s: f64| self.from_ms + s * 1e3;
         // Sampling may end before the last second.

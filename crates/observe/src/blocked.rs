@@ -204,8 +204,8 @@ impl BlockedThreads {
         }
     }
 
-    /// Returns what a thread waits for in poll(2). Many runtimes poll a single descriptor to limit
-    /// the time of a read or write.
+    /// Returns what a thread waits for in poll(2). Many runtimes poll a single descriptor to set a
+    /// timeout for a read or write.
     fn polled(&mut self, pid: u32, [address, count, ..]: [u64; 6]) -> WaitObject {
         let mut polled = [0; 8];
         let memory = std::fs::File::open(self.root.path(format!("/proc/{pid}/mem")));

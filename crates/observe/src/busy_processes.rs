@@ -22,13 +22,13 @@ impl ProcessListing {
         }
     }
 
-    /// Returns the CPU use of each process since an earlier listing, busiest first. Idle processes and
-    /// processes that ended are omitted.
+    /// Returns the CPU use of each process since an earlier listing, busiest first. Idle processes
+    /// and processes that ended are omitted.
     pub(crate) fn since(&self, earlier: &Self) -> Vec<BusyProcess> {
         let seconds = self.at.saturating_duration_since(earlier.at).as_secs_f64();
         let used = |(pid, name, cpu_s): &(u32, String, f64)| {
             let before = &earlier.processes;
-            // A process that started in between used all of its CPU time in between.
+            // A process that started after the earlier listing used all of its CPU time since then.
             let before_s = before
                 .binary_search_by_key(pid, |(pid, ..)| *pid)
                 .map_or(0.0, |index| before[index].2);

@@ -1,4 +1,4 @@
-//! Tells apart programs whose processes have the same name.
+//! Distinguishes programs whose processes have the same name.
 
 use crate::Root;
 

@@ -43,7 +43,7 @@ pub(crate) enum Ends {
 }
 
 impl Ends {
-    /// Returns the indexes of the counted ends.
+    /// Returns the indexes of the connection ends that are counted.
     fn indexes(self) -> std::ops::Range<usize> {
         match self {
             Self::Both => 0..2,

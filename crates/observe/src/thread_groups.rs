@@ -139,8 +139,8 @@ impl ThreadGroups {
     }
 }
 
-/// Returns the name of a thread's group: the thread's name without a trailing number. `program` is 1
-/// for the first program with the name of the thread's process.
+/// Returns the name of a thread's group: the thread's name without a trailing number. `program` is
+/// 1 for the first program with the name of the thread's process.
 pub(crate) fn group_of(name: &str, is_main: bool, program: usize) -> Cow<'_, str> {
     let group = name
         .trim_end_matches(|c: char| c.is_ascii_digit())

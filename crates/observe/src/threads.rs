@@ -281,8 +281,8 @@ impl Threads {
         }))
     }
 
-    /// Reads the `syscall` file of each thread. Passes the process, the thread's group and the
-    /// text.
+    /// Reads the `syscall` file of each thread. Passes the PID, the thread's group and the text to
+    /// `each`.
     ///
     /// # Errors
     /// No file is readable.

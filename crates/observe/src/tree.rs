@@ -248,7 +248,7 @@ impl Tree {
         each.sum()
     }
 
-    /// Returns the number of threads of all members.
+    /// Returns the total number of threads of all members.
     pub(crate) fn threads(&self) -> u64 {
         let each = self
             .members

@@ -66,7 +66,7 @@ impl TotalLine {
         self.whole(0, 0.0, self.drawn_at)
     }
 
-    /// Returns the distance to this line from another line with the same score, in scores.
+    /// Returns the distance from another line with the same score, as a number of scores.
     /// Returns `None` if the distance is not a whole number.
     #[must_use]
     pub fn ahead_of(&self, other: &TotalLine) -> Option<i32> {

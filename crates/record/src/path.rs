@@ -15,9 +15,9 @@ crate::names::named! {
         AcceptQueue = "accept-queue",
         /// A thread, or a thread pool whose threads are all in use.
         Threads = "threads",
-        /// A limited number of requests that a process works on at once, such as a semaphore.
+        /// A limit on the requests that a process works on at once, such as a semaphore.
         Permits = "permits",
-        /// A lock, or another thing that one request holds at a time.
+        /// A lock, or anything else that only one request can hold at a time.
         Lock = "lock",
         /// Outgoing connections of a process.
         Connections = "connections",

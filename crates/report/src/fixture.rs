@@ -34,7 +34,7 @@ pub(crate) fn record(runs: Vec<Run>) -> Record {
     record
 }
 
-/// Returns the times `ns` of completed requests, and the times of `timed_out` requests that timed
+/// Summarizes the times `ns` of completed requests, plus `timed_out` requests that timed
 /// out after 5 s.
 pub(crate) fn times(ns: &[u64], timed_out: u64) -> Times {
     Histogram::summarise(

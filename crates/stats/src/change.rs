@@ -72,8 +72,8 @@ pub(crate) fn changes(values: &[f64], scale: Scale) -> Vec<usize> {
     cuts
 }
 
-/// Splits the values wherever a step or a segment has a probability of less than [`RELAXED`] of
-/// being due to chance.
+/// Splits the values at each step or segment whose probability of being due to chance is less than
+/// [`RELAXED`].
 fn split(values: &[f64]) -> Vec<usize> {
     let mut cuts = Vec::new();
     let mut parts = vec![(0, values.len())];

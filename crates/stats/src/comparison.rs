@@ -1,4 +1,5 @@
-//! Ratios of two systems, with intervals over server processes (docs/decisions/0010-comparisons.md).
+//! Ratios of two systems, with intervals over server processes
+//! (docs/decisions/0010-comparisons.md).
 //!
 //! Each figure belongs to one server process, because attempts on one process are not independent
 //! (Kalibera & Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013).

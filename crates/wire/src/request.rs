@@ -23,7 +23,9 @@ pub struct RequestSpec<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The method is not a token.
-    #[error("method {0:?} is not one word of letters, digits and !#$%&'*+-.^_`|~")]
+    #[error(
+        "method {0:?} contains an invalid character; use only letters, digits and !#$%&'*+-.^_`|~"
+    )]
     MethodNotAToken(String),
     /// The method is `CONNECT`, after which the connection no longer carries HTTP.
     #[error("method CONNECT opens a tunnel, which cannot be measured; use another method")]
@@ -43,7 +45,9 @@ pub enum RequestError {
     #[error("host {0:?} contains a space, a control character or a non-ASCII character")]
     IllegalAuthority(String),
     /// A header's name is not a token.
-    #[error("header name {0:?} is not one word of letters, digits and !#$%&'*+-.^_`|~")]
+    #[error(
+        "header name {0:?} contains an invalid character; use only letters, digits and !#$%&'*+-.^_`|~"
+    )]
     HeaderNameNotAToken(String),
     /// A header's value contains CR, LF or NUL.
     #[error("the value of header {0:?} contains a CR, LF or NUL")]

@@ -181,7 +181,7 @@ fn judge(suite: Suite, record: &Record, name: &str) -> Result<JudgedCase, Failur
     })
 }
 
-/// Families of servers that are set aside: those whose names have the smallest SHA-256.
+/// Families of servers that are set aside: those whose names have the smallest SHA-256 hashes.
 const SET_ASIDE: [&str; 5] = ["php", "go", "tomcat", "node", "wsgi"];
 
 /// Returns the family of a third-party case: the first word of its name.

@@ -21,8 +21,8 @@ pub fn replace(page: &str, suite: Suite, section: &str) -> String {
     }
 }
 
-/// Returns the section of a suite as Markdown. `other` is another pass over the same cases. `proofs`
-/// contains the verdicts after perturbations.
+/// Returns the section of a suite as Markdown. `other` is another pass over the same cases.
+/// `proofs` contains the verdicts after perturbations.
 pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
     let cases = &pass.cases;
     let aside = |aside: bool| cases.iter().filter(move |case| case.is_set_aside == aside);
@@ -85,8 +85,8 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
         + &list("Void cases", &void)
 }
 
-/// Returns a table with the accuracy of causes and paths for each family of servers. Whether a case
-/// that is set aside is right does not appear on its own.
+/// Returns a table with the accuracy of causes and paths for each family of servers. Results of
+/// cases that are set aside appear only in totals.
 fn paths(cases: &[JudgedCase]) -> String {
     let families: BTreeSet<&str> = cases.iter().map(|case| family(&case.name)).collect();
     let group = |name: &str, is_in: &dyn Fn(&JudgedCase) -> bool| {

@@ -418,7 +418,7 @@ fn a_run_without_ok_responses_is_invalid() {
         );
         case.run.validity = case.judge();
         assert!(is_only_not_ok(&case.run));
-        // If the client did not send the load as planned, that fault decides.
+        // If the client did not send the load as planned, that fault takes precedence.
         case.run.lateness_us.p99 = Some(50_000.0);
         case.run.longest_stall_ns = Some(5_000_000_000);
         case.run.validity = case.judge();

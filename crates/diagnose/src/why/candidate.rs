@@ -67,7 +67,7 @@ impl Candidate {
         }
     }
 
-    /// Sets the steps to the limit. Their source is the first line of evidence.
+    /// Sets the path's steps up to the limit. Their source is the first line of evidence.
     pub fn at<const N: usize>(self, steps: [(StepKind, &str); N]) -> Self {
         let basis = self.evidence.first().cloned().unwrap_or_default();
         let step = |(kind, who)| PathStep::new(kind, who, basis.clone());

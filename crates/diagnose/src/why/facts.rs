@@ -180,8 +180,9 @@ impl<'a> RunFacts<'a> {
         Some(((cpus - busy).max(0.0), cpus))
     }
 
-    /// Returns the number of CPUs that the server could use in addition, and the number of CPUs. CPUs
-    /// of other programs count if client, server and store get all the CPU time that they need.
+    /// Returns how many more CPUs the server could use, and the total number of CPUs. CPUs that
+    /// other programs use count as usable if client, server and store get all the CPU time they
+    /// need.
     #[must_use]
     pub fn spare_cpus(&self) -> Option<(f64, f64)> {
         let (idle, cpus) = self.idle_cpus()?;
@@ -211,8 +212,8 @@ impl<'a> RunFacts<'a> {
             .unwrap_or(0.0)
     }
 
-    /// Returns whether client, server or store need more CPU time than they get: one of their threads
-    /// never waits for anything but CPU time, or together they would use all CPUs.
+    /// Returns whether client, server or store need more CPU time than they get: one of their
+    /// threads waits only for CPU time, or together they could use all CPUs.
     #[must_use]
     pub fn lacks_cpu(&self) -> bool {
         let participants = [
@@ -234,7 +235,7 @@ impl<'a> RunFacts<'a> {
             || demand.sum::<f64>() >= NEAR_LIMIT * self.server_cpus
     }
 
-    /// Returns whether the run is from before floodmark recorded thread states: its thread groups
+    /// Returns whether floodmark recorded the run without thread states: the run's thread groups
     /// have no run delay.
     #[must_use]
     pub fn lacks_thread_states(&self) -> bool {
@@ -245,8 +246,9 @@ impl<'a> RunFacts<'a> {
         has(ThreadGroupFigure::Threads) && !has(ThreadGroupFigure::RunDelay)
     }
 
-    /// Returns the number of requests that the server's kernel received but the server did not read,
-    /// including requests on connections in the accept queue. Assumes requests of similar sizes.
+    /// Returns the number of requests that the server's kernel received but the server did not
+    /// read, including requests on connections in the accept queue. Assumes requests of similar
+    /// sizes.
     #[must_use]
     pub fn unread(&self) -> Option<f64> {
         let run = self.run;
@@ -275,8 +277,8 @@ pub fn used(process: &Option<CpuUse>) -> f64 {
     process.as_ref().map_or(0.0, |process| process.used)
 }
 
-/// Returns the mean number of requests in flight. `answered` is the mean number of requests that get
-/// an ok response.
+/// Returns the mean number of requests in flight. `answered` is the mean number of requests that
+/// get an ok response.
 fn in_flight(run: &Run, answered: f64, sending_s: f64) -> f64 {
     let (plan, errors) = (&run.plan, &run.error_time_us);
     let failed_s = errors.count as f64 * errors.mean.unwrap_or(0.0) / 1e6;

@@ -22,15 +22,15 @@ const BOTH_NAMED: f64 = 0.1;
 /// Maximum number of lines of evidence.
 const MAX_EVIDENCE: usize = 5;
 
-/// Returns the verdict on a run, or `None` if the run has no throughput. A run from before thread
-/// states were recorded keeps its verdict.
+/// Returns the verdict on a run, or `None` if the run has no throughput. A run recorded without
+/// thread states keeps its stored verdict.
 #[must_use]
 pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     let facts = RunFacts::of(run, environment)?;
     if let Some(stored) = &run.verdict
         && facts.lacks_thread_states()
     {
-        let unseen = "recorded before thread states; measure again".to_owned();
+        let unseen = "recorded without thread states; measure again".to_owned();
         return Some(Verdict {
             unseen: [unseen].into_iter().chain(stored.unseen.clone()).collect(),
             ..stored.clone()
@@ -92,9 +92,9 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     Some(proof::judge(run, verdict))
 }
 
-/// Returns the candidates that the verdict also names. They limit the run about as much as the first
-/// cause, or affect a minor part of the responses, or are a part of the CPU time that limits the
-/// run. The server's CPU is also named if the first cause saturates the CPU.
+/// Returns the candidates that the verdict also names. They limit the run about as much as the
+/// first cause, affect a minority of the responses, or account for part of the CPU time that limits
+/// the run. The server's CPU is also named if the first cause saturates it.
 fn contributing(
     (cause, first): (Cause, &Candidate),
     others: Vec<(Cause, Candidate)>,
@@ -112,8 +112,8 @@ fn contributing(
     others.into_iter().filter(contributes).collect()
 }
 
-/// Returns the path from the requests in flight through the given steps. Returns an empty path if no
-/// step is known.
+/// Returns the path from the requests in flight through the given steps. Returns an empty path if
+/// no step is known.
 fn path(facts: &RunFacts<'_>, steps: Vec<PathStep>) -> Vec<PathStep> {
     if steps.is_empty() {
         return Vec::new();

@@ -51,7 +51,7 @@ fn verdicts_stay_the_same_without_thread_states() {
                 .zip(expected)
                 .all(|(verdict, expected)| verdict.starts_with(expected));
         assert!(same, "{name}: expected {expected:?}, got {verdicts:?}");
-        let notes = stdout.matches("recorded before thread states").count();
+        let notes = stdout.matches("recorded without thread states").count();
         assert_eq!(notes, expected.len(), "{name}: {stdout}");
     }
 }

@@ -179,8 +179,8 @@ impl RunningProgram {
         self.child.wait(Duration::ZERO).ok().flatten()
     }
 
-    /// Quotes the last line of the program's log and adds the path of the log. For a killed program,
-    /// returns only the path, because the log does not explain why the program was killed.
+    /// Quotes the last line of the program's log and adds the path of the log. For a killed
+    /// program, returns only the path, because the log does not explain why the program was killed.
     pub fn last_words(&mut self) -> String {
         let killed = self.exit_status().and_then(|status| status.signal()) == Some(SIGKILL);
         let line = match killed {

@@ -362,12 +362,12 @@ fn names_the_line_of_an_invalid_key() {
         (
             "^(\\d+)",
             "^\\d+",
-            "client.toml:11: answers: the number of capture groups is 0",
+            "client.toml:11: answers: capture groups: expected 1, found 0",
         ),
         (
             "(us|ms|y)",
             "us",
-            "client.toml:12: p50: the number of capture groups is 1, expected 2",
+            "client.toml:12: p50: capture groups: expected 2, found 1",
         ),
         (
             "\"printed\"",

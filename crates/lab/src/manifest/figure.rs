@@ -172,7 +172,7 @@ impl ClientFigure {
         if !fits {
             let least = if sum { "at least " } else { "" };
             return Err(format!(
-                "the number of capture groups is {groups}, expected {least}{wanted}; write (?:…) for other groups"
+                "capture groups: expected {least}{wanted}, found {groups}; write (?:…) for other groups"
             ));
         }
         Ok(ClientFigure { find, unit, sum })

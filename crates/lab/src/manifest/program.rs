@@ -74,7 +74,7 @@ impl Build {
 pub struct Knob {
     /// Value of the knob if the experiment does not set it. Required for every knob except
     /// `threads`. The default for `threads` is the number of the server's own CPUs, or half the
-    /// CPUs if the server has no CPUs of its own.
+    /// CPUs if the server has no dedicated CPUs.
     pub default: Option<ScalarText>,
     /// Allowed values.
     #[serde(default)]
@@ -116,7 +116,7 @@ pub struct Start {
     /// in the foreground. The command can contain placeholders. {host} and {port} are the address
     /// and a free port to listen on. {run} is a folder for the files of this run. {threads} is the
     /// value of the knob `threads`. Without this knob, it is the number of the server's own CPUs,
-    /// or half the CPUs if the server has no CPUs of its own. {floodmark} is the path of floodmark.
+    /// or half the CPUs if the server has no dedicated CPUs. {floodmark} is the path of floodmark.
     /// {workload} is the name of the workload. {store} is the address and port of the trial's
     /// store, or the word `none`.
     pub command: Located<CommandWords>,

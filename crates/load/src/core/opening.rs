@@ -25,7 +25,7 @@ pub(super) const GONE_NS: Ns = 2_000_000_000;
 /// Time in ns after which a server that was never reached is considered unreachable.
 pub(super) const NEVER_THERE_NS: Ns = 300_000_000;
 
-/// Time in seconds whose expected arrivals determine how many connections the open model opens in
+/// Lookahead in seconds. Connections for the arrivals expected in this time are opened in
 /// advance.
 const READY_FOR_S: f64 = 0.002;
 

@@ -289,7 +289,9 @@ impl<'a> Body<'a> {
         let flags = self.int()?;
         let count = usize::try_from(self.int()?).unwrap_or(usize::MAX);
         if count == 0 || count > MAX_COLUMNS || flags & NO_METADATA != 0 {
-            return Err(invalid("the result has 0 or more than 64 columns"));
+            return Err(invalid(
+                "the number of result columns is not between 1 and 64",
+            ));
         }
         if flags & MORE_PAGES != 0 {
             self.bytes()?;

@@ -300,7 +300,7 @@ fn parse_known(subject: &str, name: &str) -> Option<Metric> {
     })
 }
 
-/// Splits a name into the name of a thread group and a figure.
+/// Splits a metric's name into the name of a thread group and a figure.
 /// The name of the thread group may contain any character.
 fn parse_thread_group(role: Role, name: &str) -> Option<Metric> {
     let group = |figure: &str| Some(name.strip_suffix(figure)?.strip_suffix(' ')?.to_owned());

@@ -39,7 +39,7 @@ crate::names::named! {
 /// Object that a blocked thread waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum WaitObject {
-    /// An object of which only the kind is known.
+    /// An object known only by its kind.
     Kind(WaitKind),
     /// A lock or condition for which several threads wait, identified by its address.
     Lock(u64),

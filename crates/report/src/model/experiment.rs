@@ -110,7 +110,7 @@ fn percentile(runs: &TrialRuns<'_>, of: fn(&Times) -> Option<f64>) -> Span {
     })
 }
 
-/// Returns the worst status among the runs, with the number of these runs unless all runs have the
+/// Returns the worst status among the runs, and how many runs have it, unless all runs have the
 /// same status.
 fn validity(runs: &TrialRuns<'_>) -> Span {
     let badness = |run: &&&Run| (run.validity.status, outcomes::unanswered(&run.requests));

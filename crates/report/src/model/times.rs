@@ -60,7 +60,8 @@ pub(crate) fn table(run: &Run) -> Option<FigureTable> {
 }
 
 fn cells(times: &Times, plan: &Plan) -> Vec<ColumnCell> {
-    // If requests timed out, the mean is unknown. Don't show `> 5 s`, because the mean may be lower.
+    // If requests timed out, the mean is unknown. Don't show `> 5 s`, because the mean may be
+    // lower.
     let mean = time(times.mean, &Times::default(), plan);
     let [p50, p99, p99_9, max] = percentiles(times, plan);
     let p90 = percentile(times.p90, times, plan);

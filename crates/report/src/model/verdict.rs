@@ -62,7 +62,8 @@ fn cause_of(verdict: &Verdict, alike: usize, runs: usize) -> TextLine {
     TextLine::new("why", spans)
 }
 
-/// Returns the path to the limit, the evidence for a cause and the throughput that the cause allows.
+/// Returns the path to the limit, the evidence for a cause and the throughput that the cause
+/// allows.
 pub(crate) fn evidence(verdict: &Verdict) -> Vec<TextLine> {
     let path = Some(show_path(&verdict.path)).filter(|path| !path.is_empty());
     let mut lines: Vec<TextLine> = path.iter().map(|path| line("path", path)).collect();

@@ -31,7 +31,7 @@ pub fn run(environment: &CaseEnvironment) -> CaseResult {
     let all = changes.iter().copied();
     let nearest = all.min_by(|a, b| distance(a).total_cmp(&distance(b)));
     findings.near("nearest of steady.changes_s", change, nearest, TOLERANCE_S);
-    // Changes are detected statistically, so a disturbance of the host may look like a change.
+    // Changes are detected statistically, so noise on the host may look like a change.
     findings.equal("number of changes", 1, changes.len());
     findings.equal("steady.class", SteadyClass::Warming, run.steady.class);
     let from_s = Some(run.window.from_s);

@@ -50,7 +50,7 @@ impl ThreadGroupFacts {
         kinds.map(|kind| self.blocked_on_kind(*kind)).sum()
     }
 
-    /// Returns whether the threads run or are blocked, but rarely wait for new work or for a lock.
+    /// Returns whether the threads rarely wait for new work or for a lock.
     #[must_use]
     pub fn never_waits(&self) -> bool {
         let locks = self.blocked_on(|object| {

@@ -8,8 +8,8 @@ use super::service::SAME;
 use super::upstreams::{connections, process_behind};
 use crate::why::facts::{RunFacts, ThreadGroupFacts, used};
 
-/// A thread group takes part in the work if it has at least this many waits per response, or at least
-/// this share of the server's CPU time.
+/// A thread group takes part in the work if it has at least this many waits per response, or at
+/// least this share of the server's CPU time.
 const TAKES_PART: f64 = 0.3;
 
 /// The threads of a group, by what they do.
@@ -18,14 +18,14 @@ pub(super) struct Activity {
     pub(super) idle: f64,
     /// Threads that wait for a lock or a condition.
     pub(super) locks: f64,
-    /// Whether most of `locks` have a time limit, as under an interpreter lock.
+    /// Whether most of `locks` have a timeout, as with an interpreter lock.
     pub(super) timed: bool,
     /// Resources that the other threads use, with the number of threads.
     pub(super) resources: Vec<PathStep>,
 }
 
-/// Divides the threads of a group. HotSpot pauses threads with timed locks, and idle threads may
-/// also use them: timed locks count as pauses if there are at most about `in_service`.
+/// Divides a group's threads by activity. HotSpot implements pauses as timed locks. Idle threads
+/// may use timed locks too, so these count as pauses only if there are at most about `in_service`.
 pub(super) fn activity(
     group: &ThreadGroupFacts,
     facts: &RunFacts<'_>,
@@ -101,7 +101,7 @@ pub(super) fn main_resource(mut resources: Vec<PathStep>) -> Option<PathStep> {
 }
 
 /// Returns the resource that the holder of a lock uses. The group's CPU time also includes work
-/// outside the lock, so half of it counts.
+/// outside the lock, so only half of that time counts.
 pub(super) fn resource_of_holder(mut resources: Vec<PathStep>) -> Option<PathStep> {
     for step in resources
         .iter_mut()
@@ -117,8 +117,8 @@ pub(super) fn takes_part(group: &ThreadGroupFacts, facts: &RunFacts<'_>) -> bool
         || group.on_cpu >= TAKES_PART * used(&facts.server)
 }
 
-/// Returns what most of the requests in service wait for. If no thread and no connection shows it,
-/// the requests wait for a timer or for another event inside the server.
+/// Returns what most of the requests in service wait for. If no thread or connection shows it,
+/// assumes that the requests wait for a timer or another event inside the server.
 pub(super) fn resource_of_all(facts: &RunFacts<'_>, in_service: f64) -> Option<PathStep> {
     let groups = facts.thread_groups.iter();
     let used = groups

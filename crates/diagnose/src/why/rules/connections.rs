@@ -133,7 +133,7 @@ const NOT_ACCEPTED: f64 = 0.1;
 /// Minimum time in the accept queue, in seconds, that ordinary scheduling delays cannot explain.
 const LONG_WAIT_S: f64 = 0.1;
 
-/// Minimum used share of the limit on open files for a process to be at the limit. Such a process
+/// Minimum used share of the open-file limit for a process to count as at the limit. Such a process
 /// still opens and closes some files.
 const FILES_EXHAUSTED: f64 = 0.98;
 
@@ -192,8 +192,8 @@ pub(super) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings) {
     findings.add(cause, candidate.at([(step, "server")]).found());
 }
 
-/// Returns the mean time that a connection waits to be accepted, in seconds, from the mean number of
-/// waiting connections (Little's law).
+/// Returns the mean time that a connection waits to be accepted, in seconds, from the mean number
+/// of waiting connections (Little's law).
 fn accept_wait_s(facts: &RunFacts<'_>, waiting: f64) -> f64 {
     waiting * facts.run.sending_s / opened(facts.run).max(1.0)
 }

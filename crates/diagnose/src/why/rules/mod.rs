@@ -42,8 +42,8 @@ pub(super) const CONTENDED: f64 = 0.2;
 /// which exceeds the variation between runs.
 const PAUSED: f64 = 0.1;
 
-/// Minimum share of the CPU time per request at which a cost is named. Smaller shares are within the
-/// variation between runs.
+/// Minimum share of the CPU time per request at which a cost is named. Smaller shares are within
+/// the variation between runs.
 const COST: f64 = 0.1;
 
 enum Rule {
@@ -97,7 +97,7 @@ pub(super) fn apply(facts: &RunFacts<'_>) -> Findings {
 }
 
 /// Returns the number of CPUs available to a process: the CPUs that the process may use, minus
-/// `participants`, the CPUs that other participants use, and the CPUs taken by the hypervisor. If the
+/// `participants` (CPUs used by other participants) and the CPUs taken by the hypervisor. If the
 /// participants lack CPU time, the function also subtracts the CPUs that other programs use.
 ///
 /// Clocks differ, so the CPU use of others can appear to exceed the number of CPUs.
@@ -127,7 +127,7 @@ fn server_available_cpus(facts: &RunFacts<'_>, server: &CpuUse) -> f64 {
 }
 
 /// Returns the server's busiest thread if it is saturated: nearly always running or runnable, or
-/// mostly so and otherwise blocked, but never idle.
+/// running or runnable at least half the time and never idle.
 fn saturated_thread<'a>(facts: &'a RunFacts<'_>) -> Option<&'a BusiestThread> {
     let never_idle = facts.thread_groups.iter().any(|group| {
         let is_one = service::ONE.contains(&group.workers());

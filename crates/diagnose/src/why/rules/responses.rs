@@ -41,11 +41,11 @@ pub(super) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Maximum relative difference between the rates of two seconds under a rate limiter.
+/// Maximum relative difference between per-second rates under a rate limiter.
 const CONSTANT: f64 = 0.02;
 
-/// Returns whether the server delays responses to keep a constant rate: it works on less than one
-/// request at once, its CPU is idle, and it has read the requests.
+/// Returns whether the server delays responses to keep a constant rate: on average, it works on
+/// less than one request at a time, its CPU is idle, and it has read the requests.
 pub(super) fn are_delayed(facts: &RunFacts<'_>, in_flight: f64) -> bool {
     let is_idle = facts
         .concurrency
@@ -70,7 +70,7 @@ pub(super) fn delayed(facts: &RunFacts<'_>) -> Candidate {
     let rate = per_s(facts.ok_per_s);
     Candidate::new(
         EvidenceRank::Waiting,
-        format!("the server delays requests and serves {rate}, the same in each second"),
+        format!("the server delays requests to keep a constant rate of {rate}"),
         facts.idle_cpus().map(show_idle),
         format!("raise the server's rate limit, or measure latency below {rate}"),
     )

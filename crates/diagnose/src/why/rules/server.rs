@@ -19,7 +19,7 @@ const CONTENDED_SHARE: f64 = 0.15;
 /// Minimum throttled time at which a quota limits throughput, in CPU-seconds per second.
 const THROTTLED: f64 = 0.05;
 
-/// Detects programs outside the experiment that take CPU time which the participants need.
+/// Detects programs outside the experiment that deprive the participants of CPU time.
 pub(super) fn other_processes(facts: &RunFacts<'_>) -> Option<Finding> {
     if facts.server_has_own_cpus {
         return None;

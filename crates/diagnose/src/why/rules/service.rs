@@ -26,8 +26,8 @@ pub(super) const ONE: std::ops::Range<f64> = 0.7..1.4;
 /// and service times vary.
 pub(super) const SAME: std::ops::RangeInclusive<f64> = 0.75..=1.34;
 
-/// The service times agree with a number of threads if the ratio of the two concurrencies is in this
-/// range. Shortest service times are less typical than thread states: a buffered write, for example,
+/// Service times agree with a number of threads if the ratio of concurrency to threads is in this
+/// range. The shortest time is less reliable than thread states: a buffered write, for example,
 /// can be much faster than the others.
 const AGREES: std::ops::RangeInclusive<f64> = 0.5..=2.0;
 
@@ -44,7 +44,7 @@ const CAUSES: [Cause; 4] = [
 enum Holder {
     /// All threads of a group are in use.
     Threads,
-    /// A limited number of requests holds permits; the others wait.
+    /// A limited number of requests hold permits; the others wait.
     Permits,
     /// One request holds a lock; the others wait.
     Lock,
@@ -87,7 +87,7 @@ pub(super) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
     findings.add(Cause::Concurrency, ruled_out(&figure));
     if facts.server.is_none() {
         let why = format!(
-            "the reason why {figure}: without server metrics, a saturated CPU, a saturated thread, a lock and a pool look alike"
+            "what limits concurrency ({figure}): without server metrics, a saturated CPU, a saturated thread, a lock and a pool look alike"
         );
         return findings.add(Cause::Concurrency, not_available(why));
     }
@@ -117,8 +117,8 @@ pub(super) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
     }
 }
 
-/// Returns the accept queue as a step if most of the requests that wait for `limit` wait there. If
-/// most of the accepted connections wait for `limit` too, a limit on the number of connections is a
+/// Returns the accept queue as a step if it holds most of the requests that wait for `limit`. If
+/// most of the accepted connections also wait for `limit`, the limit on connections is demoted to a
 /// minor cause.
 fn accept_queue_before(
     facts: &RunFacts<'_>,
@@ -290,7 +290,7 @@ fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit
     }
 }
 
-/// Finds the limit from the service times: requests may wait in the server without a thread.
+/// Finds the limit from the service times, because waiting requests may not occupy a thread.
 fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
     let in_service = facts
         .concurrency
@@ -301,7 +301,7 @@ fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> 
         return None;
     }
     let mut upstreams = facts.upstreams.iter();
-    // Most requests wait behind a connection, so the limit is in the other process.
+    // Most requests wait for a response from another process, so the limit is there.
     if upstreams.any(|upstream| upstream.waiting.is_some_and(|n| n >= NO_QUEUE * in_flight)) {
         return None;
     }

@@ -132,7 +132,7 @@ pub(super) fn single_request(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Waiting,
         format!(
-            "at most one of {in_flight:.0} requests in flight is in the store at a time: a single writer waits for the store"
+            "the store serves at most one of {in_flight:.0} requests in flight at a time: a single writer waits for the store"
         ),
         vec![
             format!("maximum concurrent requests in Cassandra: {most:.0}, in {n} samples (thread_pools)"),

@@ -36,8 +36,8 @@ pub(super) fn is_full(upstream: &UpstreamFacts, concurrency: f64) -> bool {
     is_in_use(upstream) && same(concurrency, upstream.established)
 }
 
-/// Returns whether all connections wait for responses. A connection reused within a clock tick counts
-/// as waiting.
+/// Returns whether all connections wait for responses. A connection reused within a clock tick
+/// counts as waiting.
 fn is_in_use(upstream: &UpstreamFacts) -> bool {
     upstream.perhaps_waiting >= IN_USE * upstream.established
 }
