@@ -139,7 +139,9 @@ fn as_measured(result: &Path) -> Result<Record, Failure> {
 /// The case is void; the error contains the reason.
 fn judge(suite: Suite, record: &Record, name: &str) -> Result<JudgedCase, Failure> {
     if let Some(skipped) = record.skipped.first() {
-        return Err(skipped.clone().into());
+        // Lines and paths of the server's log follow in quotes.
+        let reason = skipped.split(": \"").next().unwrap_or_default();
+        return Err(reason.into());
     }
     let runs = |trial: &str| -> Vec<&Run> {
         let of = |run: &&Run| run.trial.as_deref() == Some(trial);
