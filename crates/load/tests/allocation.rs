@@ -162,7 +162,7 @@ fn secured(plan: Plan) -> Plan {
     }
 }
 
-/// Number of requests to observe. One allocation per thousand requests would occur ten times.
+/// Number of requests to observe: one allocation per 1,000 requests would occur ten times.
 const ENOUGH: u64 = 10_000;
 
 /// Maximum duration in seconds, which is far longer than any host needs.

@@ -189,7 +189,7 @@ pub(crate) mod tests {
         assert_eq!(with(0, 0), Err(FOREIGN));
         assert_eq!(with(5, 1), Err(WRONG_VERSION));
         assert_eq!(with(7, 0), Err(NOT_READY));
-        assert_eq!(with(27, 255), Err(OUTSIDE), "first entry outside the file");
+        assert_eq!(with(27, 255), Err(OUTSIDE), "first entry is past the end");
         assert_eq!(with(28, 2), Err(OUTSIDE), "more entries than the file has");
         assert_eq!(with(32, 3), Err(OUTSIDE), "entry shorter than its header");
     }

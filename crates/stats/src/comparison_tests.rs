@@ -363,7 +363,7 @@ fn suggested_repetitions_find_a_slow_down_of_5_percent() {
         ("3 %, three processes", |normal| 0.03 * normal.next(), 3),
         ("5 %, three processes", |normal| 0.05 * normal.next(), 3),
         (
-            "3 %, with a tenth of the processes also slower by 8 %",
+            "3 %; a tenth of the processes are slower by another 8 %",
             |normal| 0.03 * normal.next() - if normal.uniform() < 0.1 { 0.08 } else { 0.0 },
             5,
         ),

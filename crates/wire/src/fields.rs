@@ -47,7 +47,7 @@ impl Fields {
         }
     }
 
-    /// Reads a decimal number. Repeated equal values, on one line or several, are read as one.
+    /// Reads a decimal number, which may be repeated on one line or several if all copies are equal.
     /// RFC 9112 section 6.3 rule 5 allows this, because some intermediaries merge or copy the line.
     fn content_length(&mut self, value: &[u8]) -> Result<(), ReadError> {
         for one in value.split(|&b| b == b',') {

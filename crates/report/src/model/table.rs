@@ -136,10 +136,10 @@ impl FigureTable {
         self
     }
 
-    /// Keeps at most `most` rows. A note states how many more rows the record contains.
-    pub(crate) fn limited(mut self, most: usize) -> Self {
-        if let Some(more) = self.rows.len().checked_sub(most).filter(|n| *n > 0) {
-            self.rows.truncate(most);
+    /// Keeps at most `limit` rows. A note states how many more rows the record contains.
+    pub(crate) fn limited(mut self, limit: usize) -> Self {
+        if let Some(more) = self.rows.len().checked_sub(limit).filter(|n| *n > 0) {
+            self.rows.truncate(limit);
             let separator = if self.note.is_empty() { "" } else { "; " };
             self.note = format!("{more} more in the record{separator}{}", self.note);
         }

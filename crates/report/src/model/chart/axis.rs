@@ -14,7 +14,7 @@ const STEPS: f64 = 5.0;
 /// Minimum ratio of the largest to the smallest time on a logarithmic axis.
 const LOG_FROM: f64 = 20.0;
 
-/// Possible distances between the ticks of a time axis, in seconds.
+/// Allowed tick intervals of a time axis, in seconds.
 const CLOCK_S: [f64; 15] = [
     1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0,
     21600.0,
