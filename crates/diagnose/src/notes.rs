@@ -106,7 +106,8 @@ fn timed_out(run: &Run) -> Option<String> {
 /// Minimum number of CPUs that a process outside the experiment must use to be reported.
 const OTHER_CPUS: f64 = 0.1;
 
-/// Reports busy processes outside the experiment, unless the verdict names them.
+/// Reports busy processes outside the experiment, unless the verdict names them. If the server is
+/// unknown, it may be one of them.
 fn other_processes(run: &Run) -> Option<String> {
     let is_busy = |process: &&BusyProcess| process.cpus >= OTHER_CPUS;
     let busy: Vec<BusyProcess> = run
@@ -116,9 +117,9 @@ fn other_processes(run: &Run) -> Option<String> {
         .cloned()
         .collect();
     let is_cause = |verdict: &Verdict| verdict.cause == Cause::OtherProcesses;
-    (!busy.is_empty() && !run.verdict.as_ref().is_some_and(is_cause)).then(|| {
+    (run.server.is_some() && !busy.is_empty() && !run.verdict.as_ref().is_some_and(is_cause)).then(|| {
         format!(
-            "other programs used CPUs during the run: {}; stop them and repeat",
+            "other programs used CPUs during the run: {}; if the server does not need them, stop them and repeat",
             show_processes(&busy)
         )
     })
@@ -264,4 +265,28 @@ fn short(run: &Run) -> Option<String> {
             show_s(run.sending_s)
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::next::tests::run;
+    use crate::testing::closed;
+
+    #[test]
+    fn reports_busy_programs_if_the_server_is_known() {
+        let mut run = run(closed());
+        let busy = |name: &str, cpus| BusyProcess {
+            pid: 7,
+            name: name.to_owned(),
+            cpus,
+        };
+        run.other_processes = vec![busy("rustc", 0.61), busy("sshd", 0.02)];
+        assert_eq!(other_processes(&run), None);
+        run.server = Some(floodmark_record::watch::Server::default());
+        let note = other_processes(&run).unwrap();
+        assert!(note.contains("rustc (pid 7) 0.61;"), "{note}");
+        run.other_processes.remove(0);
+        assert_eq!(other_processes(&run), None);
+    }
 }

@@ -44,6 +44,9 @@ pub(super) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
 /// Maximum relative difference between per-second rates under a rate limiter.
 const CONSTANT: f64 = 0.02;
 
+/// Minimum length of a row in seconds. The rate of a shorter last row is too coarse.
+const SHORTEST_ROW_S: f64 = 0.5;
+
 /// Returns whether the server delays responses to keep a constant rate: on average, it works on
 /// less than one request at a time, its CPU is idle, and it has read the requests.
 pub(super) fn are_delayed(facts: &RunFacts<'_>, in_flight: f64) -> bool {
@@ -55,9 +58,12 @@ pub(super) fn are_delayed(facts: &RunFacts<'_>, in_flight: f64) -> bool {
         .is_none_or(|unread| unread >= HALF * in_flight);
     let mut upstreams = facts.upstreams.iter();
     let waits = upstreams.any(|upstream| upstream.perhaps_waiting >= service::ONE.start);
-    let rows = facts.run.series.iter();
-    let rows =
-        rows.filter(|row| row.from_s >= facts.run.window.from_s && row.to_s - row.from_s > HALF);
+    let window = &facts.run.window;
+    let rows = facts.run.series.iter().filter(|row| {
+        row.from_s >= window.from_s
+            && row.to_s <= window.to_s
+            && row.to_s - row.from_s >= SHORTEST_ROW_S
+    });
     let rates: Vec<f64> = rows.map(|row| row.throughput_per_s).collect();
     let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
     let most = rates.iter().copied().fold(0.0, f64::max);
