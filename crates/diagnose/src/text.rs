@@ -35,3 +35,18 @@ pub(crate) fn show_processes(processes: &[BusyProcess]) -> String {
     let shown: Vec<String> = processes.iter().map(show).collect();
     shown.join(", ")
 }
+
+/// Formats the CPUs that a role used, of the CPUs available to it.
+pub(crate) fn show_available(role: &str, used: f64, available: f64) -> String {
+    format!("{role}: {used:.2} of {available:.2} available CPUs used (/proc/PID/stat)")
+}
+
+/// Formats a number of idle CPUs and the total number of CPUs.
+pub(crate) fn show_idle((idle, cpus): (f64, f64)) -> String {
+    format!("{idle:.2} of {cpus:.0} CPUs idle (/proc/stat)")
+}
+
+/// Formats a time that is given in microseconds, if known.
+pub(crate) fn show_us(us: Option<f64>) -> String {
+    us.map_or_else(|| "unknown".to_owned(), |us| show_ns(us * 1e3))
+}

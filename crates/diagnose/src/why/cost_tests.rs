@@ -1,8 +1,10 @@
-//! Verdicts that name a part of the CPU time, and requests in flight without a response.
+//! Verdicts that name a part of the CPU time or a mechanism that uses it, and requests in flight without a response.
 
 use floodmark_record::cause::Cause;
-use floodmark_record::run::Run;
+use floodmark_record::run::{Run, SteadyClass};
+use floodmark_record::watch::ServerThread;
 
+use super::queue_tests::rows;
 use super::tests::{is, run_with, series};
 
 /// Returns a run that saturates 4 CPUs and opens a connection for one request in ten.
@@ -82,4 +84,48 @@ fn requests_without_a_response_are_in_flight() {
     assert!((in_flight(&run) - expected).abs() < 1e-9);
     run.requests.timed_out = 1_000_000;
     assert!((in_flight(&run) - 50.0).abs() < 1e-9);
+}
+
+#[test]
+fn mechanism_ranks_before_the_cpu_it_uses() {
+    let jvm = |compiling: f64, gc: f64, collecting: f64| {
+        let mut run = run_with(3.98, 3.8, 0.6);
+        run.observations.extend([
+            series("jvm", "java_threads", 30.0),
+            series("jvm", "compiler_threads", compiling),
+            series("jvm", "collector_threads", collecting),
+            series("jvm", "gc_time", gc),
+        ]);
+        run
+    };
+    assert_eq!(
+        is(&jvm(1.5, 0.01, 0.1), Cause::Jit).also,
+        [Cause::ServerCpu]
+    );
+    assert_eq!(is(&jvm(0.1, 0.6, 0.9), Cause::Gc).also, [Cause::ServerCpu]);
+    // The larger consumer is the cause.
+    is(&jvm(1.0, 0.4, 0.9), Cause::Gc);
+    is(&jvm(1.0, 0.15, 0.4), Cause::Jit);
+    // Compiler threads lack CPU time and never catch up, while throughput still rises.
+    let mut starved = jvm(0.5, 0.02, 0.1);
+    starved.series = rows(&[900.0, 1_000.0, 1_100.0]);
+    let server = starved.server.as_mut().unwrap();
+    server.seen.threads.push(ServerThread {
+        name: "C2 CompilerThre".to_owned(),
+        on_cpu_s: 2.0,
+        run_delay_s: 7.5,
+        ..ServerThread::default()
+    });
+    is(&starved, Cause::Jit);
+    let server = starved.server.as_mut().unwrap();
+    server.seen.threads[1].run_delay_s = 4.0;
+    is(&starved, Cause::ServerCpu);
+    let server = starved.server.as_mut().unwrap();
+    server.seen.threads[1].run_delay_s = 7.5;
+    starved.series.truncate(1);
+    is(&starved, Cause::ServerCpu);
+    let mut warm = jvm(0.5, 0.02, 0.1);
+    is(&warm, Cause::ServerCpu);
+    warm.steady.class = SteadyClass::Warming;
+    is(&warm, Cause::Jit);
 }

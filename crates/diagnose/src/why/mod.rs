@@ -2,9 +2,11 @@
 
 mod candidate;
 mod facts;
+mod graph;
 mod ledger;
 pub mod proof;
 mod rules;
+mod thresholds;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::path::{PathStep, StepKind};
@@ -15,9 +17,7 @@ pub use facts::consumed;
 
 use candidate::{Candidate, EvidenceRank, Findings};
 use facts::RunFacts;
-
-/// Maximum difference in utilization between two limits that a verdict names together.
-const BOTH_NAMED: f64 = 0.1;
+use thresholds::NOTICEABLE;
 
 /// Maximum number of lines of evidence.
 const MAX_EVIDENCE: usize = 5;
@@ -107,7 +107,7 @@ fn contributing(
             || other.rank == EvidenceRank::Minor
             || (other.rank == EvidenceRank::Cost && is_cpu)
             || (other.rank == EvidenceRank::Saturated
-                && other.utilization >= first.utilization - BOTH_NAMED)
+                && other.utilization >= first.utilization - NOTICEABLE)
     };
     others.into_iter().filter(contributes).collect()
 }

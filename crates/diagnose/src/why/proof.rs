@@ -10,7 +10,7 @@ use floodmark_record::verdict::{Confidence, Verdict};
 use floodmark_stats::estimate::geometric;
 
 use super::facts::RunFacts;
-use super::rules;
+use super::graph;
 
 /// Minimum throughput ratio if the paused process is not saturated (0.95 was measured).
 const UNCHANGED: f64 = 0.875;
@@ -167,7 +167,7 @@ pub fn pool_setting(
         _ => return None,
     };
     let concurrency = RunFacts::of(run, environment)?.concurrency?;
-    let (name, value) = rules::setting_near(settings, concurrency, kind)?;
+    let (name, value) = graph::service::setting_near(settings, concurrency, kind)?;
     let from: u32 = value.parse().ok()?;
     Some(DoubledSetting {
         name: name.to_owned(),

@@ -6,17 +6,21 @@ use floodmark_record::run::{HttpBytes, Run, SeriesRow};
 use super::tests::{is, series};
 use super::waiting_tests::{blocked, keys, working_on};
 
-/// Returns a run with one row per second that has the given throughput.
-fn at_rates(concurrency: f64, rates: &[f64]) -> Run {
-    let mut run = working_on(concurrency);
-    let rows = (0_u32..).zip(rates);
-    let rows = rows.map(|(second, rate)| SeriesRow {
+/// Returns one row per second.
+pub(super) fn rows(rates: &[f64]) -> Vec<SeriesRow> {
+    let rows = (0_u8..).zip(rates).map(|(second, rate)| SeriesRow {
         from_s: f64::from(second),
         to_s: f64::from(second) + 1.0,
         throughput_per_s: *rate,
         ..SeriesRow::default()
     });
-    run.series = rows.collect();
+    rows.collect()
+}
+
+/// Returns a run with one row per second that has the given throughput.
+fn at_rates(concurrency: f64, rates: &[f64]) -> Run {
+    let mut run = working_on(concurrency);
+    run.series = rows(rates);
     run.observations
         .extend([series("server sockets", "receive_queue", 0.0)]);
     run.bytes = HttpBytes {

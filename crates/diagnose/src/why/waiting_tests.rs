@@ -1,11 +1,12 @@
 //! Verdicts on runs whose requests wait for a pool, a lock, the accept queue, the store, a write or
 //! a link.
 
-use floodmark_record::Observation;
 use floodmark_record::cause::Cause;
+use floodmark_record::metric::{Role, ThreadGroupFigure};
 use floodmark_record::path::PathStep;
 use floodmark_record::run::Run;
 use floodmark_record::verdict::Verdict;
+use floodmark_record::{Metric, Observation};
 
 use super::tests::{is, run_with, series};
 
@@ -356,4 +357,53 @@ fn finds_a_single_writer_before_the_store() {
     is(&with(2.0, 1_000.0, 3.4), Cause::Unknown);
     is(&with(1.0, 100.0, 3.4), Cause::Unknown);
     is(&with(1.0, 1_000.0, 3.8), Cause::Unknown);
+}
+
+#[test]
+fn threads_that_wait_for_the_store_are_a_pool() {
+    // Eight threads of a larger group wait for the store, on connections that nothing limits.
+    let mut run = working_on(8.0);
+    let objects = [
+        ("connection 127.0.0.1:5432", 8.0),
+        ("own lock", 4.0),
+        ("events", 1.0),
+    ];
+    run.observations
+        .extend(blocked("dispatcher", &objects, 1_000.0));
+    run.observations.extend(upstream(60.0, 8.0));
+    let verdict = is(&run, Cause::WorkerPool);
+    assert_eq!(keys(&verdict), ["threads server", "connections store"]);
+}
+
+#[test]
+fn a_thread_that_mostly_waits_for_a_file_is_not_cpu_bound() {
+    let mut run = working_on(2.5);
+    let objects = [("file /srv/state", 0.3), ("file /srv", 0.22)];
+    run.observations
+        .extend(blocked("loop (main)", &objects, 1_000.0));
+    run.observations
+        .push(series("server threads", "loop (main) on_cpu", 0.46));
+    let threads = Metric::ThreadGroup(
+        Role::Server,
+        "loop (main)".to_owned(),
+        ThreadGroupFigure::Threads,
+    );
+    run.observations
+        .iter_mut()
+        .filter(|of| of.metric == threads)
+        .for_each(|of| of.values = vec![1.0; 10]);
+    let verdict = is(&run, Cause::Disk);
+    assert_eq!(keys(&verdict), ["threads server", "disk server"]);
+}
+
+#[test]
+fn failures_count_as_concurrent_requests() {
+    // 30 % of the responses fail, as slowly as the others succeed.
+    let mut run = working_on(35.0);
+    run.requests.wrong = run.requests.ok * 3 / 7;
+    run.error_time_us = run.service_time_us.clone();
+    run.error_time_us.count = run.requests.wrong;
+    run.error_time_us.mean = run.least_service_time_us;
+    let verdict = is(&run, Cause::Errors);
+    assert_eq!(verdict.also, []);
 }

@@ -8,7 +8,7 @@ use floodmark_record::metric::{
     PostgresqlFigure, Role, ThreadGroupFigure, UpstreamFigure, WaitKind, WaitObject,
 };
 
-use super::super::rules::NEAR_LIMIT;
+use super::super::thresholds::SATURATED;
 use super::WindowSamples;
 
 /// Threads of the server whose names differ only in a trailing number. All numbers of threads are
@@ -60,7 +60,7 @@ impl ThreadGroupFacts {
                 WaitObject::Kind(OwnLock | TimedLock) | WaitObject::Lock(_)
             )
         });
-        self.idle() + locks <= (1.0 - NEAR_LIMIT) * self.workers() && !self.blocked.is_empty()
+        self.idle() + locks <= (1.0 - SATURATED) * self.workers() && !self.blocked.is_empty()
     }
 
     /// Returns the number of threads that wait for an object of this kind.

@@ -6,16 +6,14 @@ use floodmark_record::plan::{ConnectionUse, Sources};
 use floodmark_record::run::Run;
 use floodmark_record::units::{show_count, show_ns};
 
-use super::{CONTENDED, PAUSED, SATURATED, available_cpus, per_s, show_available, show_us};
-use crate::validity::{ClientThreads, STALL_S};
+use crate::text::{per_s, show_available, show_us};
+use crate::validity::{ClientThreads, SATURATED_SHARE, STALL_S};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::{RunFacts, used};
-
-/// An error limits throughput if it affects at least this share of the intended requests.
-const AFFECTED: f64 = 0.01;
+use crate::why::thresholds::{CONTENDED, NOTICEABLE, RARE};
 
 /// Detects a client that is limited by its CPU.
-pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     let client = &facts.client;
     let run = facts.run;
     let external = run.client.name.is_some();
@@ -30,14 +28,7 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
             format!("client: {}", threads.show_cpu_use()),
         ),
         None => {
-            let own_cpus = facts.client_has_own_cpus;
-            let on_same_cpus = !facts.is_client_separate();
-            let participants = if on_same_cpus {
-                server + used(&facts.store)
-            } else {
-                0.0
-            };
-            let available = available_cpus(facts, client, own_cpus, participants);
+            let available = facts.available_to_client();
             let figure = show_available("client", client.used, available);
             ((client.used / available).min(1.0), figure)
         }
@@ -45,7 +36,7 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     // If client and server saturate the same CPUs, the larger consumer is the cause.
     let server_uses_more =
         client.busiest.is_none() && !facts.is_client_separate() && client.used < server;
-    if busy < SATURATED || server_uses_more {
+    if busy < SATURATED_SHARE || server_uses_more {
         return ruled_out(figure);
     }
     if error_count(run, "ports_exhausted") > run.requests.sent {
@@ -71,7 +62,7 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
 }
 
 /// Detects stalls of the client.
-pub(super) fn stall(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn stall(facts: &RunFacts<'_>) -> Option<Finding> {
     let longest_ns = facts.run.longest_stall_ns? as f64;
     let stall_s = longest_ns / 1e9;
     let window = facts.run.sending_s;
@@ -81,7 +72,7 @@ pub(super) fn stall(facts: &RunFacts<'_>) -> Option<Finding> {
     }
     Candidate::new(
         // Throughput falls by the stall's share of the time.
-        EvidenceRank::Counted.unless_minor(stall_s < PAUSED * window),
+        EvidenceRank::Counted.unless_minor(stall_s < NOTICEABLE * window),
         format!("the load generator stalled for {longest}: it neither sent nor received"),
         vec![format!(
             "longest_stall_ns: a client thread woke up {longest} late"
@@ -93,7 +84,7 @@ pub(super) fn stall(facts: &RunFacts<'_>) -> Option<Finding> {
 }
 
 /// Detects a shortage of local ports in the client.
-pub(super) fn ports(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn ports(facts: &RunFacts<'_>) -> Option<Finding> {
     let run = facts.run;
     let failed = error_count(run, "ports_exhausted");
     let failures = show_count(failed);
@@ -151,7 +142,7 @@ pub(super) fn ports(facts: &RunFacts<'_>) -> Option<Finding> {
 }
 
 /// Detects a shortage of file descriptors in the client.
-pub(super) fn files(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn files(facts: &RunFacts<'_>) -> Option<Finding> {
     let run = facts.run;
     let failed = error_count(run, "fds_exhausted");
     let failures = show_count(failed);
@@ -183,5 +174,5 @@ fn error_count(run: &Run, name: &str) -> u64 {
 
 /// Returns whether an error is frequent enough to limit throughput.
 fn affects(run: &Run, failed: u64) -> bool {
-    failed > 0 && failed as f64 >= AFFECTED * run.requests.intended as f64
+    failed > 0 && failed as f64 >= RARE * run.requests.intended as f64
 }

@@ -8,21 +8,13 @@ use floodmark_record::plan::ConnectionUse;
 use floodmark_record::run::Run;
 use floodmark_record::units::{show_count, show_rate};
 
-use super::{COST, HALF, NEAR_LIMIT, has_spare_cpu, per_s, percent, show_spare_cpu, show_us};
+use crate::text::{per_s, percent, show_us};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, not_available, ruled_out};
-use crate::why::facts::{RunFacts, used};
-
-/// Minimum share of new connections that met a full accept queue. Each such connection waits at
-/// least a second, which dominates throughput or p99.
-const OVERFLOWED: f64 = 0.01;
-
-/// Minimum number of new connections per request at which connecting takes half of the CPU time. A
-/// request on a fresh connection costs about five times as much as a request on a kept connection
-/// (docs/peers.md).
-const REOPENED: f64 = 0.2;
+use crate::why::facts::{CpuUse, RunFacts, used};
+use crate::why::thresholds::{LONG_WAIT_S, MOST, NOTICEABLE, RARE, REOPENED, SATURATED};
 
 /// Detects an overflowing accept queue.
-pub(super) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
     let samples = &facts.samples;
     let overflows = samples.network(Role::Server, NetworkFigure::ListenOverflows);
     let overflows = overflows.filter(|_| samples.is_server_local());
@@ -42,7 +34,7 @@ pub(super) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
     // The counter covers all listeners on the host. A queue with room for all of the client's
     // connections cannot overflow.
     let has_room = queue.is_some_and(|(length, limit)| {
-        limit >= 2.0 * f64::from(facts.run.plan.connections) && length < HALF * limit
+        limit >= 2.0 * f64::from(facts.run.plan.connections) && length < MOST * limit
     });
     if let Some(text) = queue_text.as_ref().filter(|_| has_room) {
         return ruled_out(text);
@@ -52,12 +44,12 @@ pub(super) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
         per_s(overflows),
         per_s(opened)
     );
-    if overflows == 0.0 || overflows / opened.max(1.0) < OVERFLOWED {
+    if overflows == 0.0 || overflows / opened.max(1.0) < RARE {
         return ruled_out(figure);
     }
     // The queue overflows because the server has stopped accepting connections.
     let length = queue.map_or(0.0, |(length, _)| length);
-    if accept_wait_s(facts, length) >= LONG_WAIT_S && has_spare_cpu(facts) {
+    if accept_wait_s(facts, length) >= LONG_WAIT_S && facts.has_spare_cpu() {
         return ruled_out(figure);
     }
     let retransmits = samples.network(Role::Client, NetworkFigure::SynRetransmits);
@@ -81,7 +73,7 @@ pub(super) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
 }
 
 /// Detects a server that closes connections after a certain number of requests.
-pub(super) fn keepalive(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn keepalive(facts: &RunFacts<'_>) -> Option<Finding> {
     let run = facts.run;
     if run.plan.connection_use != ConnectionUse::Kept {
         return None;
@@ -93,15 +85,15 @@ pub(super) fn keepalive(facts: &RunFacts<'_>) -> Option<Finding> {
     // New connections cost CPU, so idle CPUs suggest another cause. Some servers can use only one
     // CPU.
     let is_idle =
-        has_spare_cpu(facts) && (facts.server.is_none() || used(&facts.server) < NEAR_LIMIT);
+        facts.has_spare_cpu() && (facts.server.is_none() || used(&facts.server) < SATURATED);
     let (opened_text, sent_text) = (show_count(opened), show_count(sent));
     let share = per_request / (per_request + REOPENED);
-    if share < COST || mostly_broken || is_idle {
+    if share < NOTICEABLE || mostly_broken || is_idle {
         return ruled_out(format!(
             "{opened_text} connections for {sent_text} requests"
         ));
     }
-    let rank = match share >= HALF {
+    let rank = match share >= MOST {
         true => EvidenceRank::Mechanism,
         false => EvidenceRank::Cost,
     };
@@ -127,26 +119,16 @@ pub(super) fn keepalive(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Minimum share of connections that wait to be accepted.
-const NOT_ACCEPTED: f64 = 0.1;
-
-/// Minimum time in the accept queue, in seconds, that ordinary scheduling delays cannot explain.
-const LONG_WAIT_S: f64 = 0.1;
-
-/// Minimum used share of the open-file limit for a process to count as at the limit. Such a process
-/// still opens and closes some files.
-const FILES_EXHAUSTED: f64 = 0.98;
-
 /// Detects established connections that the server does not accept because of a limit on
 /// connections or open files.
-pub(super) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings) {
+pub(in crate::why) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings) {
     let Some(waiting) = facts.samples.listener(ListenerFigure::AcceptQueue) else {
         return;
     };
     let figure = format!("{waiting:.1} connections waited to be accepted on average (sock_diag)");
     let files = |figure| facts.samples.level(Metric::Process(Role::Server, figure));
     let files = files(ProcessFigure::OpenFiles).zip(files(ProcessFigure::OpenFilesLimit));
-    let out_of_files = files.is_some_and(|(open, limit)| open >= FILES_EXHAUSTED * limit);
+    let out_of_files = files.is_some_and(|(open, limit)| open >= SATURATED * limit);
     let files_text = files.map(|(open, limit)| {
         format!("server: {open:.0} of {limit:.0} files open (/proc/PID/fd, /proc/PID/limits)")
     });
@@ -160,13 +142,13 @@ pub(super) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings) {
     let connections = f64::from(run.plan.connections);
     // If connections are short-lived, some connections are always in the queue.
     let short_lived = opened(run) >= REOPENED * run.requests.sent as f64;
-    let many = waiting >= NOT_ACCEPTED * connections && waiting >= 1.0;
+    let many = waiting >= NOTICEABLE * connections && waiting >= 1.0;
     if !many || (short_lived && accept_wait_s(facts, waiting) < LONG_WAIT_S) {
         return findings.add(Cause::MaxConnections, ruled_out(figure));
     }
     // A CPU-bound server also accepts connections late.
-    if !out_of_files && !has_spare_cpu(facts) {
-        let spare = show_spare_cpu(facts).and_then(ruled_out);
+    if !out_of_files && !facts.has_spare_cpu() {
+        let spare = facts.show_spare_cpu().and_then(ruled_out);
         return findings.add(Cause::MaxConnections, spare);
     }
     let (cause, step, summary, next) = if out_of_files {
@@ -214,7 +196,7 @@ fn broken_connections(run: &Run) -> u64 {
 const ONE_PER_RESPONSE: std::ops::Range<f64> = 0.9..1.1;
 
 /// Detects a server that opens an upstream connection for each request.
-pub(super) fn proxy(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn proxy(facts: &RunFacts<'_>) -> Option<Finding> {
     let opened = opened_by_others(facts)?;
     let per_response = opened / facts.responses_per_s.max(f64::MIN_POSITIVE);
     let addresses: Vec<String> = facts
@@ -234,7 +216,9 @@ pub(super) fn proxy(facts: &RunFacts<'_>) -> Option<Finding> {
          (ActiveOpens)",
         show_rate(opened)
     );
-    if per_response < HALF || has_spare_cpu(facts) {
+    // Connections are opened in kernel mode.
+    let in_user = facts.server.as_ref().map_or(0.0, CpuUse::in_user);
+    if per_response < MOST || facts.has_spare_cpu() || in_user >= SATURATED {
         return ruled_out(figure);
     }
     let source = match &*addresses {

@@ -4,16 +4,14 @@ use floodmark_record::cause::Cause;
 use floodmark_record::path::StepKind;
 use floodmark_record::units::show_count;
 
-use super::{HALF, has_spare_cpu, per_s, percent, service, show_idle};
 use crate::next::{MET_SHARE, STEP_UP};
+use crate::text::{per_s, percent, show_idle};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, ruled_out};
 use crate::why::facts::RunFacts;
-
-/// Minimum share of failures at which the effect on throughput exceeds noise.
-const FAILED_SHARE: f64 = 0.1;
+use crate::why::thresholds::{MOST, NOTICEABLE, ONE, RARE};
 
 /// Detects a rate limiter from responses with status 429 or 503.
-pub(super) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
     let counts = &facts.run.requests;
     let responses = counts.ok + counts.rejected + counts.wrong + counts.malformed;
     let share = counts.rejected as f64 / responses.max(1) as f64;
@@ -21,7 +19,7 @@ pub(super) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
         "{:.1} % of the responses had status 429 or 503",
         share * 100.0
     );
-    if share < FAILED_SHARE {
+    if share < NOTICEABLE {
         return ruled_out(rejected);
     }
     let accepted = per_s(facts.ok_per_s);
@@ -41,38 +39,26 @@ pub(super) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Maximum relative difference between per-second rates under a rate limiter.
-const CONSTANT: f64 = 0.02;
-
-/// Minimum length of a row in seconds. The rate of a shorter last row is too coarse.
-const SHORTEST_ROW_S: f64 = 0.5;
-
 /// Returns whether the server delays responses to keep a constant rate: on average, it works on
 /// less than one request at a time, its CPU is idle, and it has read the requests.
-pub(super) fn are_delayed(facts: &RunFacts<'_>, in_flight: f64) -> bool {
+pub(in crate::why) fn are_delayed(facts: &RunFacts<'_>, in_flight: f64) -> bool {
     let is_idle = facts
         .concurrency
-        .is_some_and(|requests| requests < service::ONE.start);
+        .is_some_and(|requests| requests < ONE.start);
     let is_unread = facts
         .unread()
-        .is_none_or(|unread| unread >= HALF * in_flight);
+        .is_none_or(|unread| unread >= MOST * in_flight);
     let mut upstreams = facts.upstreams.iter();
-    let waits = upstreams.any(|upstream| upstream.perhaps_waiting >= service::ONE.start);
-    let window = &facts.run.window;
-    let rows = facts.run.series.iter().filter(|row| {
-        row.from_s >= window.from_s
-            && row.to_s <= window.to_s
-            && row.to_s - row.from_s >= SHORTEST_ROW_S
-    });
-    let rates: Vec<f64> = rows.map(|row| row.throughput_per_s).collect();
+    let waits = upstreams.any(|upstream| upstream.perhaps_waiting >= ONE.start);
+    let rates = facts.rates();
     let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
     let most = rates.iter().copied().fold(0.0, f64::max);
-    let is_constant = rates.len() > 1 && most - least <= CONSTANT * most;
-    is_idle && !is_unread && !waits && is_constant && has_spare_cpu(facts)
+    let is_constant = rates.len() > 1 && most - least <= RARE * most;
+    is_idle && !is_unread && !waits && is_constant && facts.has_spare_cpu()
 }
 
 /// Returns the candidate for a rate limiter that delays requests instead of rejecting them.
-pub(super) fn delayed(facts: &RunFacts<'_>) -> Candidate {
+pub(in crate::why) fn delayed(facts: &RunFacts<'_>) -> Candidate {
     let rate = per_s(facts.ok_per_s);
     Candidate::new(
         EvidenceRank::Waiting,
@@ -85,7 +71,7 @@ pub(super) fn delayed(facts: &RunFacts<'_>) -> Candidate {
 }
 
 /// Detects unexpected and malformed responses.
-pub(super) fn errors(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn errors(facts: &RunFacts<'_>) -> Option<Finding> {
     let counts = &facts.run.requests;
     let failed = counts.wrong + counts.malformed;
     let responses = counts.ok + counts.rejected + failed;
@@ -93,7 +79,7 @@ pub(super) fn errors(facts: &RunFacts<'_>) -> Option<Finding> {
         return no_response(facts);
     }
     let share = failed as f64 / responses as f64;
-    if share < FAILED_SHARE {
+    if share < NOTICEABLE {
         let percent = share * 100.0;
         return ruled_out(format!(
             "{percent:.1} % of the responses were unexpected or malformed"
@@ -109,7 +95,7 @@ pub(super) fn errors(facts: &RunFacts<'_>) -> Option<Finding> {
         |(status, n)| format!("status {status}: {}", show_count(*n)),
     );
     Candidate::new(
-        EvidenceRank::Counted.unless_minor(share < HALF),
+        EvidenceRank::Counted.unless_minor(share < MOST),
         format!(
             "{} of the responses were failures ({kind}), which can be faster than successes",
             percent(share)
@@ -174,7 +160,7 @@ fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
 }
 
 /// Open model: detects that the server met the offered rate.
-pub(super) fn offered_rate_met(facts: &RunFacts<'_>, findings: &mut Findings) {
+pub(in crate::why) fn offered_rate_met(facts: &RunFacts<'_>, findings: &mut Findings) {
     let Some(offered) = facts.offered_per_s else {
         return;
     };

@@ -1,38 +1,27 @@
-//! Limits of the server's CPU: saturation, contention, quota, steal.
+//! Limits of the server's CPU: saturation and contention.
 
-use floodmark_record::Metric;
-use floodmark_record::metric::{CgroupFigure, HostFigure};
 use floodmark_record::path::StepKind;
 
-use super::{
-    CONTENDED, HALF, IDLE, NEAR_LIMIT, PAUSED, percent, saturated_thread, server_available_cpus,
-    service, show_available, show_idle, show_us,
-};
-use crate::text::show_processes;
+use super::service::is_pool;
+use crate::text::{percent, show_available, show_idle, show_processes, show_us};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
 use crate::why::facts::{CpuUse, RunFacts, used};
-
-/// Minimum CPU share of the smaller consumer. With separate CPUs, the larger consumer would gain
-/// this share. Smaller differences also occur between fresh processes.
-const CONTENDED_SHARE: f64 = 0.15;
-
-/// Minimum throttled time at which a quota limits throughput, in CPU-seconds per second.
-const THROTTLED: f64 = 0.05;
+use crate::why::thresholds::{CONTENDED, ONE, SATURATED, SPARE};
 
 /// Detects programs outside the experiment that deprive the participants of CPU time.
-pub(super) fn other_processes(facts: &RunFacts<'_>) -> Option<Finding> {
-    if facts.server_has_own_cpus {
-        return None;
-    }
+pub(in crate::why) fn other_processes(facts: &RunFacts<'_>) -> Option<Finding> {
     let programs = facts.other_programs()?;
-    let cpus = facts.server_cpus;
-    let busy = facts.server_host_busy? / cpus;
+    let (cpus, busy) = match (facts.server_has_own_cpus, &facts.server) {
+        (true, Some(server)) => (server.allowed, server.used + used(&facts.store) + programs),
+        _ => (facts.server_cpus, facts.server_host_busy?),
+    };
+    let busy = busy / cpus;
     let named = show_processes(&facts.run.other_processes);
     let busiest = (!named.is_empty()).then(|| format!("busiest: {named}"));
     let figure = format!(
         "programs outside the experiment: {programs:.2} of {cpus:.0} CPUs (/proc/stat, /proc/PID/stat)"
     );
-    if programs < CONTENDED_SHARE * cpus || busy < NEAR_LIMIT || !facts.lacks_cpu() {
+    if programs < CONTENDED * cpus || busy < SATURATED || !facts.lacks_cpu() {
         return ruled_out(figure);
     }
     Candidate::new(
@@ -47,7 +36,7 @@ pub(super) fn other_processes(facts: &RunFacts<'_>) -> Option<Finding> {
 }
 
 /// Detects a client and a server that compete for CPUs.
-pub(super) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
     let (client, server) = (&facts.client, facts.server.as_ref()?);
     let run_delay = |of: &CpuUse| of.runnable.map(|runnable| runnable / of.used.max(1e-9));
     let Some((client_delay, server_delay)) = run_delay(client).zip(run_delay(server)) else {
@@ -69,7 +58,7 @@ pub(super) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
         || store > server.used.max(client.used)
         || client_delay < CONTENDED
         || server_delay < CONTENDED
-        || share < CONTENDED_SHARE
+        || share < CONTENDED
         || !facts.lacks_cpu()
     {
         return ruled_out(format!(
@@ -83,9 +72,9 @@ pub(super) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
     // Threads that hand work to each other leave CPUs idle for short periods. Contention still
     // dominates if the idle time is short and less than the smaller consumer's CPU time.
     let idle = (cpus - busy).max(0.0);
-    let momentarily_idle = idle < IDLE * cpus && idle < smaller;
+    let momentarily_idle = idle < SPARE * cpus && idle < smaller;
     let busy_text = format!("{busy:.2} of {cpus:.0} CPUs busy (/proc/stat)");
-    if busy_share < NEAR_LIMIT && !momentarily_idle {
+    if busy_share < SATURATED && !momentarily_idle {
         return ruled_out(busy_text);
     }
     Candidate::new(
@@ -106,8 +95,8 @@ pub(super) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
 }
 
 /// Detects a saturated thread while CPUs are idle.
-pub(super) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
-    let Some(thread) = saturated_thread(facts) else {
+pub(in crate::why) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
+    let Some(thread) = facts.saturated_thread() else {
         return one_thread_at_a_time(facts).or_else(|| {
             let thread = facts.busiest_thread()?;
             let on_cpu = percent(thread.on_cpu);
@@ -126,7 +115,7 @@ pub(super) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
         return ruled_out(format!("too little idle CPU for a second thread; {thread}"));
     }
     let name = &thread.name;
-    let is_always_busy = thread.busy() >= NEAR_LIMIT;
+    let is_always_busy = thread.busy() >= SATURATED;
     Candidate::new(
         EvidenceRank::Saturated,
         format!("one thread of the server ({name}) is saturated while CPUs are idle"),
@@ -148,7 +137,7 @@ pub(super) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
 /// Returns the used share of the CPUs and a description of the saturated thread if too few CPUs are
 /// idle for a second thread. Both the thread and the CPUs are then saturated.
 fn thread_without_idle_cpu(facts: &RunFacts<'_>) -> Option<(f64, String)> {
-    let thread = saturated_thread(facts)?;
+    let thread = facts.saturated_thread()?;
     let (idle, cpus) = facts.spare_cpus()?;
     // A second thread helps only if the idle CPU time exceeds a tenth of the used CPU time, and if
     // the first thread is closer to saturation than the CPUs are.
@@ -169,9 +158,6 @@ fn thread_without_idle_cpu(facts: &RunFacts<'_>) -> Option<(f64, String)> {
 /// CPU use of threads that run one at a time: one CPU, minus the cost of handovers between threads.
 const ONE_CPU: std::ops::Range<f64> = 0.9..1.05;
 
-/// Maximum number of concurrent requests if threads run one at a time.
-const FEW_REQUESTS: f64 = 3.0;
-
 /// Detects threads that run one at a time, for example under an interpreter's global lock. No
 /// single thread is saturated, but together the threads use one CPU.
 fn one_thread_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -179,14 +165,14 @@ fn one_thread_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     let (idle, cpus) = facts.spare_cpus()?;
     // A single request takes turns with the threads that read and write, so the shortest service
     // time is a few times the CPU time of the request.
-    let few = service::ONE.start..FEW_REQUESTS;
+    let few = ONE.start..(2.0 * ONE.end);
     let concurrency = facts
         .concurrency
         .filter(|requests| few.contains(requests))?;
     let mut groups = facts.thread_groups.iter();
-    let is_pool = groups.any(|group| service::is_pool(group, concurrency, facts));
+    let is_pool = groups.any(|group| is_pool(group, concurrency, facts));
     // With fewer idle CPUs, the threads may share the only CPU that others leave free.
-    if is_pool || !ONE_CPU.contains(&server.used) || idle < IDLE * cpus || cpus <= 1.0 {
+    if is_pool || !ONE_CPU.contains(&server.used) || idle < SPARE * cpus || cpus <= 1.0 {
         return None;
     }
     let busiest = facts.busiest_thread().map(|thread| percent(thread.on_cpu));
@@ -209,13 +195,13 @@ fn one_thread_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
 }
 
 /// Detects a server that saturates its CPUs.
-pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     let Some(server) = &facts.server else {
         return not_available(
             "CPU, threads and runtime of the server (not on this host, or access denied)",
         );
     };
-    let available = server_available_cpus(facts, server);
+    let available = facts.available_to_server_side(server);
     let mut share = (server.used / available).min(1.0);
     let mut evidence = vec![show_available("server", server.used, available)];
     if let Some((of_all, thread)) = thread_without_idle_cpu(facts) {
@@ -224,13 +210,13 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     }
     // If several processes saturate the same CPUs, the largest consumer is the cause.
     let others = facts.client_on_server_cpus().max(used(&facts.store));
-    if share < NEAR_LIMIT || server.used < others {
+    if share < SATURATED || server.used < others {
         return ruled_out(evidence.join("; "));
     }
     let cost = show_us(server.cpu_us);
     evidence.push(format!(
         "server: {cost} of CPU per request, {} of it in the kernel",
-        percent(server.in_kernel / server.used.max(1e-9))
+        percent(1.0 - server.in_user())
     ));
     Candidate::new(
         EvidenceRank::Saturated,
@@ -240,47 +226,5 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     )
     .at([(StepKind::Cpu, "server")])
     .with_utilization(share, facts.responses_per_s)
-    .found()
-}
-
-/// Detects throttling by the control group's CPU quota.
-pub(super) fn quota(facts: &RunFacts<'_>) -> Option<Finding> {
-    let times = facts.samples.cgroup(CgroupFigure::ThrottledPeriods)?;
-    let throttled = facts.samples.cgroup(CgroupFigure::ThrottledTime)?;
-    let figure = format!(
-        "throttled {times:.1} times per second, for {throttled:.2} CPU-seconds per second (cpu.stat)"
-    );
-    if throttled < THROTTLED {
-        return ruled_out(figure);
-    }
-    let server = facts.server.as_ref();
-    let server = server.map(|server| format!("server: {:.2} CPUs used", server.used));
-    Candidate::new(
-        EvidenceRank::Counted,
-        format!("the control group's CPU quota throttles the server {times:.0} times per second"),
-        [figure].into_iter().chain(server),
-        "raise or remove the quota (cpu.max, or --cpus of the container)",
-    )
-    .at([(StepKind::Quota, "server")])
-    .found()
-}
-
-/// Detects CPU time that the hypervisor gives to other guests (steal).
-pub(super) fn steal(facts: &RunFacts<'_>) -> Option<Finding> {
-    let steal = facts.samples.mean(Metric::Host(None, HostFigure::Steal))?;
-    let share = steal / facts.cpus;
-    let stolen = percent(share);
-    let figure = format!("{stolen} of the CPU time (/proc/stat, steal)");
-    if share < PAUSED {
-        return ruled_out(figure);
-    }
-    Candidate::new(
-        // If less than half is stolen, the consumer of the remaining CPU time matters more.
-        EvidenceRank::Mechanism.unless_minor(share < HALF),
-        format!("the hypervisor gives {stolen} of this host's CPU time to other guests"),
-        vec![figure],
-        "use a dedicated host, or repeat at another time",
-    )
-    .at([(StepKind::Steal, "host")])
     .found()
 }

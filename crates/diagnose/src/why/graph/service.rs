@@ -9,35 +9,21 @@ use floodmark_record::metric::{ListenerFigure, Role, SocketFigure, WaitKind};
 use floodmark_record::path::{PathStep, StepKind};
 use floodmark_record::units::show_ns;
 
-use super::activity::{activity, main_resource, resource_of_all, resource_of_holder, takes_part};
+use super::activity::{Activity, main_resource, resource_of_all, takes_part};
 use super::upstreams::{connections, is_full};
-use super::{HALF, IDLE, per_s, responses, show_idle};
+use crate::text::{per_s, show_idle};
 use crate::why::candidate::{Candidate, EvidenceRank, Findings, not_available, ruled_out};
-use crate::why::facts::{RunFacts, ThreadGroupFacts, UpstreamFacts};
-
-/// Minimum share of the requests in flight that the server works on if no request waits for
-/// another.
-pub(super) const NO_QUEUE: f64 = 0.8;
-
-/// Range of a mean that indicates one request at a time.
-pub(super) const ONE: std::ops::Range<f64> = 0.7..1.4;
-
-/// Two numbers count as equal if their ratio is in this range. Both numbers are means of samples,
-/// and service times vary.
-pub(super) const SAME: std::ops::RangeInclusive<f64> = 0.75..=1.34;
+use crate::why::facts::{RunFacts, ThreadGroupFacts};
+use crate::why::rules::responses;
+use crate::why::thresholds::{MOST, ONE, SAME, SPARE, same};
 
 /// Service times agree with a number of threads if the ratio of concurrency to threads is in this
 /// range. The shortest time is less reliable than thread states: a buffered write, for example,
 /// can be much faster than the others.
-const AGREES: std::ops::RangeInclusive<f64> = 0.5..=2.0;
+const AGREES: std::ops::RangeInclusive<f64> = MOST..=1.0 / MOST;
 
-/// Causes that this rule distinguishes.
-const CAUSES: [Cause; 4] = [
-    Cause::Concurrency,
-    Cause::Serialised,
-    Cause::WorkerPool,
-    Cause::ConnectionPool,
-];
+/// Causes that this rule distinguishes, apart from too few requests.
+const CAUSES: [Cause; 3] = [Cause::Serialised, Cause::WorkerPool, Cause::ConnectionPool];
 
 /// What limits the number of requests in service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +51,7 @@ struct ServiceLimit {
 }
 
 /// Detects a limit on the number of requests that the server works on at once.
-pub(super) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
+pub(in crate::why) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
     let Some(in_flight) = facts.in_flight else {
         return;
     };
@@ -73,7 +59,7 @@ pub(super) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
     let connections = f64::from(facts.run.plan.connections);
     if let Some(concurrency) = facts.concurrency
         && is_closed
-        && concurrency >= NO_QUEUE * connections.min(in_flight)
+        && concurrency >= SAME.start() * connections.min(in_flight)
     {
         let found = too_few_requests(facts, concurrency);
         return findings.add(Cause::Concurrency, found.found());
@@ -92,11 +78,9 @@ pub(super) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
         return findings.add(Cause::Concurrency, not_available(why));
     }
     let limit = shown_by_threads(facts, in_flight).or_else(|| shown_by_times(facts, in_flight));
-    let named = limit.as_ref().map(|limit| limit.cause());
-    for cause in CAUSES.iter().skip(1) {
-        if Some(*cause) != named {
-            findings.add(*cause, ruled_out(&figure));
-        }
+    let named = limit.as_ref().map(ServiceLimit::cause);
+    for cause in CAUSES.iter().filter(|cause| Some(**cause) != named) {
+        findings.add(*cause, ruled_out(&figure));
     }
     match limit {
         Some(limit) => {
@@ -107,19 +91,16 @@ pub(super) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
         None if responses::are_delayed(facts, in_flight) => {
             findings.add(Cause::RateLimiter, responses::delayed(facts).found());
         }
-        None if facts.concurrency.is_none() => findings.add(
-            Cause::Concurrency,
-            not_available(
-                "service time without queueing (the server was cold, or requests differ)",
-            ),
-        ),
+        None if facts.concurrency.is_none() => {
+            let missing = "service time without queueing (the server was cold, or requests differ)";
+            findings.add(Cause::Concurrency, not_available(missing));
+        }
         None => {}
     }
 }
 
 /// Returns the accept queue as a step if it holds most of the requests that wait for `limit`. If
-/// most of the accepted connections also wait for `limit`, the limit on connections is demoted to a
-/// minor cause.
+/// accepted connections also wait for `limit`, the limit on connections is demoted to a minor cause.
 fn accept_queue_before(
     facts: &RunFacts<'_>,
     limit: &ServiceLimit,
@@ -130,14 +111,14 @@ fn accept_queue_before(
         .samples
         .sockets(Role::Server, SocketFigure::Established);
     let queue = facts.samples.listener(ListenerFigure::AcceptQueue)?;
-    let is_minor = established.is_some_and(|all| limit.held < HALF * (all - queue));
+    let is_minor = established.is_some_and(|all| limit.held < SAME.start() * (all - queue));
     let mut candidates = findings.candidates.iter_mut();
     let connections = candidates.find(|(cause, _)| *cause == Cause::MaxConnections);
     let is_named = connections.is_some();
     if let Some((_, connections)) = connections.filter(|_| is_minor) {
         connections.rank = EvidenceRank::Minor;
     }
-    let holds_most = queue >= HALF * (in_flight - limit.held);
+    let holds_most = queue >= MOST * (in_flight - limit.held);
     (queue >= ONE.start && (holds_most || (is_minor && is_named))).then(|| {
         let basis = "accept queue of the listener (sock_diag)";
         PathStep::new(StepKind::AcceptQueue, "server", basis).with_waiting(queue)
@@ -150,9 +131,8 @@ fn too_few_requests(facts: &RunFacts<'_>, concurrency: f64) -> Candidate {
     let shortest_us = facts.run.least_service_time_us.unwrap_or(0.0);
     let shortest = show_ns(shortest_us * 1e3);
     let more = (connections * 4.0).max(50.0);
-    let resource = resource_of_all(facts, concurrency);
-    let resource = resource.filter(|step| step.kind != StepKind::Cpu);
-    let step = resource
+    let step = resource_of_all(facts, concurrency)
+        .filter(|step| step.kind != StepKind::Cpu)
         .unwrap_or_else(|| PathStep::new(StepKind::Concurrency, "client", "connections (-c)"));
     Candidate::new(
         EvidenceRank::Demand,
@@ -180,107 +160,120 @@ fn evidence_of_times(facts: &RunFacts<'_>) -> Vec<String> {
             per_s(facts.ok_per_s)
         )
     });
-    let idle = facts.idle_cpus().map(show_idle);
-    times.into_iter().chain(idle).collect()
+    times
+        .into_iter()
+        .chain(facts.idle_cpus().map(show_idle))
+        .collect()
 }
 
 /// Finds a thread group without idle threads, or a group whose threads wait for a lock that few of
-/// them hold.
+/// them hold. If several groups are limits, prefers the one that holds most requests.
 fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
     let in_service = facts.concurrency.unwrap_or(in_flight);
-    // Most requests wait until a thread reads them.
-    let is_unread = facts
-        .unread()
-        .is_some_and(|unread| unread >= HALF * in_flight);
+    let groups = facts.thread_groups.iter();
+    let groups = groups.filter(|group| takes_part(group, facts));
+    let activities: Vec<(&ThreadGroupFacts, Activity)> = groups
+        .map(|group| (group, Activity::of(group, facts, in_service)))
+        .collect();
+    let limits = activities.iter().filter_map(|(group, of)| {
+        let limit = limit_of(group, of, facts, in_flight)?;
+        // A thread that only sleeps may have nothing to do with the requests.
+        let sleeps = limit.holder == Holder::Threads
+            && group.workers() < ONE.end
+            && limit.resource.kind == StepKind::Timer;
+        let mut others = activities.iter();
+        let mut others_wait = || {
+            others.any(|(other, of)| other.name != group.name && of.locks >= MOST * other.threads)
+        };
+        (!sleeps || !others_wait()).then_some(limit)
+    });
+    let order = |limit: &ServiceLimit| (limit.held.round(), limit.resource.kind != StepKind::Timer);
+    let limit = limits.reduce(
+        |best, limit| match order(&limit).partial_cmp(&order(&best)) {
+            Some(Ordering::Greater) => limit,
+            _ => best,
+        },
+    )?;
+    Some(connections_in_use(facts, limit))
+}
+
+/// Returns the limit that a thread group is or shows.
+fn limit_of(
+    group: &ThreadGroupFacts,
+    of: &Activity,
+    facts: &RunFacts<'_>,
+    in_flight: f64,
+) -> Option<ServiceLimit> {
     let agrees = |threads: f64| {
         let requests = facts.concurrency;
         requests.is_none_or(|requests| AGREES.contains(&(requests / threads.max(0.1))))
     };
-    let groups = facts.thread_groups.iter();
-    let limits = groups.filter(|group| takes_part(group, facts)).filter_map(|group| {
-        let of = activity(group, facts, in_service);
-        let waiting = of.idle + of.locks;
-        let workers = group.workers();
-        // A thread that sleeps or uses connections may have nothing to do with the requests.
-        let writes = || {
-            let main = main_resource(of.resources.clone());
-            let kind = main.map(|step| step.kind);
-            matches!(kind, Some(StepKind::Disk | StepKind::Pipe | StepKind::Child))
-        };
-        let is_saturated =
-            waiting <= IDLE * workers && (is_unread || writes() || agrees(workers));
-        let of_resources = of.resources.iter().filter_map(|step| step.waiting);
-        let held: f64 = of_resources.sum();
-        // Enough threads wait to account for the requests that are not in service.
-        let all_wait = of.locks >= SAME.start() * (in_flight - held) && of.idle < HALF * workers;
-        let is_contended = all_wait && held >= HALF && held * SAME.end() < in_flight && agrees(held);
-        let holder = match (is_saturated, is_contended) {
-            (true, _) => Holder::Threads,
-            (_, true) if ONE.contains(&held) => Holder::Lock,
-            (_, true) => Holder::Permits,
-            _ => return None,
-        };
-        let interpreter_lock = of.timed;
-        let resource = match holder {
-            Holder::Lock => resource_of_holder(of.resources)?,
-            _ => main_resource(of.resources)?,
-        };
-        // A thread that only sleeps may have nothing to do with the requests.
-        if holder == Holder::Threads
-            && workers < ONE.end
-            && resource.kind == StepKind::Timer
-            && others_wait_for_locks(group, facts, in_service)
-        {
+    // Most requests wait until a thread reads them.
+    let is_unread = || {
+        facts
+            .unread()
+            .is_some_and(|unread| unread >= MOST * in_flight)
+    };
+    let workers = group.workers();
+    let awaited = main_resource(&of.awaited);
+    // A thread that sleeps or uses connections may have nothing to do with the requests.
+    let writes = awaited
+        .as_ref()
+        .is_some_and(|step| matches!(step.kind, StepKind::Disk | StepKind::Pipe | StepKind::Child));
+    let is_saturated = of.idle + of.locks <= SPARE * workers;
+    // Enough threads wait to account for the requests that are not in service.
+    let held = of.in_service();
+    let all_wait = of.locks >= SAME.start() * (in_flight - held) && of.idle < MOST * workers;
+    let is_contended = all_wait && held >= MOST && held * SAME.end() < in_flight;
+    let is_waited_for = |share: f64| {
+        let awaited = awaited.clone();
+        awaited.filter(|step| step.waiting.is_some_and(|n| n >= share))
+    };
+    let (holder, held, locks, resource) =
+        if is_saturated && (writes || is_unread() || agrees(workers)) {
+            // Other rules judge the CPU.
+            let is_cpu_bound = of.cpu >= MOST * workers;
+            let resource = is_waited_for(SPARE * workers).filter(|_| !is_cpu_bound)?;
+            (Holder::Threads, workers, 0.0, resource)
+        } else if is_contended && (writes || agrees(held)) {
+            let is_lock = ONE.contains(&held);
+            // The CPU time includes work outside the lock. An interpreter lock protects the CPU itself.
+            let minimum = if is_lock { SPARE } else { MOST * held };
+            let is_cpu = is_lock && !of.timed;
+            let resource = is_waited_for(minimum).or_else(|| is_cpu.then(|| of.cpu_step()))?;
+            let holder = if is_lock {
+                Holder::Lock
+            } else {
+                Holder::Permits
+            };
+            (holder, held, of.locks, resource)
+        } else {
             return None;
-        }
-        // Other rules judge the CPU, except for the CPU time of a lock's holder.
-        let is_cpu = resource.kind == StepKind::Cpu;
-        if is_cpu && (holder != Holder::Lock || interpreter_lock) {
-            return None;
-        }
-        let (held, locks) = match holder {
-            Holder::Threads => (workers, 0.0),
-            _ => (held, of.locks),
         };
-        let evidence = format!(
-            "threads \"{}\": {:.0}, of which {held:.1} in use and {locks:.1} waiting for a lock (/proc/PID/task/TID/syscall)",
-            group.name,
-            workers.round(),
-        );
-        Some(ServiceLimit {
-            holder,
-            held,
-            group: Some(group.name.clone()),
-            resource,
-            evidence: vec![evidence],
-        })
-    });
-    let mut limits: Vec<ServiceLimit> = limits.collect();
-    let order = |limit: &ServiceLimit| (limit.held.round(), limit.resource.kind != StepKind::Timer);
-    limits.sort_by(|a, b| order(b).partial_cmp(&order(a)).unwrap_or(Ordering::Equal));
-    let limit = limits.into_iter().next()?;
-    Some(connections_in_use(facts, limit))
-}
-
-/// Returns whether another thread group takes part in the work and mostly waits for locks.
-fn others_wait_for_locks(group: &ThreadGroupFacts, facts: &RunFacts<'_>, in_service: f64) -> bool {
-    let others = facts
-        .thread_groups
-        .iter()
-        .filter(|other| other.name != group.name);
-    let mut others = others.filter(|other| takes_part(other, facts));
-    others.any(|other| activity(other, facts, in_service).locks >= HALF * other.threads)
+    let evidence = format!(
+        "threads \"{}\": {:.0}, of which {held:.1} in use and {locks:.1} waiting for a lock (/proc/PID/task/TID/syscall)",
+        group.name,
+        workers.round(),
+    );
+    Some(ServiceLimit {
+        holder,
+        held,
+        group: Some(group.name.clone()),
+        resource,
+        evidence: vec![evidence],
+    })
 }
 
 /// Replaces a set of permits by the connections that its holders use, if all of these connections
 /// are in use.
 fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit {
     let requests = [Some(limit.held), facts.concurrency];
-    let is_full = |upstream: &&UpstreamFacts| {
+    let mut upstreams = facts.upstreams.iter();
+    let full = upstreams.find(|upstream| {
         let mut requests = requests.iter().flatten();
         requests.any(|requests| is_full(upstream, *requests))
-    };
-    match facts.upstreams.iter().find(is_full) {
+    });
+    match full {
         Some(upstream) if matches!(limit.holder, Holder::Permits | Holder::Lock) => ServiceLimit {
             holder: Holder::Connections,
             resource: connections(facts, upstream),
@@ -297,30 +290,32 @@ fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> 
         .filter(|requests| *requests >= ONE.start)?;
     let server = facts.server.as_ref()?;
     let on_cpu = server.used + server.runnable.unwrap_or(0.0);
-    if on_cpu >= HALF * in_service {
-        return None;
-    }
-    let mut upstreams = facts.upstreams.iter();
     // Most requests wait for a response from another process, so the limit is there.
-    if upstreams.any(|upstream| upstream.waiting.is_some_and(|n| n >= NO_QUEUE * in_flight)) {
+    let mut upstreams = facts.upstreams.iter();
+    let is_elsewhere = upstreams.any(|upstream| {
+        let waiting = upstream.waiting;
+        waiting.is_some_and(|waiting| waiting >= SAME.start() * in_flight)
+    });
+    if is_elsewhere || on_cpu >= MOST * in_service {
         return None;
     }
-    let resource = resource_of_all(facts, in_service)?;
-    let limit = |holder, group| ServiceLimit {
+    let is_one = ONE.contains(&in_service);
+    let limit = |holder, group, resource| ServiceLimit {
         holder,
         held: in_service,
         group,
-        resource: resource.clone(),
+        resource,
         evidence: Vec::new(),
     };
     let mut upstreams = facts.upstreams.iter();
     if let Some(upstream) = upstreams.find(|upstream| is_full(upstream, in_service)) {
-        return Some(ServiceLimit {
-            resource: connections(facts, upstream),
-            ..limit(Holder::Connections, None)
-        });
+        return Some(limit(
+            Holder::Connections,
+            None,
+            connections(facts, upstream),
+        ));
     }
-    let is_one = ONE.contains(&in_service);
+    let resource = resource_of_all(facts, in_service)?;
     let mut groups = facts.thread_groups.iter();
     let pool = groups.find(|group| is_pool(group, in_service, facts));
     let setting = setting_near(&facts.run.setting, in_service, "thread")
@@ -335,7 +330,7 @@ fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> 
     let setting = setting.map(|(name, value)| format!("server setting `{name}`: {value}"));
     Some(ServiceLimit {
         evidence: setting.into_iter().collect(),
-        ..limit(holder, pool.map(|group| group.name.clone()))
+        ..limit(holder, pool.map(|group| group.name.clone()), resource)
     })
 }
 
@@ -384,53 +379,48 @@ impl ServiceLimit {
         let name = group
             .map(|group| format!(" (\"{group}\")"))
             .unwrap_or_default();
-        let summary = if self.waits_for_writes() {
-            format!("requests wait for the server's writes: {resource}")
-        } else {
-            match self.holder {
-                Holder::Threads if count <= 1.0 => {
-                    format!("the only worker thread{name} waits while {figure}")
-                }
-                Holder::Threads => format!("all {count:.0} worker threads{name} wait while {figure}"),
-                Holder::Permits => format!(
-                    "the server limits itself to {count:.0} requests at once (a pool or a semaphore): {figure}"
-                ),
-                Holder::Lock => "the server processes one request at a time, for example because of a lock or a single writer".to_owned(),
-                Holder::Connections => format!(
-                    "all {count:.0} connections from the server to the {} are in use", resource.who
-                ),
+        let summary = match self.holder {
+            _ if self.waits_for_writes() => {
+                format!("requests wait for the server's writes: {resource}")
             }
-        };
-        let (kind, otherwise) = match self.holder {
-            Holder::Connections => ("connection", "raise the limit, or make requests shorter"),
-            Holder::Lock => (
-                "thread",
-                "find out what all requests share (a lock, an actor, a queue), and split or shorten it",
+            Holder::Threads if count <= 1.0 => {
+                format!("the only worker thread{name} waits while {figure}")
+            }
+            Holder::Threads => format!("all {count:.0} worker threads{name} wait while {figure}"),
+            Holder::Permits => format!(
+                "the server limits itself to {count:.0} requests at once (a pool or a semaphore): {figure}"
             ),
-            _ => ("thread", "raise the limit, or make requests shorter"),
+            Holder::Lock => "the server processes one request at a time, for example because of a lock or a single writer".to_owned(),
+            Holder::Connections => format!(
+                "all {count:.0} connections from the server to the {} are in use", resource.who
+            ),
         };
-        let setting = setting_near(&facts.run.setting, self.held, kind);
-        let setting = setting.filter(|_| self.holder != Holder::Lock);
-        let next = match (self.waits_for_writes(), setting) {
-            (true, _) => "log less, log from a separate thread, or flush less often".to_owned(),
+        let kind = match self.holder {
+            Holder::Connections => "connection",
+            _ => "thread",
+        };
+        let next = match (self.holder, setting_near(&facts.run.setting, self.held, kind)) {
+            _ if self.waits_for_writes() => {
+                "log less, log from a separate thread, or flush less often".to_owned()
+            }
+            (Holder::Lock, _) => "find out what all requests share (a lock, an actor, a queue), and split or shorten it".to_owned(),
             (_, Some((name, value))) => {
                 format!("raise `{name}` (now {value}), or make requests shorter")
             }
-            (_, None) => otherwise.to_owned(),
+            (_, None) => "raise the limit, or make requests shorter".to_owned(),
         };
         let rank = match self.waits_for_writes() {
             true => EvidenceRank::Located,
             false => EvidenceRank::Waiting,
         };
-        let shortest_s = facts.run.least_service_time_us.map(|us| us / 1e6);
-        let limit = shortest_s
+        let shortest_us = facts.run.least_service_time_us;
+        let limit = shortest_us
             .filter(|_| facts.concurrency.is_some())
-            .map(|s| self.held.round().max(1.0) / s);
-        let evidence = evidence_of_times(facts)
-            .into_iter()
-            .chain(self.evidence.iter().cloned());
-        let resource = format!("{} ({})", self.resource, self.resource.basis);
-        Candidate::new(rank, summary, evidence.chain([resource]), next)
+            .map(|us| self.held.round().max(1.0) / (us / 1e6));
+        let mut evidence = evidence_of_times(facts);
+        evidence.extend(self.evidence.iter().cloned());
+        evidence.push(format!("{resource} ({})", resource.basis));
+        Candidate::new(rank, summary, evidence, next)
             .with_limit(limit)
             .via(self.path())
     }
@@ -452,14 +442,12 @@ pub(in crate::why) fn setting_near<'a>(
     near.find(|(name, _)| name.contains(kind)).or(first)
 }
 
-/// Minimum share of an event loop's threads that wait for events.
-const EVENT_LOOP: f64 = 0.25;
-
-/// Returns whether a thread group is an exhausted pool: its size equals the number of concurrent
-/// requests, its threads take part in the work, and the threads do not wait for events.
+/// Returns whether a thread group is an exhausted pool: its size, or the number of its threads that
+/// wait for a resource, equals the number of concurrent requests, its threads take part in the work,
+/// and the threads do not wait for events.
 pub(super) fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFacts<'_>) -> bool {
     let in_event_loop = group.blocked_on_kind(WaitKind::Events);
-    if !takes_part(group, facts) || in_event_loop >= EVENT_LOOP * group.threads {
+    if !takes_part(group, facts) || in_event_loop >= SPARE * group.threads {
         return false;
     }
     if ONE.contains(&concurrency) {
@@ -468,9 +456,8 @@ pub(super) fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFac
         let groups = facts.thread_groups.iter();
         return groups.filter(|of| takes_part(of, facts)).count() == 1 && group.threads < ONE.end;
     }
-    same(concurrency, group.threads) || same(concurrency, group.at_work)
-}
-
-pub(super) fn same(a: f64, b: f64) -> bool {
-    b > 0.0 && SAME.contains(&(a / b))
+    let used = Activity::of(group, facts, concurrency).used();
+    [group.threads, group.at_work, used]
+        .iter()
+        .any(|threads| same(concurrency, *threads))
 }

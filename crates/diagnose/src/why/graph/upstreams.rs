@@ -4,20 +4,20 @@ use std::net::SocketAddr;
 
 use floodmark_record::path::{PathStep, StepKind};
 
-use super::service::{NO_QUEUE, same};
 use crate::why::facts::{RunFacts, UpstreamFacts};
+use crate::why::thresholds::{SAME, same};
 
 /// Well-known ports of databases and caches.
 const STORE_PORTS: [u16; 7] = [3306, 5432, 6379, 6432, 9042, 11_211, 27_017];
 
 /// Names the process behind a connection of the server: `store ADDRESS` or `upstream ADDRESS`.
-pub(super) fn process_behind(facts: &RunFacts<'_>, address: SocketAddr) -> String {
+pub(in crate::why) fn process_behind(facts: &RunFacts<'_>, address: SocketAddr) -> String {
     let is_store = facts.store.is_some() || STORE_PORTS.contains(&address.port());
     let process = if is_store { "store" } else { "upstream" };
     format!("{process} {address}")
 }
 
-pub(super) fn connections(facts: &RunFacts<'_>, upstream: &UpstreamFacts) -> PathStep {
+pub(in crate::why) fn connections(facts: &RunFacts<'_>, upstream: &UpstreamFacts) -> PathStep {
     PathStep::new(
         StepKind::Connections,
         process_behind(facts, upstream.address),
@@ -26,27 +26,23 @@ pub(super) fn connections(facts: &RunFacts<'_>, upstream: &UpstreamFacts) -> Pat
     .with_waiting(upstream.waiting.unwrap_or(upstream.perhaps_waiting))
 }
 
-/// Minimum share of an exhausted pool's connections that wait for a response. The server holds the
-/// other connections between two requests.
-const IN_USE: f64 = 0.75;
-
 /// Returns whether all connections of a pool wait for responses, and the size of the pool equals
 /// the number of concurrent requests.
-pub(super) fn is_full(upstream: &UpstreamFacts, concurrency: f64) -> bool {
+pub(in crate::why) fn is_full(upstream: &UpstreamFacts, concurrency: f64) -> bool {
     is_in_use(upstream) && same(concurrency, upstream.established)
 }
 
 /// Returns whether all connections wait for responses. A connection reused within a clock tick
 /// counts as waiting.
 fn is_in_use(upstream: &UpstreamFacts) -> bool {
-    upstream.perhaps_waiting >= IN_USE * upstream.established
+    upstream.perhaps_waiting >= SAME.start() * upstream.established
 }
 
 /// Returns the connections to the store if requests wait for them because all are in use.
-pub(super) fn full_store_pool(facts: &RunFacts<'_>) -> Option<PathStep> {
+pub(in crate::why) fn full_store_pool(facts: &RunFacts<'_>) -> Option<PathStep> {
     let in_flight = facts.in_flight?;
     let mut steps = facts.upstreams.iter().filter_map(|upstream| {
-        let is_limit = is_in_use(upstream) && upstream.established <= NO_QUEUE * in_flight;
+        let is_limit = is_in_use(upstream) && upstream.established <= SAME.start() * in_flight;
         is_limit.then(|| connections(facts, upstream))
     });
     steps.find(|step| step.who.starts_with("store"))

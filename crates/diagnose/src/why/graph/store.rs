@@ -4,28 +4,21 @@ use floodmark_record::Metric;
 use floodmark_record::metric::{CassandraFigure, PoolFigure, Role};
 use floodmark_record::path::StepKind;
 
-use super::{
-    HALF, NEAR_LIMIT, available_cpus, per_s, saturated_thread, show_available, show_idle, upstreams,
-};
+use super::upstreams::full_store_pool;
+use crate::text::{per_s, show_available, show_idle};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
 use crate::why::facts::{DatabaseSessions, RunFacts, used};
+use crate::why::thresholds::{MOST, SATURATED};
 
 /// Detects a store that is limited by its CPU.
-pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     let store = facts.store.as_ref()?;
     let server = used(&facts.server);
-    let own_cpus = facts.server_has_own_cpus;
-    let participants = server
-        + if own_cpus {
-            0.0
-        } else {
-            facts.client_on_server_cpus()
-        };
-    let available = available_cpus(facts, store, own_cpus, participants);
+    let available = facts.available_to_server_side(store);
     let share = (store.used / available).min(1.0);
     let figure = show_available("store", store.used, available);
     // If the server uses more CPU time than the store, the server's CPU is the cause.
-    if share < NEAR_LIMIT || server > store.used {
+    if share < SATURATED || server > store.used {
         return ruled_out(figure);
     }
     Candidate::new(
@@ -40,7 +33,7 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
 }
 
 /// Detects sessions that wait for row or table locks.
-pub(super) fn locks(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn locks(facts: &RunFacts<'_>) -> Option<Finding> {
     let Some(sessions) = &facts.sessions else {
         let mut observations = facts.run.observations.iter();
         let is_store = observations.any(|of| matches!(of.metric, Metric::Process(Role::Store, _)));
@@ -71,12 +64,12 @@ pub(super) fn locks(facts: &RunFacts<'_>) -> Option<Finding> {
         "spread the writes over more rows, or end transactions right after the change",
     )
     .at([(StepKind::RowLock, "store")])
-    .behind(upstreams::full_store_pool(facts))
+    .behind(full_store_pool(facts))
     .found()
 }
 
 /// Detects sessions whose commit waits for the disk.
-pub(super) fn commits(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn commits(facts: &RunFacts<'_>) -> Option<Finding> {
     let sessions = facts.sessions.as_ref()?;
     let figure = format!(
         "{:.1} of {:.1} active sessions waited for the write-ahead log (pg_stat_activity)",
@@ -97,7 +90,7 @@ pub(super) fn commits(facts: &RunFacts<'_>) -> Option<Finding> {
         "commit several changes together, or use a faster disk",
     )
     .at([(StepKind::Commit, "store")])
-    .behind(upstreams::full_store_pool(facts))
+    .behind(full_store_pool(facts))
     .found()
 }
 
@@ -113,7 +106,7 @@ const MANY_IN_FLIGHT: f64 = 10.0;
 ///
 /// At this load a saturated CPU would be busy nearly all the time. CPUs that are idle for a tenth
 /// of the time are therefore not the limit.
-pub(super) fn single_request(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn single_request(facts: &RunFacts<'_>) -> Option<Finding> {
     let samples = &facts.samples;
     let requests = "Native-Transport-Requests".to_owned();
     let active = samples.peaks(&Metric::CassandraPool(requests, PoolFigure::Active))?;
@@ -124,8 +117,8 @@ pub(super) fn single_request(facts: &RunFacts<'_>) -> Option<Finding> {
     let in_flight = facts.in_flight?;
     let (idle, cpus) = facts.idle_cpus()?;
     let per_response = statements_per_s / facts.responses_per_s.max(f64::MIN_POSITIVE);
-    let saturated = idle < (1.0 - NEAR_LIMIT) * cpus || saturated_thread(facts).is_some();
-    let one = most <= 1.0 && n >= SAMPLES && per_response >= HALF;
+    let saturated = idle < (1.0 - SATURATED) * cpus || facts.saturated_thread().is_some();
+    let one = most <= 1.0 && n >= SAMPLES && per_response >= MOST;
     if saturated || !one || in_flight < MANY_IN_FLIGHT {
         return None;
     }
@@ -152,11 +145,11 @@ pub(super) fn single_request(facts: &RunFacts<'_>) -> Option<Finding> {
 /// use, and at least half a session on average. Sessions that are idle in a transaction count as in
 /// use.
 fn limiting_sessions(sessions: &DatabaseSessions) -> f64 {
-    (HALF * (sessions.active + sessions.idle_in_transaction)).max(HALF)
+    (MOST * (sessions.active + sessions.idle_in_transaction)).max(MOST)
 }
 
 /// Returns whether most lock holders are committing. On average, at least half a session must be
 /// committing. More sessions must be committing than idle in a transaction.
 fn lock_holder_commits(sessions: &DatabaseSessions) -> bool {
-    sessions.committing >= HALF && sessions.committing > sessions.idle_in_transaction
+    sessions.committing >= MOST && sessions.committing > sessions.idle_in_transaction
 }

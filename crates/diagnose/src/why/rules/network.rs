@@ -4,16 +4,13 @@ use floodmark_record::metric::{NetworkFigure, Role, SocketFigure};
 use floodmark_record::path::StepKind;
 use floodmark_record::units::{show_bytes, show_ns};
 
-use super::{HALF, has_spare_cpu, per_s, show_us};
+use crate::text::{per_s, show_us};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::RunFacts;
-
-/// Range of the median service time with delayed ACKs, in µs. Linux delays an ACK by at least 40 ms
-/// (`TCP_DELACK_MIN`, HZ/25).
-const DELAYED_ACK_US: std::ops::Range<f64> = 39_000.0..48_000.0;
+use crate::why::thresholds::{DELAYED_ACK_US, MAX_IN_TRANSIT, MOST};
 
 /// Detects responses whose second part waits until the client has acknowledged the first.
-pub(super) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
     let times = &facts.run.service_time_us;
     let (p50, p90) = (times.p50?, times.p90?);
     let (median, p90) = (show_ns(p50 * 1e3), show_ns(p90 * 1e3));
@@ -28,7 +25,7 @@ pub(super) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
     let delayed = facts
         .samples
         .network(Role::Client, NetworkFigure::DelayedAcks);
-    if let Some(delayed) = delayed.filter(|n| *n < HALF * facts.responses_per_s) {
+    if let Some(delayed) = delayed.filter(|n| *n < MOST * facts.responses_per_s) {
         let delayed = per_s(delayed);
         return ruled_out(format!("only {delayed} delayed ACKs (DelayedACKs)"));
     }
@@ -62,12 +59,8 @@ pub(super) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
 /// a full link.
 const SEGMENT: f64 = 1_448.0;
 
-/// Maximum response size, in bytes, that the rule considers. Socket buffers limit the data that a
-/// connection has in transit. The value is an estimate, not a kernel constant.
-const MAX_IN_TRANSIT: f64 = 512.0 * 1024.0;
-
 /// Detects a saturated link: responses have left the server but have not reached the client.
-pub(super) fn link(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn link(facts: &RunFacts<'_>) -> Option<Finding> {
     let in_flight = facts.in_flight?;
     let samples = &facts.samples;
     let in_transit = samples.sockets(Role::Server, SocketFigure::SendQueue)?;
@@ -82,9 +75,9 @@ pub(super) fn link(facts: &RunFacts<'_>) -> Option<Finding> {
     );
     let maximum = response.min(MAX_IN_TRANSIT) * in_flight;
     if response < SEGMENT
-        || in_transit < HALF * maximum
-        || unread > in_transit * HALF
-        || !has_spare_cpu(facts)
+        || in_transit < MOST * maximum
+        || unread > in_transit * MOST
+        || !facts.has_spare_cpu()
     {
         return ruled_out(figure);
     }

@@ -5,25 +5,17 @@ use floodmark_record::path::StepKind;
 use floodmark_record::run::{Run, SteadyClass};
 use floodmark_record::units::show_count;
 
-use super::{
-    COST, HALF, NEAR_LIMIT, PAUSED, percent, saturated_thread, server_available_cpus, show_us,
-};
+use crate::text::{percent, show_us};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::{CpuUse, RunFacts, used};
-
-/// Minimum share of the server's CPU time that a compiler uses while much code is still uncompiled.
-const COMPILING: f64 = 0.2;
-
-/// Minimum share of the server's CPU time that a compiler uses while the server warms up or a
-/// compiler thread is never idle.
-const COMPILING_WHILE_COLD: f64 = 0.05;
+use crate::why::thresholds::{CONTENDED, MOST, NOTICEABLE, SATURATED};
 
 /// Returns whether the server is the main consumer of its CPUs, and saturates either the CPUs or
 /// one thread. Only such a server can be limited by a consumer of the server's CPU time.
 fn is_saturated(facts: &RunFacts<'_>, server: &CpuUse) -> bool {
     let all = server.used + facts.client_on_server_cpus() + used(&facts.store);
-    let cpus = server.used >= NEAR_LIMIT * server_available_cpus(facts, server);
-    server.used >= HALF * all && (cpus || saturated_thread(facts).is_some())
+    let cpus = server.used >= SATURATED * facts.available_to_server_side(server);
+    server.used >= MOST * all && (cpus || facts.saturated_thread().is_some())
 }
 
 /// Returns the finding that a part of the runtime takes a share of the server's CPU time.
@@ -36,7 +28,7 @@ fn cost(share: f64, part: &str, figure: String, step: (StepKind, &str)) -> Optio
 }
 
 /// Detects a server that is limited by the JVM's compiler.
-pub(super) fn jit(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn jit(facts: &RunFacts<'_>) -> Option<Finding> {
     let server = facts.server.as_ref()?;
     let compiling = facts.jvm(JvmFigure::CompilerTime)?;
     let share = compiling / server.used.max(1e-9);
@@ -47,10 +39,10 @@ pub(super) fn jit(facts: &RunFacts<'_>) -> Option<Finding> {
     let warming = facts.run.steady.class == SteadyClass::Warming;
     // Running interpreted code costs more CPU time than compiling it. If CPUs are idle, requests do
     // not wait for the compiler.
-    let never_idle = compiler_busy(facts.run).filter(|busy| *busy >= NEAR_LIMIT);
-    let cold = warming || never_idle.is_some();
-    let compiles = share >= COMPILING || (cold && share > COMPILING_WHILE_COLD);
-    if !is_saturated(facts, server) || (share < COST && !compiles) {
+    let never_idle = compiler_busy(facts.run).filter(|busy| *busy >= SATURATED);
+    let cold = warming || (never_idle.is_some() && is_rising(facts));
+    let compiles = share >= CONTENDED || (cold && share > NOTICEABLE);
+    if !is_saturated(facts, server) || (share < NOTICEABLE && !compiles) {
         return ruled_out(figure);
     }
     if !compiles {
@@ -88,6 +80,13 @@ pub(super) fn jit(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
+/// Returns whether throughput rose by at least a tenth from the first to the last second.
+fn is_rising(facts: &RunFacts<'_>) -> bool {
+    let rates = facts.rates();
+    let ends = rates.first().zip(rates.last());
+    ends.is_some_and(|(first, last)| last - first >= NOTICEABLE * first)
+}
+
 /// Returns the busy share of the busiest compiler thread. The kernel truncates thread names to 15
 /// bytes.
 fn compiler_busy(run: &Run) -> Option<f64> {
@@ -101,7 +100,7 @@ fn compiler_busy(run: &Run) -> Option<f64> {
 }
 
 /// Detects a server that is limited by the JVM's garbage collector.
-pub(super) fn gc(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn gc(facts: &RunFacts<'_>) -> Option<Finding> {
     let server = facts.server.as_ref()?;
     let time = facts.jvm(JvmFigure::CollectionTime)?;
     let share = facts.jvm(JvmFigure::CollectorTime)? / server.used.max(1e-9);
@@ -110,8 +109,8 @@ pub(super) fn gc(facts: &RunFacts<'_>) -> Option<Finding> {
         percent(time),
         percent(share)
     );
-    if time < PAUSED && share < HALF {
-        return match share >= COST && is_saturated(facts, server) {
+    if time < NOTICEABLE && share < MOST {
+        return match share >= NOTICEABLE && is_saturated(facts, server) {
             true => cost(
                 share,
                 "garbage collection",
@@ -143,12 +142,12 @@ pub(super) fn gc(facts: &RunFacts<'_>) -> Option<Finding> {
 }
 
 /// Detects TLS handshakes that consume the CPU of a saturated server.
-pub(super) fn tls(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(in crate::why) fn tls(facts: &RunFacts<'_>) -> Option<Finding> {
     let run = facts.run;
     let (tls, server) = (&run.tls.as_ref()?.used, facts.server.as_ref()?);
     let full = tls.handshakes.saturating_sub(tls.resumed);
     let per_request = full as f64 / run.requests.ok.max(1) as f64;
-    let in_user = 1.0 - server.in_kernel / server.used.max(1e-9);
+    let in_user = server.in_user();
     let figure = format!(
         "{} full handshakes for {} ok responses; {} of the server's CPU time in user mode",
         show_count(full),
@@ -156,7 +155,7 @@ pub(super) fn tls(facts: &RunFacts<'_>) -> Option<Finding> {
         percent(in_user)
     );
     // Cryptography runs in user mode, while connections are opened in kernel mode.
-    if per_request < HALF || in_user < HALF || !is_saturated(facts, server) {
+    if per_request < MOST || in_user < MOST || !is_saturated(facts, server) {
         return ruled_out(figure);
     }
     Candidate::new(

@@ -1,0 +1,289 @@
+//! CPU time of client, server, store and other programs.
+
+use floodmark_record::Metric;
+use floodmark_record::events::ThreadUsage;
+use floodmark_record::metric::{HostFigure, ProcessFigure, Role};
+use floodmark_record::run::Run;
+use floodmark_record::watch::{Server, ServerThread};
+
+use super::{RunFacts, WindowSamples};
+use crate::text::percent;
+use crate::why::thresholds::{CONTENDED, MOST, ONE, SATURATED, SPARE};
+
+/// CPU use of one role.
+#[derive(Debug)]
+pub struct CpuUse {
+    /// Number of CPUs that the role may use.
+    pub allowed: f64,
+    /// Number of CPUs used.
+    pub used: f64,
+    /// Number of CPUs used in kernel mode.
+    pub in_kernel: f64,
+    /// Mean number of runnable threads that wait for a CPU.
+    pub runnable: Option<f64>,
+    /// CPU time per response, in µs.
+    pub cpu_us: Option<f64>,
+    pub busiest: Option<BusiestThread>,
+}
+
+impl CpuUse {
+    /// Returns the share of the CPU time in user mode.
+    pub fn in_user(&self) -> f64 {
+        1.0 - self.in_kernel / self.used.max(1e-9)
+    }
+}
+
+/// The busiest thread of the client, server or store.
+#[derive(Debug)]
+pub struct BusiestThread {
+    pub name: String,
+    /// Share of the time that the thread was on a CPU.
+    pub on_cpu: f64,
+    /// Share of the time that the thread was runnable but waited for a CPU.
+    pub runnable: f64,
+}
+
+impl BusiestThread {
+    /// Returns the share of the time that the thread was running or runnable.
+    pub fn busy(&self) -> f64 {
+        self.on_cpu + self.runnable
+    }
+}
+
+impl RunFacts<'_> {
+    /// Returns whether client and server run on separate CPUs or hosts.
+    #[must_use]
+    pub fn is_client_separate(&self) -> bool {
+        self.run.remote.is_some() || (self.client_has_own_cpus && self.server_has_own_cpus)
+    }
+
+    /// Returns how many of the server's CPUs the client uses.
+    #[must_use]
+    pub fn client_on_server_cpus(&self) -> f64 {
+        if self.is_client_separate() {
+            0.0
+        } else {
+            self.client.used
+        }
+    }
+
+    /// Returns the number of idle CPUs and the total number of CPUs available to the server.
+    /// Returns `None` without server metrics, because the server's host is then unknown.
+    #[must_use]
+    pub fn idle_cpus(&self) -> Option<(f64, f64)> {
+        let server = self.server.as_ref()?;
+        let (busy, cpus) = if self.server_has_own_cpus {
+            (server.used + used(&self.store), server.allowed)
+        } else {
+            (self.server_host_busy?, self.server_cpus)
+        };
+        Some(((cpus - busy).max(0.0), cpus))
+    }
+
+    /// Returns how many more CPUs the server could use, and the total number of CPUs. CPUs that
+    /// other programs use count as usable if client, server and store get all the CPU time they
+    /// need.
+    #[must_use]
+    pub fn spare_cpus(&self) -> Option<(f64, f64)> {
+        let (idle, cpus) = self.idle_cpus()?;
+        let programs = self.other_programs();
+        let programs = programs.filter(|_| !self.server_has_own_cpus && !self.lacks_cpu());
+        Some((idle + programs.unwrap_or(0.0), cpus))
+    }
+
+    /// Returns the number of CPUs that programs outside the experiment use on the server's host.
+    #[must_use]
+    pub fn other_programs(&self) -> Option<f64> {
+        let of_server = used(&self.server) + used(&self.store);
+        let of_client = match self.run.remote {
+            Some(_) => 0.0,
+            None => self.client.used,
+        };
+        let busy = self.server_host_busy? - self.stolen();
+        Some((busy - of_server - of_client).max(0.0))
+    }
+
+    /// Returns the number of CPUs that the hypervisor gives to other guests.
+    #[must_use]
+    pub fn stolen(&self) -> f64 {
+        let host = self.run.remote.as_ref().map(|_| Role::Server);
+        self.samples
+            .mean(Metric::Host(host, HostFigure::Steal))
+            .unwrap_or(0.0)
+    }
+
+    /// Returns whether client, server or store need more CPU time than they get: one of their
+    /// threads waits only for CPU time, or together they could use all CPUs.
+    #[must_use]
+    pub fn lacks_cpu(&self) -> bool {
+        let participants = [
+            Some(&self.client),
+            self.server.as_ref(),
+            self.store.as_ref(),
+        ];
+        let participants = participants.iter().flatten();
+        let is_starved = |on_cpu: f64, runnable: f64, share: f64| {
+            on_cpu + runnable >= share && runnable >= CONTENDED * on_cpu
+        };
+        let mut threads = participants.clone().filter_map(|of| of.busiest.as_ref());
+        let demand = participants.map(|of| of.used + of.runnable.unwrap_or(0.0));
+        threads.any(|of| is_starved(of.on_cpu, of.runnable, SATURATED))
+            || self.thread_groups.iter().any(|group| {
+                group.never_waits()
+                    && is_starved(group.on_cpu, group.runnable, MOST * group.workers())
+            })
+            || demand.sum::<f64>() >= SATURATED * self.server_cpus
+    }
+
+    /// Returns the number of CPUs available to the server or the store: the CPUs that the process may
+    /// use, minus the CPUs that others use.
+    #[must_use]
+    pub fn available_to_server_side(&self, process: &CpuUse) -> f64 {
+        let client = match self.server_has_own_cpus {
+            true => 0.0,
+            false => self.client_on_server_cpus(),
+        };
+        let others = client + used(&self.server) + used(&self.store) - process.used;
+        self.available(process, others, self.server_has_own_cpus)
+    }
+
+    /// Returns the number of CPUs available to the client.
+    #[must_use]
+    pub fn available_to_client(&self) -> f64 {
+        let others = match self.is_client_separate() {
+            true => 0.0,
+            false => used(&self.server) + used(&self.store),
+        };
+        self.available(&self.client, others, self.client_has_own_cpus)
+    }
+
+    /// Returns the CPUs that a process may use, minus the CPUs used by `participants` and the CPUs
+    /// taken by the hypervisor. If the participants lack CPU time, the CPUs that other programs use
+    /// are also subtracted.
+    ///
+    /// Clocks differ, so the CPU use of others can appear to exceed the number of CPUs.
+    fn available(&self, process: &CpuUse, participants: f64, has_own_cpus: bool) -> f64 {
+        const MINIMUM: f64 = 0.05;
+        let programs = self.other_programs();
+        let programs = programs.filter(|_| !has_own_cpus && self.lacks_cpu());
+        let others = participants + programs.unwrap_or(0.0) + self.stolen();
+        (process.allowed - others).max(MINIMUM)
+    }
+
+    /// Returns the busiest thread of the server.
+    #[must_use]
+    pub fn busiest_thread(&self) -> Option<&BusiestThread> {
+        self.server.as_ref()?.busiest.as_ref()
+    }
+
+    /// Returns the server's busiest thread if it is saturated: nearly always running or runnable, or
+    /// running or runnable at least half the time and never idle.
+    #[must_use]
+    pub fn saturated_thread(&self) -> Option<&BusiestThread> {
+        let never_idle = self.thread_groups.iter().any(|group| {
+            let is_one = ONE.contains(&group.workers());
+            is_one && group.never_waits() && group.on_cpu + group.runnable >= MOST
+        });
+        let busiest = self.busiest_thread();
+        busiest.filter(|thread| never_idle || thread.busy() >= SATURATED)
+    }
+
+    /// Returns whether the server could use more CPU time and its busiest thread is not saturated.
+    #[must_use]
+    pub fn has_spare_cpu(&self) -> bool {
+        let is_spare = |(spare, cpus): (f64, f64)| spare >= SPARE * cpus;
+        self.spare_cpus().is_some_and(is_spare) && self.saturated_thread().is_none()
+    }
+
+    /// Describes the idle CPUs and the server's busiest thread. Returns `None` if the number of idle
+    /// CPUs is unknown.
+    #[must_use]
+    pub fn show_spare_cpu(&self) -> Option<String> {
+        let (idle, _) = self.idle_cpus()?;
+        let busiest = self.busiest_thread().map(|thread| {
+            let on_cpu = percent(thread.on_cpu);
+            format!("; busiest server thread: {on_cpu} of its time on a CPU")
+        });
+        Some(format!(
+            "{idle:.2} CPUs idle{}",
+            busiest.unwrap_or_default()
+        ))
+    }
+}
+
+/// Returns the number of CPUs that a process used, or 0 if unknown.
+pub fn used(process: &Option<CpuUse>) -> f64 {
+    process.as_ref().map_or(0.0, |process| process.used)
+}
+
+/// Returns the CPU use of a sampled process.
+pub(super) fn process_cpu(
+    of: &Server,
+    role: Role,
+    samples: &WindowSamples<'_>,
+    allowed: f64,
+    responses_per_s: f64,
+) -> CpuUse {
+    let seconds = of.wall_s.max(f64::MIN_POSITIVE);
+    // Series cover only the window, while totals cover the whole run.
+    let mean = |figure| samples.mean(Metric::Process(role, figure));
+    let in_kernel = mean(ProcessFigure::System).unwrap_or(of.system_s / seconds);
+    let used = mean(ProcessFigure::User).map_or(of.cpu_s / seconds, |user| user + in_kernel);
+    let busiest = of
+        .seen
+        .threads
+        .iter()
+        .map(|thread: &ServerThread| BusiestThread {
+            name: thread.name.clone(),
+            on_cpu: thread.on_cpu_s / seconds,
+            runnable: thread.run_delay_s / seconds,
+        });
+    CpuUse {
+        allowed,
+        used,
+        in_kernel,
+        runnable: mean(ProcessFigure::RunDelay),
+        cpu_us: (responses_per_s > 0.0).then(|| used / responses_per_s * 1e6),
+        busiest: busiest.max_by(|a, b| a.on_cpu.total_cmp(&b.on_cpu)),
+    }
+}
+
+/// Returns the CPU use of the client. floodmark's threads report their own use; an external client
+/// is sampled.
+pub(super) fn client_cpu(
+    run: &Run,
+    samples: &WindowSamples<'_>,
+    allowed: f64,
+    responses_per_s: f64,
+) -> CpuUse {
+    let client = &run.client;
+    if client.name.is_some() || client.threads.is_empty() {
+        // Short-lived processes appear only in their parent's total (wait4).
+        let whole_s = client.tool.as_ref().map(|tool| tool.wall_s);
+        let whole_s = whole_s.filter(|s| *s > 0.0).unwrap_or(run.sending_s);
+        return CpuUse {
+            allowed,
+            used: (client.user_s + client.system_s) / whole_s,
+            in_kernel: client.system_s / whole_s,
+            runnable: samples.mean(Metric::Process(Role::Client, ProcessFigure::RunDelay)),
+            cpu_us: client.cpu_us_per_request,
+            busiest: None,
+        };
+    }
+    let threads = || client.threads.iter().filter(|thread| thread.wall_s > 0.0);
+    let share = |seconds: f64, thread: &ThreadUsage| (seconds / thread.wall_s).min(1.0);
+    let used: f64 = threads().map(|t| share(t.user_s + t.system_s, t)).sum();
+    let busiest = threads().filter(|t| t.drives_load).map(|t| BusiestThread {
+        name: t.name.clone(),
+        on_cpu: share(t.user_s + t.system_s, t),
+        runnable: share(t.run_delay_s.unwrap_or(0.0), t),
+    });
+    CpuUse {
+        allowed,
+        used,
+        in_kernel: threads().map(|t| share(t.system_s, t)).sum(),
+        runnable: threads().map(|t| t.run_delay_s.map(|s| share(s, t))).sum(),
+        cpu_us: (responses_per_s > 0.0).then(|| used / responses_per_s * 1e6),
+        busiest: busiest.max_by(|a, b| a.busy().total_cmp(&b.busy())),
+    }
+}

@@ -1,0 +1,9 @@
+//! The wait graph: follows requests from the threads, locks, permits and connections that hold them
+//! to the resource that limits them (docs/decisions/0025-following-waits.md).
+
+mod activity;
+pub(super) mod cpu;
+pub(super) mod runtime;
+pub(super) mod service;
+pub(super) mod store;
+mod upstreams;

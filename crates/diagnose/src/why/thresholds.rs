@@ -1,0 +1,57 @@
+//! The thresholds of all verdicts. The figures come from the cases in `cases/` and
+//! `cases/third-party/` that are not set aside (docs/accuracy.md).
+
+use std::ops::{Range, RangeInclusive};
+
+/// Minimum used share of a saturated resource. Threads that limited a server were running or runnable
+/// for 0.975 to 0.998 of the time.
+pub(super) const SATURATED: f64 = 0.9;
+
+/// Minimum share of the main consumer of a resource, and of the place that holds most requests.
+/// True by definition.
+pub(super) const MOST: f64 = 0.5;
+
+/// Minimum share of CPUs, threads or time that counts as spare. CPU-bound servers with
+/// several threads left up to 0.15 of the CPUs idle.
+pub(super) const SPARE: f64 = 0.25;
+
+/// Minimum share of a competitor, and minimum ratio of run delay to CPU time. A client with its own
+/// CPU waited for at most 0.06 of its CPU time.
+pub(super) const CONTENDED: f64 = 0.2;
+
+/// Minimum share that affects throughput noticeably. In three of four runs, the rates of the fastest
+/// and the slowest second differed by less than 0.05.
+pub(super) const NOTICEABLE: f64 = 0.1;
+
+/// Minimum share of errors and stalls that limit a run, and maximum difference between the seconds
+/// of a run under a rate limiter. Under limiters, the difference was at most 0.002.
+pub(super) const RARE: f64 = 0.02;
+
+/// Ratios of equal numbers. Both numbers are means of samples, and service times vary.
+pub(super) const SAME: RangeInclusive<f64> = 0.75..=1.34;
+
+/// Means that indicate one request at a time. Servers with one lock had means of 0.75 to 1.43.
+pub(super) const ONE: Range<f64> = 0.7..1.5;
+
+/// Minimum time in the accept queue, in seconds, that ordinary scheduling delays cannot explain.
+/// Limits on connections and files delayed connections by 0.8 s or more. Fresh connections waited for
+/// at most 0.006 s elsewhere.
+pub(super) const LONG_WAIT_S: f64 = 0.1;
+
+/// Range of the median service time with delayed ACKs, in µs. Linux delays an ACK by at least 40 ms
+/// (`TCP_DELACK_MIN`, HZ/25).
+pub(super) const DELAYED_ACK_US: Range<f64> = 39_000.0..48_000.0;
+
+/// Minimum number of new connections per request at which connecting takes half of the CPU time. A
+/// request on a fresh connection costs about five times as much as a request on a kept connection
+/// (docs/peers.md).
+pub(super) const REOPENED: f64 = 0.2;
+
+/// Maximum response size, in bytes, at which the data in transit shows a full link. Socket buffers
+/// limit the data that a connection has in transit. The value is an estimate, not a kernel constant.
+pub(super) const MAX_IN_TRANSIT: f64 = 512.0 * 1024.0;
+
+/// Returns whether two numbers are about equal.
+pub(super) fn same(a: f64, b: f64) -> bool {
+    b > 0.0 && SAME.contains(&(a / b))
+}
