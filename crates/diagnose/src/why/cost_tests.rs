@@ -1,4 +1,5 @@
-//! Verdicts that name a part of the CPU time or a mechanism that uses it, and requests in flight without a response.
+//! Verdicts that name a part of the CPU time, or a mechanism that uses it. Also requests in flight
+//! without a response.
 
 use floodmark_record::cause::Cause;
 use floodmark_record::run::{Run, SteadyClass};
