@@ -8,7 +8,7 @@ use floodmark_record::watch::{Server, ServerThread};
 
 use super::{RunFacts, WindowSamples};
 use crate::text::percent;
-use crate::why::thresholds::{CONTENDED, MOST, ONE, SATURATED, SPARE};
+use crate::why::thresholds::{CONTENDED, MOST, ONE, SATURATED, SPARE, same};
 
 /// CPU use of one role.
 #[derive(Debug)]
@@ -180,12 +180,14 @@ impl RunFacts<'_> {
     /// running or runnable at least half the time and never idle.
     #[must_use]
     pub fn saturated_thread(&self) -> Option<&BusiestThread> {
-        let never_idle = self.thread_groups.iter().any(|group| {
-            let is_one = ONE.contains(&group.workers());
-            is_one && group.never_waits() && group.on_cpu + group.runnable >= MOST
-        });
+        let is_never_idle = |thread: &BusiestThread| {
+            self.thread_groups.iter().any(|group| {
+                let is_same = ONE.contains(&group.workers()) && same(group.on_cpu, thread.on_cpu);
+                is_same && group.never_waits() && thread.busy() >= MOST
+            })
+        };
         let busiest = self.busiest_thread();
-        busiest.filter(|thread| never_idle || thread.busy() >= SATURATED)
+        busiest.filter(|thread| thread.busy() >= SATURATED || is_never_idle(thread))
     }
 
     /// Returns whether the server could use more CPU time and its busiest thread is not saturated.
