@@ -29,6 +29,9 @@ pub struct Verdict {
     pub path: Vec<PathStep>,
     /// Upper bound of throughput under this cause, in requests per second; null if unknown.
     pub limit_per_s: Option<f64>,
+    /// Predicted throughput without this cause; absent if there is no prediction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gain: Option<Gain>,
     /// Figures that support the cause, each with its source.
     pub evidence: Vec<String>,
     /// Causes that were ruled out: `CAUSE: figure that excludes it`.
@@ -55,6 +58,19 @@ pub struct CostShare {
     pub share: f64,
     /// One-line description that contains the share.
     pub summary: String,
+}
+
+/// Predicted throughput after a fix, until the next limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Gain {
+    /// Number of requests that the server then works on at once.
+    pub requests: u32,
+    /// Lower end of the predicted range, in ok responses per second.
+    pub low_per_s: f64,
+    /// Upper end of the predicted range, in ok responses per second.
+    pub high_per_s: f64,
+    /// Figures that the prediction is based on.
+    pub basis: String,
 }
 
 /// Confidence in a cause.

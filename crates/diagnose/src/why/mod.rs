@@ -2,6 +2,7 @@
 
 mod candidate;
 mod facts;
+mod gain;
 mod graph;
 mod ledger;
 pub mod proof;
@@ -82,6 +83,7 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         summary: first.summary,
         path: path(&facts, first.path),
         limit_per_s: first.limit_per_s,
+        gain: gain::of(&facts, cause),
         evidence: first.evidence.into_iter().take(MAX_EVIDENCE).collect(),
         next: first.next,
         tested: Vec::new(),
@@ -143,6 +145,8 @@ fn unknown(facts: &RunFacts<'_>) -> Candidate {
 
 #[cfg(test)]
 mod cost_tests;
+#[cfg(test)]
+mod gain_tests;
 #[cfg(test)]
 mod queue_tests;
 #[cfg(test)]

@@ -16,6 +16,7 @@ fn run_of(cause: Cause) -> (Run, Verdict) {
         confidence: Confidence::Likely,
         summary: "the cause".to_owned(),
         path: Vec::new(),
+        gain: None,
         limit_per_s: None,
         evidence: vec!["a figure".to_owned()],
         ruled_out: Vec::new(),

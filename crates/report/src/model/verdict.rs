@@ -70,6 +70,13 @@ pub(crate) fn evidence(verdict: &Verdict) -> Vec<TextLine> {
     lines.extend(verdict.evidence.iter().map(|text| line("evidence", text)));
     let limit = verdict.limit_per_s.map(rate);
     lines.extend(limit.map(|limit| line("limit", format!("upper bound: {limit}"))));
+    lines.extend(verdict.gain.as_ref().map(|gain| {
+        let range = format!("{} to {}", rate(gain.low_per_s), rate(gain.high_per_s));
+        line(
+            "gain",
+            format!("predicted without this limit: {range} ({})", gain.basis),
+        )
+    }));
     lines
 }
 

@@ -14,6 +14,7 @@ use super::upstreams::{connections, is_full};
 use crate::text::{per_s, show_idle};
 use crate::why::candidate::{Candidate, EvidenceRank, Findings, not_available, ruled_out};
 use crate::why::facts::{RunFacts, ThreadGroupFacts};
+use crate::why::gain::more_connections;
 use crate::why::rules::responses;
 use crate::why::thresholds::{MOST, ONE, SAME, SPARE, same};
 
@@ -130,7 +131,7 @@ fn too_few_requests(facts: &RunFacts<'_>, concurrency: f64) -> Candidate {
     let connections = f64::from(facts.run.plan.connections);
     let shortest_us = facts.run.least_service_time_us.unwrap_or(0.0);
     let shortest = show_ns(shortest_us * 1e3);
-    let more = (connections * 4.0).max(50.0);
+    let more = more_connections(facts.run.plan.connections);
     let step = resource_of_all(facts, concurrency)
         .filter(|step| step.kind != StepKind::Cpu)
         .unwrap_or_else(|| PathStep::new(StepKind::Concurrency, "client", "connections (-c)"));
@@ -141,7 +142,7 @@ fn too_few_requests(facts: &RunFacts<'_>, concurrency: f64) -> Candidate {
              waits for another"
         ),
         evidence_of_times(facts),
-        format!("use more connections: -c {more:.0}"),
+        format!("use more connections: -c {more}"),
     )
     .with_limit(Some(connections / (shortest_us / 1e6)))
     .via(vec![step])

@@ -1,0 +1,39 @@
+//! Predictions of the throughput without a limit.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::run::Run;
+
+use super::tests::{is, run_with, series};
+use super::waiting_tests::{blocked, working_on};
+
+/// Returns a run with 50 connections to a server whose pool has 8 threads.
+fn pool_of_8() -> Run {
+    let mut run = working_on(8.0);
+    run.observations
+        .extend(blocked("worker", &[("timer", 8.0)], 1_000.0));
+    run
+}
+
+#[test]
+fn predicts_that_all_requests_are_in_service() {
+    // Each request takes 8 ms.
+    let run = pool_of_8();
+    let gain = is(&run, Cause::WorkerPool).gain.unwrap();
+    assert_eq!(gain.requests, 50);
+    assert!((gain.low_per_s - 6_250.0 * 0.85).abs() < 1e-6);
+    assert!((gain.high_per_s - 6_250.0 * 1.15).abs() < 1e-6);
+    // 200 connections, as the next step advises.
+    let gain = is(&working_on(50.0), Cause::Concurrency).gain.unwrap();
+    assert_eq!(gain.requests, 200);
+    assert!((gain.low_per_s - 4_000.0 * 0.85).abs() < 1e-6);
+}
+
+#[test]
+fn half_busy_cpus_cap_the_prediction() {
+    let mut run = pool_of_8();
+    run.observations[0] = series("host", "busy", 2.5);
+    let gain = is(&run, Cause::WorkerPool).gain.unwrap();
+    assert!((gain.high_per_s - 1_600.0 * 1.15).abs() < 1e-6);
+    // A saturated CPU has no prediction.
+    assert_eq!(is(&run_with(3.98, 3.8, 0.6), Cause::ServerCpu).gain, None);
+}
