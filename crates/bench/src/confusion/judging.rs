@@ -41,6 +41,9 @@ pub struct JudgedCase {
     pub causes: Vec<Cause>,
     /// Causes named by the baselines, in the order of [`baseline::NAMES`].
     pub baselines: [Cause; 3],
+    /// The control's throughput relative to the predicted range: 0 and 1 are the ends of the range.
+    /// `None` for a clean case, or without a prediction.
+    pub gain: Option<f64>,
     /// Whether the case is set aside (held out) so that the rules are not fitted to it.
     pub is_set_aside: bool,
     /// Whether the case has no fault.
@@ -165,8 +168,12 @@ fn judge(suite: Suite, record: &Record, name: &str) -> Result<JudgedCase, Failur
     let judged = verdict.as_ref().map(|v| (v.cause, v.confidence));
     let (judged, confidence) = judged.unwrap_or((Cause::Unknown, Confidence::Unknown));
     let verdicts = fault.iter().filter_map(|run| run.verdict.as_ref());
+    let gain = verdict
+        .as_ref()
+        .and_then(|verdict| position(verdict, &control));
     Ok(JudgedCase {
         name: name.to_owned(),
+        gain,
         expected: expected(record)?,
         expected_path: record
             .experiment
@@ -181,6 +188,16 @@ fn judge(suite: Suite, record: &Record, name: &str) -> Result<JudgedCase, Failur
         is_set_aside: is_set_aside(suite, name),
         is_clean,
     })
+}
+
+/// Returns where the control's throughput lies in the range that a verdict predicts for the
+/// control's number of connections.
+fn position(verdict: &Verdict, control: &[&Run]) -> Option<f64> {
+    let gain = verdict.gain.as_ref()?;
+    let control = control.last()?;
+    let share = f64::from(control.plan.connections.min(gain.requests)) / f64::from(gain.requests);
+    let (low, high) = (gain.low_per_s * share, gain.high_per_s * share);
+    Some((control.throughput_per_s? - low) / (high - low))
 }
 
 /// Families of servers that are set aside: those whose names have the smallest SHA-256 hashes.
@@ -279,6 +296,7 @@ impl JudgedCase {
             confidence: Confidence::Likely,
             causes: Vec::new(),
             baselines: [Cause::ServerCpu; 3],
+            gain: None,
             is_set_aside: false,
             is_clean: false,
         }

@@ -254,6 +254,9 @@ fn show(case: &JudgedCase, open: bool, when: &str) {
         let predicted = &tested.predicted;
         println!("      {change}: × {ratio:?} ({interval:?}), predicted {predicted:?}");
     }
+    if let Some(position) = case.gain.filter(|at| !(0.0..=1.0).contains(at)) {
+        println!("      control outside the predicted range: at {position:.2} of 0 to 1");
+    }
     if !case.is_path_right() {
         let expected = case.expected_path.join(" → ");
         println!(

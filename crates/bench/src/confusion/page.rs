@@ -50,6 +50,7 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
     if suite == Suite::ThirdParty {
         text.push_str(&paths(cases));
     }
+    text.push_str(&gains(cases));
     text.push_str(
         "\nRules are improved based on the visible cases of a pass, so later rules are fitted to the pass. Only the verdicts made \
          when the pass was measured are independent of it. ",
@@ -83,6 +84,18 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
     text + &list("Wrong verdicts", &wrong(cases))
         + &list("Wrong verdicts in the other pass", &wrong(&other.cases))
         + &list("Void cases", &void)
+}
+
+/// Describes how often the control's throughput lies in the predicted range.
+fn gains(cases: &[JudgedCase]) -> String {
+    let faults = || cases.iter().filter(|case| !case.is_clean);
+    let predicted = || faults().filter_map(|case| case.gain);
+    let in_range = Proportion::of(predicted().map(|position| (0.0..=1.0).contains(&position)));
+    let with = Proportion::of(faults().map(|case| case.gain.is_some()));
+    format!(
+        "\nA verdict predicts the throughput without the fault if the fault limits the number of requests that the server works on at once. \
+         There is a prediction for {with} of the cases with a fault. The control's throughput is in the predicted range in {in_range}.\n"
+    )
 }
 
 /// Returns a table with the accuracy of causes and paths for each family of servers. Results of
@@ -177,6 +190,7 @@ mod tests {
     fn counts_but_does_not_name_cases_set_aside() {
         let case = |expected, judged| JudgedCase::example("x", expected, judged);
         let aside = JudgedCase {
+            gain: None,
             is_set_aside: true,
             ..case(Cause::Serialised, Cause::Concurrency)
         };
