@@ -3,7 +3,7 @@
 use floodmark_wire::Reader;
 
 use crate::clock::Ns;
-use crate::linked::{Link, Linked};
+use crate::linked::Link;
 use crate::recorder::Moments;
 
 /// State of a connection.
@@ -59,11 +59,6 @@ pub struct ConnectionSlot {
     pub body: Vec<u8>,
     /// The number in the last response on this connection (`--check`).
     pub last_number: Option<u64>,
-    link: Link,
-}
-
-impl Linked for ConnectionSlot {
-    fn link(&mut self) -> &mut Link {
-        &mut self.link
-    }
+    /// Position in the list that contains the connection, if any.
+    pub link: Link,
 }

@@ -1,6 +1,8 @@
 //! Lists of connections. The links are stored in the connections, so each operation takes constant
 //! time and allocates no memory.
 
+use crate::connection::ConnectionSlot;
+
 /// Position in a list. A connection is in at most one list.
 #[derive(Debug, Clone, Copy)]
 pub struct Link {
@@ -19,89 +21,74 @@ impl Default for Link {
     }
 }
 
-/// An item that can be in a [`List`].
-pub trait Linked {
-    /// Returns its position.
-    fn link(&mut self) -> &mut Link;
-}
-
-/// A doubly linked list of indices into a slice.
-#[derive(Debug)]
+/// A doubly linked list of connections.
+#[derive(Debug, Default)]
 pub struct List {
-    front: u32,
-    back: u32,
-}
-
-impl Default for List {
-    fn default() -> Self {
-        List {
-            front: NONE,
-            back: NONE,
-        }
-    }
+    /// The first connection is after this link, and the last connection is before it.
+    ends: Link,
 }
 
 impl List {
     /// Returns the first item.
     #[must_use]
     pub fn front(&self) -> Option<u32> {
-        (self.front != NONE).then_some(self.front)
+        (self.ends.after != NONE).then_some(self.ends.after)
     }
 
     /// Appends an item, which must not be in any list.
-    pub fn push_back<T: Linked>(&mut self, all: &mut [T], index: u32) {
-        *all[index as usize].link() = Link {
-            before: self.back,
+    pub fn push_back(&mut self, all: &mut [ConnectionSlot], index: u32) {
+        all[index as usize].link = Link {
+            before: self.ends.before,
             after: NONE,
         };
-        match self.back {
-            NONE => self.front = index,
-            back => all[back as usize].link().after = index,
+        match self.ends.before {
+            NONE => self.ends.after = index,
+            back => all[back as usize].link.after = index,
         }
-        self.back = index;
+        self.ends.before = index;
     }
 
     /// Prepends an item, which must not be in any list.
-    pub fn push_front<T: Linked>(&mut self, all: &mut [T], index: u32) {
-        *all[index as usize].link() = Link {
+    pub fn push_front(&mut self, all: &mut [ConnectionSlot], index: u32) {
+        all[index as usize].link = Link {
             before: NONE,
-            after: self.front,
+            after: self.ends.after,
         };
-        match self.front {
-            NONE => self.back = index,
-            front => all[front as usize].link().before = index,
+        match self.ends.after {
+            NONE => self.ends.before = index,
+            front => all[front as usize].link.before = index,
         }
-        self.front = index;
+        self.ends.after = index;
     }
 
     /// Removes an item from this list.
-    pub fn remove<T: Linked>(&mut self, all: &mut [T], index: u32) {
-        let Link { before, after } = *all[index as usize].link();
+    pub fn remove(&mut self, all: &mut [ConnectionSlot], index: u32) {
+        let Link { before, after } = all[index as usize].link;
         match before {
-            NONE => self.front = after,
-            b => all[b as usize].link().after = after,
+            NONE => self.ends.after = after,
+            b => all[b as usize].link.after = after,
         }
         match after {
-            NONE => self.back = before,
-            a => all[a as usize].link().before = before,
+            NONE => self.ends.before = before,
+            a => all[a as usize].link.before = before,
         }
-        *all[index as usize].link() = Link::default();
+        all[index as usize].link = Link::default();
     }
 }
 
 #[cfg(test)]
 impl List {
     /// Returns all items from front to back, and checks that the backward links match.
-    pub fn members<T: Linked>(&self, all: &mut [T]) -> Vec<u32> {
-        let (mut members, mut at) = (Vec::new(), self.front);
+    pub fn members(&self, all: &mut [ConnectionSlot]) -> Vec<u32> {
+        let (mut members, mut at) = (Vec::new(), self.ends.after);
         while at != NONE {
             assert!(members.len() < all.len(), "a cycle");
-            let link = *all[at as usize].link();
+            let link = all[at as usize].link;
             assert_eq!(link.before, members.last().copied().unwrap_or(NONE));
             members.push(at);
             at = link.after;
         }
-        assert_eq!(self.back, members.last().copied().unwrap_or(NONE));
+        assert_eq!(self.ends.before, members.last().copied().unwrap_or(NONE));
         members
     }
 }
@@ -112,19 +99,10 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    #[derive(Default)]
-    struct Item(Link);
-
-    impl Linked for Item {
-        fn link(&mut self) -> &mut Link {
-            &mut self.0
-        }
-    }
-
     proptest! {
         #[test]
         fn behaves_like_a_deque(steps in proptest::collection::vec((0u8..3, 0u32..8), 0..100)) {
-            let mut items: Vec<Item> = (0..8).map(|_| Item::default()).collect();
+            let mut items: Vec<_> = (0..8).map(|_| ConnectionSlot::default()).collect();
             let (mut list, mut model) = (List::default(), VecDeque::new());
             for (step, index) in steps {
                 match (step, model.iter().position(|i| *i == index)) {
