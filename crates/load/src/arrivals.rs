@@ -40,10 +40,14 @@ pub struct ArrivalQueue {
     start: Ns,
     ahead: ArrivalSchedule,
     behind: ArrivalSchedule,
-    picks_ahead: Picks,
+    /// The requests of future arrivals.
+    pub picks_ahead: Picks,
     picks_behind: Picks,
-    waiting: u64,
-    newest_in: Ns,
+    /// Number of waiting arrivals.
+    pub waiting: u64,
+    /// The earliest time at which the most recently admitted arrival could use a connection: its
+    /// scheduled time, or its admission time if it was admitted late.
+    pub newest_in: Ns,
     /// For each stall of this thread: the scheduled time and the admission time of the first
     /// delayed arrival.
     stalls: VecDeque<(Ns, Ns)>,
@@ -79,7 +83,7 @@ impl ArrivalQueue {
 
     /// Returns when the next arrival is due.
     pub fn next_due(&self) -> Option<Ns> {
-        self.ahead.peek().map(|at| self.start + at)
+        self.ahead.next.map(|at| self.start + at)
     }
 
     /// Admits the next arrival to the queue if it is due by `now`.
@@ -97,19 +101,6 @@ impl ArrivalQueue {
             }
         }
         Some(self.picks_ahead.take())
-    }
-
-    /// Returns the earliest time at which the most recently admitted arrival could use a
-    /// connection: its scheduled time, or its admission time if it was admitted late.
-    #[must_use]
-    pub fn newest_in(&self) -> Ns {
-        self.newest_in
-    }
-
-    /// Returns the number of waiting arrivals.
-    #[must_use]
-    pub fn waiting(&self) -> u64 {
-        self.waiting
     }
 
     /// Takes the arrival that has been waiting longest.
@@ -142,12 +133,6 @@ impl ArrivalQueue {
         let mut picks = self.picks_behind.clone();
         picks.pass(keep.min(self.waiting), |_, _| {});
         picks.pass(given_up, count);
-    }
-
-    /// Returns a request number greater than any used so far.
-    #[must_use]
-    pub fn next_number(&self) -> u64 {
-        self.picks_ahead.next_number()
     }
 }
 

@@ -16,7 +16,8 @@ use crate::usage::process_cpu;
 
 /// The incomplete rows of one phase.
 pub struct Gatherer {
-    back: Vec<Sender<Box<Slice>>>,
+    /// The channels through which threads get back their slices, one per thread.
+    pub back: Vec<Sender<Box<Slice>>>,
     /// Rows of the measurement.
     measured: Rows,
     /// Rows of the current phase.
@@ -52,12 +53,6 @@ impl Gatherer {
             cpu_at: BTreeMap::new(),
             totals: GroupRow::default(),
         }
-    }
-
-    /// Returns the number of threads.
-    #[must_use]
-    pub fn threads(&self) -> usize {
-        self.back.len()
     }
 
     /// Starts a phase. `cpu` contains the process's user and kernel CPU time so far, in seconds.

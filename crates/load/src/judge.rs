@@ -22,7 +22,8 @@ pub struct Judge {
     bodies: Vec<Vec<u8>>,
     values: Vec<serde_json::Value>,
     check: Option<Check>,
-    to_head: bool,
+    /// Whether the requests are HEAD requests, whose responses have no body.
+    pub to_head: bool,
 }
 
 /// The content that a check needs from an ok response.
@@ -58,12 +59,6 @@ impl Judge {
             }
         }
         judge
-    }
-
-    /// Returns whether the requests are HEAD requests, whose responses have no body.
-    #[must_use]
-    pub fn to_head(&self) -> bool {
-        self.to_head
     }
 
     /// Returns whether [`Judge::outcome`] needs the body of a response.

@@ -78,14 +78,8 @@ impl KeptResponses {
 
     /// Returns the number of responses.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.blocks.iter().map(Vec::len).sum()
-    }
-
-    /// Returns whether there are no responses.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
     }
 
     /// Returns the summary of all threads' scores, or `None` if the responses contain no scores.

@@ -34,7 +34,8 @@ pub struct Picks {
     index: u64,
     stride: u64,
     first_number: u64,
-    next_number: u64,
+    /// A request number greater than the numbers of all picks taken so far.
+    pub next_number: u64,
 }
 
 impl Picks {
@@ -83,12 +84,6 @@ impl Picks {
             self.index += self.stride * n;
             count(0, n);
         }
-    }
-
-    /// Returns a request number greater than the numbers of all picks taken so far.
-    #[must_use]
-    pub fn next_number(&self) -> u64 {
-        self.next_number
     }
 }
 
@@ -181,9 +176,9 @@ mod tests {
     fn continues_the_numbers_of_the_previous_phase() {
         let plan = closed_plan(1, 1);
         let mut warmup = Picks::new(&plan, (1, 2), 1);
-        assert_eq!(warmup.next_number(), 1);
+        assert_eq!(warmup.next_number, 1);
         assert_eq!([warmup.take().number, warmup.take().number], [2, 4]);
-        let mut measured = Picks::new(&plan, (0, 2), warmup.next_number());
+        let mut measured = Picks::new(&plan, (0, 2), warmup.next_number);
         assert_eq!([measured.take().number, measured.take().number], [5, 7]);
         measured.pass(3, |group, n| assert_eq!((group, n), (0, 3)));
         assert_eq!(measured.take().number, 15);

@@ -47,18 +47,20 @@ pub struct Recorder {
     /// Rows of the current phase.
     rows: Rows,
     phase_start: Ns,
-    row_end: Ns,
+    /// Time at which the current second ends.
+    pub row_end: Ns,
     deadline: Ns,
     window_end: Ns,
-    open: u64,
+    /// Number of open connections.
+    pub open: u64,
     /// Maximum number of connections that were open at the same time.
     pub peak_open: u64,
     /// Number of connections opened.
     pub total_connects: u64,
     /// Number of errors by name.
-    pub errors: BTreeMap<String, u64>,
+    pub errors: BTreeMap<&'static str, u64>,
     /// Number of errors by name on connections that no request was waiting for.
-    pub unawaited: BTreeMap<String, u64>,
+    pub unawaited: BTreeMap<&'static str, u64>,
     /// Histograms of each group's times, without the warm-up.
     pub group_times: GroupTimes,
 }
@@ -115,12 +117,6 @@ impl Recorder {
         if let Ok(empty) = self.back.recv() {
             self.hand_over(empty);
         }
-    }
-
-    /// Returns when the current second ends.
-    #[must_use]
-    pub fn row_end(&self) -> Ns {
-        self.row_end
     }
 
     /// Advances to the second that contains `now`.
@@ -264,23 +260,17 @@ impl Recorder {
         self.open -= 1;
     }
 
-    /// Returns the number of open connections.
-    #[must_use]
-    pub fn open_connections(&self) -> u64 {
-        self.open
-    }
-
-    /// Counts a named error.
+    /// Counts a named error. There are only a few names, and only a new name allocates memory.
     #[cold]
-    pub fn error(&mut self, name: &str) {
-        count_name(&mut self.errors, name);
+    pub fn error(&mut self, name: &'static str) {
+        *self.errors.entry(name).or_default() += 1;
     }
 
     /// Records that the last error with this name occurred on a connection that no request was
     /// waiting for.
     #[cold]
-    pub fn error_unawaited(&mut self, name: &str) {
-        count_name(&mut self.unawaited, name);
+    pub fn error_unawaited(&mut self, name: &'static str) {
+        *self.unawaited.entry(name).or_default() += 1;
     }
 
     /// Records a time of a connection.
@@ -295,17 +285,6 @@ impl Recorder {
         self.live.times[kind as usize].record(ns);
         if self.live.phase == Phase::Measure {
             self.group_times.record(group, kind, ns);
-        }
-    }
-}
-
-/// Increments the count for a name. There are only a few names, and only a new name allocates
-/// memory.
-fn count_name(names: &mut BTreeMap<String, u64>, name: &str) {
-    match names.get_mut(name) {
-        Some(n) => *n += 1,
-        None => {
-            names.insert(name.to_owned(), 1);
         }
     }
 }

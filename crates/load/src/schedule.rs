@@ -32,10 +32,13 @@ pub struct ArrivalSchedule {
     index: u64,
     stride: u64,
     /// Number of arrivals across all threads.
-    total: u64,
+    pub total: u64,
     /// Time of the next arrival.
-    next: Option<Ns>,
-    window: Ns,
+    pub next: Option<Ns>,
+    /// Length of the sending window in ns: the given duration, or the time of the last arrival plus
+    /// one mean gap.
+    /// The gap leaves as much time for the last response as for the other responses.
+    pub window: Ns,
 }
 
 #[derive(Debug, Clone)]
@@ -74,12 +77,6 @@ impl ArrivalSchedule {
         Some(schedule)
     }
 
-    /// Returns the time of the next arrival without taking it.
-    #[must_use]
-    pub fn peek(&self) -> Option<Ns> {
-        self.next
-    }
-
     /// Takes the next arrival.
     pub fn take(&mut self) -> Option<Ns> {
         let at = self.next?;
@@ -90,20 +87,6 @@ impl ArrivalSchedule {
 
     fn advance(&mut self) {
         self.next = (self.index < self.total).then(|| self.spacing.at(self.index) as Ns);
-    }
-
-    /// Returns the length of the sending window in ns: the given duration, or the time of the last
-    /// arrival plus one mean gap.
-    /// The gap leaves as much time for the last response as for the other responses.
-    #[must_use]
-    pub fn window(&self) -> Ns {
-        self.window
-    }
-
-    /// Returns the number of arrivals across all threads.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.total
     }
 }
 

@@ -113,7 +113,7 @@ impl PhaseJob {
             Phase::Warmup => ArrivalSchedule::new(&warming_up(plan), duration_s, thread, threads),
             Phase::Measure => ArrivalSchedule::new(plan, duration_s, thread, threads),
         };
-        let window = schedule.as_ref().map(ArrivalSchedule::window);
+        let window = schedule.as_ref().map(|schedule| schedule.window);
         PhaseJob {
             phase,
             schedule,
@@ -347,7 +347,7 @@ impl<B: IoBackend> LoadThread<B> {
             reason,
             gone_since: (reason == EndReason::ServerGone).then(|| {
                 self.core
-                    .last_response()
+                    .last_response
                     .map_or(0, |at| at.saturating_sub(start))
             }),
             window: window - start,

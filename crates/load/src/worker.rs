@@ -325,7 +325,7 @@ fn gather(
     let mut cpu = (0.0, 0.0);
     let mut ends = Vec::new();
     let mut failed = None;
-    let mut running = gatherer.threads();
+    let mut running = gatherer.back.len();
     while running > 0 {
         match messages.recv() {
             Ok(Message::Opening(thread, counts)) => {

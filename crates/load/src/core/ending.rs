@@ -18,7 +18,7 @@ impl Core {
             let recorder = &mut self.recorder;
             waiting.give_up_beyond(0, |group, n| recorder.unsent(group, n));
         }
-        let lost = self.gone_so_far();
+        let lost = self.ahead.held.lost;
         for slot in 0..self.connections.len() {
             let connection = &mut self.connections[slot];
             let group = connection.moments.pick.group;
@@ -43,7 +43,7 @@ impl Core {
             self.shut(slot as Slot, CloseFirst::Client, now);
         }
         // Connections that floodmark closes do not count as lost.
-        self.keep_gone(lost);
+        self.ahead.held.lost = lost;
     }
 
     /// Handles the end of the peer's stream.

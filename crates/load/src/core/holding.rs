@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Core, Uses};
+use super::Core;
 use crate::clock::Ns;
 use crate::pace::OpeningPace;
 
@@ -27,14 +27,14 @@ pub struct HeldSoFar {
 /// Connections opened in advance.
 #[derive(Debug)]
 pub(super) struct Ahead {
-    pace: OpeningPace,
+    pub(super) pace: OpeningPace,
     threads: u32,
     /// Number of connections that remain to be opened before the clock starts.
     left: usize,
     began: Ns,
     /// Whether all connections stay open throughout the run.
-    hold: bool,
-    held: HeldSoFar,
+    pub(super) hold: bool,
+    pub(super) held: HeldSoFar,
 }
 
 impl Ahead {
@@ -47,16 +47,6 @@ impl Ahead {
             hold,
             held: HeldSoFar::default(),
         }
-    }
-
-    /// Returns whether all connections stay open throughout the run.
-    pub(super) fn holds(&self) -> bool {
-        self.hold
-    }
-
-    /// Records the end of a handshake.
-    pub(super) fn tried(&mut self, began: Ns, now: Ns) {
-        self.pace.ended(began, now);
     }
 }
 
@@ -89,13 +79,13 @@ impl Core {
     /// advance.
     #[must_use]
     pub fn standing(&self) -> (u64, u64) {
-        (self.recorder.open_connections(), self.ahead.held.failed)
+        (self.recorder.open, self.ahead.held.failed)
     }
 
     /// Ends the preparation.
     pub(super) fn end_preparing(&mut self, now: Ns) {
         if std::mem::take(&mut self.preparing) {
-            self.ahead.held.standing = self.recorder.open_connections();
+            self.ahead.held.standing = self.recorder.open;
             self.ahead.held.opening = now.saturating_sub(self.ahead.began);
             self.ahead.pace = OpeningPace::new(self.ahead.threads);
             self.ahead.left = 0;
@@ -160,22 +150,6 @@ impl Core {
         self.refused_since = self.refused_since.map(|since| since.max(now));
         self.ahead.held.lost += u64::from(!self.preparing);
     }
-
-    /// Returns the number of lost connections.
-    pub(super) fn gone_so_far(&self) -> u64 {
-        self.ahead.held.lost
-    }
-
-    /// Resets the number of lost connections to `lost`.
-    pub(super) fn keep_gone(&mut self, lost: u64) {
-        self.ahead.held.lost = lost;
-    }
-}
-
-/// Returns whether a plan's connections are held.
-/// Connections with a limited number of requests cannot be held.
-pub(super) fn holds(hold: bool, uses: Uses) -> bool {
-    hold && uses == Uses::Unlimited
 }
 
 #[cfg(test)]

@@ -92,7 +92,8 @@ pub struct Core {
     /// One judge per request of the mix.
     judges: Vec<Judge>,
     cap: usize,
-    uses: Uses,
+    /// Number of requests that a connection serves; `None` if the number is unlimited.
+    uses: Option<u64>,
     close_first: CloseFirst,
     timeout: Ns,
     /// Number of connections whose handshake is in progress and that have no assigned request.
@@ -110,7 +111,8 @@ pub struct Core {
     winding_up: bool,
     ever_connected: bool,
     last_life: Ns,
-    last_response: Option<Ns>,
+    /// Time of the last response.
+    pub last_response: Option<Ns>,
     /// The time at which the server started to refuse all connections.
     refused_since: Option<Ns>,
     gone: bool,
@@ -119,20 +121,12 @@ pub struct Core {
     body: Vec<u8>,
 }
 
-/// Number of requests that a connection serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Uses {
-    Unlimited,
-    Limited(u64),
-}
-
-impl Uses {
-    fn of(plan: &Plan) -> Self {
-        match plan.connection_use {
-            ConnectionUse::Kept => Uses::Unlimited,
-            ConnectionUse::Fresh => Uses::Limited(1),
-            ConnectionUse::PerConnection(n) => Uses::Limited(n.max(1)),
-        }
+/// Returns the number of requests that a connection serves; `None` if the number is unlimited.
+fn connection_uses(plan: &Plan) -> Option<u64> {
+    match plan.connection_use {
+        ConnectionUse::Kept => None,
+        ConnectionUse::Fresh => Some(1),
+        ConnectionUse::PerConnection(n) => Some(n.max(1)),
     }
 }
 
@@ -140,7 +134,7 @@ impl Core {
     /// Creates the state of thread `thread` of `threads`, which opens at most `cap` connections.
     #[must_use]
     pub fn new(plan: &Plan, (thread, threads): (u32, u32), cap: usize, recorder: Recorder) -> Self {
-        let uses = Uses::of(plan);
+        let uses = connection_uses(plan);
         let ready = ready_connections(plan, threads, cap);
         Core {
             actions: Vec::with_capacity(64),
@@ -164,7 +158,8 @@ impl Core {
             timeout: (plan.timeout.as_nanos() as Ns).max(1),
             opening_unclaimed: 0,
             opens_left: OPENS_PER_TURN,
-            ahead: Ahead::new(ready, threads, holding::holds(plan.hold(), uses)),
+            // Connections with a limited number of requests cannot be held.
+            ahead: Ahead::new(ready, threads, plan.hold() && uses.is_none()),
             open: 0,
             room_since: 0,
             in_flight: 0,
@@ -223,14 +218,14 @@ impl Core {
     pub fn next_turn(&mut self) -> Ns {
         if let RequestSource::Open(waiting) = &self.arrivals
             && self.opens_left == 0
-            && waiting.waiting() > self.opening_unclaimed
+            && waiting.waiting > self.opening_unclaimed
             && self.open < self.cap
         {
             return 0;
         }
         let mut at = self
             .recorder
-            .row_end()
+            .row_end
             .min(self.next_arrival())
             .min(self.next_ahead());
         for list in [&self.pressing, &self.paused] {
@@ -302,7 +297,7 @@ impl Core {
     fn exhausted(&mut self) -> bool {
         match &mut self.arrivals {
             RequestSource::Closed { left, until, .. } => *left == Some(0) && until.is_none(),
-            RequestSource::Open(waiting) => waiting.waiting() == 0 && waiting.next_due().is_none(),
+            RequestSource::Open(waiting) => waiting.waiting == 0 && waiting.next_due().is_none(),
         }
     }
 
@@ -341,14 +336,8 @@ impl Core {
     #[must_use]
     pub fn next_number(&self) -> u64 {
         match &self.arrivals {
-            RequestSource::Closed { picks, .. } => picks.next_number(),
-            RequestSource::Open(waiting) => waiting.next_number(),
+            RequestSource::Closed { picks, .. } => picks.next_number,
+            RequestSource::Open(waiting) => waiting.picks_ahead.next_number,
         }
-    }
-
-    /// Returns the time of the last response.
-    #[must_use]
-    pub fn last_response(&self) -> Option<Ns> {
-        self.last_response
     }
 }

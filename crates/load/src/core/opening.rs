@@ -3,7 +3,7 @@
 use floodmark_record::plan::{CloseFirst, Plan};
 use floodmark_record::{Outcome, TimeKind};
 
-use super::{Action, Core, Uses};
+use super::{Action, Core, connection_uses};
 use crate::arrivals::RequestSource;
 use crate::backend::Slot;
 use crate::clock::Ns;
@@ -38,7 +38,7 @@ const READY_AT_MOST: f64 = 100.0;
 #[must_use]
 pub fn ready_connections(plan: &Plan, threads: u32, cap: usize) -> usize {
     // A fresh connection is opened together with its request.
-    if Uses::of(plan) == Uses::Limited(1) {
+    if connection_uses(plan) == Some(1) {
         return 0;
     }
     let Some(rate) = plan.rate_per_s().filter(|_| !plan.hold()) else {
@@ -118,7 +118,7 @@ impl Core {
 
     /// Opens the slot's connection for the request in the slot's `moments`.
     pub(super) fn carry(&mut self, slot: Slot, now: Ns, late: Ns) {
-        let last = self.close_first == CloseFirst::Server && self.uses == Uses::Limited(1);
+        let last = self.close_first == CloseFirst::Server && self.uses == Some(1);
         self.connections[slot as usize].last = last;
         self.carried += 1;
         self.start_opening(slot, now, late, true);
@@ -168,7 +168,7 @@ impl Core {
         self.last_life = now;
         self.refused_since = None;
         let over = connection.reached.unwrap_or(at);
-        self.ahead.tried(connection.opening, over);
+        self.ahead.pace.ended(connection.opening, over);
         let (kind, since) = match connection.reached {
             Some(reached) => (TimeKind::Handshake, reached),
             None => (TimeKind::Connect, connection.opening),
@@ -213,7 +213,7 @@ impl Core {
         let carried = std::mem::replace(&mut connection.carries, false);
         let retried = connection.retried;
         self.recorder.error(failure.name);
-        self.ahead.tried(opening, now);
+        self.ahead.pace.ended(opening, now);
         self.count_unopened(failure.name, opening, now);
         self.pressing.remove(&mut self.connections, slot);
         if carried {
@@ -229,7 +229,7 @@ impl Core {
             // The arrival for which the connection was opened also fails, unless another connection
             // has taken the arrival.
             if let RequestSource::Open(waiting) = &mut self.arrivals
-                && waiting.waiting() > self.opening_unclaimed
+                && waiting.waiting > self.opening_unclaimed
                 && let Some(taken) = waiting.take()
             {
                 let group = taken.pick.group;
@@ -262,7 +262,7 @@ impl Core {
         } else {
             NEVER_THERE_NS
         };
-        if self.recorder.open_connections() == 0 && now.saturating_sub(since) >= patience {
+        if self.recorder.open == 0 && now.saturating_sub(since) >= patience {
             self.gone = true;
         }
     }

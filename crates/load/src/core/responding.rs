@@ -3,7 +3,7 @@
 use floodmark_record::plan::CloseFirst;
 use floodmark_wire::ReadError;
 
-use super::{Core, Uses};
+use super::Core;
 use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::ConnectionState;
@@ -109,7 +109,7 @@ impl Core {
     /// Decides how a connection is used after a response.
     fn go_on(&mut self, slot: Slot, keep_alive: bool, now: Ns) {
         let connection = &mut self.connections[slot as usize];
-        let used_up = matches!(self.uses, Uses::Limited(n) if connection.used >= n);
+        let used_up = self.uses.is_some_and(|n| connection.used >= n);
         if used_up && self.close_first != CloseFirst::Server {
             self.shut(slot, self.close_first, now);
             self.refill(now);

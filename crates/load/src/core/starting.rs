@@ -2,7 +2,7 @@
 
 use floodmark_record::plan::CloseFirst;
 
-use super::{Action, Core, Uses};
+use super::{Action, Core};
 use crate::arrivals::{QueuedArrival, RequestSource};
 use crate::backend::Slot;
 use crate::clock::Ns;
@@ -46,10 +46,10 @@ impl Core {
     /// the limit.
     pub(super) fn serve_waiting(&mut self, now: Ns) {
         while let RequestSource::Open(waiting) = &mut self.arrivals {
-            if waiting.waiting() == 0 {
+            if waiting.waiting == 0 {
                 return;
             }
-            if self.uses == Uses::Limited(1) {
+            if self.uses == Some(1) {
                 if self.open >= self.cap || self.opens_left == 0 {
                     return;
                 }
@@ -66,14 +66,14 @@ impl Core {
                 self.idle.remove(&mut self.connections, slot);
                 self.assign(slot, (taken.pick, taken.intended), taken.intended, now);
             } else {
-                if self.opening_unclaimed >= waiting.waiting()
+                if self.opening_unclaimed >= waiting.waiting
                     || self.open >= self.cap
                     || self.opens_left == 0
                 {
                     return;
                 }
                 self.opens_left -= 1;
-                let late = now - waiting.newest_in().max(self.room_since);
+                let late = now - waiting.newest_in.max(self.room_since);
                 self.open_unclaimed(now, late);
             }
         }
@@ -111,7 +111,7 @@ impl Core {
         let connection = &mut self.connections[slot as usize];
         connection.state = ConnectionState::Idle;
         connection.rested = true;
-        if self.ahead.holds() {
+        if self.ahead.hold {
             self.idle.push_back(&mut self.connections, slot);
         } else {
             self.idle.push_front(&mut self.connections, slot);
@@ -130,7 +130,7 @@ impl Core {
         };
         connection.retried = false;
         connection.last = self.close_first == CloseFirst::Server
-            && matches!(uses, Uses::Limited(n) if connection.used + 1 >= n);
+            && uses.is_some_and(|n| connection.used + 1 >= n);
         self.dispatch(slot, now);
         self.actions.push(Action::Send { slot });
     }
@@ -143,7 +143,7 @@ impl Core {
         // keep an earlier deadline.
         connection.deadline = now + self.timeout;
         let judge = &self.judges[connection.moments.pick.group as usize];
-        connection.reader.expect_response(judge.to_head());
+        connection.reader.expect_response(judge.to_head);
         self.in_flight += 1;
         self.pressing.push_back(&mut self.connections, slot);
     }

@@ -90,7 +90,7 @@ impl Lab {
                 (RequestSource::Closed { left, until, picks }, until)
             }
             Some(schedule) => {
-                let length = schedule.window();
+                let length = schedule.window;
                 let waiting = ArrivalQueue::new(schedule, start, picks);
                 (RequestSource::Open(waiting), Some(start + length))
             }
@@ -321,7 +321,7 @@ proptest! {
             prop_assert_eq!(held.failed, held.reasons.values().sum::<u64>());
             // A connection that was abandoned together with its request does not count as lost.
             if counts.in_flight_at_end == 0 && plan.warmup.is_zero() {
-                let standing = lab.core.recorder.open_connections();
+                let standing = lab.core.recorder.open;
                 prop_assert_eq!(held.standing + held.reopened, held.lost + standing);
             }
         }

@@ -112,7 +112,7 @@ impl Job<'_> {
         let mut count = 0;
         for core in cores {
             core.responses.write(line, &mut file)?;
-            count += core.responses.len() as u64;
+            count += core.responses.count() as u64;
         }
         file.flush()?;
         let name = path
@@ -145,8 +145,8 @@ fn held(cores: &[Core]) -> Option<HeldConnections> {
 }
 
 /// Adds counts by name to a sum.
-fn add_counts<N: ToString>(sum: &mut BTreeMap<String, u64>, counts: &BTreeMap<N, u64>) {
+fn add_counts(sum: &mut BTreeMap<String, u64>, counts: &BTreeMap<&'static str, u64>) {
     for (name, n) in counts {
-        *sum.entry(name.to_string()).or_default() += n;
+        *sum.entry((*name).to_owned()).or_default() += n;
     }
 }
