@@ -86,24 +86,19 @@ pub fn read(path: &Path, unit: TimestampUnit, speed: f64) -> Result<Recording, R
         .map(|stamp| played(stamp - first, speed).round() as u64)
         .collect();
     let length = played(last - first, speed).round() as u64;
+    let (peak_per_s, arrivals) = (most_within_a_second(&times), times.len());
+    let timetable = Timetable::new(times);
+    let bytes = timetable.encode();
     let replay = Replay {
         file: path.display().to_string(),
         speed,
-        peak_per_s: most_within_a_second(&times),
-        window_s: window_s(times.len(), length),
-        timetable_bytes: Bytes(0),
-        timetable_checksum: String::new(),
-        timetable: Timetable::new(times),
+        peak_per_s,
+        window_s: window_s(arrivals, length),
+        timetable_bytes: Bytes(bytes.len() as u64),
+        timetable_checksum: checksum(&bytes),
+        timetable,
     };
-    let bytes = replay.timetable.encode();
-    Ok(Recording {
-        replay: Replay {
-            timetable_bytes: Bytes(bytes.len() as u64),
-            timetable_checksum: checksum(&bytes),
-            ..replay
-        },
-        remark,
-    })
+    Ok(Recording { replay, remark })
 }
 
 /// Converts an interval in the file to its duration in the replay, in ns.
