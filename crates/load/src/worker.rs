@@ -14,7 +14,7 @@ use floodmark_record::events::{Phase, SecondRow, WorkerReady};
 use floodmark_record::groups::GroupRow;
 use floodmark_record::plan::{Backend, Plan, WorkerInput};
 
-use crate::backend as io_backend;
+use crate::backend::IoBackend;
 use crate::backend::epoll::Epoll;
 use crate::backend::uring::{Uring, unavailable};
 use crate::budget::{self, FileLimit, SocketLocation};
@@ -99,20 +99,24 @@ pub fn run(
     mut emit: impl FnMut(Event),
 ) -> Result<(), WorkerError> {
     let plan = &input.plan;
+    let threads = plan.threads.clamp(1, plan.connections.max(1));
     let job = Job {
         input,
         requests: requests(plan)?,
         tls: (plan.tls.as_ref().map(|tls| Tls::new(tls, &input.anchors))).transpose()?,
-        threads: plan.threads.clamp(1, plan.connections.max(1)),
+        threads,
         phases: if !plan.warmup.is_zero() {
             &[Phase::Warmup, Phase::Measure]
         } else {
             &[Phase::Measure]
         },
-        clock: Clock::start(),
+        shared: SharedState::new(
+            threads,
+            Arc::clone(&stop.0),
+            Clock::start(),
+            input.first_number,
+        ),
     };
-    let first_number = input.first_number;
-    let shared = SharedState::new(job.threads, Arc::clone(&stop.0), job.clock, first_number);
     let groups = groups(plan);
     // Encode a histogram before the clock starts, so that the memory for compressing rows is
     // already allocated.
@@ -121,11 +125,10 @@ pub fn run(
     // thread waits under load.
     // Messages about opening connections are sent before the load starts, so they may wait for the
     // gatherer.
-    let room = job.threads as usize * (SLICES + 2 * job.phases.len());
+    let room = threads as usize * (SLICES + 2 * job.phases.len());
     let (out, messages) = sync_channel(room);
-    let (give_back, returns): (Vec<_>, Vec<_>) = (0..job.threads)
-        .map(|thread| stocked(thread, groups))
-        .unzip();
+    let (give_back, returns): (Vec<_>, Vec<_>) =
+        (0..threads).map(|thread| stocked(thread, groups)).unzip();
     emit(Event::Ready(WorkerReady {
         pid: std::process::id(),
         notices: Vec::new(),
@@ -135,19 +138,17 @@ pub fn run(
 
     let (ends, cores) = thread::scope(|scope| -> Result<_, WorkerError> {
         let mut handles = Vec::new();
-        for (thread, returned) in (0..job.threads).zip(returns) {
-            let (job, shared, out) = (&job, &shared, out.clone());
+        for (thread, returned) in (0..threads).zip(returns) {
+            let (job, out) = (&job, out.clone());
             let handle = thread::Builder::new()
                 .name(format!("load-{thread}"))
-                .spawn_scoped(scope, move || {
-                    job.load_thread(thread, shared, returned, &out)
-                })
+                .spawn_scoped(scope, move || job.load_thread(thread, returned, &out))
                 .map_err(WorkerError::system("starting a load thread"))?;
             handles.push(handle);
         }
         drop(out);
         let mut gatherer = Gatherer::new(give_back, Rows::of(plan));
-        let mut opening = Opening::new(plan, job.threads);
+        let mut opening = Opening::new(plan, threads);
         let ends: Result<Vec<_>, _> = job
             .phases
             .iter()
@@ -161,7 +162,7 @@ pub fn run(
         }
         Ok((ends?, cores))
     })?;
-    let next_number = shared.next_number.load(Ordering::Relaxed);
+    let next_number = job.shared.next_number.load(Ordering::Relaxed);
     let end = job
         .end(ends, &cores, next_number)
         .map_err(WorkerError::system(
@@ -171,10 +172,11 @@ pub fn run(
     Ok(())
 }
 
-/// Creates a channel that contains a thread's empty slices.
+/// Creates a channel that contains a thread's spare slices.
 fn stocked(thread: u32, groups: usize) -> (Sender<Box<Slice>>, Receiver<Box<Slice>>) {
     let (sender, receiver) = channel();
-    for _ in 0..SLICES {
+    // The thread creates its first slice itself.
+    for _ in 1..SLICES {
         // The receiver exists, so this cannot fail.
         let _ = sender.send(Box::new(Slice::new(thread, groups)));
     }
@@ -204,7 +206,15 @@ struct Job<'a> {
     tls: Option<Tls>,
     threads: u32,
     phases: &'static [Phase],
-    clock: Clock,
+    shared: SharedState,
+}
+
+/// A load thread whose backend does not exist yet.
+struct StartingThread<'a> {
+    job: &'a Job<'a>,
+    number: u32,
+    core: Core,
+    out: &'a SyncSender<Message>,
 }
 
 /// The result of a phase.
@@ -218,33 +228,32 @@ struct PhaseResult {
 impl Job<'_> {
     fn load_thread(
         &self,
-        thread: u32,
-        shared: &SharedState,
+        number: u32,
         returned: Receiver<Box<Slice>>,
         out: &SyncSender<Message>,
     ) -> Option<Core> {
         let plan = &self.input.plan;
-        let first = returned
-            .recv()
-            .unwrap_or_else(|_| Box::new(Slice::new(thread, groups(plan))));
-        let recorder = Recorder::new(
-            first,
-            out.clone(),
-            returned,
-            plan.deadline.as_nanos() as Ns,
-            Rows::of(plan),
+        let first = Box::new(Slice::new(number, groups(plan)));
+        let deadline = plan.deadline.as_nanos() as Ns;
+        let recorder = Recorder::new(first, out.clone(), returned, deadline, Rows::of(plan));
+        let cap = cap(plan, number, self.threads);
+        let thread = StartingThread {
+            job: self,
+            number,
+            core: Core::new(plan, (number, self.threads), cap, recorder),
+            out,
+        };
+        let (clock, targets) = (
+            self.shared.clock,
+            plan.target.addresses().collect::<Vec<_>>(),
         );
-        let cap = cap(plan, thread, self.threads);
-        let core = Core::new(plan, (thread, self.threads), cap, recorder);
-        let (clock, targets) = (self.clock, plan.target.addresses().collect::<Vec<_>>());
         // In the closed model, the thread is usually the bottleneck, and timestamps would take CPU
         // time for each response.
         let stamped = plan.is_open();
         match plan.backend {
             Backend::Epoll => {
                 let epoll = Epoll::new(clock, &targets);
-                let epoll = epoll.map(|epoll| if stamped { epoll.stamped() } else { epoll });
-                self.protect(epoll, core, thread, shared, out)
+                thread.protect(epoll.map(|epoll| if stamped { epoll.stamped() } else { epoll }))
             }
             Backend::Uring => {
                 // The last handshake message and the request that follows are consecutive small
@@ -257,48 +266,39 @@ impl Job<'_> {
                 let uring = Uring::new(clock, &targets, cap, longest)
                     .map(|uring| if stamped { uring.stamped() } else { uring })
                     .map_err(|error| io::Error::other(unavailable(&error)));
-                self.protect(uring, core, thread, shared, out)
+                thread.protect(uring)
             }
         }
     }
+}
 
+impl StartingThread<'_> {
     /// Wraps the backend in TLS if the plan requires TLS.
-    fn protect<B: io_backend::IoBackend>(
-        &self,
-        backend: io::Result<B>,
-        core: Core,
-        thread: u32,
-        shared: &SharedState,
-        out: &SyncSender<Message>,
-    ) -> Option<Core> {
-        let Some(tls) = &self.tls else {
-            return self.drive(backend, core, thread, shared, out);
+    fn protect<B: IoBackend>(self, backend: io::Result<B>) -> Option<Core> {
+        let Some(tls) = &self.job.tls else {
+            return self.drive(backend);
         };
-        let secured = backend.map(|inner| {
-            let config = tls.for_thread();
-            Secured::new(self.clock, inner, config, tls.name.clone())
-        });
-        self.drive(secured, core, thread, shared, out)
+        let clock = self.job.shared.clock;
+        self.drive(backend.map(|inner| Secured::new(clock, inner, tls)))
     }
 
-    /// Runs a thread with its backend through the phases.
-    fn drive<B: io_backend::IoBackend>(
-        &self,
-        backend: io::Result<B>,
-        core: Core,
-        number: u32,
-        shared: &SharedState,
-        out: &SyncSender<Message>,
-    ) -> Option<Core> {
-        let plan = &self.input.plan;
+    /// Runs the thread with its backend through the phases.
+    fn drive<B: IoBackend>(self, backend: io::Result<B>) -> Option<Core> {
+        let StartingThread {
+            job,
+            number,
+            core,
+            out,
+        } = self;
+        let (plan, shared) = (&job.input.plan, &job.shared);
         if plan.is_open() {
             // Only the open model has requests that become due while the thread sleeps. If the
             // kernel refuses short slices, the lateness shows the effect.
             let _ = request_short_slices();
         }
         let made = backend.and_then(|backend| {
-            let outgoing = Outgoing::new(&self.requests, plan.seed);
-            let mut thread = LoadThread::new(self.clock, core, backend, outgoing);
+            let outgoing = Outgoing::new(&job.requests, plan.seed);
+            let mut thread = LoadThread::new(shared.clock, core, backend, outgoing);
             // Sending fails only after the receiver is dropped. The message is then not needed.
             let report = |counts| drop(out.send(Message::Opening(number, counts)));
             thread.prepare(shared, report)?;
@@ -306,11 +306,11 @@ impl Job<'_> {
         });
         let share = PhaseShare {
             thread: number,
-            threads: self.threads,
-            requests: plan.request_limit().map(|n| split(n, number, self.threads)),
+            threads: job.threads,
+            requests: plan.request_limit().map(|n| split(n, number, job.threads)),
         };
-        let start = || wait_until(self.input.start_unix_ns, &shared.stop);
-        run_phases(made, plan, self.phases, share, start, shared, out)
+        let start = || wait_until(job.input.start_unix_ns, &shared.stop);
+        run_phases(made, plan, job.phases, share, start, shared, out)
     }
 }
 

@@ -53,7 +53,7 @@ pub struct Tls {
     config: ClientConfig,
     resumption: bool,
     /// The name that the server's certificate must contain.
-    pub name: ServerName<'static>,
+    pub(super) name: ServerName<'static>,
 }
 
 impl Tls {
@@ -85,8 +85,7 @@ impl Tls {
 
     /// Returns the configuration for one load thread.
     /// Each thread has its own session cache, so that threads do not share a lock.
-    #[must_use]
-    pub fn for_thread(&self) -> Arc<ClientConfig> {
+    pub(super) fn for_thread(&self) -> Arc<ClientConfig> {
         let mut config = self.config.clone();
         if self.resumption {
             config.resumption = Resumption::in_memory_sessions(SESSIONS);

@@ -10,6 +10,7 @@ use floodmark_record::tls::TlsUse;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
+use super::config::Tls;
 use super::connection::TlsConnection;
 use super::failure::TlsFailure;
 use crate::backend::{Completion, IoBackend, Route, SharedBytes, Slot};
@@ -61,18 +62,13 @@ struct TlsSlot {
 }
 
 impl<B: IoBackend> Secured<B> {
-    /// Wraps `inner`, and protects its connections. Servers must prove that they are `name`.
-    pub fn new(
-        clock: Clock,
-        inner: B,
-        config: Arc<ClientConfig>,
-        name: ServerName<'static>,
-    ) -> Self {
+    /// Wraps `inner`, and protects its connections as configured for one load thread.
+    pub fn new(clock: Clock, inner: B, tls: &Tls) -> Self {
         Secured {
             clock,
             inner,
-            config,
-            name,
+            config: tls.for_thread(),
+            name: tls.name.clone(),
             slots: Vec::new(),
             events: VecDeque::new(),
             records: Vec::with_capacity(RECEIVED),
