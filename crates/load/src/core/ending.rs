@@ -107,6 +107,11 @@ impl Core {
 
     fn fail(&mut self, slot: Slot, name: &'static str, outcome: Outcome, now: Ns) {
         self.recorder.error(name);
+        self.end_request(slot, outcome, now);
+    }
+
+    /// Ends a sent request without a complete response, and closes its connection.
+    fn end_request(&mut self, slot: Slot, outcome: Outcome, now: Ns) {
         let moments = self.connections[slot as usize].moments;
         self.recorder.failed(&moments, now, outcome);
         self.in_flight -= 1;
@@ -123,22 +128,14 @@ impl Core {
                 self.connections[slot as usize].deadline = now + self.timeout;
                 self.pressing.push_back(&mut self.connections, slot);
             }
-            ConnectionState::Busy => {
-                let moments = connection.moments;
-                self.recorder.failed(&moments, now, Outcome::TimedOut);
-                self.in_flight -= 1;
-                self.done_with(slot, now);
-            }
+            ConnectionState::Busy => self.end_request(slot, Outcome::TimedOut, now),
             ConnectionState::Connecting => {
-                self.actions.push(Action::Close {
-                    slot,
-                    how: CloseFirst::Client,
-                });
-                let name = if self.connections[slot as usize].reached.is_some() {
-                    failure::HANDSHAKE_TIMED_OUT
-                } else {
-                    failure::CONNECT_TIMED_OUT
+                let name = match connection.reached {
+                    Some(_) => failure::HANDSHAKE_TIMED_OUT,
+                    None => failure::CONNECT_TIMED_OUT,
                 };
+                let how = CloseFirst::Client;
+                self.actions.push(Action::Close { slot, how });
                 self.connect_failed(slot, ConnectFailure::by_server(name), now);
             }
             ConnectionState::Closing => {
