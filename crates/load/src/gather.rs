@@ -58,10 +58,7 @@ impl Gatherer {
     /// Starts a phase. `cpu` contains the process's user and kernel CPU time so far, in seconds.
     pub fn begin(&mut self, phase: Phase, cpu: (f64, f64)) {
         self.phase = phase;
-        self.rows = match phase {
-            Phase::Warmup => Rows::default(),
-            Phase::Measure => self.measured.clone(),
-        };
+        self.rows = self.measured.in_phase(phase);
         self.pending.clear();
         self.reached.fill(0);
         self.next = 0;

@@ -99,10 +99,7 @@ impl Recorder {
     /// Starts a phase at `start`. Responses after `window_end` do not count towards throughput.
     pub fn begin(&mut self, phase: Phase, start: Ns, window_end: Option<Ns>) {
         self.phase_start = start;
-        self.rows = match phase {
-            Phase::Warmup => Rows::default(),
-            Phase::Measure => self.measured.clone(),
-        };
+        self.rows = self.measured.in_phase(phase);
         self.row_end = start + self.rows.bounds(0).1;
         self.window_end = window_end.unwrap_or(Ns::MAX);
         self.live.phase = phase;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use floodmark_record::events::Phase;
 use floodmark_record::plan::Plan;
 
 use crate::clock::{Ns, seconds};
@@ -38,6 +39,16 @@ impl Rows {
                 .zip(1..)
                 .map(|(end, cuts)| (end / ROW_NS + cuts, end))
                 .collect(),
+        }
+    }
+
+    /// Returns the rows of a phase, if `self` contains the rows of the measurement. The warm-up has
+    /// no steps.
+    #[must_use]
+    pub fn in_phase(&self, phase: Phase) -> Rows {
+        match phase {
+            Phase::Warmup => Rows::default(),
+            Phase::Measure => self.clone(),
         }
     }
 
