@@ -33,7 +33,7 @@ use self::tag::{RingOperation, next_generation, user_data};
 use super::calls::fire_when_due;
 use super::endpoint::KernelAddress;
 use super::full_queue::FullQueue;
-use super::{Completion, EarlyCompletions, IoBackend, Route, SharedBytes, Slot};
+use super::{Completion, EarlyCompletions, IoBackend, Route, SharedBytes, Slot, stamps};
 use crate::clock::{Clock, Ns};
 use crate::coalescing::Batch;
 
@@ -274,7 +274,7 @@ impl IoBackend for Uring {
             _ => self.submit_and_wait(1, wait)?,
         }
         if let Some(stamping) = &mut self.stamping {
-            stamping.read_wall();
+            stamping.wall = stamps::wall();
         }
         self.taken = self.clock.now();
         self.batch.clear();

@@ -12,7 +12,6 @@ use io_uring::types::{DestinationSlot, Fd, SubmitArgs, Timespec};
 use super::Uring;
 use super::buffers::GROUP;
 use super::slot::Descriptor;
-use super::stamped::Stamping;
 use super::tag::{RingOperation, user_data};
 use crate::backend::{SharedBytes, Slot};
 use crate::clock::Ns;
@@ -150,7 +149,7 @@ impl Uring {
         let entry = &mut self.slots[slot as usize];
         entry.receiving = true;
         let is_unix = self.endpoints[entry.target as usize].is_unix();
-        let message = self.stamping.as_ref().map(Stamping::message);
+        let message = self.stamping.as_ref().map(|s| &raw const *s.message);
         let flags = if is_unix {
             Flags::BUFFER_SELECT
         } else {

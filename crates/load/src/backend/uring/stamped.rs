@@ -19,9 +19,9 @@ pub(super) struct Stamping {
     pub stamps: Stamps,
     /// Layout of a receive: the space for control data in addition to the received bytes.
     /// The kernel reads this header when a receive is submitted.
-    message: Box<libc::msghdr>,
+    pub message: Box<libc::msghdr>,
     /// Wall-clock time, read directly before the worker's clock timed the last batch.
-    wall: Duration,
+    pub wall: Duration,
 }
 
 impl Stamping {
@@ -34,15 +34,6 @@ impl Stamping {
             message,
             wall: stamps::wall(),
         }
-    }
-
-    pub fn message(&self) -> *const libc::msghdr {
-        &raw const *self.message
-    }
-
-    /// Reads the wall clock directly before a batch is timed.
-    pub fn read_wall(&mut self) {
-        self.wall = stamps::wall();
     }
 }
 
