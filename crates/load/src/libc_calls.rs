@@ -3,13 +3,14 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::time::Duration;
 
-/// Returns the CPU time of the calling thread (`CLOCK_THREAD_CPUTIME_ID`).
+use crate::clock::{NS_PER_S, Ns};
+
+/// Returns the calling thread's CPU time so far in ns (`CLOCK_THREAD_CPUTIME_ID`).
 ///
 /// This function does not use `rustix`, which reads clocks from the vDSO and crashes if valgrind
 /// hides the vDSO.
-pub(crate) fn thread_cpu_time() -> Duration {
+pub(crate) fn thread_cpu() -> Ns {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -17,7 +18,7 @@ pub(crate) fn thread_cpu_time() -> Duration {
     // SAFETY: the kernel writes to a timespec that outlives the call. If the call fails, the
     // timespec stays zero.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    time.tv_sec as Ns * NS_PER_S + time.tv_nsec as Ns
 }
 
 /// Returns the resources used by the process or the calling thread (`getrusage(2)`).
@@ -36,16 +37,9 @@ pub(crate) fn resource_usage(who: libc::c_int) -> libc::rusage {
 /// # Errors
 /// The kernel refuses.
 pub(crate) fn scheduling() -> io::Result<libc::sched_attr> {
-    let mut attributes = libc::sched_attr {
-        size: size_of::<libc::sched_attr>() as u32,
-        sched_policy: 0,
-        sched_flags: 0,
-        sched_nice: 0,
-        sched_priority: 0,
-        sched_runtime: 0,
-        sched_deadline: 0,
-        sched_period: 0,
-    };
+    // SAFETY: a zeroed sched_attr is valid.
+    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+    attributes.size = size_of::<libc::sched_attr>() as u32;
     // SAFETY: the kernel writes at most `size` bytes to a sched_attr that outlives the call. Thread
     // id 0 is the calling thread.
     let done = unsafe {
@@ -70,7 +64,8 @@ pub(crate) fn set_scheduling(attributes: &libc::sched_attr) -> io::Result<()> {
     result(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const *attributes, 0) })
 }
 
-fn result(done: libc::c_long) -> io::Result<()> {
+/// Returns the error of a system call whose result is negative.
+pub(crate) fn result(done: libc::c_long) -> io::Result<()> {
     if done < 0 {
         Err(io::Error::last_os_error())
     } else {

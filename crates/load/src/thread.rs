@@ -15,11 +15,12 @@ use crate::backend::{Completion, IoBackend, Slot};
 use crate::clock::{Clock, Ns, seconds};
 use crate::coalescing::{Batch, Coalescing, ThreadWork};
 use crate::core::{Action, Core};
+use crate::libc_calls::thread_cpu;
 use crate::message::{Message, PhaseEnd};
 use crate::mix::Picks;
 use crate::outgoing::Outgoing;
 use crate::schedule::ArrivalSchedule;
-use crate::usage::{ThreadReading, process_cpu, thread_cpu};
+use crate::usage::{ThreadReading, process_cpu};
 
 /// Maximum wait in ns, so that the thread notices stop requests and sends its slices to the
 /// gatherer in time.
@@ -104,15 +105,12 @@ impl PhaseJob {
     /// Prepares a thread's share of a phase.
     #[must_use]
     pub fn new(plan: &Plan, phase: Phase, share: PhaseShare) -> Self {
-        let duration_s = match phase {
-            Phase::Warmup => Some(plan.warmup.as_secs_f64()),
-            Phase::Measure => plan.duration_s(),
-        };
         let (thread, threads) = (u64::from(share.thread), u64::from(share.threads));
-        let schedule = match phase {
-            Phase::Warmup => ArrivalSchedule::new(&warming_up(plan), duration_s, thread, threads),
-            Phase::Measure => ArrivalSchedule::new(plan, duration_s, thread, threads),
+        let (of_phase, duration_s) = match phase {
+            Phase::Warmup => (&warming_up(plan), Some(plan.warmup.as_secs_f64())),
+            Phase::Measure => (plan, plan.duration_s()),
         };
+        let schedule = ArrivalSchedule::new(of_phase, duration_s, thread, threads);
         let window = schedule.as_ref().map(|schedule| schedule.window);
         PhaseJob {
             phase,
@@ -357,22 +355,14 @@ impl<B: IoBackend> LoadThread<B> {
             usage: ThreadUsage {
                 coalesced_s: Some(coalesced as f64 / 1e9),
                 kernel_stamped: Some(self.stamped - stamped_before),
-                ..after.since(
-                    &before,
-                    format!("load-{}", job.thread),
-                    true,
-                    sending_ended.saturating_sub(start),
-                )
+                ..after.since(&before, job.thread, sending_ended.saturating_sub(start))
             },
         }))
     }
 
     /// Sets whether responses are handled in batches.
     fn coalesce(&mut self, batch: Option<Batch>) {
-        self.hold_back = match batch {
-            Some(_) => HELD_BACK_COALESCING,
-            None => HELD_BACK,
-        };
+        self.hold_back = batch.map_or(HELD_BACK, |_| HELD_BACK_COALESCING);
         self.backend.coalesce(batch);
     }
 

@@ -5,13 +5,13 @@ use std::fs;
 use floodmark_record::ThreadUsage;
 
 use crate::clock::Ns;
-use crate::libc_calls::{resource_usage, thread_cpu_time};
+use crate::libc_calls::resource_usage;
 
 /// A sample of a thread's resource usage.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadReading {
-    user_s: f64,
-    system_s: f64,
+    /// User time and kernel time in seconds.
+    cpu: (f64, f64),
     run_delay_s: Option<f64>,
 }
 
@@ -19,34 +19,25 @@ impl ThreadReading {
     /// Samples the calling thread.
     #[must_use]
     pub fn now() -> Self {
-        let usage = resource_usage(libc::RUSAGE_THREAD);
+        let cpu = cpu(libc::RUSAGE_THREAD);
         // The second field is the time in ns during which the thread was ready to run but waited
         // for a CPU.
         let run_delay_s = fs::read_to_string("/proc/thread-self/schedstat")
             .ok()
             .and_then(|text| text.split_whitespace().nth(1)?.parse::<f64>().ok())
             .map(|ns| ns / 1e9);
-        ThreadReading {
-            user_s: to_seconds(usage.ru_utime),
-            system_s: to_seconds(usage.ru_stime),
-            run_delay_s,
-        }
+        ThreadReading { cpu, run_delay_s }
     }
 
-    /// Returns the usage since the sample `earlier`, which was taken `wall` ns before this sample.
+    /// Returns the usage of load thread `thread` since the sample `earlier`, which was taken `wall`
+    /// ns before this sample.
     #[must_use]
-    pub fn since(
-        &self,
-        earlier: &ThreadReading,
-        name: String,
-        drives_load: bool,
-        wall: Ns,
-    ) -> ThreadUsage {
+    pub fn since(&self, earlier: &ThreadReading, thread: u32, wall: Ns) -> ThreadUsage {
         ThreadUsage {
-            name,
-            drives_load,
-            user_s: self.user_s - earlier.user_s,
-            system_s: self.system_s - earlier.system_s,
+            name: format!("load-{thread}"),
+            drives_load: true,
+            user_s: self.cpu.0 - earlier.cpu.0,
+            system_s: self.cpu.1 - earlier.cpu.1,
             run_delay_s: self
                 .run_delay_s
                 .zip(earlier.run_delay_s)
@@ -61,14 +52,12 @@ impl ThreadReading {
 /// Returns the process's CPU time so far: user time and kernel time, in seconds.
 #[must_use]
 pub fn process_cpu() -> (f64, f64) {
-    let usage = resource_usage(libc::RUSAGE_SELF);
-    (to_seconds(usage.ru_utime), to_seconds(usage.ru_stime))
+    cpu(libc::RUSAGE_SELF)
 }
 
-/// Returns the calling thread's CPU time so far in ns (`CLOCK_THREAD_CPUTIME_ID`).
-#[must_use]
-pub fn thread_cpu() -> Ns {
-    thread_cpu_time().as_nanos() as Ns
+fn cpu(who: libc::c_int) -> (f64, f64) {
+    let usage = resource_usage(who);
+    (to_seconds(usage.ru_utime), to_seconds(usage.ru_stime))
 }
 
 /// Returns the process's peak resident memory in bytes.

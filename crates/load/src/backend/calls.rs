@@ -7,6 +7,8 @@ use std::os::fd::AsRawFd;
 use rustix::thread::set_current_timer_slack;
 use socket2::Socket;
 
+use crate::libc_calls::result;
+
 /// Defers the choice of a local port from `bind` to `connect` (Linux 4.2).
 /// `connect` considers the whole four-tuple. Without this option, all source addresses would share
 /// one port range.
@@ -20,7 +22,7 @@ pub(super) static ON: libc::c_int = 1;
 /// Turns a socket option on.
 pub(super) fn turn_on(socket: &Socket, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
     // SAFETY: the option takes an int that outlives the call.
-    let done = unsafe {
+    result(unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             level,
@@ -28,12 +30,8 @@ pub(super) fn turn_on(socket: &Socket, level: libc::c_int, option: libc::c_int) 
             (&raw const ON).cast(),
             size_of::<libc::c_int>() as libc::socklen_t,
         )
-    };
-    if done < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+        .into()
+    })
 }
 
 /// Makes the calling thread's waits end on time instead of up to 50 µs late.

@@ -16,7 +16,7 @@ use super::failure::TlsFailure;
 use crate::backend::{Completion, IoBackend, Route, SharedBytes, Slot};
 use crate::clock::{Clock, Ns};
 use crate::coalescing::Batch;
-use crate::usage::thread_cpu;
+use crate::libc_calls::thread_cpu;
 
 /// Initial capacity in bytes for received data: one read from a backend and the partial record
 /// before it.
