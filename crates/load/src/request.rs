@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use floodmark_record::mix::MixRequest;
 use floodmark_record::plan::{CloseFirst, Plan};
-use floodmark_wire::{RequestError, RequestSpec, head_around_length, request_bytes};
+use floodmark_wire::{RequestError, RequestSpec, request_head};
 
 use crate::template::{RequestTemplate, TemplateError, push_decimal, randomness};
 
@@ -175,31 +175,17 @@ impl RequestText<'_> {
         close: bool,
         body: &RequestTemplate,
     ) -> Result<EncodedHead, (RequestPart, InvalidRequest)> {
-        let mut fixed = Vec::new();
-        if !body.varies() {
-            body.render(0, &mut randomness(0, 0), &mut fixed);
-        }
         let spec = RequestSpec {
             method: &self.of.request.method,
             path: &self.of.path,
             authority: &self.plan.target.authority,
             headers: &self.of.request.headers,
-            body: if body.varies() {
-                &self.of.request.body
-            } else {
-                &fixed
-            },
+            body: &self.of.request.body,
             close,
         };
-        let parts = if body.varies() {
-            head_around_length(&spec)
-        } else {
-            request_bytes(&spec).map(|mut whole| {
-                whole.truncate(whole.len() - fixed.len());
-                [whole, Vec::new()]
-            })
-        };
-        let [before, after] = parts.map_err(|error| (place(&error), error.into()))?;
+        let length = (!body.varies()).then(|| body.longest());
+        let [before, after] =
+            request_head(&spec, length).map_err(|error| (place(&error), error.into()))?;
         Ok(EncodedHead {
             before: self.template(&before, RequestPart::Headers)?,
             after: self.template(&after, RequestPart::Headers)?,

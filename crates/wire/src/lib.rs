@@ -15,6 +15,6 @@ mod section;
 
 pub use error::ReadError;
 pub use reader::{MAX_INTERIM, Reader};
-pub use request::{RequestError, RequestSpec, head_around_length, request_bytes};
+pub use request::{RequestError, RequestSpec, request_bytes, request_head};
 pub use response::{BodySink, Fed, Response};
 pub use section::{MAX_HEADERS, MAX_SECTION_BYTES};

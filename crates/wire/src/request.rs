@@ -99,23 +99,27 @@ pub enum RequestError {
 /// # Errors
 /// The request would be invalid, or a header conflicts with the rest of the request.
 pub fn request_bytes(spec: &RequestSpec<'_>) -> Result<Vec<u8>, RequestError> {
-    let mut bytes = lines(spec, Some(spec.body.len()))?.concat().into_bytes();
+    let [mut bytes, _] = request_head(spec, Some(spec.body.len()))?;
     bytes.extend_from_slice(spec.body);
     Ok(bytes)
 }
 
-/// Encodes a head in two parts. The decimal length of the body goes between the parts.
+/// Encodes the head of a request whose body has `length` bytes.
 ///
-/// Use this form for bodies that are generated per request. The content of `spec.body` is ignored;
-/// only whether the body is empty matters.
+/// Without a `length`, the body is generated per request, and its decimal length goes between the
+/// two parts of the head. Otherwise the second part is empty. The content of `spec.body` is
+/// ignored; only whether the body is empty matters.
 ///
 /// # Errors
-/// Returns the errors of [`request_bytes`], and an error if the user's headers contain
-/// `Content-Length`.
-pub fn head_around_length(spec: &RequestSpec<'_>) -> Result<[Vec<u8>; 2], RequestError> {
-    let lines = lines(spec, None)?;
-    let length = lines.iter().position(|line| line == LENGTH);
-    let cut = length.map_or(lines.len(), |at| at + 1);
+/// Returns the errors of [`request_bytes`]. Without a `length`, also returns an error if the user's
+/// headers contain `Content-Length`.
+pub fn request_head(
+    spec: &RequestSpec<'_>,
+    length: Option<usize>,
+) -> Result<[Vec<u8>; 2], RequestError> {
+    let lines = lines(spec, length)?;
+    let open_length = lines.iter().position(|line| line == LENGTH);
+    let cut = open_length.map_or(lines.len(), |at| at + 1);
     Ok([&lines[..cut], &lines[cut..]].map(|part| part.concat().into_bytes()))
 }
 

@@ -172,19 +172,22 @@ fn splits_a_head_at_the_content_length() {
         close: true,
         ..spec("POST", "/")
     };
-    let [before, after] = head_around_length(&post).unwrap();
+    let [before, after] = request_head(&post, None).unwrap();
     assert!(before.ends_with(b"\r\nContent-Length: "));
     assert_eq!(after, b"\r\nConnection: close\r\n\r\n");
     let whole = [before, b"8".to_vec(), after, b"anything".to_vec()].concat();
     assert_eq!(whole, request_bytes(&post).unwrap());
-    let [before, after] = head_around_length(&spec("GET", "/")).unwrap();
+    let [before, after] = request_head(&spec("GET", "/"), None).unwrap();
     assert_eq!(before, request_bytes(&spec("GET", "/")).unwrap());
     assert!(after.is_empty());
     let given = headers(&[("Content-Length", "8")]);
-    let error = head_around_length(&RequestSpec {
-        headers: &given,
-        ..post
-    });
+    let error = request_head(
+        &RequestSpec {
+            headers: &given,
+            ..post
+        },
+        None,
+    );
     assert_eq!(error, Err(RequestError::LengthOfVarying));
 }
 
