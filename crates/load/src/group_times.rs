@@ -11,17 +11,6 @@ use floodmark_stats::Histogram;
 
 use crate::clock::Ns;
 
-/// Kinds of times recorded per group. Connect times do not belong to a group.
-pub const KINDS: [TimeKind; 7] = [
-    TimeKind::Response,
-    TimeKind::Censored,
-    TimeKind::Service,
-    TimeKind::Blocked,
-    TimeKind::Lateness,
-    TimeKind::FirstByte,
-    TimeKind::Error,
-];
-
 /// The times that one thread recorded for the groups.
 #[derive(Debug, Clone, Default)]
 pub struct GroupTimes {
@@ -36,8 +25,13 @@ impl GroupTimes {
     #[must_use]
     pub fn new(groups: usize) -> Self {
         let group = || {
-            let mut times: Vec<_> = TimeKind::ALL.iter().map(|_| Histogram::new()).collect();
-            KINDS.iter().for_each(|kind| times[*kind as usize].clear());
+            let mut times = histograms();
+            for kind in TimeKind::ALL {
+                // The times of connections do not belong to a group.
+                if !matches!(kind, TimeKind::Connect | TimeKind::Handshake) {
+                    times[kind as usize].clear();
+                }
+            }
             times
         };
         GroupTimes {
@@ -55,11 +49,8 @@ impl GroupTimes {
 
     /// Adds another thread's times.
     pub fn merge(&mut self, other: &GroupTimes) {
-        let mine = self.groups.iter_mut().flatten();
-        for (mine, theirs) in mine.zip(other.groups.iter().flatten()) {
-            if !theirs.is_empty() {
-                mine.merge(theirs);
-            }
+        for (mine, theirs) in self.groups.iter_mut().zip(&other.groups) {
+            merge(mine, theirs);
         }
     }
 
@@ -73,6 +64,20 @@ impl GroupTimes {
     /// Encodes the non-empty histograms of each group.
     pub fn encode(&self) -> impl Iterator<Item = BTreeMap<TimeKind, String>> {
         self.groups.iter().map(|times| encode(times))
+    }
+}
+
+/// Returns one empty histogram per [`TimeKind`], in the order of the enum.
+pub(crate) fn histograms() -> Vec<Histogram> {
+    TimeKind::ALL.iter().map(|_| Histogram::new()).collect()
+}
+
+/// Adds the histograms of another thread, which are often empty.
+pub(crate) fn merge(mine: &mut [Histogram], theirs: &[Histogram]) {
+    for (mine, theirs) in mine.iter_mut().zip(theirs) {
+        if !theirs.is_empty() {
+            mine.merge(theirs);
+        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! One load thread's data for one second, as passed to the gatherer.
 
-use floodmark_record::TimeKind;
 use floodmark_record::events::Phase;
 use floodmark_stats::Histogram;
 
 use crate::clock::Ns;
+use crate::group_times;
 use crate::sums::RequestSums;
 
 /// Length of a row in ns.
@@ -32,7 +32,7 @@ pub struct Slice {
     pub connects: u64,
     /// Number of open connections at the end of the slice.
     pub open: u64,
-    /// One histogram per [`TimeKind`], in the order of the enum.
+    /// One histogram per [`TimeKind`](floodmark_record::TimeKind), in the order of the enum.
     pub times: Vec<Histogram>,
 }
 
@@ -50,7 +50,7 @@ impl Slice {
             groups: vec![RequestSums::default(); groups],
             connects: 0,
             open: 0,
-            times: TimeKind::ALL.iter().map(|_| Histogram::new()).collect(),
+            times: group_times::histograms(),
         };
         slice.clear();
         slice
@@ -73,10 +73,6 @@ impl Slice {
         }
         self.connects += other.connects;
         self.open += other.open;
-        for (mine, theirs) in self.times.iter_mut().zip(&other.times) {
-            if !theirs.is_empty() {
-                mine.merge(theirs);
-            }
-        }
+        group_times::merge(&mut self.times, &other.times);
     }
 }
