@@ -39,8 +39,11 @@ impl TlsFailure {
 
     /// Interprets an error from rustls. `received` starts with the bytes that caused the error.
     pub(super) fn from_rustls(error: &Error, received: &[u8]) -> Self {
+        if let Error::InvalidCertificate(why) = error {
+            let (name, detail) = certificate(why);
+            return Self::named(name, detail).garbled();
+        }
         let name = match error {
-            Error::InvalidCertificate(why) => certificate(why),
             Error::AlertReceived(why) => alert(*why),
             Error::NoApplicationProtocol
             | Error::PeerMisbehaved(PeerMisbehaved::SelectedUnofferedApplicationProtocol) => {
@@ -59,12 +62,11 @@ impl TlsFailure {
             ) => "tls_not_spoken",
             _ => "tls_protocol_violation",
         };
-        let detail = match (error, name) {
-            (Error::InvalidCertificate(why), _) => words(why),
-            (_, "tls_answered_in_plain_http") => {
+        let detail = match name {
+            "tls_answered_in_plain_http" => {
                 "the server responds in plain HTTP, without TLS".to_owned()
             }
-            (_, "tls_not_spoken") => "the server does not speak TLS".to_owned(),
+            "tls_not_spoken" => "the server does not speak TLS".to_owned(),
             _ => error.to_string(),
         };
         let failure = Self::named(name, detail);
@@ -102,39 +104,48 @@ impl From<TlsFailure> for io::Error {
     }
 }
 
-/// Explains a certificate error in words that users understand without knowing rustls.
-fn words(error: &CertificateError) -> String {
+/// Returns the error name for a certificate error, and explains the error in words that users
+/// understand without knowing rustls.
+fn certificate(error: &CertificateError) -> (&'static str, String) {
     match error {
-        CertificateError::UnknownIssuer => {
-            "the certificate is not signed by a trusted authority".to_owned()
-        }
-        CertificateError::BadSignature => {
+        CertificateError::UnknownIssuer => (
+            "tls_unknown_issuer",
+            "the certificate is not signed by a trusted authority".to_owned(),
+        ),
+        CertificateError::BadSignature => (
+            "tls_unknown_issuer",
             "the certificate names a trusted authority as its issuer, but its signature is invalid"
-                .to_owned()
-        }
+                .to_owned(),
+        ),
+        CertificateError::Expired => ("tls_certificate_expired", error.to_string()),
         CertificateError::ExpiredContext { time, not_after } => {
             let days = time.as_secs().saturating_sub(not_after.as_secs()) / 86_400;
-            format!("the certificate expired {days} days ago")
+            let words = format!("the certificate expired {days} days ago");
+            ("tls_certificate_expired", words)
         }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            ("tls_certificate_not_valid_yet", error.to_string())
+        }
+        CertificateError::NotValidForName => ("tls_wrong_name", error.to_string()),
         CertificateError::NotValidForNameContext {
             expected,
             presented,
         } => {
             let expected = expected.to_str();
             let presented: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
-            match presented.join(", ") {
-                names if names.is_empty() => {
-                    format!(
-                        "the certificate names no host (subjectAltName) and is not valid for {expected}"
-                    )
-                }
+            let words = match presented.join(", ") {
+                names if names.is_empty() => format!(
+                    "the certificate names no host (subjectAltName) and is not valid for {expected}"
+                ),
                 names => format!("the certificate is valid for {names}, not for {expected}"),
-            }
+            };
+            ("tls_wrong_name", words)
         }
-        CertificateError::Other(other) if other.to_string() == CA_AS_SERVER => {
-            "the certificate belongs to a certificate authority, not to a server".to_owned()
-        }
-        other => other.to_string(),
+        CertificateError::Other(other) if other.to_string() == CA_AS_SERVER => (
+            "tls_certificate_is_an_authority",
+            "the certificate belongs to a certificate authority, not to a server".to_owned(),
+        ),
+        other => ("tls_certificate_invalid", other.to_string()),
     }
 }
 
@@ -142,25 +153,6 @@ fn words(error: &CertificateError) -> String {
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').map_or(name, |(_, inner)| inner);
     inner.trim_matches(['"', ')'])
-}
-
-fn certificate(error: &CertificateError) -> &'static str {
-    match error {
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => "tls_unknown_issuer",
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "tls_certificate_expired"
-        }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "tls_certificate_not_valid_yet"
-        }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "tls_wrong_name"
-        }
-        CertificateError::Other(other) if other.to_string() == CA_AS_SERVER => {
-            "tls_certificate_is_an_authority"
-        }
-        _ => "tls_certificate_invalid",
-    }
 }
 
 /// Returns the error name for an alert. Alerts with a specific meaning for load tests have their
