@@ -103,21 +103,11 @@ impl Judge {
     }
 
     fn body_fits(&self, body: &[u8]) -> bool {
-        if body.len() > LONGEST_BODY {
-            return false;
-        }
-        if !self.bodies.is_empty() && !self.bodies.iter().any(|b| b == body) {
-            return false;
-        }
-        if !self.values.is_empty() {
-            let Ok(value) = serde_json::from_slice::<serde_json::Value>(body) else {
-                return false;
-            };
-            if !self.values.contains(&value) {
-                return false;
-            }
-        }
-        true
+        let value_fits =
+            || serde_json::from_slice(body).is_ok_and(|value| self.values.contains(&value));
+        body.len() <= LONGEST_BODY
+            && (self.bodies.is_empty() || self.bodies.iter().any(|b| b == body))
+            && (self.values.is_empty() || value_fits())
     }
 }
 
