@@ -251,10 +251,7 @@ impl Job<'_> {
         // time for each response.
         let stamped = plan.is_open();
         match plan.backend {
-            Backend::Epoll => {
-                let epoll = Epoll::new(clock, &targets);
-                thread.protect(epoll.map(|epoll| if stamped { epoll.stamped() } else { epoll }))
-            }
+            Backend::Epoll => thread.protect(Epoll::new(clock, &targets, stamped)),
             Backend::Uring => {
                 // The last handshake message and the request that follows are consecutive small
                 // writes, which Nagle's algorithm would delay. Like very long requests, TLS

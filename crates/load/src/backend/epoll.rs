@@ -77,10 +77,11 @@ enum SocketEvent {
 
 impl Epoll {
     /// Creates a backend for the calling thread, which will connect to `targets`.
+    /// If `stamped`, enables kernel timestamps of responses if the kernel supports them.
     ///
     /// # Errors
     /// Fails if no epoll descriptor is available, or if a unix socket's path is too long.
-    pub fn new(clock: Clock, targets: &[Address]) -> io::Result<Self> {
+    pub fn new(clock: Clock, targets: &[Address], stamped: bool) -> io::Result<Self> {
         fire_when_due()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         Ok(Epoll {
@@ -93,15 +94,8 @@ impl Epoll {
             at: 0,
             early: EarlyCompletions::default(),
             buffer: vec![0; READ_BUFFER].into_boxed_slice(),
-            stamps: None,
+            stamps: stamped.then(Stamps::keep).flatten(),
         })
-    }
-
-    /// Enables kernel timestamps of responses if the kernel supports them.
-    #[must_use]
-    pub fn stamped(mut self) -> Self {
-        self.stamps = Stamps::keep();
-        self
     }
 
     /// Reads once from the slot's socket.

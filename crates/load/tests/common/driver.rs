@@ -50,7 +50,7 @@ impl Driver {
         let target = target.into();
         match backend {
             plan::Backend::Epoll => {
-                Self::with(|clock| Box::new(Epoll::new(clock, &[target]).unwrap()))
+                Self::with(|clock| Box::new(Epoll::new(clock, &[target], false).unwrap()))
             }
             plan::Backend::Uring => Self::uring(target, 16, 0),
         }
@@ -66,7 +66,7 @@ impl Driver {
     pub fn stamped(backend: plan::Backend, target: SocketAddr, longest: usize) -> Self {
         let target = target.into();
         Self::with(|clock| match backend {
-            plan::Backend::Epoll => Box::new(Epoll::new(clock, &[target]).unwrap().stamped()),
+            plan::Backend::Epoll => Box::new(Epoll::new(clock, &[target], true).unwrap()),
             plan::Backend::Uring => {
                 Box::new(Uring::new(clock, &[target], 16, longest).unwrap().stamped())
             }
