@@ -4,14 +4,13 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use floodmark_record::plan::Address;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Protocol, SockAddr, Socket, Type};
 
 use super::calls::bind_address_no_port;
 
 /// Target address of connections.
 pub(super) struct KernelAddress {
     pub address: SockAddr,
-    pub domain: Domain,
 }
 
 impl KernelAddress {
@@ -21,33 +20,28 @@ impl KernelAddress {
     /// # Errors
     /// Fails if a unix socket's path and its terminator exceed 108 bytes (`unix(7)`).
     pub fn all(addresses: &[Address]) -> io::Result<Box<[KernelAddress]>> {
-        addresses.iter().map(KernelAddress::new).collect()
-    }
-
-    fn new(address: &Address) -> io::Result<Self> {
-        Ok(match address {
-            Address::Ip(address) => KernelAddress {
-                address: (*address).into(),
-                domain: Domain::for_address(*address),
-            },
-            Address::Unix(path) => KernelAddress {
-                address: SockAddr::unix(path)?,
-                domain: Domain::UNIX,
-            },
-        })
+        let convert = |address: &Address| {
+            let address = match address {
+                Address::Ip(address) => (*address).into(),
+                Address::Unix(path) => SockAddr::unix(path)?,
+            };
+            Ok(KernelAddress { address })
+        };
+        addresses.iter().map(convert).collect()
     }
 
     pub fn is_unix(&self) -> bool {
-        self.domain == Domain::UNIX
+        self.address.is_unix()
     }
 
     /// Creates a socket for the address. With `at_once`, TCP sends small segments without waiting
     /// for outstanding acknowledgements (`TCP_NODELAY`).
     pub fn socket(&self, kind: Type, at_once: bool, source: Option<IpAddr>) -> io::Result<Socket> {
+        let domain = self.address.domain();
         if self.is_unix() {
-            return Socket::new(self.domain, kind.cloexec(), None);
+            return Socket::new(domain, kind.cloexec(), None);
         }
-        let socket = Socket::new(self.domain, kind.cloexec(), Some(Protocol::TCP))?;
+        let socket = Socket::new(domain, kind.cloexec(), Some(Protocol::TCP))?;
         if at_once {
             socket.set_tcp_nodelay(true)?;
         }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use io_uring::opcode;
-use io_uring::squeue::Flags;
+use io_uring::squeue::{self, Flags};
 use io_uring::types::Fixed;
 use io_uring::{IoUring, Probe};
 use socket2::SockAddr;
@@ -57,7 +57,10 @@ impl Uring {
     pub(super) fn push_connect_from(&mut self, slot: Slot, source: IpAddr) {
         let generation = self.slots[slot as usize].generation;
         let data = |op| user_data(op, slot, generation);
-        let before = Flags::IO_LINK | Flags::SKIP_SUCCESS;
+        let before = |entry: squeue::Entry| {
+            let flags = Flags::IO_LINK | Flags::SKIP_SUCCESS;
+            entry.flags(flags).user_data(data(RingOperation::Bind))
+        };
         let socket = Fixed(slot);
         let (option, length) = (&raw const ON, size_of::<libc::c_int>() as u32);
         let port_later = opcode::SetSockOpt::new(
@@ -72,13 +75,8 @@ impl Uring {
         let to = &self.endpoints[self.slots[slot as usize].target as usize].address;
         let connect = opcode::Connect::new(socket, to.as_ptr().cast(), to.len());
         let chain = [
-            port_later
-                .build()
-                .flags(before)
-                .user_data(data(RingOperation::Bind)),
-            bind.build()
-                .flags(before)
-                .user_data(data(RingOperation::Bind)),
+            before(port_later.build()),
+            before(bind.build()),
             connect.build().user_data(data(RingOperation::Connect)),
         ];
         self.push_chain(&chain);

@@ -18,7 +18,6 @@ use std::io;
 use std::os::fd::IntoRawFd;
 
 use floodmark_record::plan::{Address, CloseFirst};
-use io_uring::squeue::Flags;
 use io_uring::types::{Fd, Fixed};
 use io_uring::{IoUring, cqueue, opcode};
 use socket2::Type;
@@ -215,13 +214,11 @@ impl IoBackend for Uring {
         let generation = entry.generation;
         let data = |op| user_data(op, slot, generation);
         let pending = [
-            (
-                std::mem::take(&mut entry.connecting),
-                RingOperation::Connect,
-            ),
-            (std::mem::take(&mut entry.receiving), RingOperation::Receive),
-            (std::mem::take(&mut entry.sending), RingOperation::Send),
-        ];
+            (&mut entry.connecting, RingOperation::Connect),
+            (&mut entry.receiving, RingOperation::Receive),
+            (&mut entry.sending, RingOperation::Send),
+        ]
+        .map(|(armed, op)| (std::mem::take(armed), op));
         entry.generation = next_generation(generation);
         let socket = std::mem::take(&mut entry.socket);
         if pending[2].0
@@ -232,22 +229,14 @@ impl IoBackend for Uring {
         // Cancel the armed operations, which would otherwise keep the socket open.
         for (_, op) in pending.into_iter().filter(|(armed, _)| *armed) {
             let cancel = opcode::AsyncCancel::new(data(op)).build();
-            self.push(
-                &cancel
-                    .flags(Flags::SKIP_SUCCESS)
-                    .user_data(data(RingOperation::Other)),
-            );
+            self.push_quiet(cancel, data(RingOperation::Other));
         }
         let close = match socket {
             Descriptor::None => return,
             Descriptor::Direct => opcode::Close::new(Fixed(slot)).build(),
             Descriptor::Plain(socket) => opcode::Close::new(Fd(socket.into_raw_fd())).build(),
         };
-        self.push(
-            &close
-                .flags(Flags::SKIP_SUCCESS)
-                .user_data(data(RingOperation::Other)),
-        );
+        self.push_quiet(close, data(RingOperation::Other));
     }
 
     fn wait(&mut self, until: Ns) -> io::Result<()> {

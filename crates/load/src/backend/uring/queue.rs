@@ -32,6 +32,11 @@ impl Uring {
         self.push_chain(std::slice::from_ref(entry));
     }
 
+    /// Pushes an entry that causes a completion only if it fails.
+    pub(super) fn push_quiet(&mut self, entry: squeue::Entry, data: u64) {
+        self.push(&entry.flags(Flags::SKIP_SUCCESS).user_data(data));
+    }
+
     /// Pushes entries that must be submitted together. The end of a submission also ends a chain.
     pub(super) fn push_chain(&mut self, entries: &[squeue::Entry]) {
         // SAFETY: all memory that the entries refer to lives until the kernel has finished with it.
@@ -118,11 +123,11 @@ impl Uring {
             self.slots[slot as usize].generation,
         );
         let target = self.slots[slot as usize].target as usize;
-        let domain = self.endpoints[target].domain;
+        let domain = self.endpoints[target].address.domain();
         let socket = opcode::Socket::new(domain.into(), libc::SOCK_STREAM, 0)
             .file_index(Some(place))
             .build();
-        self.push(&socket.flags(Flags::SKIP_SUCCESS).user_data(data));
+        self.push_quiet(socket, data);
     }
 
     pub(super) fn push_connect(&mut self, slot: Slot) {
