@@ -99,7 +99,7 @@ pub enum RequestError {
 /// # Errors
 /// The request would be invalid, or a header conflicts with the rest of the request.
 pub fn request_bytes(spec: &RequestSpec<'_>) -> Result<Vec<u8>, RequestError> {
-    let [mut bytes, _] = request_head(spec, Some(spec.body.len()))?;
+    let mut bytes = lines(spec, Some(spec.body.len()))?.concat().into_bytes();
     bytes.extend_from_slice(spec.body);
     Ok(bytes)
 }
