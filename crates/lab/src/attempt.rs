@@ -1,7 +1,6 @@
 //! Runs the attempts of one plan against the same server and records their events.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use floodmark_host::{ProcessPlacement, Stop};
@@ -27,25 +26,6 @@ use crate::worker::{self, WorkerFailure};
 /// Callback for each event as it occurs. The live view uses such a callback.
 pub type Listener<'a> = dyn FnMut(&Event) + 'a;
 
-/// Why no complete record exists.
-#[derive(Debug, thiserror::Error)]
-pub enum LabError {
-    /// The result folder cannot be written, or its events cannot be folded.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// The worker failed.
-    #[error("{failure}; partial result: {}", folder.display())]
-    Worker {
-        /// The failure.
-        #[source]
-        failure: WorkerFailure,
-        /// The result folder.
-        folder: PathBuf,
-        /// Everything measured before the failure.
-        record: Box<Record>,
-    },
-}
-
 /// Writes the first event of a result.
 ///
 /// # Errors
@@ -66,22 +46,21 @@ pub(crate) fn unix_ms() -> u64 {
         .as_millis() as u64
 }
 
-/// Folds the events of a folder into its record.
+/// Folds the events of a folder into its record. Returns the record, and a message about the
+/// worker's failure, if any.
 ///
 /// # Errors
-/// The worker failed (`failure`), or the folder cannot be read or written.
-pub fn finish(folder: &mut Folder, failure: Option<WorkerFailure>) -> Result<Record, LabError> {
+/// The folder cannot be read or written.
+pub fn finish(
+    folder: &mut Folder,
+    failure: Option<WorkerFailure>,
+) -> Result<(Record, Option<String>), FileError> {
     folder.sync()?;
     let record = fold(folder.path())?;
     folder.write_record(&record)?;
-    match failure {
-        Some(failure) => Err(LabError::Worker {
-            failure,
-            folder: folder.path().to_owned(),
-            record: Box::new(record),
-        }),
-        None => Ok(record),
-    }
+    let path = folder.path().display();
+    let failure = failure.map(|failure| format!("{failure}; partial result: {path}"));
+    Ok((record, failure))
 }
 
 /// Returns the name of the file that contains an attempt's responses.
@@ -144,18 +123,19 @@ struct LoadEnd {
 }
 
 impl Attempts<'_> {
-    /// Runs the attempts, records their events in `folder`, and folds them into the record.
+    /// Runs the attempts, records their events in `folder`, and folds them into the record. Returns
+    /// the record, and a message about the worker's failure, if any.
     ///
     /// Skips the remaining attempts if an attempt is interrupted or the server exits.
     ///
     /// # Errors
-    /// The folder cannot be written, or the worker failed. The folder keeps earlier measurements.
+    /// The folder cannot be written. The folder keeps earlier measurements.
     pub fn run(
         &self,
         tool: ToolInfo,
         folder: &mut Folder,
         listener: &mut Listener<'_>,
-    ) -> Result<Record, LabError> {
+    ) -> Result<(Record, Option<String>), FileError> {
         open(folder, tool)?;
         let failure = self.measure(folder, listener)?;
         finish(folder, failure)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use floodmark_diagnose::conditions::Condition;
 use floodmark_host::{ProcessPlacement, Stop, open_files};
-use floodmark_lab::{Attempts, Folder, LabError, Monitoring, RemoteObserver};
+use floodmark_lab::{Attempts, Folder, Monitoring, RemoteObserver};
 use floodmark_observe::{MonitorTargets, Root, environment::environment};
 use floodmark_plan::{PlanError, Planned, did_you_mean, target};
 use floodmark_record::events::RunId;
@@ -41,8 +41,8 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
         Err(error @ PlanError::Invalid(_)) => return Err(error.into()),
         Err(error) => {
             let ending = Ending::from(error);
-            args.files
-                .write(&empty_record(&ending), |e| Ending::internal(e))?;
+            let record = empty_record(ending.message.clone());
+            args.files.write(&record, |e| Ending::internal(e))?;
             return Err(ending);
         }
     };
@@ -78,10 +78,10 @@ fn check_groups(conditions: &[Condition], mix: Option<&Mix>) -> Result<(), Endin
     Ok(())
 }
 
-/// Returns a record without runs. The record lists the ending's message as the reason.
-fn empty_record(ending: &Ending) -> Record {
+/// Returns a record without runs. The record lists `message` as the reason.
+fn empty_record(message: String) -> Record {
     let mut record = Record::new(tool(), environment(&Root::host()));
-    record.skipped.push(ending.message.clone());
+    record.skipped.push(message);
     record
 }
 
@@ -140,12 +140,11 @@ fn measure(
     let mut listener = |event: &Event| live.on(event);
     let ran = attempts.run(tool(), &mut folder, &mut listener);
     live.clear();
-    let failure = ran.as_ref().err().map(Ending::internal);
-    let mut record = match ran {
-        Ok(record) => record,
-        Err(LabError::Worker { record, .. }) => *record,
-        Err(error) => empty_record(&Ending::internal(error)),
-    };
+    let (mut record, failure) = ran.unwrap_or_else(|error| {
+        let message = error.to_string();
+        (empty_record(message.clone()), Some(message))
+    });
+    let failure = failure.map(Ending::internal);
     record.thresholds = args
         .fail_if
         .iter()

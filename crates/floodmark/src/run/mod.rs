@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use floodmark_host::Stop;
+use floodmark_lab::Folder;
 use floodmark_lab::experiment::{
     EarlierResult, ExperimentOutcome, ExperimentRunner, PlacementError, TrialHosts, TrialSchedule,
     plan_trial,
 };
 use floodmark_lab::manifest::{Changes, Experiment};
-use floodmark_lab::{Folder, LabError};
 use floodmark_record::Record;
 use floodmark_record::comparison::{ClaimResult, Holds};
 use floodmark_record::experiment::ExpectedCheck;
@@ -81,23 +81,10 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     };
     let ran = runner.run(&mut folder, &mut progress);
     progress.clear();
-    let (outcome, failure) = match ran {
-        Ok(outcome) => (outcome, None),
-        Err(error) => {
-            let ending = Ending::internal(&error);
-            let LabError::Worker { record, .. } = error else {
-                return Err(ending);
-            };
-            let outcome = ExperimentOutcome {
-                record: *record,
-                failures: Vec::new(),
-            };
-            (outcome, Some(ending))
-        }
-    };
+    let outcome = ran.map_err(Ending::internal)?;
     files(args).write(&outcome.record, |e| Ending::internal(e))?;
     show(args, &outcome.record, folder.path());
-    ending(args, &experiment, &outcome, failure, &stop)
+    ending(args, &experiment, &outcome, &stop)
 }
 
 /// Reads the experiment and applies the command-line flags.
@@ -140,7 +127,6 @@ fn ending(
     args: &RunArgs,
     experiment: &Experiment,
     outcome: &ExperimentOutcome,
-    failure: Option<Ending>,
     stop: &Stop,
 ) -> Result<(), Ending> {
     let runs = &outcome.record.runs;
@@ -151,8 +137,9 @@ fn ending(
             run.process, run.attempt
         )
     };
+    let failure = outcome.worker_failure.as_ref();
     let interrupted = endings::interrupted(&outcome.record, stop, failure.is_some(), false);
-    let mut all = Vec::from_iter(failure);
+    let mut all = Vec::from_iter(failure.map(Ending::internal));
     all.extend(interrupted);
     match outcome.failures.len() {
         0 => {}

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use floodmark_observe::MonitorTargets;
-use floodmark_plan::Planned;
+use floodmark_plan::{FileError, Planned};
 use floodmark_record::Event;
 use floodmark_record::events::RunId;
 
@@ -12,7 +12,7 @@ use super::delay_proxy::DelayProxy;
 use super::program::RunningProgram;
 use super::store::StoreInstance;
 use super::{ExperimentRunner, ExperimentState, TrialHosts, plan_trial, proof};
-use crate::attempt::{Attempts, LabError, Monitoring};
+use crate::attempt::{Attempts, Monitoring};
 use crate::exit_monitor::ExitMonitor;
 use crate::manifest::Trial;
 use crate::server_log::ServerLog;
@@ -53,7 +53,7 @@ pub(super) fn measure<'a>(
     runner: &ExperimentRunner<'a>,
     process: &mut TrialProcess<'a, '_>,
     state: &mut ExperimentState<'a, '_>,
-) -> Result<Option<WorkerFailure>, LabError> {
+) -> Result<Option<WorkerFailure>, FileError> {
     let (trial, hosts) = (process.trial, process.hosts);
     let server = process.server.address;
     let proxy = trial
@@ -94,7 +94,7 @@ fn run_attempts<'a>(
     planned: &Planned,
     proxy: Option<u32>,
     state: &mut ExperimentState<'a, '_>,
-) -> Result<Option<WorkerFailure>, LabError> {
+) -> Result<Option<WorkerFailure>, FileError> {
     let (trial, hosts, server) = (process.trial, process.hosts, &process.server);
     let behind = trial.at.store.as_ref();
     let mut processes = vec![("the server".to_owned(), server.pid())];
@@ -149,7 +149,7 @@ fn run_attempts<'a>(
 fn check_survivors<'a>(
     process: &mut TrialProcess<'a, '_>,
     state: &mut ExperimentState<'a, '_>,
-) -> Result<bool, LabError> {
+) -> Result<bool, FileError> {
     let trial = process.trial;
     let mut survived = true;
     if let Some(status) = process.server.exit_status() {

@@ -26,12 +26,12 @@ use std::path::PathBuf;
 
 use floodmark_host::{Stop, open_files, sweep, sweep_folders};
 use floodmark_observe::{Root, cpu};
-use floodmark_plan::{Planned, plan, target};
+use floodmark_plan::{FileError, Planned, plan, target};
 use floodmark_record::experiment::Resumed;
 use floodmark_record::run::ToolInfo;
 use floodmark_record::{Event, Record};
 
-use crate::attempt::{self, LabError};
+use crate::attempt;
 use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Trial};
 use crate::worker::WorkerFailure;
@@ -101,6 +101,8 @@ pub struct ExperimentOutcome {
     pub record: Record,
     /// One-line messages about failures.
     pub failures: Vec<String>,
+    /// Why the worker failed, if it did. The record then contains everything measured before.
+    pub worker_failure: Option<String>,
 }
 
 /// Runs an experiment.
@@ -121,12 +123,12 @@ impl<'a> ExperimentRunner<'a> {
     /// Runs the experiment into a folder. An interrupted experiment keeps its measurements.
     ///
     /// # Errors
-    /// The folder cannot be written, or a worker failed. Server failures are part of the outcome.
+    /// The folder cannot be written. Failures of workers and servers are part of the outcome.
     pub fn run(
         &self,
         folder: &mut Folder,
         listener: &mut dyn ExperimentListener,
-    ) -> Result<ExperimentOutcome, LabError> {
+    ) -> Result<ExperimentOutcome, FileError> {
         let temporary = own_temporary()?;
         match self.earlier {
             None => {
@@ -151,8 +153,12 @@ impl<'a> ExperimentRunner<'a> {
         prerequisites::prepare(self, &mut state)?;
         let failure = self.rounds(&mut state)?;
         let failures = state.failures;
-        let record = attempt::finish(folder, failure)?;
-        Ok(ExperimentOutcome { record, failures })
+        let (record, worker_failure) = attempt::finish(folder, failure)?;
+        Ok(ExperimentOutcome {
+            record,
+            failures,
+            worker_failure,
+        })
     }
 
     /// Measures all trials in rounds, with fresh processes in each round. If a worker fails, ends
@@ -160,7 +166,7 @@ impl<'a> ExperimentRunner<'a> {
     fn rounds(
         &self,
         state: &mut ExperimentState<'a, '_>,
-    ) -> Result<Option<WorkerFailure>, LabError> {
+    ) -> Result<Option<WorkerFailure>, FileError> {
         for process in 1..=self.experiment.description.processes {
             for trial in &self.experiment.trials {
                 if self.stop.is_set() {
@@ -185,7 +191,7 @@ impl<'a> ExperimentRunner<'a> {
         trial: &'a Trial,
         process: u32,
         state: &mut ExperimentState<'a, '_>,
-    ) -> Result<Option<WorkerFailure>, LabError> {
+    ) -> Result<Option<WorkerFailure>, FileError> {
         let hosts = match TrialHosts::create(&trial.at) {
             Ok(hosts) => hosts,
             Err(PlacementError::Unsupported(what)) => {

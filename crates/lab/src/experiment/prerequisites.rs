@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use floodmark_plan::FileError;
+
 use super::build;
 use super::{ExperimentRunner, ExperimentState, StepError};
-use crate::attempt::LabError;
 use crate::manifest::{Filler, ManifestPackage, Need, Trial};
 
 /// Returns a trial's system, store and client, each with its name for messages.
@@ -27,7 +28,7 @@ fn parts(trial: &Trial) -> Vec<(String, &ManifestPackage)> {
 pub(super) fn prepare<'a>(
     runner: &ExperimentRunner<'a>,
     state: &mut ExperimentState<'a, '_>,
-) -> Result<(), LabError> {
+) -> Result<(), FileError> {
     let mut available: BTreeMap<String, bool> = BTreeMap::new();
     for trial in &runner.experiment.trials {
         for (label, part) in parts(trial) {
@@ -53,7 +54,7 @@ fn prepare_part(
     label: &str,
     part: &ManifestPackage,
     state: &mut ExperimentState<'_, '_>,
-) -> Result<Option<bool>, LabError> {
+) -> Result<Option<bool>, FileError> {
     let missing: Vec<String> = part.needs.iter().filter_map(Need::missing).collect();
     if !missing.is_empty() {
         let missing = missing.join("; ");

@@ -2,14 +2,13 @@
 //! doubled.
 
 use floodmark_diagnose::why::proof;
-use floodmark_plan::Planned;
+use floodmark_plan::{FileError, Planned};
 use floodmark_record::Record;
 use floodmark_record::run::Run;
 
 use super::measurement::TrialProcess;
 use super::program::RunningProgram;
 use super::{ExperimentRunner, ExperimentState, StepError, plan_trial};
-use crate::attempt::LabError;
 use crate::perturbation::{PerturbationTest, ProofOutcome};
 
 /// A running server with one setting doubled.
@@ -26,7 +25,7 @@ pub(super) fn prove<'a>(
     process: &TrialProcess<'a, '_>,
     planned: &Planned,
     state: &mut ExperimentState<'a, '_>,
-) -> Result<(), LabError> {
+) -> Result<(), FileError> {
     let trial = process.trial;
     state.folder.sync()?;
     let record = crate::fold(state.folder.path())?;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use floodmark_plan::FileError;
 use floodmark_record::Event;
 
 use super::program::ProgramPaths;
-use crate::attempt::LabError;
 use crate::folder::Folder;
 use crate::manifest::Trial;
 
@@ -57,20 +57,19 @@ impl<'a> ExperimentState<'a, '_> {
     }
 
     /// Records a skip. A skip does not count as a failure.
-    pub fn skip(&mut self, what: String) -> Result<(), LabError> {
+    pub fn skip(&mut self, what: String) -> Result<(), FileError> {
         self.listener.on_problem(&what);
-        self.folder.append(&Event::Skipped { what })?;
-        Ok(())
+        self.folder.append(&Event::Skipped { what })
     }
 
     /// Records a failure.
-    pub fn fail(&mut self, what: String) -> Result<(), LabError> {
+    pub fn fail(&mut self, what: String) -> Result<(), FileError> {
         self.failures.push(what.clone());
         self.skip(what)
     }
 
     /// Records a failure and skips the rest of its trial.
-    pub fn fail_trial(&mut self, trial: &'a Trial, what: String) -> Result<(), LabError> {
+    pub fn fail_trial(&mut self, trial: &'a Trial, what: String) -> Result<(), FileError> {
         self.leave_out(trial);
         self.fail(what)
     }
