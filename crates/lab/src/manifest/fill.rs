@@ -2,10 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
+use std::sync::LazyLock;
 
 use floodmark_plan::did_you_mean;
+use regex::{Captures, Regex};
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+/// A placeholder. Its group is the name.
+static PLACEHOLDER: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\{([a-z0-9_-]+)\}").expect("the pattern is valid"));
 
 /// Words of a command, including placeholders.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -39,19 +45,18 @@ impl CommandWords {
     /// # Errors
     /// Returns the first unknown placeholder.
     pub(super) fn check(&self, known: &[&str]) -> Result<(), String> {
-        for word in &self.0 {
-            let mut rest = word.as_str();
-            while let Some((_, name, after)) = placeholder(rest) {
-                if !known.contains(&name) {
-                    return Err(format!(
-                        "unknown placeholder {{{name}}}; {}",
-                        did_you_mean(name, known.iter().copied())
-                    ));
-                }
-                rest = after;
-            }
+        let found = self
+            .0
+            .iter()
+            .flat_map(|word| PLACEHOLDER.captures_iter(word));
+        let mut names = found.map(|found| found.extract::<1>().1[0]);
+        match names.find(|name| !known.contains(name)) {
+            None => Ok(()),
+            Some(name) => Err(format!(
+                "unknown placeholder {{{name}}}; {}",
+                did_you_mean(name, known.iter().copied())
+            )),
         }
-        Ok(())
     }
 }
 
@@ -75,33 +80,11 @@ impl Filler {
     /// other purposes.
     #[must_use]
     pub fn fill(&self, text: &str) -> String {
-        let mut filled = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some((before, name, after)) = placeholder(rest) {
-            filled.push_str(before);
-            match self.0.get(name) {
-                Some(value) => filled.push_str(value),
-                None => filled.push_str(&rest[before.len()..rest.len() - after.len()]),
-            }
-            rest = after;
-        }
-        filled.push_str(rest);
-        filled
-    }
-}
-
-/// Finds the first placeholder. Returns the text before it, its name, and the text after it.
-fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
-    let mut from = 0;
-    loop {
-        let open = from + text[from..].find('{')?;
-        let inner = &text[open + 1..];
-        let end = inner
-            .find(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c)))?;
-        if end > 0 && inner[end..].starts_with('}') {
-            return Some((&text[..open], &inner[..end], &inner[end + 1..]));
-        }
-        from = open + 1;
+        let value = |found: &Captures<'_>| {
+            let known = self.0.get(&found[1]).map(String::as_str);
+            known.unwrap_or(&found[0]).to_owned()
+        };
+        PLACEHOLDER.replace_all(text, value).into_owned()
     }
 }
 

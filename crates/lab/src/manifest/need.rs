@@ -5,6 +5,7 @@ use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use floodmark_host::Child;
+use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -148,20 +149,11 @@ fn first_version(said: &str) -> Option<Vec<u64>> {
     let plain = without_colors(said);
     let lines = plain.lines().filter(|line| !line.contains("Picked up "));
     let text = lines.collect::<Vec<_>>().join("\n");
-    let begin = text
-        .char_indices()
-        .find(|(at, c)| {
-            let before = text[..*at].chars().next_back();
-            c.is_ascii_digit() && before.is_none_or(|b| !b.is_ascii_alphanumeric() || b == 'v')
-        })?
-        .0;
-    let rest = &text[begin..];
-    let end = rest
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(rest.len());
-    let found = version(rest[..end].trim_end_matches('.'))?;
-    match found.as_slice() {
-        [1, java, ..] if text[..begin].ends_with("version \"") => Some(vec![*java]),
+    let number = Regex::new("(?:^|[^0-9A-Za-z]|v)([0-9][0-9.]*)").ok()?;
+    let number = number.captures(&text)?.get(1)?;
+    let found = version(number.as_str().trim_end_matches('.'))?;
+    match found[..] {
+        [1, java, ..] if text[..number.start()].ends_with("version \"") => Some(vec![java]),
         _ => Some(found),
     }
 }
