@@ -33,15 +33,6 @@ const MAX_NAME: usize = 20;
 /// Maximum weight of a request.
 const MAX_WEIGHT: u32 = 1_000_000;
 
-/// Default settings for the requests in a mix.
-#[derive(Debug, Clone, Default)]
-pub struct RequestDefaults {
-    /// Headers. A request's own header with the same name takes precedence.
-    pub headers: Vec<(String, String)>,
-    /// Conditions for an ok response.
-    pub expect: Vec<Expect>,
-}
-
 /// A mix and the file that it was read from.
 #[derive(Debug)]
 pub struct MixFile {
@@ -75,11 +66,12 @@ struct MixEntry {
 }
 
 impl MixFile {
-    /// Reads a mix file. Relative paths in the file are relative to the file's folder.
+    /// Reads a mix file. Relative paths in the file are relative to the file's folder. The headers
+    /// and the conditions of `defaults` apply to each request that does not set its own.
     ///
     /// # Errors
     /// The file cannot be read or is not a valid mix.
-    pub fn read(path: &Path, defaults: &RequestDefaults) -> Result<Self, FileError> {
+    pub fn read(path: &Path, defaults: &PlanSpec) -> Result<Self, FileError> {
         let file = TomlFile::read(path)?;
         let entries = file.parse::<MixDocument>()?.request;
         let Some(first) = entries.first() else {
@@ -167,7 +159,7 @@ impl MixEntry {
         &self,
         file: &TomlFile,
         whole: &Range<usize>,
-        defaults: &RequestDefaults,
+        defaults: &PlanSpec,
     ) -> Result<MixRequest, FileError> {
         let name = self.name(file, whole)?;
         let Some(path) = &self.path else {
@@ -277,11 +269,7 @@ pub(crate) fn of_spec(spec: &PlanSpec, target: &Target) -> Result<Option<MixFile
             target.url, target.authority
         )));
     }
-    let defaults = RequestDefaults {
-        headers: spec.headers.clone(),
-        expect: spec.expect.clone(),
-    };
-    MixFile::read(path, &defaults)
+    MixFile::read(path, spec)
         .map(Some)
         .map_err(|e| PlanError::invalid(format!("{} {e}", spec.name("mix"))))
 }

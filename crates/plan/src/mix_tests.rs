@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn read(text: &str, common: &RequestDefaults) -> Result<MixFile, FileError> {
+fn read(text: &str, common: &PlanSpec) -> Result<MixFile, FileError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mix.toml");
     std::fs::write(&path, text).unwrap();
@@ -17,9 +17,7 @@ fn read(text: &str, common: &RequestDefaults) -> Result<MixFile, FileError> {
 }
 
 fn error(text: &str) -> String {
-    read(text, &RequestDefaults::default())
-        .unwrap_err()
-        .to_string()
+    read(text, &PlanSpec::default()).unwrap_err().to_string()
 }
 
 const SHOP: &str = r#"
@@ -48,7 +46,7 @@ templates = false
 
 #[test]
 fn reads_a_mix() {
-    let file = read(SHOP, &RequestDefaults::default()).unwrap();
+    let file = read(SHOP, &PlanSpec::default()).unwrap();
     assert_eq!(file.mix.file, "mix.toml");
     let [search, order, note] = &file.mix.requests[..] else {
         panic!("{:?}", file.mix);
@@ -90,12 +88,13 @@ fn reads_a_mix() {
 
 #[test]
 fn applies_defaults_to_requests_without_their_own_settings() {
-    let common = RequestDefaults {
+    let common = PlanSpec {
         headers: vec![
             ("x-id".to_owned(), "1".to_owned()),
             ("Authorization".to_owned(), "x".to_owned()),
         ],
         expect: vec![Expect::Status(204)],
+        ..PlanSpec::default()
     };
     let mix = read(SHOP, &common).unwrap().mix;
     let names = |i: usize| -> Vec<&str> {
@@ -221,7 +220,7 @@ fn reduces_and_limits_weights() {
         let tables = weights.iter().enumerate().map(|(i, weight)| {
             format!("[[request]]\nname = \"r{i}\"\npath = \"/\"\nweight = {weight}\n")
         });
-        read(&tables.collect::<String>(), &RequestDefaults::default())
+        read(&tables.collect::<String>(), &PlanSpec::default())
     };
     let weights =
         |file: MixFile| -> Vec<u32> { file.mix.requests.iter().map(|r| r.weight).collect() };
@@ -248,7 +247,7 @@ fn reads_the_example_in_the_guide() {
     let guide = include_str!("../../../docs/guide/mixes.md");
     let example = guide.split("```toml\n").nth(1).unwrap();
     let example = example.split("```").next().unwrap();
-    let mix = read(example, &RequestDefaults::default()).unwrap().mix;
+    let mix = read(example, &PlanSpec::default()).unwrap().mix;
     assert_eq!(mix.requests.len(), 2);
 }
 
@@ -256,7 +255,7 @@ fn reads_the_example_in_the_guide() {
 fn refuses_unreadable_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mix.toml");
-    let missing = MixFile::read(&path, &RequestDefaults::default());
+    let missing = MixFile::read(&path, &PlanSpec::default());
     assert_eq!(
         missing.unwrap_err().to_string(),
         format!(
@@ -265,12 +264,12 @@ fn refuses_unreadable_files() {
         )
     );
     std::fs::write(&path, b"# a\n# \xff\n").unwrap();
-    let error = MixFile::read(&path, &RequestDefaults::default()).unwrap_err();
+    let error = MixFile::read(&path, &PlanSpec::default()).unwrap_err();
     assert!(
         error.place.ends_with(":2") && error.what.contains("UTF-8"),
         "{error}"
     );
-    assert!(MixFile::read(folder.path(), &RequestDefaults::default()).is_err());
-    let endless = MixFile::read(Path::new("/dev/zero"), &RequestDefaults::default()).unwrap_err();
+    assert!(MixFile::read(folder.path(), &PlanSpec::default()).is_err());
+    let endless = MixFile::read(Path::new("/dev/zero"), &PlanSpec::default()).unwrap_err();
     assert!(endless.what.contains("67108864"), "{endless}");
 }
