@@ -1,5 +1,6 @@
 //! Resolves a URL to the addresses to connect to.
 
+use std::collections::HashSet;
 use std::fs;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
@@ -60,22 +61,14 @@ pub fn resolve(url: &str, spec: &PlanSpec) -> Result<Resolved, PlanError> {
             .map_err(|error| unknown_host(&parts.host, &error.to_string()))?;
         (found.collect(), Some(begin.elapsed().as_micros() as u64))
     };
-    remove_duplicates(&mut addresses);
+    // Some resolvers return duplicates.
+    let mut kept = HashSet::new();
+    addresses.retain(|address| kept.insert(*address));
     if addresses.is_empty() {
         return Err(unknown_host(&parts.host, "it has no address"));
     }
     let address = addresses.remove(0).into();
     Ok(target(address, addresses, resolve_us))
-}
-
-/// Removes duplicate addresses, which some resolvers return.
-fn remove_duplicates(addresses: &mut Vec<SocketAddr>) {
-    let mut kept: Vec<SocketAddr> = Vec::new();
-    addresses.retain(|address| {
-        let new = !kept.contains(address);
-        kept.extend(new.then_some(*address));
-        new
-    });
 }
 
 /// Returns the address of an existing unix socket.
