@@ -109,26 +109,26 @@ impl Workload {
     #[must_use]
     pub fn fault(self, status: u16, body: &[u8]) -> Option<String> {
         let text = String::from_utf8_lossy(body);
-        let right = match self {
-            Workload::Hello => text == "Hello World",
-            Workload::Json => serde_json::from_slice::<serde_json::Value>(body)
-                .is_ok_and(|json| json == serde_json::json!({ "message": "Hello, World!" })),
-            Workload::Dispatcher => text.trim().parse::<u64>().is_ok(),
-            Workload::Scoring => serde_json::from_slice(body).is_ok_and(|of: Scores| of.add_up()),
-            Workload::Bars => serde_json::from_slice(body).is_ok_and(in_order),
+        let (right, expected) = match self {
+            Workload::Hello => (text == "Hello World", "Hello World"),
+            Workload::Json => (
+                serde_json::from_slice::<serde_json::Value>(body)
+                    .is_ok_and(|json| json == serde_json::json!({ "message": "Hello, World!" })),
+                "{\"message\":\"Hello, World!\"}",
+            ),
+            Workload::Dispatcher => (text.trim().parse::<u64>().is_ok(), "a whole number"),
+            Workload::Scoring => (
+                serde_json::from_slice(body).is_ok_and(|of: Scores| of.add_up()),
+                "averageScore, totalScore and numberOfTrials, with averageScore = totalScore / numberOfTrials",
+            ),
+            Workload::Bars => (
+                serde_json::from_slice(body).is_ok_and(in_order),
+                "an array of objects with id and name, sorted by id",
+            ),
         };
         if status == 200 && right {
             return None;
         }
-        let expected = match self {
-            Workload::Hello => "Hello World",
-            Workload::Json => "{\"message\":\"Hello, World!\"}",
-            Workload::Dispatcher => "a whole number",
-            Workload::Scoring => {
-                "averageScore, totalScore and numberOfTrials, with averageScore = totalScore / numberOfTrials"
-            }
-            Workload::Bars => "an array of objects with id and name, sorted by id",
-        };
         let shown: String = text.chars().take(60).collect();
         Some(format!(
             "{} returned status {status} and {shown:?}, expected status 200 and {expected}",
