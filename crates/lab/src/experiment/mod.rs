@@ -36,7 +36,7 @@ use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Trial};
 use crate::worker::WorkerFailure;
 use measurement::TrialProcess;
-use program::{ProgramPaths, RunningProgram};
+use program::RunningProgram;
 use state::ExperimentState;
 use store::StoreInstance;
 
@@ -263,22 +263,8 @@ impl<'a> ExperimentRunner<'a> {
         });
         let store = store.transpose()?;
         let reached = store.as_ref().map(|store| &*store.reached);
-        let server = self.start_server(trial, hosts, reached, state.paths(name))?;
+        let server = server::start(self, trial, hosts, reached, state.paths(name))?;
         Ok((server, store))
-    }
-
-    /// Starts a trial's server after its store.
-    fn start_server(
-        &self,
-        trial: &Trial,
-        hosts: &TrialHosts,
-        store: Option<&str>,
-        paths: ProgramPaths<'_>,
-    ) -> Result<RunningProgram, StepError> {
-        let mut filler = self.filler(trial, hosts);
-        filler.set("store", store.unwrap_or("none"));
-        trial.server.fill(&trial.setting, &mut filler);
-        server::start(trial, hosts, filler, paths, self.stop)
     }
 
     /// Returns the values of all placeholders in a trial's commands, except the port and the

@@ -8,7 +8,7 @@ use floodmark_record::run::Run;
 
 use super::measurement::TrialProcess;
 use super::program::RunningProgram;
-use super::{ExperimentRunner, ExperimentState, StepError, plan_trial};
+use super::{ExperimentRunner, ExperimentState, StepError, plan_trial, server};
 use crate::perturbation::{PerturbationTest, ProofOutcome};
 
 /// A running server with one setting doubled.
@@ -104,9 +104,8 @@ fn start_doubled(
     state.listener.on_step(&step);
     let paths = state.paths(&format!("{}-{}-changed", trial.name, process.process));
     let store = process.store.as_ref().map(|store| &*store.reached);
-    let server = runner
-        .start_server(&trial, hosts, store, paths)
-        .map_err(|error| error.of(&step))?;
+    let server =
+        server::start(runner, &trial, hosts, store, paths).map_err(|error| error.of(&step))?;
     let url = format!("http://{}{}", server.address, trial.sent_to());
     let planned = plan_trial(&trial, hosts, &url).map_err(StepError::Failed)?;
     Ok(Some(DoubledProcess {

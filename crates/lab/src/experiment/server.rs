@@ -1,19 +1,21 @@
 //! Starts the server of a trial and checks its response.
 
-use floodmark_host::Stop;
-
 use super::program::{ProgramPaths, ProgramSpec, RunningProgram};
-use super::{StepError, TrialHosts, probe};
-use crate::manifest::{Filler, Trial, WorkloadRequest};
+use super::{ExperimentRunner, StepError, TrialHosts, probe};
+use crate::manifest::{Trial, WorkloadRequest};
 
-/// Starts the server of a trial and waits until it is ready.
+/// Starts the server of a trial and waits until it is ready. `store` is the address of the trial's
+/// store, which is already running.
 pub fn start(
+    runner: &ExperimentRunner<'_>,
     trial: &Trial,
     hosts: &TrialHosts,
-    filler: Filler,
+    store: Option<&str>,
     paths: ProgramPaths<'_>,
-    stop: &Stop,
 ) -> Result<RunningProgram, StepError> {
+    let mut filler = runner.filler(trial, hosts);
+    filler.set("store", store.unwrap_or("none"));
+    trial.server.fill(&trial.setting, &mut filler);
     let spec = ProgramSpec {
         name: &trial.name,
         start: &trial.server.start,
@@ -31,7 +33,7 @@ pub fn start(
             status => Err(format!("GET {path} returns {status}")),
         }
     };
-    spec.start(paths, &ready, stop)
+    spec.start(paths, &ready, runner.stop)
 }
 
 /// Returns the fault in a server's response to the trial's request, if any.
