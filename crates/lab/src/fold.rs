@@ -22,7 +22,6 @@ use floodmark_stats::{attempts, interval};
 use crate::external_client;
 use crate::figure_window::{FigureWindow, WindowTimes};
 use crate::folder::EVENTS;
-use crate::lines::file_error;
 use crate::process_cpu;
 use crate::rate_steps::{StepTimes, saturation_of};
 use crate::response_checks::ResponsesSoFar;
@@ -55,7 +54,7 @@ pub fn fold(folder: &Path) -> Result<Record, FileError> {
     let events = ResultEvents::read(&path)?;
     let (tool, environment) = events.opened.ok_or_else(|| {
         let what = "not a floodmark result: the first event is missing";
-        file_error(&path, what)
+        FileError::in_file(&path, what)
     })?;
     let mut record = Record {
         experiment: events.experiment,

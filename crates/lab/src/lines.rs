@@ -1,26 +1,6 @@
-//! Reads lines of limited length, adds file and line to errors, and removes colors from text.
+//! Reads lines of limited length, and removes colors from text.
 
-use std::fmt::Display;
 use std::io::{self, BufRead, Read};
-use std::path::Path;
-
-use floodmark_plan::FileError;
-
-/// Returns an error about a file.
-pub fn file_error(path: &Path, what: impl Display) -> FileError {
-    FileError {
-        place: path.display().to_string(),
-        what: what.to_string(),
-    }
-}
-
-/// Returns an error about a line of a file. Lines are numbered from 1.
-pub fn line_error(path: &Path, line: usize, what: impl Display) -> FileError {
-    FileError {
-        place: format!("{}:{line}", path.display()),
-        what: what.to_string(),
-    }
-}
 
 /// Appends the rest of the next line to `line`, without its line feed. Returns whether the line is
 /// complete.

@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::fold::fold;
 use crate::folder::{EVENTS, RECORD};
-use crate::lines::file_error;
 
 /// Reads a record from its file or result folder. If the folder has no `record.json`, folds the
 /// folder's events.
@@ -69,12 +68,12 @@ fn read_if_any(path: &Path) -> Result<Option<Record>, FileError> {
 
 fn unreadable(path: &Path, error: io::Error) -> FileError {
     let fix = "name a result folder or a file written by --json";
-    file_error(path, format!("{error}; {fix}"))
+    FileError::in_file(path, format!("{error}; {fix}"))
 }
 
 fn no_result(path: &Path) -> FileError {
     let what = format!("contains neither {RECORD} nor {EVENTS}; name a folder written by --out");
-    file_error(path, what)
+    FileError::in_file(path, what)
 }
 
 fn read_file(path: &Path) -> Result<Record, FileError> {
@@ -86,7 +85,7 @@ fn read_file(path: &Path) -> Result<Record, FileError> {
         let what = format!(
             "schema version {found} is not supported (expected {SCHEMA_VERSION}); use the floodmark version that wrote it"
         );
-        return Err(file_error(path, what));
+        return Err(FileError::in_file(path, what));
     }
     serde_json::from_slice(&bytes).map_err(|error| {
         let text = error.to_string();

@@ -9,7 +9,7 @@ use floodmark_record::Event;
 use floodmark_record::experiment::{ExperimentDescription, Resumed};
 use floodmark_record::run::{Environment, ToolInfo};
 
-use crate::lines::{file_error, line_error, read_line};
+use crate::lines::read_line;
 use crate::run_events::RunEvents;
 use crate::worker::EVENT_LIMIT;
 
@@ -79,20 +79,20 @@ impl ResultEvents {
 
 /// Calls `on` for each event in a file. Ignores an incomplete last line.
 pub fn each_event(path: &Path, mut on: impl FnMut(Event)) -> Result<(), FileError> {
-    let unread = |error| file_error(path, error);
+    let unread = |error| FileError::in_file(path, error);
     let mut reader = BufReader::new(File::open(path).map_err(unread)?);
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
         let complete = read_line(&mut reader, &mut line, EVENT_LIMIT)
-            .map_err(|error| line_error(path, number, error))?;
+            .map_err(|error| FileError::on_line(path, number, error))?;
         match serde_json::from_slice(&line) {
             Ok(event) => on(event),
             // The process or the host died while the line was being written.
             Err(_) if !complete => break,
             Err(error) => {
                 let what = format!("not a floodmark event: {error}");
-                return Err(line_error(path, number, what));
+                return Err(FileError::on_line(path, number, what));
             }
         }
     }

@@ -27,6 +27,24 @@ pub struct FileError {
     pub what: String,
 }
 
+impl FileError {
+    /// Returns an error about a whole file.
+    pub fn in_file(path: &Path, what: impl ToString) -> Self {
+        FileError {
+            place: path.display().to_string(),
+            what: what.to_string(),
+        }
+    }
+
+    /// Returns an error about a line of a file. Lines are numbered from 1.
+    pub fn on_line(path: &Path, line: usize, what: impl ToString) -> Self {
+        FileError {
+            place: format!("{}:{line}", path.display()),
+            what: what.to_string(),
+        }
+    }
+}
+
 /// A value with its position in the file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(transparent)]
@@ -79,10 +97,7 @@ impl TomlFile {
     /// # Errors
     /// The file is missing, too large or not UTF-8.
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        let bytes = input::read(path).map_err(|what| FileError {
-            place: path.display().to_string(),
-            what,
-        })?;
+        let bytes = input::read(path).map_err(|what| FileError::in_file(path, what))?;
         match String::from_utf8(bytes) {
             Ok(text) => Ok(TomlFile {
                 path: path.to_owned(),
@@ -90,10 +105,8 @@ impl TomlFile {
             }),
             Err(error) => {
                 let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-                Err(FileError {
-                    place: format!("{}:{}", path.display(), line_after(before)),
-                    what: "not UTF-8; save the file as UTF-8".to_owned(),
-                })
+                let what = "not UTF-8; save the file as UTF-8";
+                Err(FileError::on_line(path, line_after(before), what))
             }
         }
     }
@@ -117,15 +130,12 @@ impl TomlFile {
     }
 
     /// Returns an error at a position.
-    pub fn error(&self, span: &Range<usize>, what: impl Into<String>) -> FileError {
-        FileError {
-            place: self.place(span),
-            what: what.into(),
-        }
+    pub fn error(&self, span: &Range<usize>, what: impl ToString) -> FileError {
+        FileError::on_line(&self.path, self.line(span), what)
     }
 
     /// Returns an error at the start of the file.
-    pub fn error_at_start(&self, what: impl Into<String>) -> FileError {
+    pub fn error_at_start(&self, what: impl ToString) -> FileError {
         self.error(&(0..0), what)
     }
 

@@ -12,7 +12,7 @@ use floodmark_record::remote::{
 };
 use serde_json::Value;
 
-use crate::lines::{file_error, line_error, read_line};
+use crate::lines::read_line;
 
 /// Maximum length of a line, in bytes. A second with all its series takes a few KiB.
 const LINE_LIMIT: usize = 4 << 20;
@@ -69,8 +69,8 @@ impl ObserverFile {
             true => parse_opened(&first),
             false => Err("the file is empty or its first line is incomplete".to_owned()),
         };
-        let opened =
-            opened.map_err(|what| line_error(path, 1, format!("{what}; {NAME_THE_FILE}")))?;
+        let opened = opened
+            .map_err(|what| FileError::on_line(path, 1, format!("{what}; {NAME_THE_FILE}")))?;
         let mut file = Self {
             path: path.to_owned(),
             reader,
@@ -156,7 +156,7 @@ impl ObserverFile {
 
     /// Returns an error about the line that was read last.
     pub fn invalid(&self, message: String) -> FileError {
-        line_error(&self.path, self.lines, message)
+        FileError::on_line(&self.path, self.lines, message)
     }
 
     fn take(&mut self, line: &[u8]) -> Result<(), String> {
@@ -221,7 +221,7 @@ impl ObserverFile {
 }
 
 fn unreadable(path: &Path, error: io::Error) -> FileError {
-    file_error(path, format!("{error}; {NAME_THE_FILE}"))
+    FileError::in_file(path, format!("{error}; {NAME_THE_FILE}"))
 }
 
 /// Parses the first line.

@@ -9,7 +9,6 @@ use floodmark_record::Observation;
 use floodmark_record::remote::RemoteObservation;
 use floodmark_record::watch::Observed;
 
-use crate::lines::line_error;
 use alignment::align;
 use excerpt::{END_SLACK_MS, Excerpt, RunTimes, json_length};
 use file::ObserverFile;
@@ -44,7 +43,7 @@ impl RemoteObserver {
             let what = format!(
                 "port {observed} is observed, but the load targets port {port}; run floodmark observe --port {port}"
             );
-            return Err(line_error(path, 1, what));
+            return Err(FileError::on_line(path, 1, what));
         }
         let lines = file.lines;
         let grows = file.wait_for(LINE_TIMEOUT, |file| file.lines > lines)?;
