@@ -57,57 +57,34 @@ impl fmt::Display for Scalar {
     }
 }
 
-/// A kind of manifest value. `parse` returns `None` for a value that does not have the `expected`
-/// form.
-trait Kind: Sized {
-    fn expected() -> String;
-    fn parse(scalar: &Scalar) -> Option<Self>;
-    fn schema() -> Schema;
-    fn suggestion(_text: &str) -> Option<&'static str> {
-        None
-    }
-}
-
-/// Parses a manifest value.
-fn read<'de, K: Kind, D: Deserializer<'de>>(deserializer: D) -> Result<K, D::Error> {
+/// Parses a manifest value. `parse` returns `None` for a value that does not have the `expected`
+/// form. `words` are the values to suggest for a misspelled word.
+fn read<'de, T, D: Deserializer<'de>>(
+    deserializer: D,
+    expected: &str,
+    words: &[&'static str],
+    parse: fn(&Scalar) -> Option<T>,
+) -> Result<T, D::Error> {
     let scalar = Scalar::deserialize(deserializer)
-        .map_err(|_| D::Error::custom(format!("expected {}", K::expected())))?;
-    K::parse(&scalar).ok_or_else(|| match scalar.text().and_then(K::suggestion) {
+        .map_err(|_| D::Error::custom(format!("expected {expected}")))?;
+    let suggest = |text| nearest(text, words.iter().copied());
+    parse(&scalar).ok_or_else(|| match scalar.text().and_then(suggest) {
         Some(word) => D::Error::custom(format!("unknown value {scalar}; did you mean \"{word}\"?")),
-        None => D::Error::custom(format!("expected {}, not {scalar}", K::expected())),
+        None => D::Error::custom(format!("expected {expected}, not {scalar}")),
     })
 }
 
-/// Declares a newtype for a manifest value, with its inner type, expected form, parser and schema.
+/// Declares a newtype for a manifest value, with its inner type, expected form, parser, schema and
+/// suggested words.
 macro_rules! kind {
-    ($(#[$doc:meta])* $name:ident $(<$(const $param:ident: u64),+>)?, $value:ty, $expected:expr, $parse:expr, $schema:expr $(, $suggestion:expr)?) => {
+    ($(#[$doc:meta])* $name:ident $(<$(const $param:ident: u64),+>)?, $value:ty, $expected:expr, $parse:expr, $schema:expr $(, $word:expr)*) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq)]
         pub struct $name $(<$(const $param: u64),+>)? (pub $value);
 
-        impl $(<$(const $param: u64),+>)? Kind for $name $(<$($param),+>)? {
-            fn expected() -> String {
-                $expected.to_string()
-            }
-
-            fn parse(scalar: &Scalar) -> Option<Self> {
-                let parse: fn(&Scalar) -> Option<$value> = $parse;
-                parse(scalar).map(Self)
-            }
-
-            fn schema() -> Schema {
-                $schema
-            }
-
-            $(fn suggestion(text: &str) -> Option<&'static str> {
-                let suggestion: fn(&str) -> Option<&'static str> = $suggestion;
-                suggestion(text)
-            })?
-        }
-
         impl<'de $(, $(const $param: u64),+)?> Deserialize<'de> for $name $(<$($param),+>)? {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                read(deserializer)
+                read(deserializer, &$expected.to_string(), &[$($word),*], $parse).map(Self)
             }
         }
 
@@ -121,7 +98,7 @@ macro_rules! kind {
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                <Self as Kind>::schema()
+                $schema
             }
         }
     };
@@ -159,7 +136,7 @@ kind!(
     "\"auto\" or a duration with a unit, such as \"5s\"",
     |scalar| values::warmup(scalar.text()?).ok(),
     json_schema!({ "type": "string", "pattern": format!("^auto$|{DURATION}|^0$") }),
-    |text| nearest(text, ["auto"].into_iter()).map(|_| "auto")
+    "auto"
 );
 
 kind!(
