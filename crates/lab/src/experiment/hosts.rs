@@ -20,10 +20,6 @@ pub struct TrialHosts {
     pub server: ProcessPlacement,
     /// Address on which the server listens.
     pub address: Ipv4Addr,
-    /// Number of CPUs reserved for the client.
-    pub client_cpus: Option<u32>,
-    /// Number of CPUs reserved for the server.
-    pub server_cpus: Option<u32>,
     /// Placement for the record; `None` if no placement was requested.
     pub place: Option<place::Placement>,
 }
@@ -89,8 +85,6 @@ impl TrialHosts {
             (networks, address) = ((Some(client), Some(server)), wire::SERVER);
         }
         let hosts = TrialHosts {
-            client_cpus: client.as_ref().map(Cpus::count),
-            server_cpus: server.as_ref().map(Cpus::count),
             client: ProcessPlacement {
                 cpus: client,
                 network: networks.0,

@@ -24,7 +24,7 @@ mod trial_schedule;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use floodmark_host::{Stop, open_files, sweep, sweep_folders};
+use floodmark_host::{Cpus, Stop, open_files, sweep, sweep_folders};
 use floodmark_observe::{Root, cpu};
 use floodmark_plan::{FileError, Planned, plan, target};
 use floodmark_record::experiment::Resumed;
@@ -82,7 +82,7 @@ impl StepError {
 /// # Errors
 /// The trial cannot be planned. The error message is a single line.
 pub fn plan_trial(trial: &Trial, hosts: &TrialHosts, url: &str) -> Result<Planned, String> {
-    let spec = trial.spec(hosts.client_cpus);
+    let spec = trial.spec(hosts.client.cpus.as_ref().map(Cpus::count));
     let resolved = target::resolve(url, &spec).map_err(|error| error.to_string())?;
     // The client raises its soft limit on open files to the hard limit.
     let open_files = Some(open_files().hard);
@@ -273,8 +273,8 @@ impl<'a> ExperimentRunner<'a> {
         let mut filler = Filler::default();
         filler.set("host", hosts.address.to_string());
         filler.set("floodmark", self.floodmark.display().to_string());
-        let threads = match hosts.server_cpus {
-            Some(cpus) => cpus,
+        let threads = match &hosts.server.cpus {
+            Some(cpus) => cpus.count(),
             None => (cpu::allowed(&Root::host()) / 2).max(1),
         };
         filler.set("threads", threads.to_string());
