@@ -44,11 +44,7 @@ impl ServerLog {
         }
         match self.count() {
             Ok(counted) => {
-                let texts = self.texts.iter().cloned();
-                let counted = texts.zip(counted);
-                logged.errors = counted
-                    .map(|(text, lines)| LogErrors { text, lines })
-                    .collect();
+                logged.errors = counted;
                 (logged, None)
             }
             Err(error) => {
@@ -59,8 +55,10 @@ impl ServerLog {
         }
     }
 
-    fn count(&mut self) -> io::Result<Vec<u64>> {
-        let mut counted = vec![0; self.texts.len()];
+    fn count(&mut self) -> io::Result<Vec<LogErrors>> {
+        let texts = self.texts.iter().cloned();
+        let counted = texts.map(|text| LogErrors { text, lines: 0 });
+        let mut counted: Vec<LogErrors> = counted.collect();
         let mut file = File::open(&self.path)?;
         file.seek(SeekFrom::Start(self.read_to))?;
         let mut reader = BufReader::with_capacity(LINE_LIMIT, file);
@@ -77,8 +75,8 @@ impl ServerLog {
             reader.consume(taken);
             length += taken as u64;
             if end.is_some() {
-                for (n, text) in counted.iter_mut().zip(&self.texts) {
-                    *n += u64::from(contains(&line, text.as_bytes()));
+                for errors in &mut counted {
+                    errors.lines += u64::from(contains(&line, errors.text.as_bytes()));
                 }
                 self.read_to += length;
                 line.clear();
