@@ -61,6 +61,7 @@ pub fn request(
 }
 
 fn exchange(address: SocketAddr, request: &[u8]) -> io::Result<ProbeResponse> {
+    let failed = |what: String| Err(io::Error::other(what));
     let begin = Instant::now();
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_write_timeout(Some(TIMEOUT))?;
@@ -82,8 +83,9 @@ fn exchange(address: SocketAddr, request: &[u8]) -> io::Result<ProbeResponse> {
         };
         length += n;
         if length > RESPONSE_LIMIT {
-            let what = format!("the response is longer than {RESPONSE_LIMIT} bytes");
-            return Err(io::Error::other(what));
+            return failed(format!(
+                "the response is longer than {RESPONSE_LIMIT} bytes"
+            ));
         }
         let response = match n {
             0 => reader.end(),
@@ -96,13 +98,9 @@ fn exchange(address: SocketAddr, request: &[u8]) -> io::Result<ProbeResponse> {
             }
             Ok(None) if n > 0 => {}
             Ok(None) => {
-                let what = "the connection was closed without a response";
-                return Err(io::Error::other(what));
+                return failed("the connection was closed without a response".to_owned());
             }
-            Err(error) => {
-                let what = format!("not an HTTP/1.1 response: {error}");
-                return Err(io::Error::other(what));
-            }
+            Err(error) => return failed(format!("not an HTTP/1.1 response: {error}")),
         }
     }
 }
