@@ -97,10 +97,9 @@ pub fn fold(folder: &Path) -> Result<Record, FileError> {
         };
         let checks = responses.entry(process).or_default().check(folder, &events);
         let steps = steps.map(|steps| steps.figures(&events));
-        let (driven_by, client) = (events.driven_by.clone(), events.client.clone());
+        let external = events.client.clone();
         let mut run = fold_run(events, window, &times);
-        run.client.name = driven_by;
-        if let Some(ran) = client {
+        if let Some(ran) = external {
             external_client::fill(&mut run, ran);
         }
         run.steps = steps.unwrap_or_default();
@@ -254,7 +253,7 @@ fn client(run: &RunEvents, counts: &Counts) -> ClientUsage {
         user_s,
         system_s,
         cpu_us_per_request: (counts.sent > 0).then(|| cpu_s * 1e6 / counts.sent as f64),
-        name: None,
+        name: run.driven_by.clone(),
         tool: None,
         peak_rss_bytes: end.and_then(|end| end.peak_rss_bytes),
         threads: end.map(|end| end.threads.clone()).unwrap_or_default(),
