@@ -75,7 +75,7 @@ fn prove(args: &WhyArgs) -> Result<Record, Ending> {
         )));
     }
     let anchors = match &run.plan.tls {
-        Some(plan) => trust::anchors(plan, args.cacert.as_deref())?,
+        Some(plan) => trust::anchors(plan, args.cacert.as_deref()).map_err(Ending::usage)?,
         None => Vec::new(),
     };
     let stop = stop_on_signals()?;

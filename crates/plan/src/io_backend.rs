@@ -4,7 +4,6 @@ use floodmark_load::backend::uring::{self, Uring};
 use floodmark_load::budget::Offer;
 use floodmark_record::plan::{Backend, Plan};
 
-use crate::error::PlanError;
 use crate::spec::{BackendChoice, PlanSpec};
 
 /// Returns the I/O backend for requests of at most `longest` bytes, and a notice if epoll replaces
@@ -14,7 +13,7 @@ pub fn choose(
     plan: &Plan,
     offer: &mut Offer,
     longest: usize,
-) -> Result<(Backend, Option<String>), PlanError> {
+) -> Result<(Backend, Option<String>), String> {
     if spec.backend == BackendChoice::Epoll {
         return Ok((Backend::Epoll, None));
     }
@@ -27,11 +26,11 @@ pub fn choose(
     };
     let why = uring::unavailable(&error);
     if spec.backend == BackendChoice::Uring {
-        return Err(PlanError::invalid(format!(
+        return Err(format!(
             "{} uring: {why}, or use {} epoll",
             spec.name("backend"),
             spec.name("backend")
-        )));
+        ));
     }
     Ok((Backend::Epoll, Some(format!("using epoll: {why}"))))
 }

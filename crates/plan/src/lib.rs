@@ -6,7 +6,6 @@
 //!
 //! Invariant: this crate starts no process and connects to no server.
 
-mod error;
 mod host_addresses;
 pub mod input;
 mod io_backend;
@@ -20,7 +19,6 @@ pub mod toml_file;
 pub mod trust;
 pub mod values;
 
-pub use error::PlanError;
 pub use host_addresses::HostAddresses;
 pub use mix::MixFile;
 pub use planning::{Planned, plan};

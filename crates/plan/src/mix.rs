@@ -18,7 +18,6 @@ use floodmark_record::units::show_count;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::error::PlanError;
 use crate::input;
 use crate::spec::PlanSpec;
 use crate::toml_file::{FileError, Located, TomlFile};
@@ -259,35 +258,35 @@ impl MixEntry {
 }
 
 /// Reads the mix file of a plan, if any.
-pub(crate) fn of_spec(spec: &PlanSpec, target: &Target) -> Result<Option<MixFile>, PlanError> {
+pub(crate) fn of_spec(spec: &PlanSpec, target: &Target) -> Result<Option<MixFile>, String> {
     let Some(path) = &spec.mix else {
         return Ok(None);
     };
     if target.path != "/" {
-        return Err(PlanError::invalid(format!(
+        return Err(format!(
             "the URL \"{}\" has a path, but --mix takes the paths from the mix file; name only the server, such as http://{}/",
             target.url, target.authority
-        )));
+        ));
     }
     MixFile::read(path, spec)
         .map(Some)
-        .map_err(|e| PlanError::invalid(format!("{} {e}", spec.name("mix"))))
+        .map_err(|e| format!("{} {e}", spec.name("mix")))
 }
 
 /// Checks that the plan's requests are valid. Returns the length of the longest request, in bytes.
-pub(crate) fn longest_request(plan: &Plan, file: Option<&MixFile>) -> Result<usize, PlanError> {
+pub(crate) fn longest_request(plan: &Plan, file: Option<&MixFile>) -> Result<usize, String> {
     let fault = match requests(plan) {
         Ok(requests) => return Ok(longest(&requests)),
         Err(fault) => fault,
     };
     let Some(file) = file else {
-        return Err(PlanError::invalid(format!("the request: {fault}")));
+        return Err(format!("the request: {fault}"));
     };
     let name = &file.mix.requests[fault.index].name;
-    Err(PlanError::invalid(format!(
+    Err(format!(
         "--mix {}: the request \"{name}\": {fault}",
         file.place(fault.index, fault.place)
-    )))
+    ))
 }
 
 #[cfg(test)]

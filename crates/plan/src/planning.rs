@@ -14,7 +14,6 @@ use floodmark_record::plan::{
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::units::{show_count, show_rate};
 
-use crate::error::PlanError;
 use crate::spec::{BodySource, CheckKind, LoadSpec, Origin, PlanSpec, Warmup};
 use crate::target::{self, Resolved};
 use crate::{input, io_backend, mix, schedule, trust};
@@ -47,7 +46,7 @@ pub fn plan(
     spec: &PlanSpec,
     resolved: Resolved,
     open_files: Option<u64>,
-) -> Result<Planned, PlanError> {
+) -> Result<Planned, String> {
     let Resolved {
         mut target,
         https_host,
@@ -92,10 +91,10 @@ pub fn plan(
         plan.figures_of = FiguresOf::Steady;
     }
     if spec.hold && !plan.is_open() {
-        return Err(PlanError::invalid(format!(
+        return Err(format!(
             "{} needs a rate (--rate, --ramp, --steps or --replay); in the closed model all connections are always in use",
             spec.name("hold")
-        )));
+        ));
     }
     plan.check = check(spec, &plan.request)?;
     let file = mix::of_spec(spec, &plan.target)?;
@@ -108,10 +107,10 @@ pub fn plan(
     if let Some(shortage) = budget::shortage(&plan, &offer)
         && !spec.anyway
     {
-        return Err(PlanError::invalid(match spec.origin {
+        return Err(match spec.origin {
             Origin::CommandLine => format!("{shortage}, or add --anyway"),
             Origin::File => shortage,
-        }));
+        });
     }
     let mut remarks = remarks(&plan, &offer);
     remarks.extend_from_slice(&notices);
@@ -124,13 +123,10 @@ pub fn plan(
     })
 }
 
-fn refuse_public(spec: &PlanSpec, target: &Target) -> Result<(), PlanError> {
+fn refuse_public(spec: &PlanSpec, target: &Target) -> Result<(), String> {
     let public = |address: &SocketAddr| !target::is_private(address.ip());
     match target.ip_addresses().find(public) {
-        Some(address) if !spec.public => Err(PlanError::invalid(public_address(
-            &target.authority,
-            address.ip(),
-        ))),
+        Some(address) if !spec.public => Err(public_address(&target.authority, address.ip())),
         _ => Ok(()),
     }
 }
@@ -147,7 +143,7 @@ fn public_address(authority: &str, address: IpAddr) -> String {
 }
 
 /// Refuses settings that conflict or lack a required setting.
-fn refuse_conflicts(spec: &PlanSpec) -> Result<(), PlanError> {
+fn refuse_conflicts(spec: &PlanSpec) -> Result<(), String> {
     let load = &spec.load;
     let is_given = |key: &str| load.given().any(|given| given == key);
     const CONFLICTS: [(&str, &str); 7] = [
@@ -161,9 +157,7 @@ fn refuse_conflicts(spec: &PlanSpec) -> Result<(), PlanError> {
     ];
     if let Some((a, b)) = CONFLICTS.iter().find(|(a, b)| is_given(a) && is_given(b)) {
         let (a, b) = (spec.name(a), spec.name(b));
-        return Err(PlanError::invalid(format!(
-            "{a} conflicts with {b}; remove one of them"
-        )));
+        return Err(format!("{a} conflicts with {b}; remove one of them"));
     }
     let has_rate = load.rate.is_some() || spec.ramp.is_some() || spec.steps.is_some();
     let missing = [
@@ -177,16 +171,16 @@ fn refuse_conflicts(spec: &PlanSpec) -> Result<(), PlanError> {
     {
         Some((key, needed, _)) => {
             let (key, needed) = (spec.name(key), spec.name(needed));
-            Err(PlanError::invalid(format!(
+            Err(format!(
                 "{key} needs {needed}; add {needed} or remove {key}"
-            )))
+            ))
         }
         None => Ok(()),
     }
 }
 
 /// Refuses connection settings that conflict, or that the host or the target does not support.
-fn refuse_unusable(spec: &PlanSpec, target: &Target) -> Result<(), PlanError> {
+fn refuse_unusable(spec: &PlanSpec, target: &Target) -> Result<(), String> {
     let LoadSpec {
         close_first,
         sources,
@@ -195,25 +189,25 @@ fn refuse_unusable(spec: &PlanSpec, target: &Target) -> Result<(), PlanError> {
     let kept = spec.load.fresh != Some(true) && spec.load.requests_per_connection.is_none();
     let name = spec.name("close-first");
     if kept && close_first.is_some_and(|who| who != CloseFirst::Server) {
-        return Err(PlanError::invalid(format!(
+        return Err(format!(
             "{name} has no effect on kept connections; add {} or {}",
             spec.name("fresh"),
             spec.name("requests-per-connection")
-        )));
+        ));
     }
     if let Some(sources) = sources
         && let Some((address, why)) = unusable(sources)
     {
-        return Err(PlanError::invalid(format!(
+        return Err(format!(
             "{}: this host cannot send from {address} ({why}); add the address to an interface (ip address add), or use \
              other addresses, such as 127.0.0.2-127.0.0.9 for a server on this host",
             spec.name("sources")
-        )));
+        ));
     }
     if close_first == Some(CloseFirst::Reset) && target.address.unix().is_some() {
-        return Err(PlanError::invalid(format!(
+        return Err(format!(
             "{name} reset: unix sockets do not support RST; use {name} client"
-        )));
+        ));
     }
     Ok(())
 }
@@ -223,7 +217,7 @@ fn refuse_unusable(spec: &PlanSpec, target: &Target) -> Result<(), PlanError> {
 fn drop_unreachable_addresses(
     spec: &PlanSpec,
     target: &mut Target,
-) -> Result<Option<String>, PlanError> {
+) -> Result<Option<String>, String> {
     let Some(sources) = spec.load.sources else {
         return Ok(None);
     };
@@ -232,12 +226,12 @@ fn drop_unreachable_addresses(
     let mut reachable = all.iter().copied().filter(same);
     let name = spec.name("sources");
     let Some(first) = reachable.next() else {
-        return Err(PlanError::invalid(format!(
+        return Err(format!(
             "{name} {}-{}: the address family differs from that of {}; use source addresses of the same family",
             sources.first,
             sources.last,
             target.show_addresses()
-        )));
+        ));
     };
     let notice = format!(
         "{}: only addresses of the same family as {name} are used",
@@ -248,25 +242,25 @@ fn drop_unreachable_addresses(
     Ok((target.addresses().count() < all.len()).then_some(notice))
 }
 
-fn threads(spec: &PlanSpec) -> Result<u32, PlanError> {
+fn threads(spec: &PlanSpec) -> Result<u32, String> {
     let cpus = cpu::allowed(&Root::host()).max(1);
     match spec.load.threads {
         None => Ok((cpus / 2).max(1)),
         Some(n) if n <= MAX_THREADS => Ok(n as u32),
-        Some(n) => Err(PlanError::invalid(format!(
+        Some(n) => Err(format!(
             "{} {n}: the maximum is {MAX_THREADS}; this host has {cpus} CPUs",
             spec.name("threads")
-        ))),
+        )),
     }
 }
 
-fn connections(spec: &PlanSpec, plan: &Plan, offer: &Offer) -> Result<u32, PlanError> {
+fn connections(spec: &PlanSpec, plan: &Plan, offer: &Offer) -> Result<u32, String> {
     match (spec.load.connections, &plan.model) {
-        (Some(n), _) if n > MAX_CONNECTIONS => Err(PlanError::invalid(format!(
+        (Some(n), _) if n > MAX_CONNECTIONS => Err(format!(
             "{} {n}: the maximum is {}; use several hosts for more",
             spec.name("connections"),
             show_count(MAX_CONNECTIONS)
-        ))),
+        )),
         (Some(n), _) => Ok(n as u32),
         (None, Model::Closed { .. }) => Ok(DEFAULT_CONNECTIONS),
         (None, Model::Open { .. }) => {
@@ -276,16 +270,11 @@ fn connections(spec: &PlanSpec, plan: &Plan, offer: &Offer) -> Result<u32, PlanE
     }
 }
 
-fn request(spec: &PlanSpec) -> Result<RequestPlan, PlanError> {
+fn request(spec: &PlanSpec) -> Result<RequestPlan, String> {
     let body = match &spec.body {
         Some(BodySource::Text(text)) => text.clone().into_bytes(),
-        Some(BodySource::File(path)) => input::read(path).map_err(|why| {
-            PlanError::invalid(format!(
-                "{} {}: {why}",
-                spec.name("body-file"),
-                path.display()
-            ))
-        })?,
+        Some(BodySource::File(path)) => input::read(path)
+            .map_err(|why| format!("{} {}: {why}", spec.name("body-file"), path.display()))?,
         None => Vec::new(),
     };
     let method = match &spec.method {
@@ -301,14 +290,13 @@ fn request(spec: &PlanSpec) -> Result<RequestPlan, PlanError> {
 }
 
 /// Returns the check for the responses. For `scoring`, reads the score from the request body.
-fn check(spec: &PlanSpec, request: &RequestPlan) -> Result<Option<Check>, PlanError> {
+fn check(spec: &PlanSpec, request: &RequestPlan) -> Result<Option<Check>, String> {
     Ok(match spec.load.check {
         None => None,
         Some(CheckKind::Sequence) => Some(Check::Sequence),
         Some(CheckKind::Scoring) => Some(Check::Scoring {
-            score: scoring::score(&request.body).map_err(|why| {
-                PlanError::invalid(format!("{} scoring: {why}", spec.name("check")))
-            })?,
+            score: scoring::score(&request.body)
+                .map_err(|why| format!("{} scoring: {why}", spec.name("check")))?,
         }),
     })
 }

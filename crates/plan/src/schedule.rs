@@ -7,7 +7,6 @@ use floodmark_load::replay;
 use floodmark_record::plan::{DEFAULT_DURATION, Length, Model, Rate, Schedule};
 use floodmark_record::profile::{Ramp, RateStep};
 
-use crate::error::PlanError;
 use crate::spec::{Origin, PlanSpec, RateSteps};
 
 /// Maximum rate, per second: one request per nanosecond, the resolution of intended times.
@@ -18,14 +17,14 @@ const MAX_LENGTH_S: f64 = 7.0 * 24.0 * 3600.0;
 
 /// Returns the load model for the settings, and an optional remark to print before the run. For a
 /// replay, reads the file.
-pub fn of(spec: &PlanSpec) -> Result<(Model, Option<String>), PlanError> {
+pub fn of(spec: &PlanSpec) -> Result<(Model, Option<String>), String> {
     let load = &spec.load;
     let duration = load.duration.unwrap_or(DEFAULT_DURATION);
     let spacing = load.arrivals.unwrap_or_default();
     let mut remark = None;
     let schedule = if let Some(file) = &spec.replay {
         let recording = replay::read(&file.path, file.unit, file.speed)
-            .map_err(|e| PlanError::invalid(format!("{} {e}", spec.name("replay"))))?;
+            .map_err(|e| format!("{} {e}", spec.name("replay")))?;
         remark = recording.remark;
         Some(Schedule::Replay {
             requests: recording.replay.timetable.times().len() as u64,
@@ -70,7 +69,7 @@ fn length(requests: Option<u64>, duration: Duration) -> Length {
     requests.map_or(Length::Duration(duration), Length::Requests)
 }
 
-fn check_length(spec: &PlanSpec, model: &Model) -> Result<(), PlanError> {
+fn check_length(spec: &PlanSpec, model: &Model) -> Result<(), String> {
     let (key, length_s) = match (spec.load.within, model) {
         (Some(within), _) => ("within", Some(within.as_secs_f64())),
         (None, Model::Closed { length }) => ("duration", length.duration_s()),
@@ -85,34 +84,34 @@ fn check_length(spec: &PlanSpec, model: &Model) -> Result<(), PlanError> {
     if length_s.is_none_or(|length_s| length_s <= MAX_LENGTH_S) || spec.anyway {
         return Ok(());
     }
-    Err(PlanError::invalid(format!(
+    Err(format!(
         "{}: longer than 7 days; check the unit{}",
         spec.name(key),
         match spec.origin {
             Origin::CommandLine => ", or add --anyway",
             Origin::File => "",
         }
-    )))
+    ))
 }
 
-fn check_schedule(spec: &PlanSpec, schedule: &Schedule) -> Result<(), PlanError> {
+fn check_schedule(spec: &PlanSpec, schedule: &Schedule) -> Result<(), String> {
     let highest = match schedule {
         Schedule::Replay { .. } => schedule.rate_per_s(),
         _ => schedule.peak_per_s(),
     };
     if highest > MAX_RATE {
-        return Err(PlanError::invalid(format!(
+        return Err(format!(
             "{}: more than one request per nanosecond; use a lower rate",
             setting(spec)
-        )));
+        ));
     }
     let warms_up = !spec.load.warmup_length().is_zero();
     if warms_up && schedule.first_per_s().is_none_or(|rate| rate <= 0.0) {
-        return Err(PlanError::invalid(format!(
+        return Err(format!(
             "{} needs an initial rate above 0, which {} does not have; warm up the server in a separate run",
             spec.name("warmup"),
             setting(spec)
-        )));
+        ));
     }
     Ok(())
 }
@@ -133,17 +132,17 @@ fn rate_steps(
     spec: &PlanSpec,
     steps: &RateSteps,
     duration: Duration,
-) -> Result<Vec<RateStep>, PlanError> {
+) -> Result<Vec<RateStep>, String> {
     let step = |rate_per_s: f64, duration_s: f64| RateStep {
         rate_per_s,
         duration_s,
     };
     match steps {
-        RateSteps::Timed(_) if spec.load.duration.is_some() => Err(PlanError::invalid(format!(
+        RateSteps::Timed(_) if spec.load.duration.is_some() => Err(format!(
             "{} conflicts with {} that have their own durations",
             spec.name("duration"),
             spec.name("steps")
-        ))),
+        )),
         RateSteps::Timed(steps) => Ok(steps
             .iter()
             .map(|(rate, time)| step(*rate, time.as_secs_f64()))

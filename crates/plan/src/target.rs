@@ -11,9 +11,19 @@ use std::time::Instant;
 use floodmark_record::plan::{Address, Target};
 use http::Uri;
 
-use crate::error::PlanError;
 use crate::host_addresses;
 use crate::spec::PlanSpec;
+
+/// Error from resolving a URL. The one-line message has the form `place: problem; fix`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    /// The URL or a setting is invalid.
+    #[error("{0}")]
+    Invalid(String),
+    /// The server's host name does not resolve, or the server's unix socket does not exist.
+    #[error("{0}")]
+    Unreachable(String),
+}
 
 /// A URL and the addresses of its host.
 #[derive(Debug, Clone)]
@@ -28,7 +38,7 @@ pub struct Resolved {
 ///
 /// # Errors
 /// The URL or a setting is invalid, or the host does not resolve.
-pub fn resolve(url: &str, spec: &PlanSpec) -> Result<Resolved, PlanError> {
+pub fn resolve(url: &str, spec: &PlanSpec) -> Result<Resolved, ResolveError> {
     let url = match url.contains("://") {
         true => url.to_owned(),
         false => format!("http://{url}"),
@@ -50,7 +60,8 @@ pub fn resolve(url: &str, spec: &PlanSpec) -> Result<Resolved, PlanError> {
     }
     let begin = Instant::now();
     let (mut addresses, resolve_us) = if let Some(given) =
-        host_addresses::given(&spec.resolve, &parts.host, parts.port).map_err(PlanError::Invalid)?
+        host_addresses::given(&spec.resolve, &parts.host, parts.port)
+            .map_err(ResolveError::Invalid)?
     {
         (given, None)
     } else if let Ok(ip) = parts.host.parse::<IpAddr>() {
@@ -72,24 +83,25 @@ pub fn resolve(url: &str, spec: &PlanSpec) -> Result<Resolved, PlanError> {
 }
 
 /// Returns the address of an existing unix socket.
-fn unix_socket(path: &str) -> Result<Address, PlanError> {
+fn unix_socket(path: &str) -> Result<Address, ResolveError> {
     let named = |why: String| format!("--unix-socket {path}: {why}");
     // `from_pathname` checks the kernel's maximum length and rejects NUL bytes.
-    UnixAddr::from_pathname(path).map_err(|error| PlanError::invalid(named(error.to_string())))?;
+    UnixAddr::from_pathname(path)
+        .map_err(|error| ResolveError::Invalid(named(error.to_string())))?;
     match fs::metadata(path) {
         Ok(meta) if meta.file_type().is_socket() => Ok(Address::Unix(Path::new(path).to_owned())),
-        Ok(_) => Err(PlanError::invalid(named(
+        Ok(_) => Err(ResolveError::Invalid(named(
             "not a socket; use the path of the server's socket".to_owned(),
         ))),
-        Err(error) => Err(PlanError::Unreachable(named(format!(
+        Err(error) => Err(ResolveError::Unreachable(named(format!(
             "{error}; start the server, or check the path"
         )))),
     }
 }
 
-fn unknown_host(host: &str, why: &str) -> PlanError {
+fn unknown_host(host: &str, why: &str) -> ResolveError {
     let why = why.trim_start_matches("failed to lookup address information: ");
-    PlanError::Unreachable(format!(
+    ResolveError::Unreachable(format!(
         "the host \"{host}\" cannot be resolved ({why}); check its spelling or give its IP address"
     ))
 }
@@ -103,9 +115,9 @@ struct UrlParts {
 }
 
 impl UrlParts {
-    fn parse(url: &str) -> Result<Self, PlanError> {
+    fn parse(url: &str) -> Result<Self, ResolveError> {
         let invalid = |why: &str| {
-            PlanError::invalid(format!(
+            ResolveError::Invalid(format!(
                 "the URL \"{url}\": {why}; use a URL such as http://127.0.0.1:8080/path"
             ))
         };

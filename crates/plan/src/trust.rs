@@ -7,7 +7,6 @@ use floodmark_record::tls::{TlsPlan, Trust, TrustAnchor};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 
-use crate::error::PlanError;
 use crate::input;
 use crate::spec::PlanSpec;
 
@@ -18,7 +17,7 @@ use crate::spec::PlanSpec;
 pub(crate) fn plan(
     spec: &PlanSpec,
     host: Option<String>,
-) -> Result<(Option<TlsPlan>, Vec<TrustAnchor>), PlanError> {
+) -> Result<(Option<TlsPlan>, Vec<TrustAnchor>), String> {
     let Some(server_name) = host else {
         return refuse_for_plain_http(spec).map(|()| (None, Vec::new()));
     };
@@ -44,45 +43,46 @@ pub(crate) fn plan(
 /// # Errors
 /// `cacert` is required but `None`, the file is missing or is not PEM, or the host has no
 /// authorities.
-pub fn anchors(plan: &TlsPlan, cacert: Option<&Path>) -> Result<Vec<TrustAnchor>, PlanError> {
+pub fn anchors(plan: &TlsPlan, cacert: Option<&Path>) -> Result<Vec<TrustAnchor>, String> {
     match (plan.trust, cacert) {
         (Trust::Nothing, _) => Ok(Vec::new()),
         (Trust::System, _) => system_anchors(),
         (Trust::File, Some(path)) => read_pem(path),
-        (Trust::File, None) => Err(PlanError::invalid(
-            "the run trusted certificate authorities from a file; pass that file with --cacert FILE",
-        )),
+        (Trust::File, None) => {
+            let what = "the run trusted certificate authorities from a file; pass that file with --cacert FILE";
+            Err(what.to_owned())
+        }
     }
 }
 
-fn refuse_for_plain_http(spec: &PlanSpec) -> Result<(), PlanError> {
+fn refuse_for_plain_http(spec: &PlanSpec) -> Result<(), String> {
     let given = [
         ("insecure", spec.insecure),
         ("cacert", spec.cacert.is_some()),
         ("no-resumption", spec.no_resumption),
     ];
     match given.iter().find(|(_, given)| *given) {
-        Some((key, _)) => Err(PlanError::invalid(format!(
+        Some((key, _)) => Err(format!(
             "{} needs HTTPS, but the URL is plain HTTP; write https:// or remove the flag",
             spec.name(key)
-        ))),
+        )),
         None => Ok(()),
     }
 }
 
-fn unusable(spec: &PlanSpec, error: &TlsError) -> PlanError {
+fn unusable(spec: &PlanSpec, error: &TlsError) -> String {
     match (error, &spec.cacert) {
         (TlsError::NoRoots, None) => no_authority("on Debian: apt-get install ca-certificates"),
         (TlsError::TrustAnchor { .. } | TlsError::NoRoots, Some(path)) => {
             bad_cacert(path, &error.to_string())
         }
-        _ => PlanError::invalid(format!("the URL's host: {error}")),
+        _ => format!("the URL's host: {error}"),
     }
 }
 
 /// Returns the host's certificate authorities. Unreadable files are an error only if no authority
 /// is found.
-fn system_anchors() -> Result<Vec<TrustAnchor>, PlanError> {
+fn system_anchors() -> Result<Vec<TrustAnchor>, String> {
     let found = rustls_native_certs::load_native_certs();
     match found.errors.first() {
         Some(error) if found.certs.is_empty() => Err(no_authority(&error.to_string())),
@@ -90,19 +90,18 @@ fn system_anchors() -> Result<Vec<TrustAnchor>, PlanError> {
     }
 }
 
-fn no_authority(why: &str) -> PlanError {
-    PlanError::invalid(format!(
+fn no_authority(why: &str) -> String {
+    format!(
         "this host trusts no certificate authority ({why}); add one with --cacert FILE, or accept any certificate with --insecure"
-    ))
+    )
 }
 
 fn anchor(certificate: CertificateDer<'_>) -> TrustAnchor {
     TrustAnchor(certificate.as_ref().to_vec())
 }
 
-fn read_pem(path: &Path) -> Result<Vec<TrustAnchor>, PlanError> {
-    let text = input::read(path)
-        .map_err(|why| PlanError::invalid(format!("--cacert {}: {why}", path.display())))?;
+fn read_pem(path: &Path) -> Result<Vec<TrustAnchor>, String> {
+    let text = input::read(path).map_err(|why| format!("--cacert {}: {why}", path.display()))?;
     let anchors: Result<Vec<TrustAnchor>, PemError> = CertificateDer::pem_slice_iter(&text)
         .map(|certificate| certificate.map(anchor))
         .collect();
@@ -113,10 +112,10 @@ fn read_pem(path: &Path) -> Result<Vec<TrustAnchor>, PlanError> {
     }
 }
 
-fn bad_cacert(path: &Path, why: &str) -> PlanError {
-    PlanError::invalid(format!(
+fn bad_cacert(path: &Path, why: &str) -> String {
+    format!(
         "--cacert {}: {why}; name a PEM file with the certificate of the authority that signed the server's \
          (-----BEGIN CERTIFICATE-----)",
         path.display()
-    ))
+    )
 }

@@ -77,7 +77,8 @@ fn load(
         ..args.clone()
     };
     let spec = args.spec();
-    let planned = floodmark_plan::plan(&spec, target::resolve(url, &spec)?, open_files)?;
+    let resolved = target::resolve(url, &spec)?;
+    let planned = floodmark_plan::plan(&spec, resolved, open_files).map_err(Ending::usage)?;
     let (record, failure) = measure(&args, &planned, stop)?;
     show(&args, &record);
     if !args.quiet && !fresh {

@@ -6,7 +6,8 @@ use floodmark_diagnose::conditions::Condition;
 use floodmark_host::{ProcessPlacement, Stop, open_files};
 use floodmark_lab::{Attempts, Folder, Monitoring, RemoteObserver};
 use floodmark_observe::{MonitorTargets, Root, environment::environment};
-use floodmark_plan::{PlanError, Planned, did_you_mean, target};
+use floodmark_plan::target::{self, ResolveError};
+use floodmark_plan::{Planned, did_you_mean};
 use floodmark_record::events::RunId;
 use floodmark_record::mix::Mix;
 use floodmark_record::plan::Address;
@@ -38,7 +39,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     let spec = args.spec();
     let resolved = match target::resolve(url, &spec) {
         Ok(resolved) => resolved,
-        Err(error @ PlanError::Invalid(_)) => return Err(error.into()),
+        Err(error @ ResolveError::Invalid(_)) => return Err(error.into()),
         Err(error) => {
             let ending = Ending::from(error);
             let record = empty_record(ending.message.clone());
@@ -46,7 +47,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
             return Err(ending);
         }
     };
-    let planned = floodmark_plan::plan(&spec, resolved, open_files)?;
+    let planned = floodmark_plan::plan(&spec, resolved, open_files).map_err(Ending::usage)?;
     check_groups(&args.fail_if, planned.plan.mix.as_ref())?;
     let (record, failure) = measure(args, &planned, &stop)?;
     args.files.write(&record, |e| Ending::internal(e))?;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use floodmark_load::replay::TimestampUnit;
 use floodmark_plan::spec::{BackendChoice, BodySource, CheckKind, RateSteps, ReplaySpec};
-use floodmark_plan::{LoadSpec, PlanError, PlanSpec, values};
+use floodmark_plan::target::ResolveError;
+use floodmark_plan::{LoadSpec, PlanSpec, values};
 use floodmark_record::plan::{CloseFirst, Spacing};
 
 use super::args::{BackendFlag, CheckArg, Closer, LoadArgs, SpacingFlag};
@@ -136,11 +137,11 @@ impl LoadArgs {
     }
 }
 
-impl From<PlanError> for Ending {
-    fn from(error: PlanError) -> Self {
+impl From<ResolveError> for Ending {
+    fn from(error: ResolveError) -> Self {
         match error {
-            PlanError::Invalid(message) => Ending::usage(message),
-            PlanError::Unreachable(message) => Ending::server(message),
+            ResolveError::Invalid(message) => Ending::usage(message),
+            ResolveError::Unreachable(message) => Ending::server(message),
         }
     }
 }

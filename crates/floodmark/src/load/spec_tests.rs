@@ -4,7 +4,7 @@ use std::fs;
 
 use clap::Parser;
 use floodmark_lab::manifest::Experiment;
-use floodmark_plan::{PlanError, PlanSpec, plan, target};
+use floodmark_plan::{PlanSpec, plan, target};
 use floodmark_record::Plan;
 use proptest::option::of;
 use proptest::prelude::*;
@@ -109,8 +109,8 @@ fn closed_again() -> impl Strategy<Value = Settings> {
     joined(duration("duration"), optional(count("burst", 1000)))
 }
 
-fn planned(spec: &PlanSpec) -> Result<Plan, PlanError> {
-    let resolved = target::resolve(URL, spec)?;
+fn planned(spec: &PlanSpec) -> Result<Plan, String> {
+    let resolved = target::resolve(URL, spec).map_err(|error| error.to_string())?;
     Ok(plan(spec, resolved, Some(4096))?.plan)
 }
 
