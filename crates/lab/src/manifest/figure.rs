@@ -163,11 +163,7 @@ impl ClientFigure {
             format!("invalid regular expression: {what}")
         })?;
         let groups = find.captures_len() - 1;
-        let wanted = if unit == Some(TimeUnit::Printed) {
-            2
-        } else {
-            1
-        };
+        let wanted = 1 + usize::from(unit == Some(TimeUnit::Printed));
         let fits = if sum { groups >= 1 } else { groups == wanted };
         if !fits {
             let least = if sum { "at least " } else { "" };
