@@ -3,46 +3,30 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Kind of time.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum TimeKind {
-    /// done − intended, for ok responses.
-    Response,
-    /// timed out − intended: a lower bound for the response time of a request that timed out.
-    Censored,
-    /// done − sent, for ok responses.
-    Service,
-    /// free − intended: the wait for a connection.
-    /// A long wait means that the server is too slow or the connection limit is too low.
-    Blocked,
-    /// sent − max(intended, free): the delay caused by floodmark.
-    Lateness,
-    /// Time from the start of the connection attempt until the TCP connection is established.
-    Connect,
-    /// first byte − sent, for ok responses.
-    FirstByte,
-    /// ended − intended, for requests with an outcome other than ok or timed out.
-    Error,
-    /// Time from the established TCP connection until the TLS handshake is complete.
-    Handshake,
-}
-
-impl TimeKind {
-    /// All kinds in the order of their discriminants.
-    pub const ALL: [TimeKind; 9] = [
-        TimeKind::Response,
-        TimeKind::Censored,
-        TimeKind::Service,
-        TimeKind::Blocked,
-        TimeKind::Lateness,
-        TimeKind::Connect,
-        TimeKind::FirstByte,
-        TimeKind::Error,
-        TimeKind::Handshake,
-    ];
+crate::names::named! {
+    // Values are in the order of their discriminants, which index arrays of histograms.
+    /// Kind of time.
+    TimeKind {
+        /// done − intended, for ok responses.
+        Response = "response",
+        /// timed out − intended: a lower bound for the response time of a request that timed out.
+        Censored = "censored",
+        /// done − sent, for ok responses.
+        Service = "service",
+        /// free − intended: the wait for a connection.
+        /// A long wait means that the server is too slow or the connection limit is too low.
+        Blocked = "blocked",
+        /// sent − max(intended, free): the delay caused by floodmark.
+        Lateness = "lateness",
+        /// Time from the start of the connection attempt until the TCP connection is established.
+        Connect = "connect",
+        /// first byte − sent, for ok responses.
+        FirstByte = "first_byte",
+        /// ended − intended, for requests with an outcome other than ok or timed out.
+        Error = "error",
+        /// Time from the established TCP connection until the TLS handshake is complete.
+        Handshake = "handshake",
+    }
 }
 
 /// Summary of one kind of time over a set of requests, in microseconds.
