@@ -17,7 +17,7 @@ use crate::sock_diag::SockDiag;
 const MAX_KNOWN: usize = 4096;
 
 /// Whether a thread waits for data or for space in a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Direction {
     Read,
     Write,
@@ -32,30 +32,16 @@ impl Direction {
     }
 }
 
-/// The other end of a socket.
-#[derive(Debug, Clone)]
-enum SocketEnd {
-    /// No other end: the socket listens for connections.
-    Listener,
-    /// A client of the process.
-    Client,
-    /// A server that the process connected to.
-    Server(WaitObject),
-    /// A socket pair.
-    Pair,
-    Unknown,
-}
-
 /// Resolves file descriptors of other processes.
 ///
-/// A socket's addresses are read from a duplicate of the socket (pidfd_getfd(2)), once per socket.
-/// This requires permission to trace the process.
+/// A socket's addresses are read from a duplicate of the socket (pidfd_getfd(2)), once per socket
+/// and direction. This requires permission to trace the process.
 pub(crate) struct Descriptors {
     root: Root,
     diag: Option<SockDiag>,
     processes: HashMap<u32, OwnedFd>,
-    /// Other ends of sockets, by inode.
-    sockets: HashMap<u64, SocketEnd>,
+    /// What a thread waits for at a socket, by the socket's inode.
+    sockets: HashMap<(u64, Direction), WaitObject>,
     /// Local ports of listening sockets.
     listening: HashSet<u16>,
 }
@@ -100,13 +86,12 @@ impl Descriptors {
         let other = WaitObject::Kind(WaitKind::Other);
         let inode = |prefix| target.strip_prefix(prefix)?.strip_suffix(']')?.parse().ok();
         if let Some(inode) = inode("socket:[") {
-            return match self.end(pid, descriptor, inode) {
-                SocketEnd::Listener => WaitObject::Kind(WaitKind::Accept),
-                SocketEnd::Client => to.choose(WaitKind::ClientRead, WaitKind::ClientWrite),
-                SocketEnd::Server(object) => object,
-                SocketEnd::Pair => to.choose(WaitKind::PipeRead, WaitKind::PipeWrite),
-                SocketEnd::Unknown => other,
-            };
+            if let Some(known) = self.sockets.get(&(inode, to)) {
+                return known.clone();
+            }
+            let object = self.read_socket(pid, descriptor, to).unwrap_or(other);
+            self.sockets.insert((inode, to), object.clone());
+            return object;
         }
         match &*target {
             pipe if pipe.starts_with("pipe:[") => {
@@ -119,16 +104,8 @@ impl Descriptors {
         }
     }
 
-    fn end(&mut self, pid: u32, descriptor: i32, inode: u64) -> SocketEnd {
-        if let Some(end) = self.sockets.get(&inode) {
-            return end.clone();
-        }
-        let end = self.read_end(pid, descriptor).unwrap_or(SocketEnd::Unknown);
-        self.sockets.insert(inode, end.clone());
-        end
-    }
-
-    fn read_end(&mut self, pid: u32, descriptor: i32) -> io::Result<SocketEnd> {
+    /// Returns what a thread waits for at a socket.
+    fn read_socket(&mut self, pid: u32, descriptor: i32, to: Direction) -> io::Result<WaitObject> {
         let process = match self.processes.entry(pid) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
@@ -140,27 +117,24 @@ impl Descriptors {
         let local = getsockname(&socket)?;
         // A listening socket has no peer.
         let remote = getpeername(&socket).ok().flatten();
+        let client = to.choose(WaitKind::ClientRead, WaitKind::ClientWrite);
         if let Ok(local) = SocketAddr::try_from(local.clone()) {
             if self.listening.is_empty() {
-                return Ok(SocketEnd::Unknown);
+                return Ok(WaitObject::Kind(WaitKind::Other));
             }
             if self.listening.contains(&local.port()) {
-                return Ok(match remote {
-                    Some(_) => SocketEnd::Client,
-                    None => SocketEnd::Listener,
-                });
+                return Ok(remote.map_or(WaitObject::Kind(WaitKind::Accept), |_| client));
             }
             let mut remote = SocketAddr::try_from(remote.ok_or(io::ErrorKind::NotConnected)?)?;
             remote.set_ip(remote.ip().to_canonical());
-            return Ok(SocketEnd::Server(WaitObject::Connection(remote)));
+            return Ok(WaitObject::Connection(remote));
         }
         let path = |address: SocketAddrUnix| Some(address.path()?.to_string_lossy().into_owned());
         if SocketAddrUnix::try_from(local).is_ok_and(|local| path(local).is_some()) {
-            return Ok(SocketEnd::Client);
+            return Ok(client);
         }
         let remote = remote.and_then(|remote| path(SocketAddrUnix::try_from(remote).ok()?));
-        Ok(remote.map_or(SocketEnd::Pair, |path| {
-            SocketEnd::Server(WaitObject::UnixSocket(path))
-        }))
+        let pair = to.choose(WaitKind::PipeRead, WaitKind::PipeWrite);
+        Ok(remote.map_or(pair, WaitObject::UnixSocket))
     }
 }
