@@ -175,11 +175,8 @@ pub(crate) fn throttling(samples: &mut Samples, root: &Root, of: Option<Role>, l
 /// Samples whole disks. A disk's counters include its partitions. Loop and RAM devices are skipped.
 fn disks(samples: &mut Samples, root: &Root) {
     const SKIPPED: [&str; 5] = ["loop", "ram", "zram", "dm-", "md"];
-    let entries = std::fs::read_dir(root.path("/sys/block")).into_iter();
-    let names = entries
-        .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| !SKIPPED.iter().any(|prefix| name.starts_with(prefix)));
+    let is_skipped = |name: &String| SKIPPED.iter().any(|prefix| name.starts_with(prefix));
+    let names = root.names("/sys/block").filter(|name| !is_skipped(name));
     let names: Vec<String> = names.collect();
     let metrics = DISKS.map(|figure| Metric::Disk(None, figure)).into();
     let (file, step) = ("/proc/diskstats", DISK_STEP);

@@ -131,9 +131,7 @@ fn find(root: &Root, pid: u32) -> Option<String> {
     let inner = labelled(&status, "NSpid:").and_then(|ids| ids.split_ascii_whitespace().last());
     let outer = pid.to_string();
     let of = |tmp: &str, id: &str| {
-        let entries = std::fs::read_dir(root.path(tmp)).ok()?;
-        entries
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        root.names(tmp)
             .filter(|name| name.starts_with("hsperfdata_"))
             .map(|name| format!("{tmp}/{name}/{id}"))
             .find(|path| root.path(path).is_file())

@@ -58,15 +58,17 @@ impl Root {
         self.line(absolute)?.parse().ok()
     }
 
+    /// Returns the names in a folder, in any order. Returns no names if the folder can't be read.
+    pub(crate) fn names(&self, absolute: impl AsRef<Path>) -> impl Iterator<Item = String> {
+        let entries = std::fs::read_dir(self.path(absolute)).into_iter().flatten();
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+    }
+
     /// Returns the numeric names in a folder, such as PIDs, in ascending order.
     #[must_use]
     pub fn numbered(&self, absolute: impl AsRef<Path>) -> Vec<u32> {
-        let Ok(entries) = std::fs::read_dir(self.path(absolute)) else {
-            return Vec::new();
-        };
-        let mut ids: Vec<u32> = entries
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-            .collect();
+        let ids = self.names(absolute).filter_map(|name| name.parse().ok());
+        let mut ids: Vec<u32> = ids.collect();
         ids.sort_unstable();
         ids
     }

@@ -70,13 +70,10 @@ fn conntrack(root: &Root) -> Option<ConntrackFacts> {
 }
 
 fn frequency(root: &Root) -> Option<FrequencyFacts> {
+    const FOLDER: &str = "/sys/devices/system/cpu";
     let mut facts = FrequencyFacts::default();
-    let entries = std::fs::read_dir(root.path("/sys/devices/system/cpu")).ok()?;
-    for entry in entries.filter_map(Result::ok) {
-        let line = |file: &str| {
-            let text = std::fs::read_to_string(entry.path().join("cpufreq").join(file)).ok()?;
-            Some(text.trim().to_owned())
-        };
+    for cpu in root.names(FOLDER) {
+        let line = |file: &str| root.line(format!("{FOLDER}/{cpu}/cpufreq/{file}"));
         if let Some(governor) = line("scaling_governor") {
             *facts.governors.entry(governor).or_default() += 1;
             facts.driver = facts.driver.or_else(|| line("scaling_driver"));
