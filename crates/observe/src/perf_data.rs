@@ -103,23 +103,21 @@ impl PerfData {
 
     /// Returns a counter's value from a later reading of the same file.
     pub(crate) fn value(&self, bytes: &[u8], place: CounterOffset) -> Option<u64> {
-        let end = place.offset.checked_add(8)?;
-        let raw: [u8; 8] = bytes.get(place.offset..end)?.try_into().ok()?;
-        Some(if self.little {
-            u64::from_le_bytes(raw)
-        } else {
-            u64::from_be_bytes(raw)
-        })
+        little_endian(bytes, place.offset, self.little).map(u64::from_le_bytes)
     }
 }
 
 fn u32_at(bytes: &[u8], at: usize, little: bool) -> Option<u32> {
-    let raw: [u8; 4] = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
-    Some(if little {
-        u32::from_le_bytes(raw)
-    } else {
-        u32::from_be_bytes(raw)
-    })
+    little_endian(bytes, at, little).map(u32::from_le_bytes)
+}
+
+/// Returns the `N` bytes of a number in little-endian order. `little` is the order in the file.
+fn little_endian<const N: usize>(bytes: &[u8], at: usize, little: bool) -> Option<[u8; N]> {
+    let mut raw: [u8; N] = bytes.get(at..at.checked_add(N)?)?.try_into().ok()?;
+    if !little {
+        raw.reverse();
+    }
+    Some(raw)
 }
 
 #[cfg(test)]
