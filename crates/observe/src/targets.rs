@@ -22,11 +22,7 @@ pub struct MonitorTargets {
 impl MonitorTargets {
     /// Returns the addresses of the server, except unix sockets.
     pub(crate) fn ip_addresses(&self) -> Vec<SocketAddr> {
-        let ip = |address: &Address| match address {
-            Address::Ip(ip) => Some(*ip),
-            Address::Unix(_) => None,
-        };
-        self.addresses.iter().filter_map(ip).collect()
+        self.addresses.iter().filter_map(Address::ip).collect()
     }
 }
 
