@@ -66,14 +66,7 @@ impl Descriptors {
             self.sockets.clear();
             self.processes.clear();
         }
-        let Some(diag) = &mut self.diag else {
-            return;
-        };
-        let mut listening = HashSet::new();
-        let read = diag.each_listener(|socket| {
-            listening.insert(socket.local.port());
-        });
-        if read.is_ok() {
+        if let Some(Ok(listening)) = self.diag.as_mut().map(SockDiag::listening_ports) {
             self.listening = listening;
         }
     }

@@ -3,6 +3,7 @@
 //! The structures are written by hand, because `netlink-packet-sock-diag` has no filter and
 //! allocates for each socket.
 
+use std::collections::HashSet;
 use std::io;
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -170,12 +171,16 @@ impl SockDiag {
         })
     }
 
-    /// Calls `on` for every listening TCP socket in this network namespace.
+    /// Returns the local ports of all listening TCP sockets in this network namespace.
     ///
     /// # Errors
     /// The kernel reports an error.
-    pub(crate) fn each_listener(&mut self, on: impl FnMut(Socket)) -> io::Result<()> {
-        self.dump(&other_ports_filter(u16::MAX), LISTEN, on)
+    pub(crate) fn listening_ports(&mut self) -> io::Result<HashSet<u16>> {
+        let mut ports = HashSet::new();
+        self.dump(&other_ports_filter(u16::MAX), LISTEN, |socket| {
+            ports.insert(socket.local.port());
+        })?;
+        Ok(ports)
     }
 
     fn dump(&mut self, filter: &[u8], states: u32, mut on: impl FnMut(Socket)) -> io::Result<()> {

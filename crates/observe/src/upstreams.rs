@@ -61,10 +61,7 @@ impl Upstreams {
         if sockets.is_empty() {
             return Ok(sockets);
         }
-        let mut listened = HashSet::new();
-        self.diag.each_listener(|socket| {
-            listened.insert(socket.local.port());
-        })?;
+        let listened = self.diag.listening_ports()?;
         // A socket on the port of a local listener is the accepting end.
         sockets.retain(|socket| !listened.contains(&socket.local.port()));
         let mut inodes = sockets.iter().map(|socket| u64::from(socket.inode));
