@@ -71,18 +71,11 @@ struct StoredObservation {
 
 impl From<StoredObservation> for Observation {
     fn from(stored: StoredObservation) -> Self {
-        let StoredObservation {
-            subject,
-            mut metric,
-            unit,
-            ..
-        } = stored;
-        let is_peak = metric.ends_with(PEAK);
-        if is_peak {
-            metric.truncate(metric.len() - PEAK.len());
-        }
+        let of_peak = stored.metric.strip_suffix(PEAK);
+        let is_peak = of_peak.is_some();
+        let name = of_peak.unwrap_or(&stored.metric).to_owned();
         Self {
-            metric: Metric::parse(subject, metric, unit),
+            metric: Metric::parse(stored.subject, name, stored.unit),
             is_peak,
             source: stored.source,
             start_ms: stored.start_ms,
@@ -94,15 +87,11 @@ impl From<StoredObservation> for Observation {
 
 impl From<Observation> for StoredObservation {
     fn from(observation: Observation) -> Self {
-        let unit = observation.unit();
-        let Observation {
-            metric, is_peak, ..
-        } = observation;
-        let suffix = if is_peak { PEAK } else { "" };
+        let suffix = if observation.is_peak { PEAK } else { "" };
         Self {
-            subject: metric.subject().into_owned(),
-            metric: format!("{}{suffix}", metric.name()),
-            unit,
+            subject: observation.metric.subject().into_owned(),
+            metric: format!("{}{suffix}", observation.metric.name()),
+            unit: observation.unit(),
             source: observation.source,
             start_ms: observation.start_ms,
             step_ms: observation.step_ms,
