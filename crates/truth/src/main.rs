@@ -6,13 +6,11 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use floodmark_host::Stop;
 use floodmark_truth::{Scenario, TruthServer, run_cases};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 #[derive(Parser)]
 #[command(about = "A server with known faults, and the cases that compare floodmark with it")]
@@ -78,13 +76,10 @@ fn main() -> ExitCode {
 
 fn serve(arguments: &ServeArguments) -> Result<(), Box<dyn std::error::Error>> {
     let scenario: Scenario = serde_json::from_str(&arguments.scenario)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
+    let stop = Stop::on_signals()?;
     let server = TruthServer::start_at(arguments.listen, scenario)?;
     println!("listening on {}", server.address());
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.is_set() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let log = server.stop()?;

@@ -5,8 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, setrlimit};
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, setpriority_process};
+use rustix::process::{Pid, Signal, kill_process, setpriority_process};
 use rustix::thread::{CpuSet, clock_nanosleep_absolute, sched_setaffinity};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -102,35 +101,16 @@ pub fn run_delay_ns() -> u64 {
     second.and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
-/// Raises the soft limit on open files to the hard limit, if possible.
-pub fn raise_open_files() {
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    let raised = Rlimit {
-        current: maximum,
-        maximum,
-    };
-    // A server with the old limit can still serve some connections.
-    let _ = setrlimit(Resource::Nofile, raised);
-}
-
-/// Sends a signal to one process.
-///
-/// # Errors
-/// The process has ended or belongs to another user.
-pub fn signal(pid: u32, signal: Signal) -> io::Result<()> {
-    let pid = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
-    Ok(kill_process(pid, signal)?)
-}
-
 /// Stops a process for the given time. Returns the actual time in µs.
 ///
 /// # Errors
 /// The process has ended or belongs to another user.
 pub fn pause(pid: u32, length: Duration) -> io::Result<f64> {
+    let pid = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
     let begin = Instant::now();
-    signal(pid, Signal::STOP)?;
+    kill_process(pid, Signal::STOP)?;
     std::thread::sleep(length);
-    signal(pid, Signal::CONT)?;
+    kill_process(pid, Signal::CONT)?;
     Ok(begin.elapsed().as_secs_f64() * 1e6)
 }
 

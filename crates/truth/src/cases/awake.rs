@@ -1,8 +1,8 @@
 //! Keeps CPUs out of idle states while times of a few microseconds are measured.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+
+use floodmark_host::Stop;
 
 use crate::sys;
 
@@ -14,7 +14,7 @@ use crate::sys;
 /// threads take no CPU time from other threads.
 #[derive(Debug)]
 pub struct Awake {
-    stop: Arc<AtomicBool>,
+    stop: Stop,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -22,14 +22,14 @@ impl Awake {
     /// Starts the threads. A thread ends immediately if the kernel refuses the priority.
     #[must_use]
     pub fn keep() -> Awake {
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = Stop::new();
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (0..cpus)
             .map(|_| {
-                let stop = Arc::clone(&stop);
+                let stop = stop.clone();
                 std::thread::spawn(move || {
                     if sys::lowest_priority().is_ok() {
-                        while !stop.load(Ordering::Relaxed) {
+                        while !stop.is_set() {
                             std::hint::spin_loop();
                         }
                     }
@@ -42,7 +42,7 @@ impl Awake {
 
 impl Drop for Awake {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.set();
         for thread in self.threads.drain(..) {
             // A thread that has panicked has also ended.
             let _ = thread.join();

@@ -4,9 +4,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use floodmark_host::Child;
 use floodmark_record::run::Status;
 
-use super::environment::ChildGuard;
 use super::measured::CaseMeasurement;
 use super::reference;
 use super::{CaseEnvironment, CaseError, CaseResult};
@@ -98,17 +98,14 @@ pub fn starved(environment: &CaseEnvironment) -> CaseResult {
 }
 
 /// Starts a process that keeps one CPU busy: a polling server without clients.
-fn start_competitor(environment: &CaseEnvironment, cpu: usize) -> Result<ChildGuard, CaseError> {
+fn start_competitor(environment: &CaseEnvironment, cpu: usize) -> Result<Child, CaseError> {
     let mut command = Command::new(&environment.truth);
     command
         .args(["serve", r#"{"busy_poll":true}"#])
         .stdout(Stdio::null());
     // SAFETY: between fork and exec, `confine` makes two system calls and does not allocate.
     unsafe { command.pre_exec(move || sys::confine(cpu, 0)) };
-    let child = command
-        .spawn()
-        .map_err(CaseError::run(environment.truth.display()))?;
-    Ok(ChildGuard(child))
+    Ok(Child::start(command)?)
 }
 
 /// Offers more than the client's maximum rate. The achieved rate must then be lower than the

@@ -5,20 +5,17 @@ use std::io::{Read, Seek};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use floodmark_host::Child;
 use floodmark_record::{Record, Run};
-use rustix::process::Signal;
 
 use super::CaseError;
 use crate::sys;
 
 /// Maximum time that floodmark takes in addition to the load.
 const OVERHEAD: Duration = Duration::from_secs(20);
-
-/// Interval between two polls of a process.
-const POLL: Duration = Duration::from_millis(10);
 
 /// Programs and settings that the cases use.
 #[derive(Debug)]
@@ -30,22 +27,11 @@ pub struct CaseEnvironment {
     pub truth: PathBuf,
 }
 
-/// A process. Dropping the value kills the process.
-#[derive(Debug)]
-pub struct ChildGuard(pub Child);
-
-impl Drop for ChildGuard {
-    fn drop(&mut self) {
-        // An error means that the process has already ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A running `floodmark load`. Dropping the value kills the process.
+/// A running `floodmark load`. Dropping the value kills the process, and the kernel then kills the
+/// load process.
 #[derive(Debug)]
 pub struct RunningClient {
-    child: ChildGuard,
+    child: Child,
     stdout: File,
     stderr: File,
     begin: Instant,
@@ -77,16 +63,16 @@ impl CaseEnvironment {
             // allocate.
             unsafe { command.pre_exec(move || sys::confine(cpu, nice)) };
         }
-        let mut spawn = || -> std::io::Result<(ChildGuard, File, File)> {
+        let mut redirect = || -> std::io::Result<(File, File)> {
             let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
             command.stdin(Stdio::null()).stdout(stdout.try_clone()?);
             command.stderr(stderr.try_clone()?);
-            Ok((ChildGuard(command.spawn()?), stdout, stderr))
+            Ok((stdout, stderr))
         };
         let what = self.floodmark.display();
-        let (child, stdout, stderr) = spawn().map_err(CaseError::run(what))?;
+        let (stdout, stderr) = redirect().map_err(CaseError::run(what))?;
         Ok(RunningClient {
-            child,
+            child: Child::start(command)?,
             stdout,
             stderr,
             begin: Instant::now(),
@@ -99,7 +85,7 @@ impl RunningClient {
     /// Returns the process id of the load process (floodmark's child process `worker`), if the
     /// load process has started.
     pub fn worker(&self) -> Option<u32> {
-        let parent = self.child.0.id();
+        let parent = self.child.pid();
         let children = format!("/proc/{parent}/task/{parent}/children");
         let children = std::fs::read_to_string(children).ok()?;
         let mut pids = children.split_whitespace();
@@ -112,13 +98,9 @@ impl RunningClient {
 
     /// Waits until floodmark ends. Returns the run, and the exit code if there is one.
     pub fn finish(mut self) -> Result<(Run, Option<i32>), CaseError> {
-        let status = loop {
-            match self.child.0.try_wait() {
-                Ok(Some(status)) => break status,
-                Ok(None) if self.begin.elapsed() < self.limit => std::thread::sleep(POLL),
-                _ => return Err(CaseError::TooSlow(self.limit.as_secs())),
-            }
-        };
+        let left = self.limit.saturating_sub(self.begin.elapsed());
+        let status = self.child.wait(left)?;
+        let status = status.ok_or(CaseError::TooSlow(self.limit.as_secs()))?;
         let (stdout, stderr) = (text(&mut self.stdout), text(&mut self.stderr));
         let no_record = |reason: String| CaseError::NoRecord {
             exit: status
@@ -131,17 +113,6 @@ impl RunningClient {
         let run = record.runs.into_iter().next();
         let run = run.ok_or_else(|| no_record("the record contains no run".to_owned()))?;
         Ok((run, status.code()))
-    }
-}
-
-impl Drop for RunningClient {
-    fn drop(&mut self) {
-        if let Ok(None) = self.child.0.try_wait()
-            && let Some(worker) = self.worker()
-        {
-            // Sending the signal fails only if the process has just ended.
-            let _ = sys::signal(worker, Signal::KILL);
-        }
     }
 }
 

@@ -48,6 +48,8 @@ type Case = (
 enum CaseError {
     #[error("{0}")]
     Server(#[from] crate::server::TruthError),
+    #[error("{0}")]
+    Child(#[from] floodmark_host::ChildError),
     #[error("cannot run {what}: {error}")]
     Run { what: String, error: std::io::Error },
     #[error("floodmark wrote no record (exit {exit}): {reason}")]

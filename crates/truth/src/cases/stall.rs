@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::Signal;
+use floodmark_host::Child;
 
-use super::environment::ChildGuard;
 use super::measured::CaseMeasurement;
 use super::reference;
 use super::{CaseEnvironment, CaseError, CaseResult};
@@ -20,6 +19,9 @@ const TOLERANCE: f64 = 0.03;
 
 /// Tolerance for the 99th percentile, relative to the formula.
 const FORMULA_TOLERANCE: f64 = 0.05;
+
+/// Maximum time that the truth server takes to write its log and exit.
+const GRACE: Duration = Duration::from_secs(60);
 
 pub fn run(environment: &CaseEnvironment, stall: Stall) -> CaseResult {
     const RATE: u64 = 1_000;
@@ -59,7 +61,7 @@ fn check(measured: &mut CaseMeasurement, intended: u64, rate: f64) {
 
 /// The truth server in a separate process.
 struct ServerProcess {
-    child: ChildGuard,
+    child: Child,
     address: SocketAddr,
     log: tempfile::NamedTempFile,
 }
@@ -70,9 +72,9 @@ impl ServerProcess {
         let mut command = Command::new(&environment.truth);
         command.args(["serve", "--append"]).arg(log.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = ChildGuard(command.spawn()?);
+        let mut child = Child::start(command).map_err(io::Error::other)?;
         let mut line = String::new();
-        if let Some(output) = child.0.stdout.take() {
+        if let Some(output) = child.stdout() {
             BufReader::new(output).read_line(&mut line)?;
         }
         let address = line.trim().rsplit(' ').next().and_then(|a| a.parse().ok());
@@ -86,8 +88,7 @@ impl ServerProcess {
     }
 
     fn stop(mut self) -> io::Result<Log> {
-        sys::signal(self.child.0.id(), Signal::TERM)?;
-        self.child.0.wait()?;
+        self.child.stop(GRACE).map_err(io::Error::other)?;
         let text = std::fs::read(self.log.path())?;
         Ok(serde_json::from_slice(&text)?)
     }
@@ -105,7 +106,7 @@ pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     let flags = format!("--rate {RATE} -n {REQUESTS}");
     let client = environment.start(server.address, &flags, REQUESTS / RATE, None)?;
     std::thread::sleep(Duration::from_secs(8));
-    let stopped_us = sys::pause(server.child.0.id(), STOP).map_err(&failed)?;
+    let stopped_us = sys::pause(server.child.pid(), STOP).map_err(&failed)?;
     let mut measured = CaseMeasurement::new(client.finish()?, server.stop().map_err(failed)?);
     check(&mut measured, REQUESTS, RATE as f64);
     let delayed = RATE as f64 * stopped_us / 1e6;

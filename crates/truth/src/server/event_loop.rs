@@ -7,9 +7,9 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use floodmark_host::Stop;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -46,7 +46,7 @@ pub struct EventLoop {
     listener: TcpListener,
     scenario: Scenario,
     responses: Responses,
-    stop: Arc<AtomicBool>,
+    stop: Stop,
     /// Open connections, by token.
     connections: HashMap<u64, ServerConnection>,
     /// Due times, each with the token of a connection.
@@ -59,11 +59,7 @@ pub struct EventLoop {
 }
 
 impl EventLoop {
-    pub fn new(
-        listener: TcpListener,
-        scenario: Scenario,
-        stop: Arc<AtomicBool>,
-    ) -> io::Result<Self> {
+    pub fn new(listener: TcpListener, scenario: Scenario, stop: Stop) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let token = EventData::new_u64(LISTENER);
         epoll::add(&epoll, &listener, token, EventFlags::IN)?;
@@ -88,7 +84,7 @@ impl EventLoop {
     /// Serves until `stop` is set.
     pub fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS_PER_TURN);
-        while !self.stop.load(Ordering::Relaxed) {
+        while !self.stop.is_set() {
             self.stall();
             self.resume_due()?;
             let timeout = timespec(self.timeout_ns());

@@ -10,10 +10,9 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use floodmark_host::{Stop, raise_open_files};
 use rustix::thread::set_current_timer_slack;
 use socket2::{Domain, Socket, Type};
 
@@ -43,7 +42,7 @@ pub enum TruthError {
 #[derive(Debug)]
 pub struct TruthServer {
     address: SocketAddr,
-    stop: Arc<AtomicBool>,
+    stop: Stop,
     thread: Option<JoinHandle<io::Result<Log>>>,
 }
 
@@ -62,11 +61,12 @@ impl TruthServer {
     /// The scenario is invalid, the port is in use, or no file descriptor or thread is available.
     pub fn start_at(address: SocketAddr, scenario: Scenario) -> Result<TruthServer, TruthError> {
         scenario.check().map_err(TruthError::Scenario)?;
-        sys::raise_open_files();
+        // A server with the old limit can still serve some connections.
+        let _ = raise_open_files(u64::MAX);
         let listener = listen(address)?;
         let address = listener.local_addr()?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut event_loop = EventLoop::new(listener, scenario, Arc::clone(&stop))?;
+        let stop = Stop::new();
+        let mut event_loop = EventLoop::new(listener, scenario, stop.clone())?;
         let thread = std::thread::Builder::new()
             .name("truth".to_owned())
             .spawn(move || {
@@ -101,7 +101,7 @@ impl TruthServer {
     /// # Errors
     /// An epoll call failed.
     pub fn stop(mut self) -> Result<Log, TruthError> {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.set();
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(log)) => Ok(log?),
             _ => Err(TruthError::Panicked),
@@ -111,7 +111,7 @@ impl TruthServer {
 
 impl Drop for TruthServer {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.set();
     }
 }
 
