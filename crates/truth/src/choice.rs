@@ -4,7 +4,6 @@
 ///
 /// The generator is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
 /// OOPSLA 2014).
-#[must_use]
 pub fn uniform(seed: u64, index: u64) -> f64 {
     let mut z = seed
         .wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
@@ -15,7 +14,6 @@ pub fn uniform(seed: u64, index: u64) -> f64 {
 }
 
 /// Returns an exponentially distributed time with the given mean, in ns.
-#[must_use]
 pub fn exponential_ns(seed: u64, index: u64, mean_ns: f64) -> u64 {
     (-mean_ns * (1.0 - uniform(seed, index)).ln()).round() as u64
 }

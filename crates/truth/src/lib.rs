@@ -8,11 +8,11 @@
 //! This crate is used only in tests and measurements of floodmark.
 
 pub mod cases;
-pub mod choice;
+mod choice;
 pub mod log;
 pub mod scenario;
 pub mod server;
-pub mod sys;
+mod sys;
 
 pub use cases::{CaseReport, reference, run_cases};
 pub use log::Log;

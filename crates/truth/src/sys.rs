@@ -10,7 +10,6 @@ use rustix::thread::{CpuSet, clock_nanosleep_absolute, sched_setaffinity};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Returns the time of CLOCK_MONOTONIC in ns. All logged times use this clock.
-#[must_use]
 pub fn monotonic_ns() -> u64 {
     clock_ns(ClockId::Monotonic) as u64
 }
@@ -27,7 +26,6 @@ pub fn sleep_until(until_ns: u64) {
 }
 
 /// Converts a time in ns to a timespec.
-#[must_use]
 pub fn timespec(ns: u64) -> Timespec {
     Timespec {
         tv_sec: (ns / 1_000_000_000) as i64,
@@ -94,7 +92,6 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, 
 
 /// Returns the time in ns for which this thread has waited for a CPU, or 0 if the kernel does not
 /// count the time.
-#[must_use]
 pub fn run_delay_ns() -> u64 {
     let line = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let second = line.split_whitespace().nth(1);

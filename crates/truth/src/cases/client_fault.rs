@@ -23,15 +23,14 @@ pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     const STOP: Duration = Duration::from_millis(500);
     let server = TruthServer::start(Scenario::default())?;
     let flags = format!("--rate {RATE} -d {SECONDS}s");
-    let client = environment.start(server.address(), &flags, SECONDS, None)?;
+    let client = environment.start(server.address(), &flags, None)?;
     std::thread::sleep(Duration::from_secs(2));
     let no_worker = CaseError::run("floodmark's child process `worker`");
     let missing = || no_worker(std::io::ErrorKind::NotFound.into());
     let worker = client.worker().ok_or_else(missing)?;
     let stopped_us = sys::pause(worker, STOP).map_err(no_worker)?;
     let mut measured = CaseMeasurement::new(client.finish()?, server.stop()?);
-    measured.check_all_ok(RATE * SECONDS);
-    measured.check_bytes();
+    measured.check_all_counts(RATE * SECONDS);
     let (run, log, findings) = (&measured.run, &measured.log, &mut measured.findings);
     // Overdue requests are sent at once. K = rate · S requests are late. Their lateness decreases
     // from S to 0.
@@ -80,7 +79,7 @@ pub fn starved(environment: &CaseEnvironment) -> CaseResult {
     let server = TruthServer::start(Scenario::default())?;
     let _competitor = start_competitor(environment, CPU)?;
     let flags = format!("--rate {RATE} -d {SECONDS}s -t 1");
-    let client = environment.start(server.address(), &flags, SECONDS, Some((CPU, 10)))?;
+    let client = environment.start(server.address(), &flags, Some((CPU, 10)))?;
     let mut measured = CaseMeasurement::new(client.finish()?, server.stop()?);
     let offered = rates(&measured, RATE as f64);
     // This case withholds CPU time on purpose.
@@ -112,10 +111,10 @@ fn start_competitor(environment: &CaseEnvironment, cpu: usize) -> Result<Child, 
 /// offered rate, and the run must be invalid.
 pub fn overload(environment: &CaseEnvironment) -> CaseResult {
     const SECONDS: u64 = 2;
-    let maximum = environment.measure(Scenario::default(), "-c 50 -d 1s", 1)?;
+    let maximum = environment.measure(Scenario::default(), "-c 50 -d 1s")?;
     let rate = maximum.run.throughput_per_s.unwrap_or(0.0).round() * 10.0;
     let flags = format!("--rate {rate} -d {SECONDS}s -c 100");
-    let mut measured = environment.measure(Scenario::default(), &flags, SECONDS)?;
+    let mut measured = environment.measure(Scenario::default(), &flags)?;
     measured.findings.disturbance = None;
     measured.check_bytes();
     let note = rates(&measured, rate);

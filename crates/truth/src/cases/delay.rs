@@ -17,7 +17,7 @@ pub fn run(environment: &CaseEnvironment, delay_us: u64) -> CaseResult {
     let scenario = Service::Fixed { delay_us }.into();
     let flags = format!("--rate {RATE} -d {SECONDS}s");
     let truth = reference::service_with_wake_up;
-    let (mut measured, overhead) = environment.measure_times(truth, scenario, &flags, SECONDS)?;
+    let (mut measured, overhead) = environment.measure_times(truth, scenario, &flags)?;
     measured.check_all_ok(RATE * SECONDS);
     let (run, log, findings) = (&measured.run, &measured.log, &mut measured.findings);
     let delay = delay_us as f64;

@@ -54,7 +54,7 @@ pub fn run(environment: &CaseEnvironment) -> CaseResult {
     let flags = format!(
         "--rate {RATE} -d {SECONDS}s --timeout 1s --deadline {DEADLINE_US}us --expect body=right-answer!"
     );
-    let mut measured = environment.measure(scenario, &flags, SECONDS)?;
+    let mut measured = environment.measure(scenario, &flags)?;
     measured.check_bytes();
     let (log, requests) = (&measured.log, &measured.run.requests);
     let count = |fault| log.count(Some(fault));

@@ -20,15 +20,10 @@ pub struct CaseMeasurement {
 }
 
 impl CaseEnvironment {
-    /// Runs a load against a scenario for about `seconds`.
-    pub fn measure(
-        &self,
-        scenario: Scenario,
-        flags: &str,
-        seconds: u64,
-    ) -> Result<CaseMeasurement, CaseError> {
+    /// Runs a load against a scenario.
+    pub fn measure(&self, scenario: Scenario, flags: &str) -> Result<CaseMeasurement, CaseError> {
         let server = TruthServer::start(scenario)?;
-        let client = self.start(server.address(), flags, seconds, None)?;
+        let client = self.start(server.address(), flags, None)?;
         Ok(CaseMeasurement::new(client.finish()?, server.stop()?))
     }
 
@@ -39,11 +34,10 @@ impl CaseEnvironment {
         truth: fn(&Log) -> Sorted,
         scenario: Scenario,
         flags: &str,
-        seconds: u64,
     ) -> Result<(CaseMeasurement, Overhead), CaseError> {
         let _awake = Awake::keep();
         let before = Overhead::measure(truth)?;
-        let mut measured = self.measure(scenario, flags, seconds)?;
+        let mut measured = self.measure(scenario, flags)?;
         let overhead = before.with(Overhead::measure(truth)?);
         let disturbance = &mut measured.findings.disturbance;
         *disturbance = disturbance.take().or_else(|| overhead.disturbance());
@@ -86,6 +80,12 @@ impl CaseMeasurement {
         findings.exactly("bytes sent", totals.bytes_in, bytes.sent);
         findings.exactly("bytes received", totals.bytes_out, bytes.received);
         findings.exactly("connections", totals.accepted, opened);
+    }
+
+    /// Checks that every intended request was ok, and the byte and connection counts.
+    pub fn check_all_counts(&mut self, intended: u64) {
+        self.check_all_ok(intended);
+        self.check_bytes();
     }
 
     /// Checks that every intended request was sent and got an ok response.

@@ -31,15 +31,14 @@ pub fn run(environment: &CaseEnvironment, stall: Stall) -> CaseResult {
         ..Scenario::default()
     };
     let flags = format!("--rate {RATE} -d {SECONDS}s");
-    let mut measured = environment.measure(scenario, &flags, SECONDS)?;
+    let mut measured = environment.measure(scenario, &flags)?;
     check(&mut measured, RATE * SECONDS, RATE as f64);
     Ok(measured.findings)
 }
 
 /// Checks the counts and percentiles of a run.
 fn check(measured: &mut CaseMeasurement, intended: u64, rate: f64) {
-    measured.check_all_ok(intended);
-    measured.check_bytes();
+    measured.check_all_counts(intended);
     let truth = reference::response(&measured.log, rate);
     let (run, findings) = (&measured.run, &mut measured.findings);
     let times = &run.response_time_us;
@@ -104,7 +103,7 @@ pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     let failed = CaseError::run("the truth server");
     let server = ServerProcess::start(environment).map_err(&failed)?;
     let flags = format!("--rate {RATE} -n {REQUESTS}");
-    let client = environment.start(server.address, &flags, REQUESTS / RATE, None)?;
+    let client = environment.start(server.address, &flags, None)?;
     std::thread::sleep(Duration::from_secs(8));
     let stopped_us = sys::pause(server.child.pid(), STOP).map_err(&failed)?;
     let mut measured = CaseMeasurement::new(client.finish()?, server.stop().map_err(failed)?);

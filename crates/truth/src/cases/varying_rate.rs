@@ -27,7 +27,7 @@ const MAX_LATENESS_US: f64 = 1_000.0;
 pub fn ramp(environment: &CaseEnvironment) -> CaseResult {
     let _awake = Awake::keep();
     let flags = format!("--ramp 0-{MAX_RATE} -d {SECONDS}s");
-    let mut measured = environment.measure(Scenario::default(), &flags, SECONDS)?;
+    let mut measured = environment.measure(Scenario::default(), &flags)?;
     let length = SECONDS as f64;
     let n = (MAX_RATE * length / 2.0) as u64;
     measured.check_all_ok(n);
@@ -48,7 +48,7 @@ pub fn steps(environment: &CaseEnvironment) -> CaseResult {
     let scenario = Service::Fixed { delay_us: DELAY_US }.into();
     let rates = STEPS.map(|rate| rate.to_string()).join(",");
     let flags = format!("--steps {rates} -d {SECONDS}s");
-    let mut measured = environment.measure(scenario, &flags, SECONDS)?;
+    let mut measured = environment.measure(scenario, &flags)?;
     let each = SECONDS as f64 / STEPS.len() as f64;
     let mut due = Vec::new();
     // Count the arrivals before the step. A fraction of an arrival carries over into the step.
