@@ -91,19 +91,13 @@ fn distribution(out: &mut String, histogram: &Histogram<u64>) {
     }
     let _ = writeln!(
         out,
-        "#[Mean    = {:>12.6}, StdDeviation   = {:>12.6}]",
+        "#[Mean    = {:>12.6}, StdDeviation   = {:>12.6}]\n\
+         #[Max     = {:>12.6}, Total count    = {:>12}]\n\
+         #[Buckets = {:>12}, SubBuckets     = {:>12}]",
         ms(histogram.mean()),
-        ms(histogram.stdev())
-    );
-    let _ = writeln!(
-        out,
-        "#[Max     = {:>12.6}, Total count    = {:>12}]",
+        ms(histogram.stdev()),
         ms(histogram.max() as f64),
-        histogram.len()
-    );
-    let _ = writeln!(
-        out,
-        "#[Buckets = {:>12}, SubBuckets     = {:>12}]",
+        histogram.len(),
         histogram.buckets(),
         (2 * 10u64.pow(histogram.sigfig().into())).next_power_of_two()
     );

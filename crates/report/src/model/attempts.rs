@@ -29,10 +29,8 @@ pub(crate) fn add(
     summary::cause_and_next(blocks, runs, next);
     blocks.tables([table(named().map(|(run, name)| (name.clone(), run)))]);
     for (run, name) in named() {
-        blocks.lines_of(
-            name,
-            run::window(run, false).into_iter().chain(run::held(run)),
-        );
+        blocks.lines_of(name, run::window(run, false));
+        blocks.lines_of(name, run::held(run));
     }
     for (run, name) in named() {
         let captioned = |table: FigureTable| table.captioned(name);

@@ -30,11 +30,9 @@ pub(crate) fn add(blocks: &mut Blocks, claims: &[ClaimResult]) {
 
 /// Returns the claims of an experiment as a table, or `None` if there are no claims.
 pub(crate) fn table(claims: &[ClaimResult]) -> Option<FigureTable> {
-    let mut table = FigureTable::new(["holds", "published", "measured"]);
-    table.note = "In parentheses: the 95 % interval over server processes. A claim holds if the whole interval agrees with it, \
-                  and fails if none of it does."
-        .to_owned();
-    table.rows.extend(claims.iter().map(|claim| {
+    let note = "In parentheses: the 95 % interval over server processes. A claim holds if the whole interval agrees with it, \
+                and fails if none of it does.";
+    let rows = claims.iter().map(|claim| {
         let cells = vec![
             holds(claim.holds).into(),
             published(claim).into(),
@@ -45,8 +43,11 @@ pub(crate) fn table(claims: &[ClaimResult]) -> Option<FigureTable> {
             about: about.chain(claim.notes.iter().cloned()).collect(),
             ..TableRow::new(&claim.text, cells)
         }
-    }));
-    (!claims.is_empty()).then_some(table)
+    });
+    (!claims.is_empty()).then(|| FigureTable {
+        note: note.to_owned(),
+        ..FigureTable::new(["holds", "published", "measured"], rows)
+    })
 }
 
 #[cfg(test)]

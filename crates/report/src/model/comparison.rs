@@ -61,11 +61,7 @@ pub(crate) fn table<'a>(
     a: &str,
     b: &str,
 ) -> FigureTable {
-    let mut table = FigureTable::new([a, b, "ratio", "95 % interval", "conclusion", "n"]);
-    for optional in [0, 1, 5] {
-        table.columns[optional].detail = Detail::Roomy;
-    }
-    table.rows.extend(comparisons.into_iter().map(|c| {
+    let rows = comparisons.into_iter().map(|c| {
         let conclusion = match c.conclusion {
             Conclusion::Different => Emphasis::Warn.span("different"),
             Conclusion::Equivalent => Emphasis::Good.span("equivalent"),
@@ -81,7 +77,12 @@ pub(crate) fn table<'a>(
             faint(n).into(),
         ];
         TableRow::new(c.metric.name(), cells)
-    }));
+    });
+    let heads = [a, b, "ratio", "95 % interval", "conclusion", "n"];
+    let mut table = FigureTable::new(heads, rows);
+    for optional in [0, 1, 5] {
+        table.columns[optional].detail = Detail::Roomy;
+    }
     table
 }
 

@@ -35,26 +35,26 @@ pub(crate) fn table(record: &Record) -> Option<FigureTable> {
         let mut comparisons = all.iter().filter(|c| c.a == *step && c.metric == metric);
         comparisons.find(|c| ladder.contains(&c.b))
     };
-    let mut table = FigureTable::new(COSTS.map(|(_, head)| head));
-    "geometric means over server processes; second line: ratio to the previous step with a 95 % interval; \
-     server CPU: server and store, per request"
-        .clone_into(&mut table.note);
+    let note = "geometric means over server processes; second line: ratio to the previous step with a 95 % interval; \
+                server CPU: server and store, per request";
+    let mut rows = Vec::new();
     for step in ladder {
         let own = COSTS.map(|(metric, _)| own(step, metric));
         if own.iter().all(|text| text == NOT_MEASURED) {
             continue;
         }
         let cells = own.map(|text| Emphasis::Strong.span(text).into());
-        table.rows.push(TableRow::new(step, cells.into()));
+        rows.push(TableRow::new(step, cells.into()));
         let costs = COSTS.map(|(metric, _)| with_step_below(step, metric));
         if let Some(below) = costs.iter().flatten().next() {
             let cells = costs.map(cost).into();
-            table
-                .rows
-                .push(TableRow::new(format!("  ÷ {}", below.b), cells));
+            rows.push(TableRow::new(format!("  ÷ {}", below.b), cells));
         }
     }
-    (!table.rows.is_empty()).then_some(table)
+    (!rows.is_empty()).then(|| FigureTable {
+        note: note.to_owned(),
+        ..FigureTable::new(COSTS.map(|(_, head)| head), rows)
+    })
 }
 
 /// Formats the ratio to the previous step, with the interval as the cell's supplement.

@@ -88,20 +88,19 @@ pub(crate) fn imbalance(label: &str, counts: &Counts) -> Option<TextLine> {
 
 /// Returns a table of counts and shares with a column per named run.
 pub(crate) fn table(named: &[(&str, &Run)]) -> FigureTable {
-    let mut table = FigureTable::new(named.iter().map(|(name, _)| *name));
     let ends: [(&str, OutcomeCount); 2] = [("ok", |c| c.ok), ("intended", |c| c.intended)];
     let outcomes = OTHER_OUTCOMES.into_iter();
     let met = outcomes.filter(|(_, count)| named.iter().any(|(_, run)| count(&run.requests) > 0));
-    for (name, count) in ends.into_iter().take(1).chain(met).chain([ends[1]]) {
+    let row = |(name, count): (&str, OutcomeCount)| {
         let cell = |(_, run): &(&str, &Run)| {
             let (n, intended) = (count(&run.requests), run.requests.intended);
             let share = (intended > 0).then(|| share(n, intended));
             TableCell::new(show_count(n), share)
         };
-        let cells = named.iter().map(cell).collect();
-        table.rows.push(TableRow::new(name, cells));
-    }
-    table
+        TableRow::new(name, named.iter().map(cell).collect())
+    };
+    let rows = ends.into_iter().take(1).chain(met).chain([ends[1]]);
+    FigureTable::new(named.iter().map(|(name, _)| *name), rows.map(row))
 }
 
 fn outcomes(counts: &Counts) -> Vec<Span> {

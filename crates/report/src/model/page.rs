@@ -7,9 +7,8 @@ use super::chart::{DamagedHistogram, distribution, observed, over_time, swept};
 use super::figures::count_of;
 use super::names::{self, NamedRun};
 use super::{
-    Block, Blocks, FigureTable, TextLine, answer, attempts, claims, comparison, environment, faint,
-    groups, ladder, line, outcomes, plain, plan, process_use, repeat, run, steps, summary, sweep,
-    times,
+    Block, Blocks, FigureTable, answer, attempts, claims, comparison, environment, faint, groups,
+    ladder, line, outcomes, plain, plan, process_use, repeat, run, steps, summary, sweep, times,
 };
 
 /// Maximum number of rows in a table.
@@ -217,29 +216,24 @@ fn tables(drawn: &[NamedRun<'_>], table: fn(&Run) -> Option<FigureTable>) -> Blo
 
 /// Returns thresholds, reasons, checks and notes.
 fn notes(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
-    let mut lines: Vec<TextLine> = record.thresholds.iter().map(summary::threshold).collect();
+    let mut blocks = Blocks::default();
+    blocks.lines(record.thresholds.iter().map(summary::threshold));
     for one in all {
         let run = one.run;
         let name = if all.len() > 1 { one.name.as_str() } else { "" };
-        let validity = match run.validity.status {
-            Status::Valid => Vec::new(),
-            Status::Bound | Status::Invalid => run::validity(run),
-        };
-        let parts = run::ended(run)
-            .into_iter()
-            .chain(validity)
-            .chain(run::checks(run));
-        let parts = parts
-            .chain(run::window(run, true))
-            .chain(run::saturation(run));
-        lines.extend(parts.chain(run::notes(run)).map(|line| line.of(name)));
+        blocks.lines_of(name, run::ended(run));
+        if run.validity.status != Status::Valid {
+            blocks.lines_of(name, run::validity(run));
+        }
+        blocks.lines_of(name, run::checks(run));
+        blocks.lines_of(name, run::window(run, true));
+        blocks.lines_of(name, run::saturation(run));
+        blocks.lines_of(name, run::notes(run));
     }
     let overall = record.overall.iter().flat_map(|overall| &overall.notes);
-    lines.extend(overall.map(|note| line("note", note)));
-    let more = lines.len().saturating_sub(MAX_NOTES);
-    lines.truncate(MAX_NOTES);
-    let mut blocks = Blocks::default();
-    blocks.lines(lines);
+    blocks.lines(overall.map(|note| line("note", note)));
+    let more = blocks.0.len().saturating_sub(MAX_NOTES);
+    blocks.0.truncate(MAX_NOTES);
     if more > 0 {
         let more = count_of(more as u64, "more note");
         blocks.paragraph([faint(format!("{more} in the record."))]);

@@ -47,7 +47,6 @@ pub(crate) fn table(swept: &Swept) -> FigureTable {
         "" => "throughput".to_owned(),
         others => others.to_owned(),
     };
-    let mut table = FigureTable::new(curves.iter().map(head));
     let first = swept.sweep.knobs.first().map_or("", String::as_str);
     let mut xs: Vec<&str> = Vec::new();
     for (x, _) in curves.iter().flat_map(|curve| &curve.points) {
@@ -55,19 +54,15 @@ pub(crate) fn table(swept: &Swept) -> FigureTable {
             xs.push(x);
         }
     }
-    for x in xs {
+    let row = |x: &str| {
         let cells = curves.iter().map(|curve| {
             let point = curve.points.iter().find(|(at, _)| *at == x);
-            point.map_or_else(
-                || String::new().into(),
-                |(_, measured)| throughput(measured),
-            )
+            let measured = point.map(|(_, measured)| throughput(measured));
+            measured.unwrap_or_else(|| String::new().into())
         });
-        table
-            .rows
-            .push(TableRow::new(format!("{first} = {x}"), cells.collect()));
-    }
-    table
+        TableRow::new(format!("{first} = {x}"), cells.collect())
+    };
+    FigureTable::new(curves.iter().map(head), xs.into_iter().map(row))
 }
 
 /// Returns a cell with throughput and interval.

@@ -87,8 +87,11 @@ pub(crate) struct FigureTable {
 }
 
 impl FigureTable {
-    /// Creates an empty table. All columns have the same detail level.
-    pub(crate) fn new<H: Into<String>>(columns: impl IntoIterator<Item = H>) -> Self {
+    /// Creates a table whose columns have the same detail level.
+    pub(crate) fn new<H: Into<String>>(
+        columns: impl IntoIterator<Item = H>,
+        rows: impl IntoIterator<Item = TableRow>,
+    ) -> Self {
         let column = |head: H| TableColumn {
             head: head.into(),
             detail: Detail::Essential,
@@ -96,7 +99,7 @@ impl FigureTable {
         FigureTable {
             caption: String::new(),
             columns: columns.into_iter().map(column).collect(),
-            rows: Vec::new(),
+            rows: rows.into_iter().collect(),
             note: String::new(),
         }
     }
@@ -107,7 +110,7 @@ impl FigureTable {
         rows: impl IntoIterator<Item = (String, Vec<ColumnCell>)>,
         note: &str,
     ) -> Self {
-        let mut table = FigureTable::new([""; 0]);
+        let mut table = FigureTable::new([""; 0], []);
         for (name, columns) in rows {
             let column = |(head, detail, _): &ColumnCell| TableColumn {
                 head: (*head).to_owned(),
@@ -119,13 +122,12 @@ impl FigureTable {
         }
         note.clone_into(&mut table.note);
         for i in (0..table.columns.len()).rev() {
-            let texts = table.rows.iter().map(|row| &row.cells[i].span.text);
-            if texts.into_iter().all(String::is_empty) {
+            let mut texts = table.rows.iter().map(|row| &row.cells[i].span.text);
+            if texts.all(String::is_empty) {
                 table.columns.remove(i);
-                table
-                    .rows
-                    .iter_mut()
-                    .for_each(|row| drop(row.cells.remove(i)));
+                for row in &mut table.rows {
+                    row.cells.remove(i);
+                }
             }
         }
         table

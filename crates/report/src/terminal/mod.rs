@@ -256,12 +256,8 @@ pub(crate) mod tests {
             "next",
             [Emphasis::Bad.span("\u{1b}]0;owned\u{7}")],
         )]);
-        let mut table = FigureTable::new(["\u{1b}c"]);
-        table.rows.push(model::TableRow::new(
-            "x\u{1b}[2J",
-            vec!["\u{1b}c".to_owned().into()],
-        ));
-        blocks.tables([table]);
+        let row = model::TableRow::new("x\u{1b}[2J", vec!["\u{1b}c".to_owned().into()]);
+        blocks.tables([FigureTable::new(["\u{1b}c"], [row])]);
         let style = Style {
             color: true,
             width: 80,
@@ -279,11 +275,9 @@ pub(crate) mod tests {
 
     #[test]
     fn columns_never_touch() {
-        let mut table = FigureTable::new(["a", "b"]);
-        let cells = || vec!["123,456,789".to_owned().into(), "x".to_owned().into()];
-        table
-            .rows
-            .push(model::TableRow::new("a-name-longer-than-a-label", cells()));
+        let cells = vec!["123,456,789".to_owned().into(), "x".to_owned().into()];
+        let row = model::TableRow::new("a-name-longer-than-a-label", cells);
+        let table = FigureTable::new(["a", "b"], [row]);
         assert_eq!(
             drawn_tables([table], 80).lines().last(),
             Some("a-name-longer-than-a-label  123,456,789  x")
