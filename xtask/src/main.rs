@@ -19,7 +19,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
 use crate::bench::BenchArguments;
 use crate::error::TaskError;
@@ -29,12 +29,6 @@ use crate::workspace::Workspace;
 /// Development tasks for this repository
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
-struct XtaskArguments {
-    #[command(subcommand)]
-    task: Task,
-}
-
-#[derive(Subcommand)]
 enum Task {
     /// Run every test step, then print one table
     Test(suite::Selection),
@@ -73,7 +67,7 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    match run(&XtaskArguments::parse().task) {
+    match run(&Task::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

@@ -18,19 +18,13 @@ mod table;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
 use crate::bench::{Bench, Failure};
 
 /// Measurements of floodmark itself
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
-struct MeasurementArguments {
-    #[command(subcommand)]
-    measurement: Measurement,
-}
-
-#[derive(Subcommand)]
 enum Measurement {
     /// Compare a server with itself and with a copy slowed by 5 %
     Aa(difference::DifferenceOptions),
@@ -57,7 +51,7 @@ enum Measurement {
 }
 
 fn main() -> ExitCode {
-    match run(&MeasurementArguments::parse().measurement) {
+    match run(&Measurement::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

@@ -8,18 +8,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser};
 use floodmark_host::Stop;
 use floodmark_truth::{Scenario, TruthServer, run_cases};
 
 #[derive(Parser)]
 #[command(about = "A server with known faults, and the cases that compare floodmark with it")]
-struct TruthArguments {
-    #[command(subcommand)]
-    command: TruthCommand,
-}
-
-#[derive(Subcommand)]
 enum TruthCommand {
     /// Serve a scenario until SIGINT or SIGTERM
     Serve(ServeArguments),
@@ -60,7 +54,7 @@ struct CaseArguments {
 }
 
 fn main() -> ExitCode {
-    let done = match TruthArguments::parse().command {
+    let done = match TruthCommand::parse() {
         TruthCommand::Serve(arguments) => serve(&arguments).map(|()| true),
         TruthCommand::Cases(arguments) => cases(arguments),
     };
