@@ -6,7 +6,7 @@
 use maud::{Markup, html};
 
 use super::Harmless;
-use crate::model::chart::{Axis, Chart, Curve, CurvePiece, CurveRole};
+use crate::model::chart::{Chart, Curve, CurvePiece, CurveRole};
 
 /// Width of a chart in drawing units. One unit is about half a pixel.
 const WIDTH: f64 = 880.0;
@@ -39,17 +39,9 @@ pub(super) fn figure(chart: &Chart) -> Markup {
     }
 }
 
-fn x(axis: &Axis, value: f64) -> f64 {
-    (LEFT + axis.share(value) * (RIGHT - LEFT)).round()
-}
-
-fn y(axis: &Axis, value: f64) -> f64 {
-    (BOTTOM - axis.share(value) * (BOTTOM - TOP)).round()
-}
-
 fn svg(chart: &Chart) -> Markup {
-    let x = |value: &f64| x(&chart.x, *value);
-    let y = |value: &f64| y(&chart.y, *value);
+    let x = |value: &f64| (LEFT + chart.x.share(*value) * (RIGHT - LEFT)).round();
+    let y = |value: &f64| (BOTTOM - chart.y.share(*value) * (BOTTOM - TOP)).round();
     let line = |class: &str, from: (f64, f64), to: (f64, f64)| {
         html! { line class=(class) x1=(from.0) y1=(from.1) x2=(to.0) y2=(to.1) {} }
     };

@@ -16,10 +16,8 @@ pub fn run(environment: &CaseEnvironment, n: u64, service: Service) -> CaseResul
     let product = run.throughput_per_s.zip(run.response_time_us.mean);
     // Use thousandths, because findings show only one decimal place.
     let thousandths = n as f64 * 1e3;
-    let (what, tolerance) = (
-        "X·R in thousandths of a connection",
-        thousandths * TOLERANCE,
-    );
+    let what = "X·R in thousandths of a connection";
+    let tolerance = thousandths * TOLERANCE;
     let product = product.map(|(x, us)| x * us / 1e3);
     measured
         .findings

@@ -111,10 +111,8 @@ pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     let delayed = RATE as f64 * stopped_us / 1e6;
     let formula = stopped_us * (1.0 - 0.01 * REQUESTS as f64 / delayed);
     let what = "response_time_us.p99, compared with S·(1 − (1 − q)·M/K)";
-    let (p99, tolerance) = (
-        measured.run.response_time_us.p99,
-        formula * FORMULA_TOLERANCE,
-    );
+    let p99 = measured.run.response_time_us.p99;
+    let tolerance = formula * FORMULA_TOLERANCE;
     measured.findings.near(what, formula, p99, tolerance);
     Ok(measured.findings)
 }

@@ -77,10 +77,8 @@ impl Axis {
     /// Returns a logarithmic axis in microseconds. Both ends are 1, 2 or 5 times a power of ten: at
     /// or below `least`, and at or above `largest`.
     fn decades(least: f64, largest: f64) -> Self {
-        let (first, last) = (
-            (least.log10() - 1e-9).floor() as i32,
-            (largest.log10() + 1e-9).ceil() as i32,
-        );
+        let first = (least.log10() - 1e-9).floor() as i32;
+        let last = (largest.log10() + 1e-9).ceil() as i32;
         let all = (first..=last).flat_map(|d| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(d)));
         let from = all
             .clone()
@@ -110,10 +108,8 @@ impl Axis {
             let clock = CLOCK_S.iter().find(|step| **step >= rough);
             clock.copied().unwrap_or_else(|| round_step(rough))
         };
-        let (first, last) = (
-            (from / step).ceil() as i64,
-            (to / step + 1e-9).floor() as i64,
-        );
+        let first = (from / step).ceil() as i64;
+        let last = (to / step + 1e-9).floor() as i64;
         let ticks = (first..=last).map(|i| i as f64 * step);
         Axis::linear(from, to, ticks.map(|at| (at, label_s(at, step))))
     }

@@ -37,16 +37,12 @@ pub(crate) fn of_series(
     by: Aggregation,
     value: impl Fn(&SeriesRow) -> Option<f64>,
 ) -> Vec<CurvePiece> {
-    let steps: Vec<CurveStep> = run
-        .series
-        .iter()
-        .map(|row| CurveStep {
-            from_s: row.from_s,
-            to_s: row.to_s,
-            value: value(row),
-        })
-        .collect();
-    pieces(run, &joined(&steps, by))
+    let steps = run.series.iter().map(|row| CurveStep {
+        from_s: row.from_s,
+        to_s: row.to_s,
+        value: value(row),
+    });
+    pieces(run, &joined(steps, by))
 }
 
 /// Returns the number of rows merged into one step, or `None` if no rows are merged.
@@ -55,10 +51,10 @@ pub(crate) fn rows_per_step(rows: usize) -> Option<usize> {
 }
 
 /// Merges steps until at most [`MAX_STEPS`] remain.
-pub(crate) fn joined(steps: &[CurveStep], by: Aggregation) -> Vec<CurveStep> {
+pub(crate) fn joined(steps: impl Iterator<Item = CurveStep>, by: Aggregation) -> Vec<CurveStep> {
     let sound =
         |step: &CurveStep| drawable(step.from_s) && drawable(step.to_s) && step.to_s > step.from_s;
-    let steps = without_slivers(steps.iter().copied().filter(sound), by);
+    let steps = without_slivers(steps.filter(sound), by);
     let each = rows_per_step(steps.len()).unwrap_or(1);
     steps
         .chunks(each)
@@ -74,17 +70,10 @@ fn without_slivers(steps: impl Iterator<Item = CurveStep>, by: Aggregation) -> V
     for step in steps {
         match kept.last_mut() {
             Some(last) if step.to_s - step.from_s < SLIVER_S => {
-                let value = match (by, step.value) {
-                    (Aggregation::Mean, Some(_)) => {
-                        one(&[*last, step], by).and_then(|both| both.value)
-                    }
-                    (Aggregation::Largest, _) | (_, None) => last.value,
-                };
-                *last = CurveStep {
-                    from_s: last.from_s,
-                    to_s: step.to_s,
-                    value,
-                };
+                if by == Aggregation::Mean && step.value.is_some() {
+                    last.value = one(&[*last, step], by).and_then(|both| both.value);
+                }
+                last.to_s = step.to_s;
             }
             _ => kept.push(step),
         }

@@ -98,7 +98,7 @@ fn chart(time: &TimeAxis, drawn: &[NamedRun<'_>], key: &Observation) -> Chart {
             1 => &metric,
             _ => &one.name,
         };
-        let steps = joined(&steps(one.run, seen), Aggregation::Mean);
+        let steps = joined(steps(one.run, seen), Aggregation::Mean);
         Some(Curve::measured(i, name, pieces(one.run, &steps)))
     };
     let curves: Vec<Curve> = drawn.iter().enumerate().filter_map(curve).collect();
@@ -108,7 +108,7 @@ fn chart(time: &TimeAxis, drawn: &[NamedRun<'_>], key: &Observation) -> Chart {
 }
 
 /// Returns the values as steps, in seconds since the start of the measurement.
-fn steps(run: &Run, seen: &Observation) -> Vec<CurveStep> {
+fn steps(run: &Run, seen: &Observation) -> impl Iterator<Item = CurveStep> {
     let warmup_s = run.warmup.as_ref().map_or(0.0, |warmup| warmup.duration_s);
     let held = run.connections.held.as_ref();
     let opening_s = held.map_or(0.0, |held| held.opening_ns as f64 / 1e9);
@@ -117,7 +117,7 @@ fn steps(run: &Run, seen: &Observation) -> Vec<CurveStep> {
         .map_or(warmup_s + opening_s, |ms| ms as f64 / 1e3);
     let (start_s, step_s) = (seen.start_ms as f64 / 1e3, seen.step_ms as f64 / 1e3);
     let end_s = run.series.last().map_or(run.sending_s, |row| row.to_s);
-    let step = |(i, value): (usize, &f64)| {
+    let step = move |(i, value): (usize, &f64)| {
         let begun_s = start_s + i as f64 * step_s - before_s;
         CurveStep {
             from_s: match begun_s {
@@ -129,7 +129,7 @@ fn steps(run: &Run, seen: &Observation) -> Vec<CurveStep> {
             value: Some(*value),
         }
     };
-    seen.values.iter().enumerate().map(step).collect()
+    seen.values.iter().enumerate().map(step)
 }
 
 #[cfg(test)]
@@ -194,7 +194,7 @@ mod tests {
                 duration_s: warmup_s,
                 requests: Counts::default(),
             });
-            let steps = joined(&steps(run, &seen), Aggregation::Mean);
+            let steps = joined(steps(run, &seen), Aggregation::Mean);
             steps
                 .iter()
                 .map(|step| (step.from_s, step.value))
