@@ -37,9 +37,16 @@ pub(crate) fn resource_usage(who: libc::c_int) -> libc::rusage {
 /// # Errors
 /// The kernel refuses.
 pub(crate) fn scheduling() -> io::Result<libc::sched_attr> {
-    // SAFETY: a zeroed sched_attr is valid.
-    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
-    attributes.size = size_of::<libc::sched_attr>() as u32;
+    let mut attributes = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: 0,
+        sched_flags: 0,
+        sched_nice: 0,
+        sched_priority: 0,
+        sched_runtime: 0,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
     // SAFETY: the kernel writes at most `size` bytes to a sched_attr that outlives the call. Thread
     // id 0 is the calling thread.
     let done = unsafe {
