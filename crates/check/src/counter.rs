@@ -21,6 +21,7 @@
 //! unknown outcomes and ignores their times.
 
 use floodmark_record::kept::SHOWN;
+use floodmark_record::run::CheckResult;
 use floodmark_record::units::show_count;
 
 use crate::responses::DrawnNumber;
@@ -45,18 +46,35 @@ pub struct CheckContext<'a> {
 pub(crate) struct NumberScan {
     /// The smallest and the largest number.
     pub(crate) range: Option<(u64, u64)>,
-    /// Count of responses that repeat an earlier response's number.
-    repeated: u64,
-    first_repeated: Vec<u64>,
-    /// Count of numbers missing between the smallest and the largest number.
-    missing: u64,
-    /// The first gaps, each as its first and last missing number.
-    first_missing: Vec<(u64, u64)>,
-    /// Count of responses that arrived before the request for a smaller number was sent.
-    too_early: u64,
-    /// The first examples: larger number, smaller number, and the time in ns by which the larger
-    /// number was too early.
-    first_too_early: Vec<(u64, u64, u64)>,
+    /// Responses that repeat an earlier response's number.
+    repeated: Violations,
+    /// Numbers missing between the smallest and the largest number. The examples are gaps.
+    missing: Violations,
+    /// Responses that arrived before the request for a smaller number was sent.
+    too_early: Violations,
+}
+
+/// Violations of one rule.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Violations {
+    count: u64,
+    /// The first examples, at most [`SHOWN`].
+    first: Vec<String>,
+}
+
+impl Violations {
+    /// Counts `n` violations with one example.
+    fn add(&mut self, n: u64, example: impl FnOnce() -> String) {
+        self.count += n;
+        if self.first.len() < SHOWN {
+            self.first.push(example());
+        }
+    }
+
+    fn fault(&self, nouns: [&str; 2], rule: &str) -> Option<String> {
+        let is_complete = self.first.len() < SHOWN;
+        fault(self.count, nouns, rule, &self.first, is_complete)
+    }
 }
 
 /// Scans responses sorted by number. `draw` returns a response's number and times.
@@ -72,20 +90,28 @@ pub(crate) fn scan<T>(responses: &[T], draw: impl Fn(&T) -> DrawnNumber) -> Numb
     for same in responses.chunk_by(|a, b| draw(a).number == draw(b).number) {
         let number = draw(&same[0]).number;
         if same.len() > 1 {
-            scan.repeated += same.len() as u64 - 1;
-            keep_first(&mut scan.first_repeated, number);
+            let repeated = same.len() as u64 - 1;
+            scan.repeated.add(repeated, || show_count(number));
         }
         if let Some(before) = previous.filter(|p| number - p > 1) {
-            scan.missing += number - before - 1;
-            keep_first(&mut scan.first_missing, (before + 1, number - 1));
+            let (from, to) = (before + 1, number - 1);
+            scan.missing.add(to - before, || match from == to {
+                true => show_count(from),
+                false => format!("{} to {}", show_count(from), show_count(to)),
+            });
         }
         previous = Some(number);
         let same = same.iter().map(&draw);
         for larger in same.clone() {
             if let Some(smaller) = latest.filter(|s| larger.done_ns < s.sent_ns) {
-                scan.too_early += 1;
-                let by_ns = smaller.sent_ns - larger.done_ns;
-                keep_first(&mut scan.first_too_early, (number, smaller.number, by_ns));
+                scan.too_early.add(1, || {
+                    format!(
+                        "{} was returned {:.3} ms before {} was requested",
+                        show_count(number),
+                        (smaller.sent_ns - larger.done_ns) as f64 / 1e6,
+                        show_count(smaller.number)
+                    )
+                });
             }
         }
         // If send times are equal, keep the smaller number.
@@ -95,77 +121,32 @@ pub(crate) fn scan<T>(responses: &[T], draw: impl Fn(&T) -> DrawnNumber) -> Numb
     scan
 }
 
-/// Adds an example unless [`SHOWN`] examples are already kept.
-pub(crate) fn keep_first<T>(kept: &mut Vec<T>, example: T) {
-    if kept.len() < SHOWN {
-        kept.push(example);
-    }
-}
-
 /// Describes the faults in the numbers, one string per kind of fault.
 pub(crate) fn faults(scan: &NumberScan, context: &CheckContext<'_>) -> Vec<String> {
-    let mut faults = Vec::new();
-    if scan.repeated > 0 {
-        let examples = scan.first_repeated.iter().map(|n| show_count(*n));
-        faults.push(format!(
-            "{} more than once ({})",
-            count(scan.repeated, "number occurs", "numbers occur"),
-            list(examples, scan.first_repeated.len() < SHOWN)
-        ));
-    }
-    if scan.missing > context.unknown {
-        let examples = scan
-            .first_missing
-            .iter()
-            .map(|(from, to)| match from == to {
-                true => show_count(*from),
-                false => format!("{} to {}", show_count(*from), show_count(*to)),
-            });
-        faults.push(format!(
-            "{} missing ({}), but {}",
-            count(scan.missing, "number is", "numbers are"),
-            list(examples, scan.first_missing.len() < SHOWN),
-            match context.unknown {
-                0 => "no request has an unknown outcome".to_owned(),
-                n => format!(
-                    "only {} an unknown outcome",
-                    count(n, "request has", "requests have")
-                ),
-            }
-        ));
-    }
-    if scan.too_early > 0 {
-        let examples = scan.first_too_early.iter().map(|(larger, smaller, by_ns)| {
-            format!(
-                "{} was returned {:.3} ms before {} was requested",
-                show_count(*larger),
-                *by_ns as f64 / 1e6,
-                show_count(*smaller)
-            )
-        });
-        faults.push(format!(
-            "{} before a smaller number was requested ({})",
-            count(
-                scan.too_early,
-                "number was returned",
-                "numbers were returned"
-            ),
-            list(examples, scan.first_too_early.len() < SHOWN)
-        ));
-    }
-    let out_of_order = context.out_of_order_on_connection;
-    if out_of_order > 0 {
-        let known = context.offenders.len();
-        faults.push(format!(
-            "{} not larger than the previous number on the same connection ({})",
-            count(out_of_order, "number is", "numbers are"),
-            list(
-                context.offenders.iter().take(SHOWN).cloned(),
-                known as u64 >= out_of_order && known <= SHOWN
-            )
-        ));
-    }
-    faults
+    let unknown = match context.unknown {
+        0 => "no request has".to_owned(),
+        n => format!("only {}", count(n, "request has", "requests have")),
+    };
+    let missing = scan.missing.fault(["number is", "numbers are"], "missing");
+    let missing = missing.filter(|_| scan.missing.count > context.unknown);
+    let (out_of_order, known) = (context.out_of_order_on_connection, context.offenders.len());
+    let faults = [
+        scan.repeated
+            .fault(["number occurs", "numbers occur"], "more than once"),
+        missing.map(|missing| format!("{missing}, but {unknown} an unknown outcome")),
+        scan.too_early.fault(
+            ["number was returned", "numbers were returned"],
+            "before a smaller number was requested",
+        ),
+        fault(
+            out_of_order,
+            ["number is", "numbers are"],
+            "not larger than the previous number on the same connection",
+            context.offenders,
+            known as u64 >= out_of_order && known <= SHOWN,
+        ),
+    ];
+    faults.into_iter().flatten().collect()
 }
 
 /// Describes correct numbers: "200,000 numbers from 1 to 200,000: each once, no gaps, in order".
@@ -177,7 +158,7 @@ pub(crate) fn success(scan: &NumberScan, n: usize, unknown: u64) -> String {
             show_count(first)
         );
     }
-    let gaps = match scan.missing {
+    let gaps = match scan.missing.count {
         0 => "no gaps".to_owned(),
         missing => format!(
             "{} missing (explained by {})",
@@ -202,12 +183,42 @@ pub(crate) fn count(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", show_count(n), if n == 1 { one } else { many })
 }
 
-/// Lists examples. `all` is true if the list is complete.
-pub(crate) fn list(examples: impl Iterator<Item = String>, all: bool) -> String {
-    let text = examples.collect::<Vec<_>>().join(", ");
-    match (all, text.is_empty()) {
+/// Describes `n` violations of a rule: "2 numbers are missing (3, 5)". Returns `None` if `n` is 0.
+/// Lists at most [`SHOWN`] examples. `is_complete` is true if these are all examples.
+pub(crate) fn fault(
+    n: u64,
+    [one, many]: [&str; 2],
+    rule: &str,
+    examples: &[String],
+    is_complete: bool,
+) -> Option<String> {
+    let shown = examples.get(..SHOWN).unwrap_or(examples).join(", ");
+    let examples = match (is_complete, shown.is_empty()) {
         (_, true) => "no examples kept".to_owned(),
-        (true, false) => text,
-        (false, false) => format!("first: {text}"),
+        (true, false) => shown,
+        (false, false) => format!("first: {shown}"),
+    };
+    (n > 0).then(|| format!("{} {rule} ({examples})", count(n, one, many)))
+}
+
+/// Returns the result of a check, which holds if there are no faults. `content` is the part of a
+/// response that is checked.
+pub(crate) fn result(
+    name: &str,
+    content: &str,
+    scan: &NumberScan,
+    mut faults: Vec<String>,
+    success: impl FnOnce() -> String,
+) -> CheckResult {
+    if scan.range.is_none() && faults.is_empty() {
+        faults.push(format!(
+            "no response had {content}, so there is nothing to check"
+        ));
+    }
+    let held = faults.is_empty();
+    CheckResult {
+        name: name.to_owned(),
+        held,
+        detail: if held { success() } else { faults.join("; ") },
     }
 }

@@ -15,7 +15,7 @@ use floodmark_record::kept::{KeptScore, SHOWN, ScoringSummary, TotalLine};
 use floodmark_record::run::CheckResult;
 use floodmark_record::units::show_count;
 
-use crate::counter::{self, CheckContext, NumberScan, count, keep_first, list, scan};
+use crate::counter::{self, CheckContext, NumberScan, count, fault, scan};
 use crate::responses::DrawnNumber;
 
 /// Checks the responses of a scoring server. The responses may be in any order.
@@ -42,41 +42,26 @@ pub fn scoring(
     let mut faults = Vec::from_iter(lost(&scan, &totals, scores.len() as u64));
     faults.extend(counter::faults(&scan, context));
     faults.extend(totals.fault(line, scored));
-    if scored.wrong_averages > 0 {
-        let examples = &scored.first_wrong_averages;
-        faults.push(format!(
-            "{} not the total divided by the number ({})",
-            count(scored.wrong_averages, "average is", "averages are"),
-            list(
-                examples.iter().take(SHOWN).cloned(),
-                examples.len() as u64 == scored.wrong_averages
-            )
-        ));
-    }
+    let averages = &scored.first_wrong_averages;
+    faults.extend(fault(
+        scored.wrong_averages,
+        ["average is", "averages are"],
+        "not the total divided by the number",
+        averages,
+        averages.len() as u64 == scored.wrong_averages,
+    ));
     if context.unreadable > 0 {
-        faults.push(format!(
-            "{} averageScore, totalScore or numberOfTrials",
-            count(
-                context.unreadable,
-                "ok response lacked",
-                "ok responses lacked"
-            )
+        faults.push(count(
+            context.unreadable,
+            "ok response lacked averageScore, totalScore or numberOfTrials",
+            "ok responses lacked averageScore, totalScore or numberOfTrials",
         ));
     }
-    if scan.range.is_none() && faults.is_empty() {
-        faults.push("no response had a score, so there is nothing to check".to_owned());
-    }
-    let held = faults.is_empty();
-    if held {
-        faults.push(counter::success(&scan, scores.len(), context.unknown));
-        faults.push(format!("totals are {}", totals.rule(line)));
-        faults.push("averages are total / number".to_owned());
-    }
-    CheckResult {
-        name: "scoring".to_owned(),
-        held,
-        detail: faults.join("; "),
-    }
+    counter::result("scoring", "a score", &scan, faults, || {
+        let numbers = counter::success(&scan, scores.len(), context.unknown);
+        let totals = totals.rule(line);
+        format!("{numbers}; totals are {totals}; averages are total / number")
+    })
 }
 
 /// Result of a scan of the totals.
@@ -98,12 +83,9 @@ struct TotalScan {
 impl TotalScan {
     /// Scans scores sorted by number.
     fn of(scores: &[KeptScore], line: TotalLine) -> Self {
-        let Some(first) = scores.first() else {
-            return TotalScan::default();
-        };
         let mut scan = TotalScan {
-            expected: match first.number() {
-                1 => line.from_zero(),
+            expected: match scores.first().map(KeptScore::number) {
+                Some(1) => line.from_zero(),
                 _ => scores.iter().find_map(KeptScore::distance),
             },
             ..TotalScan::default()
@@ -112,7 +94,9 @@ impl TotalScan {
             let distance = score.distance();
             if distance.is_none() || distance != scan.expected {
                 scan.wrong += 1;
-                keep_first(&mut scan.first, (score.number(), distance));
+                if scan.first.len() < SHOWN {
+                    scan.first.push((score.number(), distance));
+                }
             }
             if let Some(distance) = distance {
                 scan.whole += 1;
@@ -136,9 +120,6 @@ impl TotalScan {
 
     /// Describes wrong totals.
     fn fault(&self, line: TotalLine, scored: &ScoringSummary) -> Option<String> {
-        if self.wrong == 0 {
-            return None;
-        }
         let mut strange = scored.first_strange_totals.iter();
         let examples = self.first.iter().filter_map(|(number, distance)| {
             let shown = show_count(*number);
@@ -155,12 +136,13 @@ impl TotalScan {
             });
             Some(format!("{total} with number {shown}{difference}"))
         });
-        Some(format!(
-            "{} not {} ({})",
-            count(self.wrong, "total is", "totals are"),
-            self.rule(line),
-            list(examples, self.first.len() < SHOWN)
-        ))
+        fault(
+            self.wrong,
+            ["total is", "totals are"],
+            &format!("not {}", self.rule(line)),
+            &Vec::from_iter(examples),
+            self.first.len() < SHOWN,
+        )
     }
 }
 

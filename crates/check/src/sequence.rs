@@ -2,7 +2,7 @@
 
 use floodmark_record::run::CheckResult;
 
-use crate::counter::{CheckContext, count, faults, scan, success};
+use crate::counter::{CheckContext, count, faults, result, scan, success};
 use crate::responses::DrawnNumber;
 
 /// Checks the numbers of a counter. The numbers may be in any order.
@@ -24,18 +24,9 @@ pub fn sequence(numbers: &mut [DrawnNumber], context: &CheckContext<'_>) -> Chec
             "ok responses were not numbers",
         ));
     }
-    if scan.range.is_none() && faults.is_empty() {
-        faults.push("no response had a number, so there is nothing to check".to_owned());
-    }
-    let held = faults.is_empty();
-    if held {
-        faults.push(success(&scan, numbers.len(), context.unknown));
-    }
-    CheckResult {
-        name: "sequence".to_owned(),
-        held,
-        detail: faults.join("; "),
-    }
+    result("sequence", "a number", &scan, faults, || {
+        success(&scan, numbers.len(), context.unknown)
+    })
 }
 
 #[cfg(test)]
