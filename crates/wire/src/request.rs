@@ -126,6 +126,8 @@ pub fn request_head(
 /// The part of a `Content-Length` line before the value.
 const LENGTH: &str = "Content-Length: ";
 
+const USER_AGENT: &str = concat!("floodmark/", env!("CARGO_PKG_VERSION"));
+
 /// Returns the lines of the head with their line endings, including the empty line. Without a
 /// `length`, the `Content-Length` line ends before its value.
 fn lines(spec: &RequestSpec<'_>, length: Option<usize>) -> Result<Vec<String>, RequestError> {
@@ -133,21 +135,16 @@ fn lines(spec: &RequestSpec<'_>, length: Option<usize>) -> Result<Vec<String>, R
     check_headers(spec, length)?;
     let is_given = |name| is_given(spec.headers, name);
 
+    let defaults = [
+        ("Host", spec.authority),
+        ("User-Agent", USER_AGENT),
+        ("Accept", "*/*"),
+    ];
+    let defaults = defaults.into_iter().filter(|(name, _)| !is_given(name));
+    let given = spec.headers.iter().map(|(name, value)| (&**name, &**value));
     let mut lines = vec![format!("{} {} HTTP/1.1\r\n", spec.method, spec.path)];
-    if !is_given("host") {
-        lines.push(format!("Host: {}\r\n", spec.authority));
-    }
-    if !is_given("user-agent") {
-        lines.push(concat!("User-Agent: floodmark/", env!("CARGO_PKG_VERSION"), "\r\n").to_owned());
-    }
-    if !is_given("accept") {
-        lines.push("Accept: */*\r\n".to_owned());
-    }
-    lines.extend(
-        spec.headers
-            .iter()
-            .map(|(name, value)| format!("{name}: {value}\r\n")),
-    );
+    let line = |(name, value)| format!("{name}: {value}\r\n");
+    lines.extend(defaults.chain(given).map(line));
     let has_length = !spec.body.is_empty() || matches!(spec.method, "POST" | "PUT" | "PATCH");
     if has_length && !is_given("content-length") {
         match length {
@@ -166,25 +163,22 @@ fn lines(spec: &RequestSpec<'_>, length: Option<usize>) -> Result<Vec<String>, R
 }
 
 fn check_line(spec: &RequestSpec<'_>) -> Result<(), RequestError> {
-    if !is_token(spec.method) {
-        return Err(RequestError::MethodNotAToken(spec.method.to_owned()));
-    }
-    if spec.method == "CONNECT" {
-        return Err(RequestError::Connect);
-    }
-    if !spec.path.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err(RequestError::IllegalPath(spec.path.to_owned()));
-    }
-    if !spec.path.starts_with('/') && (spec.method, spec.path) != ("OPTIONS", "*") {
-        return Err(RequestError::PathWithoutSlash(spec.path.to_owned()));
-    }
-    if spec.authority.is_empty() {
-        return Err(RequestError::EmptyAuthority);
-    }
-    if !spec.authority.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err(RequestError::IllegalAuthority(spec.authority.to_owned()));
-    }
-    Ok(())
+    let is_graphic = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
+    Err(if !is_token(spec.method) {
+        RequestError::MethodNotAToken(spec.method.to_owned())
+    } else if spec.method == "CONNECT" {
+        RequestError::Connect
+    } else if !is_graphic(spec.path) {
+        RequestError::IllegalPath(spec.path.to_owned())
+    } else if !spec.path.starts_with('/') && (spec.method, spec.path) != ("OPTIONS", "*") {
+        RequestError::PathWithoutSlash(spec.path.to_owned())
+    } else if spec.authority.is_empty() {
+        RequestError::EmptyAuthority
+    } else if !is_graphic(spec.authority) {
+        RequestError::IllegalAuthority(spec.authority.to_owned())
+    } else {
+        return Ok(());
+    })
 }
 
 fn check_headers(spec: &RequestSpec<'_>, length: Option<usize>) -> Result<(), RequestError> {
