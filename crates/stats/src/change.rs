@@ -81,14 +81,10 @@ fn split(values: &[f64]) -> Vec<usize> {
             break;
         }
         let part = &values[from..to];
-        let Some(at) = widest(part) else { continue };
-        let ends = if chance(part, at, part.len()) < RELAXED {
-            (at, part.len())
-        } else {
-            match segment(part) {
-                Some((a, b)) if chance(part, a, b) < RELAXED => (a, b),
-                _ => continue,
-            }
+        let is_change = |ends: &(usize, usize)| chance(part, ends.0, ends.1) < RELAXED;
+        let step = widest(part).map(|at| (at, part.len())).filter(is_change);
+        let Some(ends) = step.or_else(|| segment(part).filter(is_change)) else {
+            continue;
         };
         let mut begin = from;
         for cut in [from + ends.0, from + ends.1] {
@@ -154,7 +150,7 @@ fn least_rise(left: &[f64], right: &[f64], scale: Scale) -> f64 {
         (part.iter().sum::<f64>() - extreme) / (part.len().max(2) - 1) as f64
     };
     let rise = scale.rise(without(left, up), without(right, !up));
-    if up { rise.max(0.0) } else { (-rise).max(0.0) }
+    (if up { rise } else { -rise }).max(0.0)
 }
 
 /// Returns the bounds of the two parts around cut `i`.
@@ -167,10 +163,9 @@ fn around(cuts: &[usize], i: usize, end: usize) -> (usize, usize) {
 /// The function returns the variance between the segment and the rest, up to a constant factor.
 fn difference(part: &[f64]) -> impl Fn(usize, usize) -> f64 {
     let mut sums = vec![0.0];
-    sums.extend(part.iter().scan(0.0, |sum, value| {
-        *sum += value;
-        Some(*sum)
-    }));
+    for (i, value) in part.iter().enumerate() {
+        sums.push(sums[i] + value);
+    }
     move |from, to| {
         let all = sums.len() - 1;
         let (inside, outside) = ((to - from) as f64, (all - (to - from)) as f64);
@@ -216,7 +211,7 @@ fn chance(part: &[f64], from: usize, to: usize) -> f64 {
     let spread = (variance * tau * (1.0 / inside + 1.0 / outside)).sqrt();
     let ends = (all + 1).saturating_sub(2 * FEWEST).max(1) as f64;
     let places = if to == all { ends } else { ends * ends / 2.0 };
-    t_two_sided_p(ratio((b - a).abs(), spread), (n / tau - 2.0).max(1.0)) * places
+    t_two_sided_p((b - a) / spread, (n / tau - 2.0).max(1.0)) * places
 }
 
 /// Returns the number of values in a short slow start, if there is one.
@@ -235,23 +230,12 @@ pub(crate) fn ramp(values: &[f64], scale: Scale) -> Option<usize> {
         let spread = (variance * (1.0 + tau / n)).sqrt();
         let lowest = rest.iter().copied().fold(f64::INFINITY, f64::min);
         start.iter().all(|v| {
-            let chance = t_two_sided_p(ratio(level - v, spread), (n / tau - 1.0).max(1.0));
+            let chance = t_two_sided_p((level - v) / spread, (n / tau - 1.0).max(1.0));
             *v < lowest
                 && scale.rise(*v, level) >= LEAST_CHANGE
                 && chance * (most as f64) < SIGNIFICANCE
         })
     })
-}
-
-/// Returns `a / b`. If only `b` is 0, the ratio is infinite.
-fn ratio(a: f64, b: f64) -> f64 {
-    if b > 0.0 {
-        a / b
-    } else if a > 0.0 {
-        f64::INFINITY
-    } else {
-        0.0
-    }
 }
 
 #[cfg(test)]

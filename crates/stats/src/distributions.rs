@@ -7,14 +7,11 @@
 use statrs::function::beta::beta_reg;
 use statrs::function::gamma::gamma_lr;
 
-/// Returns the probability that |T| exceeds `t`. The result is 1 for `t` = 0, and 0 for infinite
-/// `t`.
+/// Returns the probability that |T| exceeds |`t`|. The result is 1 for `t` = 0 or an undefined `t`
+/// (0 ÷ 0), and 0 for infinite `t`.
 #[must_use]
 pub(crate) fn t_two_sided_p(t: f64, degrees: f64) -> f64 {
     let t = t.abs();
-    if t.is_infinite() {
-        return 0.0;
-    }
     if !(t > 0.0 && degrees > 0.0) {
         return 1.0;
     }
@@ -59,9 +56,7 @@ pub(crate) fn chi_square_lower_quantile(p: f64, degrees: f64) -> f64 {
         return 0.0;
     }
     // The median is below the mean, which is `degrees`.
-    bisect(degrees, |x| {
-        x <= 0.0 || gamma_lr(degrees / 2.0, x / 2.0) < p
-    })
+    bisect(degrees, |x| gamma_lr(degrees / 2.0, x / 2.0) < p)
 }
 
 /// Returns the largest value between 0 and `high` for which `is_below` holds.
