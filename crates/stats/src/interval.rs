@@ -28,9 +28,14 @@ pub fn within_run(series: &[SeriesPoint], window: &Window) -> Option<Interval> {
         .filter(|p| p.to_s - p.from_s >= SHORTEST_ROW_S)
         .map(|p| p.throughput_per_s)
         .collect();
-    let mut interval = mean_of_series(&values)?.interval(CONFIDENCE);
-    interval.low = interval.low.max(0.0);
-    Some(interval)
+    mean_of_series(&values).map(interval_from_0)
+}
+
+/// Returns the interval for a mean that is not negative.
+fn interval_from_0(estimate: Estimate) -> Interval {
+    let interval = estimate.interval(CONFIDENCE);
+    let low = interval.low.max(0.0);
+    Interval { low, ..interval }
 }
 
 /// Returns the mean over equally long parts of one run; `None` for fewer parts than
@@ -65,10 +70,8 @@ pub fn mean_of_series(values: &[f64]) -> Option<Estimate> {
 #[must_use]
 pub fn over_attempts(values: &[f64]) -> Option<Interval> {
     let n = values.len();
-    let estimate = Estimate::of_independent(values, format!("over {n} attempts: Student's t"))?;
-    let mut interval = estimate.interval(CONFIDENCE);
-    interval.low = interval.low.max(0.0);
-    Some(interval)
+    let method = format!("over {n} attempts: Student's t");
+    Estimate::of_independent(values, method).map(interval_from_0)
 }
 
 #[cfg(test)]

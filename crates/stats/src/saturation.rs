@@ -65,13 +65,10 @@ pub fn saturation(
     };
     let rate_at =
         |at_s: f64| ramp.from_per_s + (ramp.to_per_s - ramp.from_per_s) * at_s / ramp.duration_s;
-    let earlier = match shortest_us {
-        Some(_) => format!(
-            " {:.3} ms earlier (the smallest median response time)",
-            response_s * 1e3
-        ),
-        None => String::new(),
-    };
+    let earlier = shortest_us.map_or_else(String::new, |_| {
+        let response_ms = response_s * 1e3;
+        format!(" {response_ms:.3} ms earlier (the smallest median response time)")
+    });
     let share = KEPT_UP_SHARE * 100.0;
     let n = rows.iter().rev().take_while(behind).count();
     match n {

@@ -255,13 +255,10 @@ fn compare_with_end(signals: &[SpeedSignal], cuts: &[usize], rows: usize) -> Opt
     let starts = [0].into_iter().chain(cuts.iter().copied());
     let classes = starts.zip(cuts).map(|(from, to)| {
         let signals = signals.iter().filter(|s| !s.cuts.is_empty());
-        let rises =
-            signals.filter_map(|s| Some(s.scale.rise(s.level(from, *to)?, s.level(end, rows)?)));
-        let (mut up, mut down) = (false, false);
-        for rise in rises {
-            up |= rise >= LEAST_CHANGE;
-            down |= rise <= -LEAST_CHANGE;
-        }
+        let rise = |s: &SpeedSignal| Some(s.scale.rise(s.level(from, *to)?, s.level(end, rows)?));
+        let rises: Vec<f64> = signals.filter_map(rise).collect();
+        let up = rises.iter().any(|rise| *rise >= LEAST_CHANGE);
+        let down = rises.iter().any(|rise| *rise <= -LEAST_CHANGE);
         match (up, down) {
             (true, false) => Some(SteadyClass::Warming),
             (false, true) => Some(SteadyClass::Slowing),
