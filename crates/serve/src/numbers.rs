@@ -12,10 +12,9 @@
 //! ```
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -29,7 +28,7 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// Hands out numbers to all threads.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Numbers {
     next: AtomicU64,
     limit: AtomicU64,
@@ -39,33 +38,25 @@ pub(crate) struct Numbers {
     failing: AtomicBool,
     /// Notified after each attempt to reserve numbers.
     changed: Notify,
-    reserver: Sender<ReserverSignal>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum ReserverSignal {
-    /// Half a block is left.
-    Refill,
-    Stop,
+    /// Whether the reserver must end.
+    stopping: AtomicBool,
+    /// Thread of the reserver; not set without a state file.
+    reserver: OnceLock<Thread>,
 }
 
 impl Numbers {
-    fn new(next: u64, limit: u64, block: u64) -> (Arc<Self>, Receiver<ReserverSignal>) {
-        let (reserver, signals) = mpsc::channel();
-        let numbers = Numbers {
+    fn new(next: u64, limit: u64, block: u64) -> Arc<Self> {
+        Arc::new(Numbers {
             next: AtomicU64::new(next),
             limit: AtomicU64::new(limit),
             refill: (block / 2).max(1),
-            failing: AtomicBool::new(false),
-            changed: Notify::new(),
-            reserver,
-        };
-        (Arc::new(numbers), signals)
+            ..Numbers::default()
+        })
     }
 
     /// Creates a counter that starts at 1 and has no state file.
     pub(crate) fn volatile() -> Arc<Self> {
-        Self::new(1, u64::MAX, u64::MAX).0
+        Self::new(1, u64::MAX, u64::MAX)
     }
 
     /// Returns the next number without taking it.
@@ -75,29 +66,21 @@ impl Numbers {
 
     /// Takes the next number if it is reserved.
     pub(crate) fn try_take(&self) -> Option<u64> {
-        let mut number = self.next.load(Ordering::Relaxed);
-        loop {
+        let mut limit = 0;
+        let reserved = |number| {
             // An outdated limit is safe, because the limit never decreases.
-            let limit = self.limit.load(Ordering::Acquire);
-            if number >= limit {
-                return None;
-            }
-            match self.next.compare_exchange_weak(
-                number,
-                number + 1,
-                Ordering::SeqCst,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => {
-                    // Exactly one caller per limit wakes the reserver.
-                    if limit - number == self.refill {
-                        self.signal(ReserverSignal::Refill);
-                    }
-                    return Some(number);
-                }
-                Err(newer) => number = newer,
-            }
+            limit = self.limit.load(Ordering::Acquire);
+            (number < limit).then_some(number + 1)
+        };
+        let taken = (self.next).fetch_update(Ordering::SeqCst, Ordering::Relaxed, reserved);
+        let number = taken.ok()?;
+        // Exactly one caller per limit wakes the reserver.
+        if limit - number == self.refill
+            && let Some(thread) = self.reserver.get()
+        {
+            thread.unpark();
         }
+        Some(number)
     }
 
     /// Takes a number, waiting up to one second for a reservation if necessary. Returns `None` if
@@ -118,23 +101,13 @@ impl Numbers {
             timeout_at(until, changed).await.ok()?;
         }
     }
-
-    fn needs_more(&self) -> bool {
-        let limit = self.limit.load(Ordering::SeqCst);
-        limit < u64::MAX && limit - self.next() < self.refill
-    }
-
-    fn signal(&self, signal: ReserverSignal) {
-        // Sending fails only if there is no state file or the reserver has panicked.
-        let _ = self.reserver.send(signal);
-    }
 }
 
 /// Reserves numbers in advance on a separate thread.
 #[derive(Debug)]
 pub(crate) struct Reserver {
     numbers: Arc<Numbers>,
-    thread: JoinHandle<StateFile>,
+    thread: JoinHandle<Result<u64, StateError>>,
 }
 
 impl Reserver {
@@ -145,47 +118,47 @@ impl Reserver {
             .checked_add(block)
             .ok_or_else(|| StateError::Exhausted(path.to_owned()))?;
         file.write(limit)?;
-        let (numbers, signals) = Numbers::new(next, limit, block);
+        let numbers = Numbers::new(next, limit, block);
         let shared = Arc::clone(&numbers);
         let thread = thread::Builder::new()
             .name("reserver".into())
             .spawn(move || {
-                reserve(&shared, &file, block, &signals);
-                file
+                reserve(&shared, &file, block);
+                let next = shared.next();
+                file.write(next).map(|()| next)
             })
             .map_err(|source| failed("start the thread that writes", path, source))?;
-        let shared = Arc::clone(&numbers);
-        let reserver = Reserver { numbers, thread };
-        Ok((shared, reserver))
+        numbers.reserver.get_or_init(|| thread.thread().clone());
+        Ok((Arc::clone(&numbers), Reserver { numbers, thread }))
     }
 
-    /// Writes the exact next number, so that a restart leaves no gap. Must be called after the last
-    /// number has been taken.
+    /// Writes the exact next number, so that a restart leaves no gap, and returns the number. Must
+    /// be called after the last number has been taken.
     pub(crate) fn finish(self) -> Result<u64, StateError> {
-        self.numbers.signal(ReserverSignal::Stop);
-        let Ok(file) = self.thread.join() else {
-            // The reserver has panicked. The limit on disk still exceeds all numbers handed out.
-            return Ok(self.numbers.next());
-        };
-        let next = self.numbers.next();
-        file.write(next)?;
-        Ok(next)
+        self.numbers.stopping.store(true, Ordering::SeqCst);
+        self.thread.thread().unpark();
+        // If the reserver has panicked, the limit on disk still exceeds all numbers handed out.
+        let written = self.thread.join();
+        written.unwrap_or_else(|_| Ok(self.numbers.next()))
     }
 }
 
-fn reserve(numbers: &Numbers, file: &StateFile, block: u64, signals: &Receiver<ReserverSignal>) {
-    while signals.recv() == Ok(ReserverSignal::Refill) {
-        while numbers.needs_more() {
-            let limit = numbers.limit.load(Ordering::SeqCst).saturating_add(block);
-            let written = file.write(limit);
-            numbers.failing.store(written.is_err(), Ordering::SeqCst);
-            if written.is_ok() {
-                numbers.limit.store(limit, Ordering::SeqCst);
-            }
-            numbers.changed.notify_waiters();
-            if written.is_err() && signals.recv_timeout(RETRY_PAUSE) == Ok(ReserverSignal::Stop) {
-                return;
-            }
+fn reserve(numbers: &Numbers, file: &StateFile, block: u64) {
+    while !numbers.stopping.load(Ordering::SeqCst) {
+        let limit = numbers.limit.load(Ordering::SeqCst);
+        if limit == u64::MAX || limit - numbers.next() >= numbers.refill {
+            thread::park();
+            continue;
+        }
+        let limit = limit.saturating_add(block);
+        let written = file.write(limit);
+        numbers.failing.store(written.is_err(), Ordering::SeqCst);
+        if written.is_ok() {
+            numbers.limit.store(limit, Ordering::SeqCst);
+        }
+        numbers.changed.notify_waiters();
+        if written.is_err() {
+            thread::park_timeout(RETRY_PAUSE);
         }
     }
 }

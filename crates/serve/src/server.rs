@@ -76,13 +76,9 @@ pub fn serve(
     let cannot_listen = |source| ServeError::Listen { address, source };
     let listener = listen::listen(address, settings.share_port).map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
-    let (numbers, reserver) = match state {
-        Some(path) => {
-            let (numbers, reserver) = Reserver::start(&path, limits.reserve.get())?;
-            (numbers, Some(reserver))
-        }
-        None => (Numbers::volatile(), None),
-    };
+    let reserver = state.map(|path| Reserver::start(&path, limits.reserve.get()));
+    let (numbers, reserver) = reserver.transpose()?.unzip();
+    let numbers = numbers.unwrap_or_else(Numbers::volatile);
     let threads = settings.threads;
     let threads = threads.map_or_else(default_threads, NonZeroUsize::get);
     let shared = Arc::new(ServerState {
@@ -96,12 +92,9 @@ pub fn serve(
     });
     let ran = run(&shared, listener, shutdown, || on_ready(address));
     // All workers have stopped, even after an error, so the next number is final.
-    let next = match reserver {
-        Some(reserver) => reserver.finish()?,
-        None => numbers.next(),
-    };
+    reserver.map(Reserver::finish).transpose()?;
     Ok(ServeSummary {
-        next_number: workload.has_state().then_some(next),
+        next_number: workload.has_state().then(|| numbers.next()),
         ..ran?
     })
 }

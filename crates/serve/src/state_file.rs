@@ -18,7 +18,7 @@
 //! file is never removed. Otherwise two servers could lock two different files.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -98,10 +98,9 @@ fn take_lock(path: &Path) -> Result<File, StateError> {
     let mut lock_path = OsString::from(path);
     lock_path.push(".lock");
     let lock_path = PathBuf::from(lock_path);
-    let file = OpenOptions::new()
+    let file = File::options()
         .create(true)
-        .truncate(false)
-        .write(true)
+        .append(true)
         .open(&lock_path)
         .map_err(|e| failed("open", &lock_path, e))?;
     match lock(&file) {
