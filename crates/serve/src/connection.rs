@@ -1,15 +1,18 @@
 //! Serves one connection.
 
 use std::future::poll_fn;
-use std::net::TcpStream;
+use std::io;
+use std::net::TcpStream as StdStream;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::response::RequestService;
+use crate::response::service;
 use crate::settings::Limits;
 use crate::socket::ConnectionSocket;
 use crate::worker::Worker;
@@ -19,7 +22,7 @@ use crate::worker::Worker;
 /// 9.6).
 const LINGER: Duration = Duration::from_secs(1);
 /// Maximum number of bytes to discard after an early response.
-const LINGER_BYTES: usize = 1 << 20;
+const LINGER_BYTES: u64 = 1 << 20;
 /// Minimum size of hyper's buffer, in bytes.
 const MIN_BUFFER: usize = 8192;
 
@@ -39,52 +42,44 @@ pub(crate) fn http(limits: &Limits) -> http1::Builder {
 }
 
 /// Serves a connection until the connection ends.
-pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream) {
+pub(crate) async fn serve(worker: Rc<Worker>, stream: StdStream) {
     let (number, pace) = worker.register.add();
     let _registered = RegisteredConnection {
         worker: Rc::clone(&worker),
         number,
     };
     let socket = ConnectionSocket::new(stream, Rc::clone(&pace), Rc::clone(&worker.register));
-    let service = RequestService::new(Rc::clone(&worker), Rc::clone(&pace));
+    let service = service(Rc::clone(&worker), Rc::clone(&pace));
     let mut connection = worker.http.serve_connection(socket, service);
     let whole = poll_fn(|cx| {
         pace.remember(cx.waker());
-        if pace.is_cut() {
+        if pace.cut.get() {
             return Poll::Ready(false);
         }
         match connection.poll_without_shutdown(cx) {
-            Poll::Ready(Ok(())) => Poll::Ready(!pace.lingers()),
+            Poll::Ready(Ok(())) => Poll::Ready(!pace.linger.get()),
             Poll::Ready(Err(_)) => {
-                pace.set_linger();
+                pace.linger.set(true);
                 Poll::Ready(false)
             }
-            Poll::Pending if worker.is_closing() && !pace.is_busy() => Poll::Ready(true),
+            Poll::Pending if worker.closing.get() && !pace.is_busy() => Poll::Ready(true),
             Poll::Pending => Poll::Pending,
         }
     })
     .await;
-    if !whole && pace.lingers() && !pace.is_cut() {
-        // Box this future. Otherwise its buffer would add 4 KiB to the future of every connection.
-        Box::pin(linger(connection.into_parts().io)).await;
+    if !whole && pace.linger.get() && !pace.cut.get() {
+        // Box this future, so that it does not enlarge the future of every connection.
+        Box::pin(linger(connection.into_parts().io.into_registered())).await;
     }
 }
 
 /// Closes the sending direction and discards received bytes, so that the client can read the last
-/// response.
-pub(crate) async fn linger(mut socket: ConnectionSocket) {
-    if socket.end_sending().is_err() {
-        return;
-    }
-    let mut scratch = [0; 4096];
-    let mut left = LINGER_BYTES;
+/// response. Does nothing if the stream could not be registered with the event loop.
+pub(crate) async fn linger(stream: io::Result<TcpStream>) {
     let drain = async {
-        while left > 0 {
-            match poll_fn(|cx| socket.poll_receive(cx, &mut scratch)).await {
-                Ok(n) if n > 0 => left = left.saturating_sub(n),
-                _ => return,
-            }
-        }
+        let mut stream = stream?;
+        stream.shutdown().await?;
+        copy(&mut stream.take(LINGER_BYTES), &mut sink()).await
     };
     // A client that continues to send afterwards gets a reset.
     let _ = timeout(LINGER, drain).await;

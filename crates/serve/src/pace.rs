@@ -25,10 +25,15 @@ type ClockSteps = u64;
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     moved: Cell<ClockSteps>,
-    request_since: Cell<Option<ClockSteps>>,
-    write_blocked: Cell<bool>,
-    cut: Cell<bool>,
-    linger: Cell<bool>,
+    /// Start of the request in progress; `None` if every request got its response.
+    pub(crate) request_since: Cell<Option<ClockSteps>>,
+    /// Whether the send buffer is full.
+    pub(crate) write_blocked: Cell<bool>,
+    /// Whether the connection must end immediately.
+    pub(crate) cut: Cell<bool>,
+    /// Whether the connection lingers before it is closed. The client may still be sending, and
+    /// must receive the response first.
+    pub(crate) linger: Cell<bool>,
     waker: OnceCell<Waker>,
 }
 
@@ -45,22 +50,11 @@ impl Pace {
         self.write_blocked.set(false);
     }
 
-    /// Records that the send buffer is full.
-    pub(crate) fn blocked(&self) {
-        self.write_blocked.set(true);
-    }
-
     /// Records the start of a request, unless the request's first byte has already been recorded.
     /// Pipelined requests may arrive in a single read.
     pub(crate) fn begin(&self, now: ClockSteps) {
-        if self.request_since.get().is_none() {
-            self.request_since.set(Some(now));
-        }
-    }
-
-    /// Records that the request got its response.
-    pub(crate) fn answered(&self) {
-        self.request_since.set(None);
+        self.request_since
+            .set(self.request_since.get().or(Some(now)));
     }
 
     /// Returns whether a request or response is in progress.
@@ -68,66 +62,45 @@ impl Pace {
         self.request_since.get().is_some() || self.write_blocked.get()
     }
 
-    /// Returns whether the connection must end immediately.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.cut.get()
-    }
-
-    /// Makes the connection linger before it is closed. The client may still be sending, and must
-    /// receive the response first.
-    pub(crate) fn set_linger(&self) {
-        self.linger.set(true);
-    }
-
-    /// Returns whether lingering was requested; see [`Pace::set_linger`].
-    pub(crate) fn lingers(&self) -> bool {
-        self.linger.get()
-    }
-
     /// Stores the waker of the connection's task. The waker stays valid for the life of the task.
     pub(crate) fn remember(&self, waker: &Waker) {
         self.waker.get_or_init(|| waker.clone());
     }
 
-    /// Wakes the connection's task.
+    /// Wakes the connection's task, which then checks for shutdown.
     pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
         }
     }
 
-    fn cut_off(&self) {
+    /// Ends the connection immediately.
+    pub(crate) fn cut_off(&self) {
         self.cut.set(true);
         self.wake();
     }
 
     fn is_overdue(&self, now: ClockSteps, idle: ClockSteps, request: ClockSteps) -> bool {
-        now.saturating_sub(self.moved.get()) > idle
-            || self
-                .request_since
-                .get()
-                .is_some_and(|since| now.saturating_sub(since) > request)
+        let is_older = |since: ClockSteps, limit| now.saturating_sub(since) > limit;
+        let since = self.request_since.get();
+        is_older(self.moved.get(), idle) || since.is_some_and(|since| is_older(since, request))
     }
 }
 
 /// The connections of one worker. Their number is bounded by the connection limit.
 #[derive(Debug, Default)]
 pub(crate) struct Register {
-    now: Cell<ClockSteps>,
+    /// The coarse time.
+    pub(crate) now: Cell<ClockSteps>,
     scanned: Cell<usize>,
     connections: RefCell<Slab<Rc<Pace>>>,
 }
 
 impl Register {
-    /// Returns the coarse time.
-    pub(crate) fn now(&self) -> ClockSteps {
-        self.now.get()
-    }
-
     /// Adds a connection and returns its index.
     pub(crate) fn add(&self) -> (usize, Rc<Pace>) {
         let pace = Rc::new(Pace::default());
-        pace.moved.set(self.now());
+        pace.moved.set(self.now.get());
         let slot = self.connections.borrow_mut().insert(Rc::clone(&pace));
         (slot, pace)
     }
@@ -161,16 +134,10 @@ impl Register {
         self.scanned.set(if to == slots { 0 } else { to });
     }
 
-    /// Wakes every connection, so that its task checks for shutdown.
-    pub(crate) fn wake_all(&self) {
+    /// Performs an action on every connection.
+    pub(crate) fn for_each(&self, action: fn(&Pace)) {
         let connections = self.connections.borrow();
-        connections.iter().for_each(|(_, pace)| pace.wake());
-    }
-
-    /// Ends every connection immediately.
-    pub(crate) fn cut_all(&self) {
-        let connections = self.connections.borrow();
-        connections.iter().for_each(|(_, pace)| pace.cut_off());
+        connections.iter().for_each(|(_, pace)| action(pace));
     }
 }
 
@@ -206,13 +173,13 @@ mod tests {
             register.step(Duration::from_millis(1100 + step), &limits);
         }
         assert!(
-            paces.iter().all(|p| !p.is_cut()),
+            paces.iter().all(|p| !p.cut.get()),
             "not cut until one step after the limit"
         );
         for step in 0..10 {
             register.step(Duration::from_millis(1200 + step), &limits);
         }
-        assert!(paces.iter().all(|p| p.is_cut()));
+        assert!(paces.iter().all(|p| p.cut.get()));
     }
 
     #[test]
@@ -225,18 +192,18 @@ mod tests {
         let (_, slow) = register.add();
         let (_, done) = register.add();
         for pace in [&slow, &done] {
-            pace.received(register.now());
+            pace.received(register.now.get());
             assert!(pace.is_busy());
         }
-        done.answered();
+        done.request_since.set(None);
         for step in 0..10 {
             register.step(Duration::from_millis(700 + step), &limits);
-            slow.received(register.now());
+            slow.received(register.now.get());
         }
         assert!(
-            slow.is_cut(),
+            slow.cut.get(),
             "receiving one byte at a time does not extend the timeout"
         );
-        assert!(!done.is_cut());
+        assert!(!done.cut.get());
     }
 }

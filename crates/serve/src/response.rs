@@ -1,15 +1,15 @@
 //! Computes responses to requests.
 
-use std::future::{Future, Ready, ready};
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::mem;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Poll, ready};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
-use hyper::service::Service;
+use hyper::service::{Service, service_fn};
 use hyper::{Method, Request, Response, StatusCode};
 
 use crate::pace::Pace;
@@ -18,60 +18,35 @@ use crate::workload::NativeWorkload;
 
 type HttpResponse = Response<Full<Bytes>>;
 
-/// Responds to the requests on a connection, one after the other.
-pub(crate) struct RequestService {
+/// Returns the service that responds to the requests on a connection, one after the other. Most
+/// responses are immediate and need no allocation.
+pub(crate) fn service(
     worker: Rc<Worker>,
     pace: Rc<Pace>,
-}
-
-impl RequestService {
-    pub(crate) fn new(worker: Rc<Worker>, pace: Rc<Pace>) -> Self {
-        RequestService { worker, pace }
-    }
-}
-
-impl Service<Request<Incoming>> for RequestService {
-    type Response = HttpResponse;
-    type Error = hyper::Error;
-    type Future = ResponseFuture;
-
-    fn call(&self, request: Request<Incoming>) -> ResponseFuture {
-        self.pace.begin(self.worker.register.now());
-        let worker = Rc::clone(&self.worker);
-        let pace = Rc::clone(&self.pace);
-        if request.body().is_end_stream()
-            && let Some(response) = immediate(&worker, &request)
-        {
-            return ResponseFuture::Now(ready(Ok(finished(&worker, &pace, response))));
-        }
-        ResponseFuture::Later(Box::pin(async move {
-            let response = delayed(&worker, &pace, request).await?;
-            Ok(finished(&worker, &pace, response))
-        }))
-    }
-}
-
-/// A response. Most responses are immediate and need no allocation.
-pub(crate) enum ResponseFuture {
-    Now(Ready<Result<HttpResponse, hyper::Error>>),
-    Later(Pin<Box<dyn Future<Output = Result<HttpResponse, hyper::Error>>>>),
-}
-
-impl Future for ResponseFuture {
-    type Output = Result<HttpResponse, hyper::Error>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut() {
-            ResponseFuture::Now(response) => Pin::new(response).poll(cx),
-            ResponseFuture::Later(future) => future.as_mut().poll(cx),
-        }
-    }
+) -> impl Service<Request<Incoming>, Response = HttpResponse, Error = hyper::Error, Future: Unpin> {
+    service_fn(move |request: Request<Incoming>| {
+        pace.begin(worker.register.now.get());
+        let worker = Rc::clone(&worker);
+        let pace = Rc::clone(&pace);
+        let is_complete = request.body().is_end_stream();
+        let immediate = is_complete.then(|| immediate(&worker, &request)).flatten();
+        // A delayed response is boxed, so that other responses do not carry its state.
+        let mut response = immediate
+            .ok_or_else(|| Box::pin(delayed(Rc::clone(&worker), Rc::clone(&pace), request)));
+        poll_fn(move |cx| {
+            let response = match &mut response {
+                Ok(response) => mem::take(response),
+                Err(delayed) => ready!(delayed.as_mut().poll(cx))?,
+            };
+            Poll::Ready(Ok(finished(&worker, &pace, response)))
+        })
+    })
 }
 
 fn finished(worker: &Worker, pace: &Pace, mut response: HttpResponse) -> HttpResponse {
-    pace.answered();
-    worker.count_response();
-    if worker.is_closing() {
+    pace.request_since.set(None);
+    worker.totals.borrow_mut().answered += 1;
+    if worker.closing.get() {
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -79,7 +54,7 @@ fn finished(worker: &Worker, pace: &Pace, mut response: HttpResponse) -> HttpRes
 }
 
 /// Returns the response, or `None` if the response must wait.
-fn immediate<B>(worker: &Worker, request: &Request<B>) -> Option<HttpResponse> {
+fn immediate(worker: &Worker, request: &Request<Incoming>) -> Option<HttpResponse> {
     let workload = worker.shared.workload;
     if request.uri().path() != workload.path() {
         let reason = format!("no such path; {workload} serves GET {}", workload.path());
@@ -107,8 +82,8 @@ fn immediate<B>(worker: &Worker, request: &Request<B>) -> Option<HttpResponse> {
 
 /// Discards the request body, waits for a number if needed, and returns the response.
 async fn delayed(
-    worker: &Worker,
-    pace: &Pace,
+    worker: Rc<Worker>,
+    pace: Rc<Pace>,
     mut request: Request<Incoming>,
 ) -> Result<HttpResponse, hyper::Error> {
     let limit = worker.shared.limits.body_bytes;
@@ -122,12 +97,12 @@ async fn delayed(
         }
     }
     if too_long {
-        pace.set_linger();
+        pace.linger.set(true);
         let reason = format!("body too long; the limit is {limit} bytes");
         let header = Some((CONNECTION, "close"));
         return Ok(refusal(StatusCode::PAYLOAD_TOO_LARGE, &reason, header));
     }
-    if let Some(response) = immediate(worker, &request) {
+    if let Some(response) = immediate(&worker, &request) {
         return Ok(response);
     }
     Ok(match worker.shared.numbers.take().await {

@@ -4,10 +4,10 @@
 //! reads the request, responds and closes without registering the socket with epoll.
 
 use std::io::{self, ErrorKind, Write as _};
-use std::net::{Shutdown, TcpStream as StdStream};
+use std::net::TcpStream as StdStream;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use hyper::rt::ReadBufCursor;
 use socket2::SockRef;
@@ -40,12 +40,12 @@ impl ConnectionSocket {
         }
     }
 
-    /// Closes the sending direction.
-    pub(crate) fn end_sending(&self) -> io::Result<()> {
-        match &self.state {
-            SocketState::New(Some(stream)) => stream.shutdown(Shutdown::Write),
+    /// Returns the stream, registered with the event loop.
+    pub(crate) fn into_registered(self) -> io::Result<TcpStream> {
+        match self.state {
+            SocketState::New(Some(stream)) => TcpStream::from_std(stream),
             SocketState::New(None) => Err(ErrorKind::NotConnected.into()),
-            SocketState::Registered(stream) => SockRef::from(stream).shutdown(Shutdown::Write),
+            SocketState::Registered(stream) => Ok(stream),
         }
     }
 
@@ -60,40 +60,19 @@ impl ConnectionSocket {
         }
     }
 
-    /// Reads into a buffer. Returns 0 at the end of the stream.
-    pub(crate) fn poll_receive(
-        &mut self,
-        cx: &mut Context<'_>,
-        buffer: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        let mut buffer = ReadBuf::new(buffer);
-        self.poll_fill(cx, &mut buffer)
-            .map_ok(|()| buffer.filled().len())
-    }
-
-    fn poll_fill(
-        &mut self,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if let SocketState::New(Some(stream)) = &self.state {
-            // SAFETY: `recv` initializes as many bytes as it reports.
-            let received = unsafe {
-                let free = buffer.unfilled_mut();
-                let received = SockRef::from(stream).recv(free);
-                if let Ok(n) = received {
-                    buffer.assume_init(n);
-                    buffer.advance(n);
-                }
-                received
-            };
-            match received {
-                Ok(_) => return Poll::Ready(Ok(())),
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                Err(e) => return Poll::Ready(Err(e)),
-            }
+    /// Performs an operation on a socket that is not registered. Returns `None` if the socket is
+    /// registered or not ready.
+    fn attempt<T>(
+        &self,
+        operation: impl FnOnce(&StdStream) -> io::Result<T>,
+    ) -> Option<io::Result<T>> {
+        let SocketState::New(Some(stream)) = &self.state else {
+            return None;
+        };
+        match operation(stream) {
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
+            result => Some(result),
         }
-        self.registered()?.poll_read(cx, buffer)
     }
 }
 
@@ -104,16 +83,22 @@ impl hyper::rt::Read for ConnectionSocket {
         mut cursor: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        // SAFETY: a `ReadBuf` never makes initialized bytes uninitialized.
-        let mut buffer = ReadBuf::uninit(unsafe { cursor.as_mut() });
-        let polled = this.poll_fill(cx, &mut buffer);
-        let n = buffer.filled().len();
+        // SAFETY: neither `recv` nor a `ReadBuf` makes initialized bytes uninitialized.
+        let free = unsafe { cursor.as_mut() };
+        let n = match this.attempt(|stream| SockRef::from(stream).recv(free)) {
+            Some(received) => received?,
+            None => {
+                let mut buffer = ReadBuf::uninit(free);
+                ready!(this.registered()?.poll_read(cx, &mut buffer))?;
+                buffer.filled().len()
+            }
+        };
         if n > 0 {
-            this.pace.received(this.register.now());
+            this.pace.received(this.register.now.get());
         }
-        // SAFETY: `poll_fill` initialized the first n bytes.
+        // SAFETY: the read initialized the first n bytes.
         unsafe { cursor.advance(n) };
-        polled
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -124,20 +109,13 @@ impl hyper::rt::Write for ConnectionSocket {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let mut sent = None;
-        if let SocketState::New(Some(stream)) = &mut this.state {
-            match stream.write(bytes) {
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                result => sent = Some(result),
-            }
-        }
-        let polled = match sent {
-            Some(result) => Poll::Ready(result),
+        let polled = match this.attempt(|mut stream| stream.write(bytes)) {
+            Some(sent) => Poll::Ready(sent),
             None => this.registered()?.poll_write(cx, bytes),
         };
         match polled {
-            Poll::Pending => this.pace.blocked(),
-            Poll::Ready(_) => this.pace.sent(this.register.now()),
+            Poll::Pending => this.pace.write_blocked.set(true),
+            Poll::Ready(_) => this.pace.sent(this.register.now.get()),
         }
         polled
     }

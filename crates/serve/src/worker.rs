@@ -1,6 +1,6 @@
 //! A server thread with its event loop, listener and connections.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::rc::Rc;
@@ -20,10 +20,9 @@ use crate::connection;
 use crate::handoff::{self, Handoff};
 use crate::listen;
 use crate::numbers::Numbers;
-use crate::pace::{Register, STEP};
+use crate::pace::{Pace, Register, STEP};
 use crate::server::ServeSummary;
 use crate::settings::Limits;
-use crate::socket::ConnectionSocket;
 use crate::workload::NativeWorkload;
 
 /// Maximum number of connections to accept before open connections are served.
@@ -54,10 +53,10 @@ pub(crate) struct Worker {
     pub(crate) http: http1::Builder,
     /// Index of the worker and of its handoff.
     number: usize,
-    closing: Cell<bool>,
-    accepted: Cell<u64>,
-    shed: Cell<u64>,
-    answered: Cell<u64>,
+    /// Whether the server is stopping, so that each response is the last on its connection.
+    pub(crate) closing: Cell<bool>,
+    /// Totals so far.
+    pub(crate) totals: RefCell<ServeSummary>,
 }
 
 impl Worker {
@@ -76,9 +75,7 @@ impl Worker {
             number,
             shared,
             closing: Cell::default(),
-            accepted: Cell::default(),
-            shed: Cell::default(),
-            answered: Cell::default(),
+            totals: RefCell::default(),
         });
         runtime.block_on(async {
             let clock = spawn_local(Rc::clone(&worker).keep_time());
@@ -93,23 +90,10 @@ impl Worker {
             let cut_at_end = worker.drain(listener).await;
             clock.abort();
             ServeSummary {
-                accepted: worker.accepted.get(),
-                shed: worker.shed.get(),
-                answered: worker.answered.get(),
                 cut_at_end,
-                next_number: None,
+                ..worker.totals.take()
             }
         })
-    }
-
-    /// Returns whether the server is stopping, so that each response is the last on its connection.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.get()
-    }
-
-    /// Counts a response.
-    pub(crate) fn count_response(&self) {
-        self.answered.set(self.answered.get() + 1);
     }
 
     /// Stops counting a connection toward the limit.
@@ -184,7 +168,7 @@ impl Worker {
                 continue;
             }
             // Count the connection now, even if another worker serves it.
-            self.accepted.set(self.accepted.get() + 1);
+            self.totals.borrow_mut().accepted += 1;
             let own = if self.closing.get() {
                 Some(stream)
             } else {
@@ -200,7 +184,7 @@ impl Worker {
 
     /// Refuses a connection with a 503.
     fn shed(self: &Rc<Self>, stream: TcpStream) {
-        self.shed.set(self.shed.get() + 1);
+        self.totals.borrow_mut().shed += 1;
         // The send buffer of a new socket has room for these few bytes. If writing fails, the
         // client only sees the close.
         let _ = io::Write::write(&mut &stream, refusal().as_bytes());
@@ -209,9 +193,8 @@ impl Worker {
             shared.shedding.fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        let socket = ConnectionSocket::new(stream, Rc::default(), Rc::clone(&self.register));
         spawn_local(async move {
-            connection::linger(socket).await;
+            connection::linger(tokio::net::TcpStream::from_std(stream)).await;
             shared.shedding.fetch_sub(1, Ordering::Relaxed);
         });
     }
@@ -231,13 +214,13 @@ impl Worker {
         // Yield twice, because requests that have arrived become visible after the next poll.
         yield_now().await;
         yield_now().await;
-        self.register.wake_all();
+        self.register.for_each(Pace::wake);
         let until = Instant::now() + self.shared.limits.grace;
         while self.register.len() > 0 && Instant::now() < until {
             sleep(Duration::from_millis(5)).await;
         }
         let cut = self.register.len();
-        self.register.cut_all();
+        self.register.for_each(Pace::cut_off);
         yield_now().await;
         cut as u64
     }
