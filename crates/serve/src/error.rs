@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use crate::server::RESERVED_FILES;
 use crate::state_file::StateError;
 use crate::workload::NativeWorkload;
 
@@ -19,17 +20,15 @@ pub enum ServeError {
     },
     /// The limit on open files is too low for the requested connections.
     #[error(
-        "{requested} connections need too many open files: the limit is {limit}, and the server needs {reserve} itself; use at most \
+        "{requested} connections need too many open files: the limit is {limit}, and the server needs {RESERVED_FILES} itself; use at most \
          {} connections, or raise the limit (ulimit -Hn)",
-        .limit.saturating_sub(*.reserve)
+        .limit.saturating_sub(RESERVED_FILES)
     )]
     Connections {
         /// Number of requested connections.
         requested: usize,
         /// Limit on open files.
         limit: usize,
-        /// Number of file descriptors that the server needs in addition to connections.
-        reserve: usize,
     },
     /// A state file was given for a workload without state.
     #[error("{0} keeps no state; omit --state, or use `floodmark serve dispatcher`")]

@@ -3,29 +3,19 @@
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Connections that other workers hand over to one worker.
+/// Hands over connections to one worker.
 pub(crate) struct Handoff {
     /// Number of connections that the worker serves or will serve.
     open: AtomicUsize,
-    /// Connections that were handed over but are not served yet; `None` after the handoff is
-    /// closed.
-    handed: Mutex<Option<Vec<TcpStream>>>,
-    arrived: Notify,
+    /// Connections that were handed over but are not served yet. Their number is bounded by the
+    /// connection limit.
+    handed: UnboundedSender<TcpStream>,
 }
 
 impl Handoff {
-    fn new() -> Self {
-        Handoff {
-            open: AtomicUsize::new(0),
-            handed: Mutex::new(Some(Vec::new())),
-            arrived: Notify::new(),
-        }
-    }
-
     /// Counts a connection.
     pub(crate) fn keep(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
@@ -36,44 +26,24 @@ impl Handoff {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Waits for handed-over connections and takes all of them. The connections are already
-    /// counted.
-    pub(crate) async fn take(&self) -> Vec<TcpStream> {
-        self.arrived.notified().await;
-        self.handed()
-            .as_mut()
-            .map(std::mem::take)
-            .unwrap_or_default()
-    }
-
-    /// Closes the handoff and returns the remaining connections.
-    pub(crate) fn close(&self) -> Vec<TcpStream> {
-        self.handed().take().unwrap_or_default()
-    }
-
-    /// Hands over a connection. Returns the connection if the handoff is closed.
+    /// Hands over a connection. Returns the connection if the worker takes no more connections.
     fn hand(&self, stream: TcpStream) -> Option<TcpStream> {
-        let mut handed = self.handed();
-        let Some(waiting) = handed.as_mut() else {
-            return Some(stream);
-        };
         // Count the connection before the worker can see and release it.
         self.keep();
-        waiting.push(stream);
-        drop(handed);
-        self.arrived.notify_one();
-        None
-    }
-
-    /// Locks the list, and ignores poisoning because a panic cannot leave the list inconsistent.
-    fn handed(&self) -> MutexGuard<'_, Option<Vec<TcpStream>>> {
-        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
+        let refused = self.handed.send(stream).err()?;
+        self.release();
+        Some(refused.0)
     }
 }
 
-/// Creates a handoff for each worker.
-pub(crate) fn handoffs(workers: usize) -> Vec<Handoff> {
-    (0..workers).map(|_| Handoff::new()).collect()
+/// Creates a handoff for each worker. The receivers return connections that are already counted.
+pub(crate) fn handoffs(workers: usize) -> (Vec<Handoff>, Vec<UnboundedReceiver<TcpStream>>) {
+    let handoff = |_| {
+        let (handed, receiver) = unbounded_channel();
+        let open = AtomicUsize::new(0);
+        (Handoff { open, handed }, receiver)
+    };
+    (0..workers).map(handoff).unzip()
 }
 
 /// Hands a connection to the worker with the fewest connections. Returns the connection if no
@@ -100,7 +70,7 @@ mod tests {
 
     #[test]
     fn balances_connections_of_one_accepting_worker() {
-        let handoffs = handoffs(3);
+        let (handoffs, receivers) = handoffs(3);
         for stream in streams(10) {
             if hand_over(&handoffs, 0, stream).is_some() {
                 handoffs[0].keep();
@@ -111,16 +81,17 @@ mod tests {
             .map(|d| d.open.load(Ordering::Relaxed))
             .collect();
         assert_eq!(open, [4, 3, 3]);
-        assert_eq!(handoffs[1].close().len() + handoffs[2].close().len(), 6);
+        assert_eq!(receivers[1].len() + receivers[2].len(), 6);
     }
 
     #[test]
     fn a_closed_handoff_returns_the_connection() {
-        let handoffs = handoffs(2);
+        let (handoffs, mut receivers) = handoffs(2);
         handoffs[0].keep();
-        assert!(handoffs[1].close().is_empty());
+        receivers[1].close();
         for stream in streams(1) {
             assert!(hand_over(&handoffs, 0, stream).is_some());
+            assert_eq!(handoffs[1].open.load(Ordering::Relaxed), 0);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Starts, runs and shuts down a server.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -9,7 +9,8 @@ use std::thread::{self, JoinHandle};
 
 use floodmark_host::raise_open_files;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::error::ServeError;
 use crate::handoff::handoffs;
@@ -20,7 +21,7 @@ use crate::worker::{MAX_LINGERING_REFUSALS, ServerState, Worker};
 
 /// Number of file descriptors that the server reserves for refused connections, event loops, the
 /// state file and other uses.
-const RESERVED_FILES: usize = MAX_LINGERING_REFUSALS + 64;
+pub(crate) const RESERVED_FILES: usize = MAX_LINGERING_REFUSALS + 64;
 
 /// Totals of a server from start to shutdown.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -79,18 +80,18 @@ pub fn serve(
     let reserver = state.map(|path| Reserver::start(&path, limits.reserve.get()));
     let (numbers, reserver) = reserver.transpose()?.unzip();
     let numbers = numbers.unwrap_or_else(Numbers::volatile);
-    let threads = settings.threads;
-    let threads = threads.map_or_else(default_threads, NonZeroUsize::get);
+    let threads = (settings.threads).map_or_else(default_threads, NonZeroUsize::get);
+    let (handoffs, receivers) = handoffs(threads);
     let shared = Arc::new(ServerState {
         workload,
         limits,
         max_connections,
         open: AtomicUsize::new(0),
-        handoffs: handoffs(threads),
-        shedding: AtomicUsize::new(0),
+        handoffs,
+        lingering: Arc::new(Semaphore::new(MAX_LINGERING_REFUSALS)),
         numbers: Arc::clone(&numbers),
     });
-    let ran = run(&shared, listener, shutdown, || on_ready(address));
+    let ran = run(&shared, receivers, listener, shutdown, || on_ready(address));
     // All workers have stopped, even after an error, so the next number is final.
     reserver.map(Reserver::finish).transpose()?;
     Ok(ServeSummary {
@@ -99,23 +100,29 @@ pub fn serve(
     })
 }
 
-/// Runs the workers until `shutdown` and returns their totals. All workers have stopped when the
-/// function returns, even if it returns an error.
+/// Runs the workers until `shutdown` and returns their totals. Each worker has a receiver of handed
+/// connections. All workers have stopped when the function returns, even if it returns an error.
 fn run(
     shared: &Arc<ServerState>,
+    receivers: Vec<UnboundedReceiver<TcpStream>>,
     listener: TcpListener,
     shutdown: impl Future<Output = ()> + Send + 'static,
     on_ready: impl FnOnce(),
 ) -> Result<ServeSummary, ServeError> {
-    let control = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ServeError::Thread)?;
+    let control = event_loop().map_err(ServeError::Thread)?;
     let (stop, stopped) = watch::channel(false);
     let listener = Arc::new(listener);
     let mut workers = Vec::new();
-    let started = (0..shared.handoffs.len())
-        .try_for_each(|number| start_worker(number, shared, &listener, &stopped, &mut workers));
+    let mut receivers = (0..).zip(receivers);
+    let started: Result<(), ServeError> = receivers.try_for_each(|(number, handed)| {
+        let (shared, listener) = (Arc::clone(shared), Arc::clone(&listener));
+        let stopped = stopped.clone();
+        let run = move |runtime: LocalRuntime| {
+            runtime.block_on(Worker::run(number, shared, listener, stopped, handed))
+        };
+        workers.push(start_worker(number, run)?);
+        Ok(())
+    });
     // The listener is closed when the last worker stops accepting.
     drop(listener);
     drop(stopped);
@@ -131,45 +138,43 @@ fn run(
     }
     stop.send_replace(true);
     // Join all workers, even after an error.
-    let joined: Vec<_> = workers.into_iter().map(JoinHandle::join).collect();
+    let joined: Vec<_> = workers.into_iter().map(join).collect();
     started?;
     let mut sum = ServeSummary::default();
     for done in joined {
-        sum.add(done.map_err(|_| ServeError::Panicked)?);
+        sum.add(done?);
     }
     Ok(sum)
 }
 
+/// The thread of a worker. The result is an error if the thread's event loop could not be created.
+type WorkerThread = JoinHandle<io::Result<ServeSummary>>;
+
 /// Starts a worker thread and waits until its event loop exists.
 fn start_worker(
     number: usize,
-    shared: &Arc<ServerState>,
-    listener: &Arc<TcpListener>,
-    stopped: &watch::Receiver<bool>,
-    workers: &mut Vec<JoinHandle<ServeSummary>>,
-) -> Result<(), ServeError> {
+    run: impl FnOnce(LocalRuntime) -> ServeSummary + Send + 'static,
+) -> Result<WorkerThread, ServeError> {
     let (ready, started) = oneshot::channel();
-    let (shared, listener) = (Arc::clone(shared), Arc::clone(listener));
-    let stopped = stopped.clone();
     let worker = thread::Builder::new()
         .name(format!("serve-{number}"))
-        .spawn(move || match event_loop() {
-            Ok(runtime) => {
-                // Sending cannot fail, because the receiver is waiting.
-                let _ = ready.send(Ok(()));
-                Worker::run(number, shared, listener, &runtime, stopped)
-            }
-            Err(e) => {
-                let _ = ready.send(Err(e));
-                ServeSummary::default()
-            }
+        .spawn(move || {
+            let runtime = event_loop()?;
+            // Sending cannot fail, because the receiver is waiting.
+            let _ = ready.send(());
+            Ok(run(runtime))
         })
         .map_err(ServeError::Thread)?;
-    workers.push(worker);
-    match started.blocking_recv() {
-        Ok(result) => result.map_err(ServeError::Thread),
-        Err(_) => Err(ServeError::Panicked),
+    if started.blocking_recv().is_err() {
+        join(worker)?;
+        return Err(ServeError::Panicked);
     }
+    Ok(worker)
+}
+
+fn join(worker: WorkerThread) -> Result<ServeSummary, ServeError> {
+    let done = worker.join().map_err(|_| ServeError::Panicked)?;
+    done.map_err(ServeError::Thread)
 }
 
 fn event_loop() -> io::Result<LocalRuntime> {
@@ -184,9 +189,8 @@ fn default_threads() -> usize {
 }
 
 fn max_connections(requested: Option<NonZeroUsize>) -> Result<usize, ServeError> {
-    let needed = requested.map_or(u64::MAX, |requested| {
-        requested.get().saturating_add(RESERVED_FILES) as u64
-    });
+    let needed = requested.map_or(usize::MAX, NonZeroUsize::get);
+    let needed = needed.saturating_add(RESERVED_FILES) as u64;
     // If the limit cannot be raised, assume the smallest default limit on Linux.
     let limit = raise_open_files(needed).map_or(1024, |raised| raised.now);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -195,7 +199,6 @@ fn max_connections(requested: Option<NonZeroUsize>) -> Result<usize, ServeError>
         Some(requested) if requested.get() > possible => Err(ServeError::Connections {
             requested: requested.get(),
             limit,
-            reserve: RESERVED_FILES,
         }),
         Some(requested) => Ok(requested.get()),
         None => Ok(possible),

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use hyper::server::conn::http1;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::runtime::LocalRuntime;
-use tokio::sync::watch;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::{spawn_local, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
@@ -42,7 +42,8 @@ pub(crate) struct ServerState {
     pub(crate) open: AtomicUsize,
     /// Handoffs, one per worker.
     pub(crate) handoffs: Vec<Handoff>,
-    pub(crate) shedding: AtomicUsize,
+    /// Permits for refused connections that linger.
+    pub(crate) lingering: Arc<Semaphore>,
     pub(crate) numbers: Arc<Numbers>,
 }
 
@@ -62,12 +63,12 @@ pub(crate) struct Worker {
 impl Worker {
     /// Serves until `stop` becomes true or its sender is dropped. The worker then closes all
     /// connections within the grace period.
-    pub(crate) fn run(
+    pub(crate) async fn run(
         number: usize,
         shared: Arc<ServerState>,
         listener: Arc<TcpListener>,
-        runtime: &LocalRuntime,
         mut stop: watch::Receiver<bool>,
+        mut handed: UnboundedReceiver<TcpStream>,
     ) -> ServeSummary {
         let worker = Rc::new(Worker {
             register: Rc::default(),
@@ -77,23 +78,22 @@ impl Worker {
             closing: Cell::default(),
             totals: RefCell::default(),
         });
-        runtime.block_on(async {
-            let clock = spawn_local(Rc::clone(&worker).keep_time());
-            let accepting = spawn_local(Rc::clone(&worker).accept(Arc::clone(&listener)));
-            let taking = spawn_local(Rc::clone(&worker).take_over());
+        let clock = spawn_local(Rc::clone(&worker).keep_time());
+        let accepting = spawn_local(Rc::clone(&worker).accept(Arc::clone(&listener)));
+        tokio::select! {
             // An error means that the sender was dropped, which also stops the worker.
-            let _ = stop.wait_for(|stop| *stop).await;
-            accepting.abort();
-            taking.abort();
-            // Wait until the aborted tasks have ended.
-            let _ = (accepting.await, taking.await);
-            let cut_at_end = worker.drain(listener).await;
-            clock.abort();
-            ServeSummary {
-                cut_at_end,
-                ..worker.totals.take()
-            }
-        })
+            _ = stop.wait_for(|stop| *stop) => {}
+            () = worker.take_over(&mut handed) => {}
+        }
+        accepting.abort();
+        // Wait until the aborted task has ended.
+        let _ = accepting.await;
+        let cut_at_end = worker.drain(listener, handed).await;
+        clock.abort();
+        ServeSummary {
+            cut_at_end,
+            ..worker.totals.take()
+        }
     }
 
     /// Stops counting a connection toward the limit.
@@ -112,11 +112,9 @@ impl Worker {
     }
 
     /// Serves connections that other workers hand over.
-    async fn take_over(self: Rc<Self>) {
-        loop {
-            for stream in self.handoff().take().await {
-                self.serve(stream);
-            }
+    async fn take_over(self: &Rc<Self>, handed: &mut UnboundedReceiver<TcpStream>) {
+        while let Some(stream) = handed.recv().await {
+            self.serve(stream);
         }
     }
 
@@ -137,23 +135,19 @@ impl Worker {
             let watched = unsafe {
                 AsyncFd::register_with_interest(Arc::clone(&listener), Interest::READABLE)
             };
-            if let Ok(listener) = watched {
-                self.accept_until_error(&listener).await;
+            // `readable` fails only if the event loop cannot poll the listener.
+            while let Ok(watched) = &watched
+                && let Ok(mut ready) = watched.readable().await
+            {
+                match self.accept_some(&listener, ACCEPTS_PER_TURN) {
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                    Err(e) if listen::is_exhaustion(&e) => sleep(EXHAUSTED_PAUSE).await,
+                    // After other errors, the pending connection has already been closed
+                    // (accept(2), "Error handling").
+                    _ => yield_now().await,
+                }
             }
             sleep(EXHAUSTED_PAUSE).await;
-        }
-    }
-
-    /// Accepts connections. Returns only if the event loop fails to poll the listener.
-    async fn accept_until_error(self: &Rc<Self>, listener: &AsyncFd<Arc<TcpListener>>) {
-        while let Ok(mut ready) = listener.readable().await {
-            match self.accept_some(ready.get_inner(), ACCEPTS_PER_TURN) {
-                Ok(()) => yield_now().await,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-                Err(e) if listen::is_exhaustion(&e) => sleep(EXHAUSTED_PAUSE).await,
-                // The pending connection has already been closed (accept(2), "Error handling").
-                Err(_) => yield_now().await,
-            }
         }
     }
 
@@ -188,29 +182,30 @@ impl Worker {
         // The send buffer of a new socket has room for these few bytes. If writing fails, the
         // client only sees the close.
         let _ = io::Write::write(&mut &stream, refusal().as_bytes());
-        let shared = Arc::clone(&self.shared);
-        if shared.shedding.fetch_add(1, Ordering::Relaxed) >= MAX_LINGERING_REFUSALS {
-            shared.shedding.fetch_sub(1, Ordering::Relaxed);
+        let Ok(permit) = Arc::clone(&self.shared.lingering).try_acquire_owned() else {
             return;
-        }
+        };
         spawn_local(async move {
             connection::linger(tokio::net::TcpStream::from_std(stream)).await;
-            shared.shedding.fetch_sub(1, Ordering::Relaxed);
+            drop(permit);
         });
     }
 
     /// Finishes requests in flight within the grace period, and closes idle connections. Returns
     /// the number of connections that were cut off.
-    async fn drain(self: &Rc<Self>, listener: Arc<TcpListener>) -> u64 {
+    async fn drain(
+        self: &Rc<Self>,
+        listener: Arc<TcpListener>,
+        mut handed: UnboundedReceiver<TcpStream>,
+    ) -> u64 {
         self.closing.set(true);
         // Accept the connections in the kernel's queue, which are already established for their
         // clients. An error means that the queue is empty.
         let max_queued = self.shared.max_connections.min(65_535);
         let _ = self.accept_some(&listener, max_queued);
         drop(listener);
-        for stream in self.handoff().close() {
-            self.serve(stream);
-        }
+        handed.close();
+        self.take_over(&mut handed).await;
         // Yield twice, because requests that have arrived become visible after the next poll.
         yield_now().await;
         yield_now().await;
