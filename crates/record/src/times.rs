@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 crate::names::named! {
-    // Values are in the order of their discriminants, which index arrays of histograms.
     /// Kind of time.
     TimeKind {
         /// done − intended, for ok responses.
@@ -72,10 +71,6 @@ pub enum HistogramUnit {
     Nanoseconds,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
 pub(crate) fn is_zero(n: &u64) -> bool {
     *n == 0
 }

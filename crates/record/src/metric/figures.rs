@@ -1,56 +1,36 @@
 //! The figures for each subject. Each figure has a name in a record, a unit and a kind.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-/// Relation between a value in a series and its step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum MetricKind {
-    /// Increase of a counter within the step.
-    #[serde(rename = "increase")]
-    Counter,
-    /// Mean rate or share over the step.
-    #[serde(rename = "mean")]
-    Mean,
-    /// Level at the end of the step.
-    #[serde(rename = "level")]
-    Level,
+crate::names::named! {
+    /// Relation between a value in a series and its step.
+    MetricKind {
+        /// Increase of a counter within the step.
+        Counter = "increase",
+        /// Mean rate or share over the step.
+        Mean = "mean",
+        /// Level at the end of the step.
+        Level = "level",
+    }
 }
 
 /// Defines enums of figures. Each line has the form `Variant = "name in a record", "unit", kind`.
+/// The name is spelled as in the figure's source.
 macro_rules! figures {
     ($(
         $(#[$meta:meta])*
         $figures:ident { $( $(#[$doc:meta])* $figure:ident = $name:literal, $unit:literal, $kind:ident; )* }
-    )*) => { $(
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $figures {
-            $( $(#[$doc])* $figure, )*
-        }
+    )*) => {
+        crate::names::named! { $(
+            $(#[$meta])*
+            $figures { $( $(#[$doc])* $figure = $name, )* }
+        )* }
 
-        impl $figures {
-            /// All figures, in definition order.
-            pub const ALL: &[Self] = &[$(Self::$figure),*];
-
+        $( impl $figures {
             /// Returns the name used in records, the unit and the kind.
             pub(super) const fn entry(self) -> (&'static str, &'static str, MetricKind) {
                 match self { $( Self::$figure => ($name, $unit, MetricKind::$kind), )* }
             }
-
-            /// Returns the name used in records, spelled as in the figure's source.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                self.entry().0
-            }
-
-            /// Returns the figure that has this name in records.
-            #[must_use]
-            pub fn from_name(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|figure| figure.name() == name)
-            }
-        }
-    )* };
+        } )*
+    };
 }
 
 figures! {
