@@ -103,57 +103,42 @@ impl PathStep {
 
     /// Sets the mean number of requests at the step.
     #[must_use]
-    pub fn with_waiting(self, waiting: f64) -> Self {
-        Self {
-            waiting: Some(waiting),
-            ..self
-        }
+    pub fn with_waiting(mut self, waiting: f64) -> Self {
+        self.waiting = Some(waiting);
+        self
     }
 
     /// Returns the kind and the process, such as `threads server`. Expected paths consist of these
     /// keys.
     #[must_use]
     pub fn key(&self) -> String {
-        let process = self.who.split(' ').next().unwrap_or_default();
-        format!("{} {process}", self.kind)
+        format!("{} {}", self.kind, self.process())
+    }
+
+    fn process(&self) -> &str {
+        self.who.split(' ').next().unwrap_or_default()
     }
 }
 
 impl Display for PathStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (process, name) = self.who.split_once(' ').unwrap_or((&self.who, ""));
-        let name = if name.is_empty() {
-            String::new()
-        } else {
-            format!(" {name}")
-        };
-        let count = self.waiting.map_or(0.0, f64::round);
-        let counted = |one: &str, many: &str| match count {
-            0.0 => many.to_owned(),
-            1.0 => format!("1 {one}"),
-            n => format!("{n:.0} {many}"),
+        let who = self.who.trim_end();
+        let counted = |noun: &str| match self.waiting.map_or(0.0, f64::round) {
+            0.0 => format!("{noun}s"),
+            1.0 => format!("1 {noun}"),
+            n => format!("{n:.0} {noun}s"),
         };
         match self.kind {
-            StepKind::Requests => f.write_str(&counted("request", "requests")),
-            StepKind::Threads => {
-                let threads = counted("thread", "threads");
-                write!(f, "{threads} of the {process}{name}")
-            }
-            StepKind::Permits => {
-                let permits = counted("permit", "permits");
-                write!(f, "{permits} in the {process}{name}")
-            }
-            StepKind::Connections => {
-                let connections = counted("connection", "connections");
-                write!(f, "{connections} to the {process}{name}")
-            }
-            StepKind::Cpu if process == "shared" => f.write_str("CPUs shared by client and server"),
-            StepKind::Cpu if process == "others" => f.write_str("CPU of other programs"),
-            StepKind::Cpu => write!(f, "CPU of the {process}{name}"),
-            kind => {
-                let kind = kind.name().replace('-', " ");
-                write!(f, "{kind} ({process}{name})")
-            }
+            StepKind::Requests => f.write_str(&counted("request")),
+            StepKind::Threads => write!(f, "{} of the {who}", counted("thread")),
+            StepKind::Permits => write!(f, "{} in the {who}", counted("permit")),
+            StepKind::Connections => write!(f, "{} to the {who}", counted("connection")),
+            StepKind::Cpu => match self.process() {
+                "shared" => f.write_str("CPUs shared by client and server"),
+                "others" => f.write_str("CPU of other programs"),
+                _ => write!(f, "CPU of the {who}"),
+            },
+            kind => write!(f, "{} ({who})", kind.name().replace('-', " ")),
         }
     }
 }
