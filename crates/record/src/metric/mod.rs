@@ -158,7 +158,6 @@ impl Metric {
                 };
                 format!("{operation} {} {table}", figure.name()).into()
             }
-            Self::Other { name, .. } => name.into(),
             _ => self.figure().0.into(),
         }
     }
@@ -166,10 +165,7 @@ impl Metric {
     /// Returns the unit of the values.
     #[must_use]
     pub fn unit(&self) -> &str {
-        match self {
-            Self::Other { unit, .. } => unit,
-            _ => self.figure().1,
-        }
+        self.figure().1
     }
 
     /// Returns the kind of the metric. The kind of an unknown metric is [`MetricKind::Level`].
@@ -179,7 +175,7 @@ impl Metric {
     }
 
     /// Returns the name, unit and kind of the figure.
-    fn figure(&self) -> (&'static str, &'static str, MetricKind) {
+    fn figure(&self) -> (&str, &str, MetricKind) {
         match self {
             Self::Host(_, figure) => figure.entry(),
             Self::Network(_, figure) => figure.entry(),
@@ -200,7 +196,7 @@ impl Metric {
             Self::CassandraPool(_, figure) => figure.entry(),
             Self::CassandraTable(_, _, figure) => figure.entry(),
             Self::DelayProxyCpu => ("cpu", "CPU-seconds", MetricKind::Counter),
-            Self::Other { .. } => ("", "", MetricKind::Level),
+            Self::Other { name, unit, .. } => (name, unit, MetricKind::Level),
         }
     }
 
@@ -222,13 +218,11 @@ impl Metric {
 
     /// Returns the metric with the server's host as its subject, for a client on another host.
     #[must_use]
-    pub fn on_server_host(self) -> Self {
-        match self {
-            Self::Host(None, figure) => Self::Host(Some(Role::Server), figure),
-            Self::Network(None, figure) => Self::Network(Some(Role::Server), figure),
-            Self::Disk(None, figure) => Self::Disk(Some(Role::Server), figure),
-            metric => metric,
+    pub fn on_server_host(mut self) -> Self {
+        if let Self::Host(scope, _) | Self::Network(scope, _) | Self::Disk(scope, _) = &mut self {
+            scope.get_or_insert(Role::Server);
         }
+        self
     }
 
     /// Returns the metric with placeholders for names that are known only during sampling.
@@ -303,29 +297,25 @@ fn parse_known(subject: &str, name: &str) -> Option<Metric> {
 /// Splits a metric's name into the name of a thread group and a figure.
 /// The name of the thread group may contain any character.
 fn parse_thread_group(role: Role, name: &str) -> Option<Metric> {
-    let group = |figure: &str| Some(name.strip_suffix(figure)?.strip_suffix(' ')?.to_owned());
-    let mut figures = ThreadGroupFigure::ALL.iter();
-    if let Some((group, figure)) = figures.find_map(|of| Some((group(of.name())?, *of))) {
-        return Some(Metric::ThreadGroup(role, group, figure));
-    }
-    let mut splits = name.match_indices(" on ");
-    let blocked = splits.find_map(|(at, on)| {
-        let object = WaitObject::from_name(&name[at + on.len()..])?;
-        Some((name[..at].to_owned(), object))
-    });
-    if let Some((group, object)) = blocked {
-        return Some(Metric::ThreadsBlocked {
+    let with_figure = |figure: ThreadGroupFigure| {
+        let group = name.strip_suffix(figure.name())?.strip_suffix(' ')?;
+        Some(Metric::ThreadGroup(role, group.to_owned(), figure))
+    };
+    let blocked = |(at, on): (usize, &str)| {
+        Some(Metric::ThreadsBlocked {
             role,
-            group,
-            object,
-        });
-    }
-    let (group, function) = name.rsplit_once(" in ")?;
-    Some(Metric::ThreadsWaitingIn {
+            group: name[..at].to_owned(),
+            object: WaitObject::from_name(&name[at + on.len()..])?,
+        })
+    };
+    let waiting_in = |(group, function): (&str, &str)| Metric::ThreadsWaitingIn {
         role,
         group: group.to_owned(),
         function: function.to_owned(),
-    })
+    };
+    (ThreadGroupFigure::ALL.into_iter().find_map(with_figure))
+        .or_else(|| name.match_indices(" on ").find_map(blocked))
+        .or_else(|| name.rsplit_once(" in ").map(waiting_in))
 }
 
 fn parse_cassandra(name: &str) -> Option<Metric> {

@@ -73,15 +73,13 @@ impl WaitObject {
         if let Some(kind) = WaitKind::from_name(name) {
             return Some(Self::Kind(kind));
         }
-        if let Some(number) = name.strip_prefix("system call ") {
-            return Some(Self::SystemCall(number.parse().ok()?));
-        }
         let (kind, of) = name.split_once(' ')?;
         Some(match kind {
             "lock" => Self::Lock(u64::from_str_radix(of.strip_prefix("0x")?, 16).ok()?),
             "connection" => Self::Connection(of.parse().ok()?),
             "unix" => Self::UnixSocket(of.to_owned()),
             "file" => Self::File(of.to_owned()),
+            "system" => Self::SystemCall(of.strip_prefix("call ")?.parse().ok()?),
             _ => return None,
         })
     }
