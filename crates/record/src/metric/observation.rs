@@ -70,12 +70,13 @@ struct StoredObservation {
 }
 
 impl From<StoredObservation> for Observation {
-    fn from(stored: StoredObservation) -> Self {
-        let of_peak = stored.metric.strip_suffix(PEAK);
-        let is_peak = of_peak.is_some();
-        let name = of_peak.unwrap_or(&stored.metric).to_owned();
+    fn from(mut stored: StoredObservation) -> Self {
+        let is_peak = stored.metric.ends_with(PEAK);
+        if is_peak {
+            stored.metric.truncate(stored.metric.len() - PEAK.len());
+        }
         Self {
-            metric: Metric::parse(stored.subject, name, stored.unit),
+            metric: Metric::parse(stored.subject, stored.metric, stored.unit),
             is_peak,
             source: stored.source,
             start_ms: stored.start_ms,
