@@ -151,7 +151,7 @@ pub struct ClaimResult {
 }
 
 /// One of the two results that `floodmark compare` compares.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComparedResult {
     /// Name of the result.
     pub name: String,
@@ -164,7 +164,7 @@ pub struct ComparedResult {
 }
 
 /// Output of `floodmark compare --json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComparisonReport {
     /// Version of the format, [`crate::SCHEMA_VERSION`].
     pub schema: u32,

@@ -24,7 +24,7 @@ use crate::tls::TlsUse;
 use crate::watch::{Observed, ServerUsed};
 
 /// An event, stored as one line of `events.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// A result folder was created.
@@ -127,7 +127,7 @@ pub struct RunId {
 }
 
 /// First event of a worker. The worker is ready to send.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerReady {
     /// Process id.
     pub pid: u32,
@@ -140,7 +140,7 @@ pub struct WorkerReady {
 }
 
 /// Progress in opening connections before the clock starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connecting {
     /// Connections established so far.
     pub standing: u64,
@@ -171,7 +171,7 @@ pub struct HeldConnections {
 }
 
 /// Phase of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Load sent before the measurement and excluded from its figures.
@@ -185,7 +185,7 @@ pub enum Phase {
 /// An outcome belongs to the second in which the request ended. The other counts (`intended`,
 /// `sent`, `unsent` and `connect_failed`) belong to the second in which the counted event occurred.
 /// Every event is counted in exactly one row, so the rows add up to the totals.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SecondRow {
     /// Warm-up or measurement.
     pub phase: Phase,
@@ -271,7 +271,7 @@ pub enum EndReason {
 }
 
 /// Last event of a worker: totals of the measurement.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkerEnd {
     /// Reason why the worker ended.
     pub reason: EndReason,
@@ -371,7 +371,7 @@ pub struct AddressUse {
 /// The distance is the difference between the total and its expected value, as a 32-bit number of
 /// scores.
 /// The value -2^31 marks a distance that is not a whole number of scores.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswersFile {
     /// File name within the result folder.
     pub file: String,

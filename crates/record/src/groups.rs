@@ -9,7 +9,7 @@ use crate::times::Times;
 
 /// Figures for a group in one second.
 /// [`SecondRow`](crate::SecondRow) defines the second in which a request is counted.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupRow {
     /// Counts of requests.
     pub counts: Counts,

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Output of `floodmark doctor --json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkup {
     /// Version of the format, [`crate::SCHEMA_VERSION`].
     pub schema: u32,
@@ -20,9 +20,7 @@ pub struct Checkup {
 }
 
 /// Severity of a finding.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// Distorts measurements.
@@ -34,7 +32,7 @@ pub enum Level {
 }
 
 /// One finding about the host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFinding {
     /// Topic, such as `open files` or `local ports`.
     pub topic: String,
@@ -51,7 +49,7 @@ pub struct HostFinding {
 }
 
 /// Facts about a host. A fact that could not be read is null; `missing` gives the reason.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
     /// Kernel release.
     pub kernel: String,
@@ -82,7 +80,7 @@ pub struct HostFacts {
 }
 
 /// Processors of the host.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuFacts {
     /// Online CPUs; null if unknown.
     pub online: Option<u32>,
@@ -95,7 +93,7 @@ pub struct CpuFacts {
 }
 
 /// CPU quota of a control group.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QuotaFacts {
     /// CPU seconds allowed per wall second.
     pub cpus: f64,
@@ -110,7 +108,7 @@ pub struct QuotaFacts {
 }
 
 /// Frequency scaling.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyFacts {
     /// Number of CPUs by governor.
     pub governors: BTreeMap<String, u32>,
@@ -119,7 +117,7 @@ pub struct FrequencyFacts {
 }
 
 /// Activity of the host during a short sample.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadFacts {
     /// Length of the sample in seconds.
     pub seconds: f64,
@@ -155,7 +153,7 @@ pub struct BusyProcess {
 }
 
 /// A process limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitFacts {
     /// Current limit.
     pub soft: u64,
@@ -164,7 +162,7 @@ pub struct LimitFacts {
 }
 
 /// Local ports for outgoing connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortFacts {
     /// Lowest port.
     pub low: u16,
@@ -185,7 +183,7 @@ impl PortFacts {
 }
 
 /// Kernel settings for closed connections. A setting that the kernel lacks is null.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeWaitFacts {
     /// `net.ipv4.tcp_tw_reuse`: 0 (never), 1 (always) or 2 (only on loopback).
     pub reuse: Option<u64>,
@@ -203,7 +201,7 @@ pub struct TimeWaitFacts {
 }
 
 /// Kernel settings for the accept queue.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcceptQueueFacts {
     /// `net.core.somaxconn`: upper bound of every accept queue.
     pub somaxconn: Option<u64>,
@@ -214,7 +212,7 @@ pub struct AcceptQueueFacts {
 }
 
 /// Connection tracking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConntrackFacts {
     /// Number of tracked connections.
     pub count: u64,
@@ -223,7 +221,7 @@ pub struct ConntrackFacts {
 }
 
 /// Availability of io_uring.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoUringFacts {
     /// Whether a ring could be created.
     pub available: bool,
@@ -235,7 +233,7 @@ pub struct IoUringFacts {
 }
 
 /// Clock that floodmark reads.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClockFacts {
     /// Clock source of the kernel.
     pub source: Option<String>,

@@ -5,7 +5,6 @@
 //! Only the total's distance from the expected total is kept, as a number of scores.
 //! The distance is 0 unless the server loses updates.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Size of a kept response in bytes.
@@ -24,7 +23,7 @@ const NONE: i32 = i32::MIN;
 const MAX_ROUNDING: f64 = 0.25;
 
 /// Expected totals as a function of the number: `before + score × number`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TotalLine {
     /// Score of each request: finite and not 0.
     pub score: f64,
@@ -155,7 +154,7 @@ impl KeptScore {
 }
 
 /// Summary of the responses that one load process received with `--check scoring`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScoringSummary {
     /// Expected totals, derived from the first response; null without responses.
     pub line: Option<TotalLine>,
@@ -169,7 +168,7 @@ pub struct ScoringSummary {
 }
 
 /// A total whose distance from the line is not a whole number of scores.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StrangeTotal {
     /// Number of the response.
     pub number: u64,

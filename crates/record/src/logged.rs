@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Runtime and logged errors of the server. Its manifest names the runtime and the error strings.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Logged {
     /// Runtime of the server, such as `jvm`; null if not stated in the manifest.
     pub runtime: Option<String>,

@@ -8,7 +8,7 @@ use crate::metric::Observation;
 use crate::remote::{ClockReading, RemoteObservation};
 
 /// Samples taken during one attempt.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
     /// Sampled series.
     pub observations: Vec<Observation>,
@@ -39,7 +39,7 @@ pub struct Observed {
 /// about a second apart.
 /// Only the live view uses these readings. Figures for the whole run come from the finer series in
 /// `Observed`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerUsed {
     /// Time between the readings in seconds.
     pub over_s: f64,
