@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::profile::{Ramp, RateSegment, RateStep, Replay, expected_by};
 
 /// Load model: when requests are sent, and what ends the sending window.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "ModelForm", into = "ModelForm")]
 pub enum Model {
     /// Each connection sends its next request after it has received a response.
@@ -276,7 +276,7 @@ impl Length {
 
 /// JSON form of a [`Model`] within a plan. The JSON fields can contradict each other.
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ModelForm {
+struct ModelForm {
     /// The load model: closed or open.
     model: ModelKind,
     /// Total arrivals per second in the open model; with a `profile`, the mean rate.
@@ -335,7 +335,7 @@ pub enum Arrivals {
 /// Error for a recorded plan whose fields contradict each other.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid plan: {0}")]
-pub(crate) struct ContradictoryPlan(&'static str);
+struct ContradictoryPlan(&'static str);
 
 impl TryFrom<ModelForm> for Model {
     type Error = ContradictoryPlan;
@@ -386,18 +386,15 @@ impl TryFrom<ModelForm> for Model {
 
 impl From<Model> for ModelForm {
     fn from(model: Model) -> Self {
-        let (schedule, length, hold) = match model {
-            Model::Closed { length } => (None, length, false),
+        let (model, schedule, length, hold) = match model {
+            Model::Closed { length } => (ModelKind::Closed, None, length, false),
             Model::Open { schedule, hold } => {
                 let length = schedule.length();
-                (Some(schedule), length, hold)
+                (ModelKind::Open, Some(schedule), length, hold)
             }
         };
         ModelForm {
-            model: match schedule {
-                None => ModelKind::Closed,
-                Some(_) => ModelKind::Open,
-            },
+            model,
             rate_per_s: schedule.as_ref().map(Schedule::rate_per_s),
             arrivals: schedule.as_ref().map(Schedule::arrivals),
             profile: match schedule {

@@ -10,7 +10,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::mix::Mix;
-use crate::model::ModelForm;
 pub use crate::model::{Arrivals, Length, Model, Rate, Schedule, Spacing};
 use crate::profile::{RateStep, Replay};
 pub use crate::target::{Address, Target};
@@ -30,7 +29,6 @@ pub struct Plan {
     pub mix: Option<Mix>,
     /// Load model: when requests are sent, and what ends the sending window.
     #[serde(flatten)]
-    #[schemars(with = "ModelForm")]
     pub model: Model,
     /// Total number of connections; in the open model, the maximum number.
     pub connections: u32,
@@ -38,7 +36,6 @@ pub struct Plan {
     pub threads: u32,
     /// Number of requests that a connection serves.
     #[serde(flatten)]
-    #[schemars(with = "ConnectionUseForm")]
     pub connection_use: ConnectionUse,
     /// Peer that closes a used connection first and therefore enters TIME_WAIT.
     pub close_first: CloseFirst,
@@ -214,7 +211,7 @@ pub struct RequestPlan {
 }
 
 /// Number of requests that a connection serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "ConnectionUseForm", into = "ConnectionUseForm")]
 pub enum ConnectionUse {
     /// No limit: the connection is kept until the server closes it.
