@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use floodmark_host::{Child, ChildError, ProcessPlacement, Stop};
 use floodmark_record::Event;
-use floodmark_record::plan::WorkerInput;
+use floodmark_record::plan::{Schedule, WorkerInput};
 
 use crate::lines::read_line;
 
@@ -68,7 +68,7 @@ pub fn run(
     let mut plan =
         serde_json::to_vec(input).map_err(|error| WorkerFailure::Invalid(error.to_string()))?;
     plan.push(b'\n');
-    if let Some(replay) = input.plan.replay() {
+    if let Some(Schedule::Replay { replay, .. }) = input.plan.schedule() {
         plan.extend_from_slice(&replay.timetable.encode());
     }
     // If the worker has died, the code below detects this when the events end.

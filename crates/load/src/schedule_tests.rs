@@ -153,7 +153,11 @@ fn the_last_arrival_is_within_the_window() {
     ] {
         let schedule = ArrivalSchedule::new(&plan, plan.duration_s(), 0, 1).unwrap();
         let last = of(&plan).pop().unwrap();
-        assert!(last < schedule.window, "{:?}", plan.arrivals());
+        assert!(
+            last < schedule.window,
+            "{:?}",
+            plan.schedule().map(Schedule::arrivals)
+        );
     }
 }
 
@@ -232,7 +236,7 @@ proptest! {
         let schedule = plan.schedule().unwrap();
         let end = schedule.window_s();
         prop_assert!(whole.last().is_none_or(|at| *at as f64 <= end * NS_PER_S as f64));
-        if plan.arrivals() == Some(Arrivals::Constant) {
+        if plan.schedule().map(Schedule::arrivals) == Some(Arrivals::Constant) {
             let expected = schedule.expected_by(end).unwrap();
             prop_assert!((whole.len() as f64 - expected).abs() < 1.0 + 1e-6);
             // At every time, the number of arrivals differs from the integral of the rate by at

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::mix::Mix;
 pub use crate::model::{Arrivals, Length, Model, Rate, Schedule, Spacing};
-use crate::profile::{RateStep, Replay};
+use crate::profile::RateStep;
 pub use crate::target::{Address, Target};
 use crate::tls::{TlsPlan, TrustAnchor};
 
@@ -150,12 +150,6 @@ impl Plan {
         self.schedule().is_some_and(Schedule::rate_changes)
     }
 
-    /// Returns the spacing of arrivals; `None` in the closed model.
-    #[must_use]
-    pub fn arrivals(&self) -> Option<Arrivals> {
-        self.schedule().map(Schedule::arrivals)
-    }
-
     /// Returns the condition that ends the sending window.
     #[must_use]
     pub fn length(&self) -> Length {
@@ -176,15 +170,6 @@ impl Plan {
     #[must_use]
     pub fn request_limit(&self) -> Option<u64> {
         self.length().requests()
-    }
-
-    /// Returns the replay, if the plan has one.
-    #[must_use]
-    pub fn replay(&self) -> Option<&Replay> {
-        match self.schedule() {
-            Some(Schedule::Replay { replay, .. }) => Some(replay),
-            _ => None,
-        }
     }
 
     /// Returns the rate steps, if the plan has any.

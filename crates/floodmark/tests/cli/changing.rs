@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use floodmark_record::plan::Arrivals;
+use floodmark_record::plan::{Arrivals, Schedule};
 use floodmark_record::run::{Saturation, SteadyClass};
 use floodmark_truth::{Log, Scenario};
 
@@ -121,7 +121,10 @@ fn poisson_steps_are_the_same_for_the_same_seed() {
     let counted = |seed: &str| {
         let steps = ["--steps", "400:500ms,100:500ms", "--arrivals", "poisson"];
         let (load, _) = against_truth(&[&steps[..], &["--seed", seed]].concat());
-        assert_eq!(load.run().plan.arrivals(), Some(Arrivals::Poisson));
+        assert_eq!(
+            load.run().plan.schedule().map(Schedule::arrivals),
+            Some(Arrivals::Poisson)
+        );
         load.counts().intended
     };
     let n = counted("7");
@@ -171,7 +174,9 @@ fn a_replay_follows_its_file() {
             &due.iter().map(|s| s / factor).collect::<Vec<_>>(),
         );
         let run = load.run();
-        let replay = run.plan.replay().unwrap();
+        let Some(Schedule::Replay { replay, .. }) = run.plan.schedule() else {
+            panic!("the plan has no replay");
+        };
         let window_s = 1.5 / factor * 203.0 / 202.0;
         assert!(
             (replay.window_s - window_s).abs() < 1e-6,
@@ -236,7 +241,9 @@ fn the_result_omits_the_times_of_a_long_replay() {
     let flags = ["--replay", shown(&path), "--replay-unit", "us", "-c", "20"];
     let (load, _) = against_truth(&flags);
     assert_eq!(load.counts().intended, 10_000);
-    let replay = load.run().plan.replay().unwrap();
+    let Some(Schedule::Replay { replay, .. }) = load.run().plan.schedule() else {
+        panic!("the plan has no replay");
+    };
     // A difference of 300,000 ns takes three bytes with seven bits each. The first timestamp, 0,
     // takes one byte.
     assert_eq!(replay.timetable_bytes.0, 1 + 3 * 9_999);

@@ -53,14 +53,14 @@ fn addresses(plan: &Plan) -> Option<String> {
 }
 
 fn model(plan: &Plan) -> String {
-    let poisson = match plan.arrivals() {
-        Some(Arrivals::Poisson) => " Poisson",
+    let Some(schedule) = plan.schedule() else {
+        return "closed".to_owned();
+    };
+    let poisson = match schedule.arrivals() {
+        Arrivals::Poisson => " Poisson",
         _ => "",
     };
-    match plan.schedule() {
-        None => "closed".to_owned(),
-        Some(schedule) => format!("open, {}{poisson}", describe_schedule(schedule)),
-    }
+    format!("open, {}{poisson}", describe_schedule(schedule))
 }
 
 /// Returns `1,000/s`, `ramp from 100/s to 5,000/s`, `3 steps from 1,000/s to 5,000/s` or `replay of
