@@ -204,7 +204,7 @@ fn refuse_unusable(spec: &PlanSpec, target: &Target) -> Result<(), String> {
             spec.name("sources")
         ));
     }
-    if close_first == Some(CloseFirst::Reset) && target.address.unix().is_some() {
+    if close_first == Some(CloseFirst::Reset) && target.address.ip().is_none() {
         return Err(format!(
             "{name} reset: unix sockets do not support RST; use {name} client"
         ));

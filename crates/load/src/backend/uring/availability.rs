@@ -34,7 +34,7 @@ impl Abilities {
     /// Returns the location of a plan's sockets. The plan's requests have at most `longest` bytes.
     #[must_use]
     pub fn sockets(self, plan: &Plan, longest: usize) -> SocketLocation {
-        let unix = plan.target.addresses().any(|to| to.unix().is_some());
+        let unix = plan.target.addresses().any(|to| to.ip().is_none());
         let bindable = self.bind || plan.sources.is_none();
         if longest <= AT_ONCE && plan.tls.is_none() && bindable && !unix {
             SocketLocation::Tables
