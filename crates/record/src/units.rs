@@ -177,13 +177,12 @@ pub fn show_ratio(value: f64) -> String {
 }
 
 fn three_digits(value: f64) -> String {
-    if value >= 99.95 {
-        format!("{value:.0}")
-    } else if value >= 9.995 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.2}")
-    }
+    let places = match value {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.places$}")
 }
 
 #[cfg(test)]
