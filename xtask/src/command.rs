@@ -4,16 +4,15 @@ use std::borrow::Cow;
 use std::env;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, PipeReader};
+use std::iter;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::TaskError;
 
-/// Interval between two polls of a running command.
-const POLL: Duration = Duration::from_millis(50);
 /// Maximum wait for further output after a command has exited. Background processes may keep the
 /// output open.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -62,35 +61,25 @@ fn stream(command: &mut Command) -> io::Result<(ExitStatus, Vec<String>)> {
     // Close the write end of the pipe, which the command holds. Otherwise reading would never end.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     let (mut child, lines) = (child?, lines(reader));
-    let mut output = Vec::new();
-    let mut ended = None;
-    loop {
-        match lines.recv_timeout(POLL) {
-            Ok(line) => {
-                println!("{line}");
-                output.push(line);
-            }
-            Err(RecvTimeoutError::Disconnected) => return Ok((child.wait()?, output)),
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        if ended.is_none() {
-            ended = child.try_wait()?.map(|status| (status, Instant::now()));
-        }
-        if let Some((status, at)) = ended
-            && at.elapsed() > DRAIN
-        {
-            return Ok((status, output));
-        }
-    }
+    let status = child.wait()?;
+    let ended = Instant::now();
+    let next = || {
+        let left = DRAIN.checked_sub(ended.elapsed())?;
+        lines.recv_timeout(left).ok()
+    };
+    Ok((status, iter::from_fn(next).collect()))
 }
 
-/// Reads a pipe on another thread. The receiver yields each line as it arrives.
+/// Reads a pipe on another thread and prints each line as it arrives. The receiver yields the
+/// lines.
 fn lines(reader: PipeReader) -> Receiver<String> {
     let (out, lines) = channel();
     thread::spawn(move || {
         let lines = BufReader::new(reader).split(b'\n').map_while(Result::ok);
-        let mut lines = lines.map(|line| String::from_utf8_lossy(&line).trim_end().to_owned());
-        lines.try_for_each(|line| out.send(line))
+        let lines = lines.map(|line| String::from_utf8_lossy(&line).trim_end().to_owned());
+        lines
+            .inspect(|line| println!("{line}"))
+            .try_for_each(|line| out.send(line))
     });
     lines
 }
