@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::architecture::{self, Architecture, PAGE};
 use crate::error::{TaskError, none_found};
-use crate::workspace::{Dependency, Package, Workspace};
+use crate::workspace::{Dependency, Workspace};
 
 /// Name of the test server's crate. The tests in every crate may use this crate.
 const TRUTH: &str = "truth";
@@ -13,26 +13,19 @@ const TRUTH: &str = "truth";
 pub fn check(workspace: &Workspace) -> Result<(), TaskError> {
     let page = workspace.text(PAGE)?;
     let architecture = architecture::parse(&page).map_err(TaskError::found)?;
-    let manifest = |package: &Package| {
-        let manifest = workspace.relative(&package.manifest_path);
-        manifest.display().to_string()
-    };
-    none_found(findings(&architecture, &workspace.packages, manifest))?;
+    none_found(findings(&architecture, workspace))?;
     println!("deps: {} crates follow {PAGE}", workspace.packages.len());
     Ok(())
 }
 
 /// Returns one line per violation, with both file names and a fix.
-fn findings(
-    architecture: &Architecture,
-    packages: &[Package],
-    manifest: impl Fn(&Package) -> String,
-) -> Vec<String> {
-    let ours = packages.iter().map(|package| short(&package.name));
-    let ours: BTreeSet<&str> = ours.collect();
+fn findings(architecture: &Architecture, workspace: &Workspace) -> Vec<String> {
+    let ours = workspace.packages.iter();
+    let ours: BTreeSet<&str> = ours.map(|package| short(&package.name)).collect();
     let mut found = Vec::new();
-    for package in packages {
-        let (name, manifest) = (short(&package.name), manifest(package));
+    for package in &workspace.packages {
+        let name = short(&package.name);
+        let manifest = workspace.relative(&package.manifest_path).display();
         if !architecture.described.contains(name) {
             found.push(format!(
                 "{manifest}: {PAGE} does not describe `{name}`; add a row to its table of crates"
@@ -102,6 +95,7 @@ fn short(package: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::Package;
 
     const TEXT: &str = "| `record` | |\n| `wire` | |\n| `truth` | |\n```deps\nrecord:\nwire: record\ntruth:\n```\n```never\nwire: tokio\n```\n";
 
@@ -112,7 +106,7 @@ mod tests {
         });
         Package {
             name: name.to_owned(),
-            manifest_path: format!("/x/{name}/Cargo.toml").into(),
+            manifest_path: format!("/x/crates/{}/Cargo.toml", short(name)).into(),
             dependencies: dependencies.collect(),
             targets: Vec::new(),
         }
@@ -123,15 +117,17 @@ mod tests {
         wire: &[(&str, Option<&str>)],
         record: &[(&str, Option<&str>)],
     ) -> Vec<String> {
-        let packages = [
+        let packages = vec![
             package("floodmark-record", record),
             package("floodmark-wire", wire),
             package("floodmark-truth", &[]),
         ];
-        let architecture = architecture::parse(page).unwrap();
-        findings(&architecture, &packages, |p| {
-            format!("crates/{}/Cargo.toml", short(&p.name))
-        })
+        let workspace = Workspace {
+            packages,
+            root: "/x".into(),
+            target: "/x/target".into(),
+        };
+        findings(&architecture::parse(page).unwrap(), &workspace)
     }
 
     #[test]
