@@ -6,7 +6,6 @@ use std::process::Command;
 
 use crate::command;
 use crate::error::TaskError;
-use crate::release;
 use crate::tools;
 use crate::workspace::Workspace;
 
@@ -53,7 +52,7 @@ pub fn run(
     {
         println!("{error}");
     }
-    let mut bench = Command::new(release::build(workspace, "floodmark-bench")?);
+    let mut bench = Command::new(workspace.build_release("floodmark-bench")?);
     bench.arg(task).args(&arguments.flags);
     let status = bench.current_dir(&workspace.root).status();
     Ok(status.map_err(TaskError::start(&bench))?.success())
@@ -61,7 +60,7 @@ pub fn run(
 
 /// Runs a step of the suite, and returns each ignored part with the reason.
 pub fn step(workspace: &Workspace, task: &str) -> Result<Vec<String>, TaskError> {
-    let mut bench = Command::new(release::build(workspace, "floodmark-bench")?);
+    let mut bench = Command::new(workspace.build_release("floodmark-bench")?);
     let lines = command::run(bench.arg(task).current_dir(&workspace.root))?;
     Ok(command::ignored(&lines))
 }

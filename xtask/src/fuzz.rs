@@ -36,7 +36,7 @@ const INPUTS: &str = "stat::number_of_executed_units:";
 pub fn run(workspace: &Workspace, seconds: u32) -> Result<(), TaskError> {
     tools::provide(&[CPLUSPLUS])?;
     let manifest = workspace.root.join(MANIFEST);
-    let targets = Workspace::at(&manifest)?.binaries();
+    let targets = Workspace::read(Some(&manifest))?.binaries();
     if targets.is_empty() {
         let error = format!("{MANIFEST}: no fuzz target; add a binary target");
         return Err(TaskError::found(error));

@@ -8,7 +8,6 @@ mod digest;
 mod error;
 mod fuzz;
 mod page;
-mod release;
 mod schema;
 mod suite;
 mod tools;
@@ -79,7 +78,7 @@ fn main() -> ExitCode {
 
 /// Runs a task. Returns `false` if the task failed and has already printed the reasons.
 fn run(task: &Task) -> Result<bool, TaskError> {
-    let workspace = Workspace::read()?;
+    let workspace = Workspace::read(None)?;
     let bench = |name, arguments| bench::run(&workspace, name, arguments);
     match task {
         Task::Test(selection) => return Ok(suite::run(&workspace, selection)),

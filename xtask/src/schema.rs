@@ -8,12 +8,11 @@ use serde_json::Value;
 use crate::command;
 use crate::error::TaskError;
 use crate::page::{self, Mode};
-use crate::release;
 use crate::workspace::Workspace;
 
 /// Writes or checks the files.
 pub fn run(workspace: &Workspace, mode: &Mode) -> Result<(), TaskError> {
-    let mut print = Command::new(release::build(workspace, "floodmark-bench")?);
+    let mut print = Command::new(workspace.build_release("floodmark-bench")?);
     let text = command::capture(print.arg("schema"))?;
     let schemas: BTreeMap<String, Value> =
         serde_json::from_str(&text).map_err(|error| TaskError::output(&print, error))?;

@@ -9,7 +9,7 @@ use crate::error::TaskError;
 use crate::page::Mode;
 use crate::tools::{self, CPLUSPLUS, JAVA, MAVEN, NGINX, NODE, PYTHON, SystemTool, XZ};
 use crate::workspace::Workspace;
-use crate::{bench, deps, fuzz, release, schema, truth, types, usage};
+use crate::{bench, deps, fuzz, schema, truth, types, usage};
 
 /// Time per fuzz target, in seconds. `cargo xtask fuzz` takes longer by default.
 const FUZZ_SECONDS: u32 = 20;
@@ -92,7 +92,7 @@ impl SuiteStep {
                 let output = cargo("test --workspace --no-fail-fast")?;
                 return Ok(command::ignored(&output));
             }
-            SuiteStep::Build => release::build(workspace, "floodmark").map(drop),
+            SuiteStep::Build => workspace.build_release("floodmark").map(drop),
             SuiteStep::Schema => schema::run(workspace, &Mode { check: true }),
             SuiteStep::Usage => usage::run(workspace, &Mode { check: true }),
             SuiteStep::Systems => return bench::step(workspace, "systems"),

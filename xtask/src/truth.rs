@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 
 use crate::command;
 use crate::error::TaskError;
-use crate::release;
 use crate::workspace::Workspace;
 
 /// Backends that must yield the same results.
@@ -35,7 +34,7 @@ pub enum Cases<'a> {
 /// Runs cases on each backend with release builds, and returns each ignored backend with the
 /// reason.
 pub fn run(workspace: &Workspace, cases: Cases<'_>) -> Result<Vec<String>, TaskError> {
-    let floodmark = &release::build(workspace, "floodmark")?;
+    let floodmark = &workspace.build_release("floodmark")?;
     let mut ignored = Vec::new();
     let results = BACKENDS.map(|backend| match unavailable(floodmark, backend)? {
         Some(reason) => {

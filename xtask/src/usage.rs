@@ -6,7 +6,6 @@ use std::process::Command;
 use crate::command;
 use crate::error::TaskError;
 use crate::page::{self, Mode};
-use crate::release;
 use crate::workspace::Workspace;
 
 /// Path of the page, relative to the repository's root.
@@ -21,7 +20,7 @@ what the flags are for.
 
 /// Writes or checks `docs/cli.md`.
 pub fn run(workspace: &Workspace, mode: &Mode) -> Result<(), TaskError> {
-    let floodmark = release::build(workspace, "floodmark")?;
+    let floodmark = workspace.build_release("floodmark")?;
     let mut text = INTRODUCTION.to_owned();
     add_command(&mut text, &[], &|command| help(&floodmark, command))?;
     page::update(workspace, FILE, &text, mode, "cargo xtask usage")

@@ -1,8 +1,7 @@
-//! The workspace as described by `cargo metadata`.
+//! The workspace as described by `cargo metadata`, and its release build.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde::Deserialize;
 
@@ -58,15 +57,29 @@ pub struct Dependency {
 }
 
 impl Workspace {
-    /// Reads the workspace that contains the current folder.
-    pub fn read() -> Result<Self, TaskError> {
-        metadata(command::cargo().args(METADATA))
+    /// Reads the workspace of a manifest. The default is the workspace that contains the current
+    /// folder.
+    pub fn read(manifest: Option<&Path>) -> Result<Self, TaskError> {
+        let mut cargo = command::cargo();
+        cargo.args(METADATA);
+        if let Some(manifest) = manifest {
+            cargo.arg("--manifest-path").arg(manifest);
+        }
+        let text = command::capture(&mut cargo)?;
+        serde_json::from_str(&text).map_err(|error| TaskError::output(&cargo, error))
     }
 
-    /// Reads the workspace of a manifest.
-    pub fn at(manifest: &Path) -> Result<Self, TaskError> {
-        let mut cargo = command::cargo();
-        metadata(cargo.args(METADATA).arg("--manifest-path").arg(manifest))
+    /// Builds all programs and returns the path of the named program. A joint build shares
+    /// dependencies between the programs. No program enables a feature that floodmark does not
+    /// enable.
+    pub fn build_release(&self, program: &str) -> Result<PathBuf, TaskError> {
+        let mut build = command::cargo();
+        build.args(["build", "--release", "--bins"]);
+        for package in ["floodmark", "floodmark-truth", "floodmark-bench"] {
+            build.args(["--package", package]);
+        }
+        command::run(build.current_dir(&self.root))?;
+        Ok(self.target.join("release").join(program))
     }
 
     /// Returns the names of the workspace's binaries.
@@ -86,9 +99,4 @@ impl Workspace {
     pub fn relative<'a>(&self, path: &'a Path) -> &'a Path {
         path.strip_prefix(&self.root).unwrap_or(path)
     }
-}
-
-fn metadata(command: &mut Command) -> Result<Workspace, TaskError> {
-    let text = command::capture(command)?;
-    serde_json::from_str(&text).map_err(|error| TaskError::output(command, error))
 }
