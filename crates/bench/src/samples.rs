@@ -31,10 +31,10 @@ pub type Rounds = Vec<Option<PeerSample>>;
 
 /// Returns a peer's samples from the record.
 pub fn of(record: &Record, peer: &str, rounds: usize, result: &Path) -> Rounds {
-    let of_round = |round: usize, run: &&Run| {
-        run.trial.as_deref() == Some(peer) && run.process as usize == round
+    let run = |round| {
+        let mut runs = record.runs_of(peer);
+        runs.find(|run| run.process as usize == round)
     };
-    let run = |round| record.runs.iter().find(|run| of_round(round, run));
     (1..=rounds)
         .map(|round| sample(run(round)?, result))
         .collect()

@@ -91,6 +91,12 @@ impl Record {
             judges: std::collections::BTreeMap::new(),
         }
     }
+
+    /// Returns the runs of a trial, in order.
+    pub fn runs_of<'a>(&'a self, trial: &'a str) -> impl Iterator<Item = &'a Run> {
+        let runs = self.runs.iter();
+        runs.filter(move |run| run.trial.as_deref() == Some(trial))
+    }
 }
 
 /// Returns the JSON Schema of [`Record`], as in `docs/record.schema.json`.

@@ -146,11 +146,7 @@ fn judge(suite: Suite, record: &Record, name: &str) -> Result<JudgedCase, Failur
         let reason = skipped.split(": \"").next().unwrap_or_default();
         return Err(reason.into());
     }
-    let runs = |trial: &str| -> Vec<&Run> {
-        let of = |run: &&Run| run.trial.as_deref() == Some(trial);
-        record.runs.iter().filter(of).collect()
-    };
-    let (fault, control) = (runs(FAULT), runs(CONTROL));
+    let [fault, control] = [FAULT, CONTROL].map(|trial| record.runs_of(trial).collect::<Vec<_>>());
     let last = fault.last().ok_or("the trial `fault` has no run")?;
     let is_clean = control.is_empty();
     let has_effect = match suite {
@@ -171,15 +167,15 @@ fn judge(suite: Suite, record: &Record, name: &str) -> Result<JudgedCase, Failur
     let gain = verdict
         .as_ref()
         .and_then(|verdict| position(verdict, &control));
+    let asked = record.experiment.iter();
+    let expected_path = asked
+        .flat_map(|asked| asked.expected_path.clone())
+        .collect();
     Ok(JudgedCase {
         name: name.to_owned(),
         gain,
         expected: expected(record)?,
-        expected_path: record
-            .experiment
-            .iter()
-            .flat_map(|asked| asked.expected_path.clone())
-            .collect(),
+        expected_path,
         verdict,
         judged,
         confidence,

@@ -121,12 +121,7 @@ pub fn measure(
     let limit = MAX_RUN_TIME * u32::try_from(variants.len() * rounds)?;
     let record = setup.run(bench, folder, &[], limit)?;
     let runs = setup.trials.iter().map(|trial| {
-        let name = Some(trial.name.as_str());
-        let outer = record
-            .runs
-            .iter()
-            .filter(|run| run.trial.as_deref() == name);
-        let runs = outer.filter_map(|outer| {
+        let runs = record.runs_of(&trial.name).filter_map(|outer| {
             let log = &outer.client.tool.as_ref()?.log;
             let own = own_run(&folder.join("result"), log)?;
             let outer = outer.clone();

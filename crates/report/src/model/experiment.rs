@@ -27,16 +27,9 @@ pub(crate) fn document(record: &Record) -> Blocks {
     let Some(experiment) = &record.experiment else {
         return blocks;
     };
-    let runs = |trial: &str| -> TrialRuns<'_> {
-        let runs = record.runs.iter();
-        runs.filter(|run| run.trial.as_deref() == Some(trial))
-            .collect()
-    };
-    let trials = experiment
-        .trials
-        .iter()
-        .map(|name| (name.as_str(), runs(name)));
-    let trials: Vec<_> = trials.collect();
+    let trials = experiment.trials.iter();
+    let trials = trials.map(|name| (name.as_str(), record.runs_of(name).collect()));
+    let trials: Vec<(&str, TrialRuns<'_>)> = trials.collect();
     blocks.paragraph([Emphasis::Strong.span(&experiment.question)]);
     blocks.gap();
     let rows = trials.iter();
