@@ -9,7 +9,7 @@ use super::stalls::{self, StallRounds};
 use super::{CONNECTIONS, MeasuredPeers, OHA, Peer, targets};
 use crate::conditions::{Conditions, version};
 use crate::samples::{PeerSample, Rounds};
-use crate::statistics::{Median, estimate};
+use crate::statistics::{Median, estimate, over};
 use crate::table::{cell, table};
 
 /// All measurements on the page.
@@ -90,9 +90,8 @@ impl PeersPage<'_> {
     fn runs<T>(&self, read: impl Fn(&ExternalRun) -> T) -> Vec<(&'static str, T)> {
         let first = |peer: &&'static Peer| {
             let closed = self.closed.iter();
-            let runs = closed.flat_map(|measured| &measured.record.runs);
-            let mut own = runs.filter(|run| run.trial.as_deref() == Some(peer.name));
-            let tool = own.find_map(|run| run.client.tool.as_ref())?;
+            let mut runs = closed.flat_map(|measured| measured.record.runs_of(peer.name));
+            let tool = runs.find_map(|run| run.client.tool.as_ref())?;
             Some((peer.name, read(tool)))
         };
         self.peers.iter().filter_map(first).collect()
@@ -140,21 +139,20 @@ impl PeersPage<'_> {
 /// Returns the table of measured figures, with a row per peer.
 fn figures(measured: &MeasuredPeers) -> String {
     let rows = measured.rows.iter().map(|(peer, rounds)| {
-        let over = |figure: &dyn Fn(&PeerSample) -> Option<f64>| {
-            estimate(rounds.iter().flatten().filter_map(figure))
-        };
         let range = |median, number: &dyn Fn(f64) -> String| {
             cell(median, |m: Median| {
                 let [median, least, most] = [m.median, m.least, m.most].map(number);
                 format!("{median} ({least}–{most})")
             })
         };
-        let mib = over(&|s| Some(s.peak_bytes as f64 / f64::from(1 << 20)));
+        let mib = over(rounds, |s| Some(s.peak_bytes as f64 / f64::from(1 << 20)));
         vec![
             peer.name.to_owned(),
-            range(over(&|s| Some(s.per_s)), &|n| show_count(n as u64)),
-            range(over(&|s| Some(s.cpu_us)), &|us| format!("{us:.2}")),
-            cell(over(&|s| s.own_cpu_us), |m| format!("{:.2}", m.median)),
+            range(over(rounds, |s| Some(s.per_s)), &|n| show_count(n as u64)),
+            range(over(rounds, |s| Some(s.cpu_us)), &|us| format!("{us:.2}")),
+            cell(over(rounds, |s| s.own_cpu_us), |m| {
+                format!("{:.2}", m.median)
+            }),
             cell(mib, |m| format!("{:.1}", m.median)),
         ]
     });

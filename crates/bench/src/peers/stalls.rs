@@ -10,7 +10,7 @@ use super::page::PeersPage;
 use super::{MeasuredPeers, RATE, RATE_SECONDS, STALL};
 use crate::bench::{Bench, Failure, read};
 use crate::samples::PeerSample;
-use crate::statistics::{Median, estimate};
+use crate::statistics::{Median, over};
 use crate::table::{cell, table};
 
 /// Figures of one run. Each pair contains the median and the 99th percentile, in ms.
@@ -88,7 +88,7 @@ fn sample(reported: &PeerSample, log: &Log) -> StallSample {
 
 /// Returns the absolute difference between a peer's 99th percentile and the reference, in ms.
 pub fn p99_error(rounds: &StallRounds) -> Option<Median> {
-    over(rounds, |sample| Some(sample.error(1)?.abs()))
+    over(&rounds.samples, |sample| Some(sample.error(1)?.abs()))
 }
 
 /// Returns the section of the page, or nothing if no peer has a fixed rate.
@@ -121,19 +121,19 @@ that the peer sent late, for example in bursts.\n\
         })
     };
     for rounds in &page.stalls {
-        let requests = over(rounds, |sample| Some(sample.requests as f64));
+        let requests = over(&rounds.samples, |sample| Some(sample.requests as f64));
         let requests = cell(requests, |m| show_count(m.median as u64));
         let mut first = [rounds.peer.to_owned(), requests];
         for (i, (quantile, _)) in QUANTILES.into_iter().enumerate() {
             let cells = [
                 quantile.to_owned(),
-                median(over(rounds, |s| s.reported[i])),
-                median(over(rounds, |s| Some(s.even[i]))),
-                range(over(rounds, |s| s.error(i))),
-                range(over(rounds, |s| Some(s.error(i)?.abs()))),
-                median(over(rounds, |s| Some(s.due[i]))),
-                range(over(rounds, |s| Some(s.reported[i]? - s.due[i]))),
-                median(over(rounds, |s| Some(s.sent[i]))),
+                median(over(&rounds.samples, |s| s.reported[i])),
+                median(over(&rounds.samples, |s| Some(s.even[i]))),
+                range(over(&rounds.samples, |s| s.error(i))),
+                range(over(&rounds.samples, |s| Some(s.error(i)?.abs()))),
+                median(over(&rounds.samples, |s| Some(s.due[i]))),
+                range(over(&rounds.samples, |s| Some(s.reported[i]? - s.due[i]))),
+                median(over(&rounds.samples, |s| Some(s.sent[i]))),
             ];
             rows.push([&first[..], &cells].concat());
             first = [const { String::new() }; 2];
@@ -150,10 +150,6 @@ that the peer sent late, for example in bursts.\n\
         ));
     }
     text
-}
-
-fn over(rounds: &StallRounds, figure: impl Fn(&StallSample) -> Option<f64>) -> Option<Median> {
-    estimate(rounds.samples.iter().flatten().filter_map(figure))
 }
 
 /// Formats a time or an error with a typographic minus sign.
