@@ -167,7 +167,7 @@ fn owner(root: &Root, inode: u64) -> Option<u32> {
 }
 
 /// Returns the inodes of the sockets that a process holds.
-pub(crate) fn socket_inodes(root: &Root, pid: u32) -> impl Iterator<Item = u64> {
+pub fn socket_inodes(root: &Root, pid: u32) -> impl Iterator<Item = u64> {
     let files = std::fs::read_dir(root.path(format!("/proc/{pid}/fd"))).into_iter();
     files.flatten().filter_map(|file| {
         let target = std::fs::read_link(file.ok()?.path()).ok()?;

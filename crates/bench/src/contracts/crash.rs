@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use floodmark_host::{Child, Signal};
 use floodmark_lab::manifest::Workload;
 use floodmark_observe::Root;
-use floodmark_observe::listener::{Listeners, find, parse_address};
-use rustix::process::{Pid, kill_process};
+use floodmark_observe::listener::{Listeners, find, parse_address, socket_inodes};
+use floodmark_truth::sys::signal;
 
 use super::client::{ContractConnection, ContractRequest};
 use super::contract::ContractCheck;
@@ -60,7 +60,7 @@ fn crash(workload: Workload, check: &mut ContractCheck) -> Result<(), Failure> {
         }
         _ => return Ok(()),
     };
-    kill(listening(store)?)?;
+    signal(listening(store)?, Signal::KILL)?;
     let what = "POST without the store";
     if let Some(response) = check.refused(what, ContractRequest::post(path, body), 503) {
         let has_header = response.header("retry-after").is_some();
@@ -80,11 +80,7 @@ fn listening(at: SocketAddr) -> Result<u32, Failure> {
 /// Returns the address of a server's store: the remote address of a connection whose local port is
 /// not the server's port.
 fn store_of(server: u32, port: u16) -> Result<SocketAddr, Failure> {
-    let files = fs::read_dir(format!("/proc/{server}/fd"))?.flatten();
-    let targets = files.filter_map(|file| fs::read_link(file.path()).ok());
-    let own = targets
-        .map(|target| target.to_string_lossy().into_owned())
-        .collect();
+    let own = socket_inodes(&Root::host(), server).collect();
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
     let tables: String = tables.into_iter().flatten().collect();
     let mut connections = established(&tables, &own).into_iter();
@@ -94,11 +90,11 @@ fn store_of(server: u32, port: u16) -> Result<SocketAddr, Failure> {
 }
 
 /// Parses `/proc/net/tcp` and returns the local and remote address of each established connection
-/// in `own`.
-fn established(text: &str, own: &HashSet<String>) -> Vec<(SocketAddr, SocketAddr)> {
+/// whose inode is in `own`.
+fn established(text: &str, own: &HashSet<u64>) -> Vec<(SocketAddr, SocketAddr)> {
     let line = |line: &str| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let is_own = own.contains(&format!("socket:[{}]", fields.get(9)?));
+        let is_own = own.contains(&fields.get(9)?.parse().ok()?);
         let addresses = (parse_address(fields[1])?, parse_address(fields[2])?);
         (is_own && fields[3] == "01").then_some(addresses)
     };
@@ -128,7 +124,7 @@ fn restart(server: u32, at: SocketAddr) -> Result<Child, Failure> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    kill(server)?;
+    signal(server, Signal::KILL)?;
     let begin = Instant::now();
     // The port is free once the old process has ended.
     while listening(at).is_ok() && begin.elapsed() < TIMEOUT {
@@ -147,16 +143,12 @@ fn restart(server: u32, at: SocketAddr) -> Result<Child, Failure> {
     }
 }
 
-fn kill(pid: u32) -> io::Result<()> {
-    let pid = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::InvalidInput)?;
-    Ok(kill_process(pid, Signal::KILL)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn finds_listeners_and_own_connections() {
@@ -164,8 +156,8 @@ mod tests {
         let (server, store) = (listen("127.0.0.1:0"), listen("127.77.0.3:0"));
         let (at, store_at) = (server.local_addr().unwrap(), store.local_addr().unwrap());
         let stream = TcpStream::connect(store_at).unwrap();
-        let link = fs::read_link(format!("/proc/self/fd/{}", stream.as_raw_fd())).unwrap();
-        let own = HashSet::from([link.to_string_lossy().into_owned()]);
+        let file = fs::metadata(format!("/proc/self/fd/{}", stream.as_raw_fd())).unwrap();
+        let own = HashSet::from([file.ino()]);
         let text = fs::read_to_string("/proc/net/tcp").unwrap();
         let expected = [(stream.local_addr().unwrap(), store_at)];
         assert_eq!(established(&text, &own), expected);
