@@ -133,12 +133,6 @@ impl ContractResponse {
             key.eq_ignore_ascii_case(name).then(|| value.trim())
         })
     }
-
-    /// Returns the media type without its parameters.
-    pub fn media_type(&self) -> &str {
-        let kind = self.header("content-type").unwrap_or_default();
-        kind.split(';').next().unwrap_or_default().trim()
-    }
 }
 
 fn status(head: &str) -> Option<u16> {

@@ -134,9 +134,10 @@ impl ContractCheck {
         self.media_type(what, response, "application/json");
     }
 
-    /// Checks the media type of a response.
+    /// Checks the media type of a response, without its parameters.
     pub fn media_type(&mut self, what: &str, response: &ContractResponse, expected: &str) {
-        let media_type = response.media_type();
+        let kind = response.header("content-type").unwrap_or_default();
+        let media_type = kind.split(';').next().unwrap_or_default().trim();
         self.that(
             media_type == expected,
             format!("{what}: Content-Type {media_type:?}, expected {expected}"),
