@@ -63,14 +63,9 @@ fn main() -> ExitCode {
 
 /// Runs a measurement and returns whether all requirements were met.
 fn run(measurement: &Measurement) -> Result<bool, Failure> {
-    let floodmark = match measurement {
-        Measurement::Aa(options) => options.floodmark.as_deref(),
-        Measurement::Watching(options) => options.program.as_deref(),
-        _ => None,
-    };
-    let bench = || Bench::new(floodmark);
+    let bench = || Bench::new(None);
     match measurement {
-        Measurement::Aa(options) => difference::run(&bench()?, options),
+        Measurement::Aa(options) => difference::run(options),
         Measurement::Causes => confusion::causes(&bench()?),
         Measurement::Confusion(options) => confusion::run(&bench()?, options),
         Measurement::Contract(options) => Ok(contracts::contract::run(options)),
@@ -83,6 +78,6 @@ fn run(measurement: &Measurement) -> Result<bool, Failure> {
         }
         Measurement::Slowed(options) => difference::slowed::run(options),
         Measurement::Systems => contracts::run(&bench()?),
-        Measurement::Watching(options) => monitoring::run(&bench()?, options),
+        Measurement::Watching(options) => monitoring::run(options),
     }
 }

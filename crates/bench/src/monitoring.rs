@@ -37,11 +37,12 @@ pub struct MonitoringOptions {
     quick: bool,
     /// Program to measure [default: a release build of this checkout]
     #[arg(long, value_name = "FILE")]
-    pub program: Option<PathBuf>,
+    program: Option<PathBuf>,
 }
 
 /// Measures, prints the results and returns whether all limits were met.
-pub fn run(bench: &Bench, options: &MonitoringOptions) -> Result<bool, Failure> {
+pub fn run(options: &MonitoringOptions) -> Result<bool, Failure> {
+    let bench = &Bench::new(options.program.as_deref())?;
     // Use many short pairs, because the speed of a shared host changes within 30 s.
     let (pairs, seconds, cost_seconds) = if options.quick {
         (6, 2, 4)

@@ -41,11 +41,12 @@ pub struct DifferenceOptions {
     quick: bool,
     /// Program to measure [default: a release build of this checkout]
     #[arg(long, value_name = "FILE")]
-    pub floodmark: Option<PathBuf>,
+    floodmark: Option<PathBuf>,
 }
 
 /// Measures, prints the results and returns whether both parts passed.
-pub fn run(bench: &Bench, options: &DifferenceOptions) -> Result<bool, Failure> {
+pub fn run(options: &DifferenceOptions) -> Result<bool, Failure> {
+    let bench = &Bench::new(options.floodmark.as_deref())?;
     let folder = tempfile::tempdir()?;
     let (times, processes, length) = match options.quick {
         true => (2, 3, Duration::from_millis(300)),
