@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use floodmark_lab::RECORD;
 use floodmark_record::Record;
 use floodmark_record::cause::Cause;
 use floodmark_record::path::PathStep;
@@ -11,7 +12,7 @@ use floodmark_record::units::show_rate;
 use floodmark_record::verdict::{Confidence, Verdict};
 
 use super::{Suite, baseline};
-use crate::bench::{Failure, read};
+use crate::bench::Failure;
 
 /// Name of the trial with the fault. This trial's verdicts are judged.
 pub const FAULT: &str = "fault";
@@ -58,7 +59,7 @@ pub struct Pass {
     /// The same cases, judged by the rules of the floodmark build that measured the runs.
     pub as_measured: Vec<JudgedCase>,
     /// The name of each void case, and the reason.
-    pub void: Vec<(String, String)>,
+    pub void: Vec<String>,
 }
 
 impl Pass {
@@ -75,11 +76,12 @@ impl Pass {
             match record.and_then(|record| judge(suite, &record, name)) {
                 Ok(case) => {
                     pass.cases.push(case);
-                    let record = as_measured(&result);
+                    // The saved record contains the verdicts of the build that measured the runs.
+                    let record = floodmark_lab::read(&result.join(RECORD)).map_err(Failure::from);
                     let case = record.and_then(|record| judge(suite, &record, name));
                     pass.as_measured.extend(case);
                 }
-                Err(reason) => pass.void.push((name.clone(), reason.to_string())),
+                Err(reason) => pass.void.push(format!("{name}: {reason}")),
             }
         }
         pass
@@ -127,13 +129,6 @@ impl JudgedCase {
         let ids: Vec<&str> = self.causes.iter().map(|cause| cause.name()).collect();
         format!("verdicts differ between processes: {}", ids.join(", "))
     }
-}
-
-/// Reads a record with the verdicts of the floodmark build that measured the runs.
-fn as_measured(result: &Path) -> Result<Record, Failure> {
-    let file = result.join("record.json");
-    serde_json::from_str(&read(&file)?)
-        .map_err(|error| format!("{}: {error}", file.display()).into())
 }
 
 /// Judges a case.

@@ -101,11 +101,10 @@ pub fn causes(bench: &Bench) -> Result<bool, Failure> {
         ..ConfusionOptions::default()
     };
     let Pass { cases, void, .. } = measure_and_judge(bench, &options)?;
-    let (ignored, void): (Vec<_>, Vec<_>) = void
-        .into_iter()
-        .partition(|(_, reason)| lacks_program(reason));
-    for (name, reason) in &ignored {
-        println!("ignored: {name}: {reason}");
+    let void = void.into_iter();
+    let (ignored, void): (Vec<_>, Vec<_>) = void.partition(|line| lacks_program(line));
+    for line in &ignored {
+        println!("ignored: {line}");
     }
     let right = cases.iter().filter(|case| case.is_right()).count();
     let cases = cases.len() + void.len();
@@ -160,8 +159,8 @@ fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, 
     for case in &pass.cases {
         show(case, options.open, "");
     }
-    for (name, reason) in &pass.void {
-        println!("void: {name}: {reason}");
+    for line in &pass.void {
+        println!("void: {line}");
     }
     let judged = || pass.cases.iter().map(|case| &case.name);
     // Void cases are not proven.

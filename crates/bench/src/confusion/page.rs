@@ -77,13 +77,9 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
     });
     text.push_str("\n## Confusion matrix\n\nThe matrix excludes cases that are set aside.\n\n");
     text.push_str(&table("cause | verdict", rows));
-    let void = pass.void.iter();
-    let void: Vec<_> = void
-        .map(|(name, reason)| format!("{name}: {reason}"))
-        .collect();
     text + &list("Wrong verdicts", &wrong(cases))
         + &list("Wrong verdicts in the other pass", &wrong(&other.cases))
-        + &list("Void cases", &void)
+        + &list("Void cases", &pass.void)
 }
 
 /// Describes how often the control's throughput lies in the predicted range.
@@ -217,7 +213,7 @@ mod tests {
         let pass = Pass {
             as_measured: cases[1..].to_vec(),
             cases,
-            void: vec![("y".to_owned(), "it had no effect".to_owned())],
+            void: vec!["y: it had no effect".to_owned()],
         };
         let proofs = [
             proof(Confidence::Proven, Cause::Gc),
