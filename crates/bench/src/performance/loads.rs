@@ -76,9 +76,8 @@ impl Variant {
             place: "",
             wrapper: wrapper.to_owned(),
         };
-        let variants = loads.iter();
-        let variants = variants.flat_map(|load| BACKENDS.map(|backend| variant(load, backend)));
-        variants.collect()
+        let backends = |load| BACKENDS.map(|backend| variant(load, backend));
+        loads.iter().flat_map(backends).collect()
     }
 
     /// Returns the names of the load and the backend, as shown on the page.
