@@ -17,6 +17,8 @@ pub type Failure = Box<dyn Error>;
 
 /// Interval between checks of the interrupt flag.
 const POLL: Duration = Duration::from_millis(20);
+/// Time allowed for `floodmark load` in addition to opening connections and sending requests.
+const OVERHEAD: Duration = Duration::from_secs(60);
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -116,15 +118,16 @@ impl Bench {
     }
 
     /// Runs `floodmark load` with the flags `words` and returns the run, even if the run is
-    /// invalid. The summary is printed unless `words` contains `--quiet`.
-    pub fn load(&self, words: &str, limit: Duration) -> Result<Run, Failure> {
+    /// invalid. The summary is printed unless `words` contains `--quiet`. `seconds` is the usual
+    /// duration.
+    pub fn load(&self, words: &str, seconds: u32) -> Result<Run, Failure> {
         println!("$ floodmark load {words}");
         let folder = tempfile::tempdir()?;
         let out = folder.path().join("result");
         let mut load = Command::new(&self.floodmark);
         load.arg("load").args(words.split(' '));
         load.arg("--out").arg(&out);
-        let status = self.run(load, limit)?;
+        let status = self.run(load, OVERHEAD + Duration::from_secs(seconds.into()))?;
         let record = floodmark_lab::read(&out).map_err(|error| format!("{status}: {error}"))?;
         let run = record.runs.into_iter().next();
         run.ok_or_else(|| format!("floodmark load: {status}, but the record has no run").into())

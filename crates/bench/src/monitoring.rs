@@ -2,18 +2,13 @@
 //! down.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 use floodmark_record::Run;
 
 use crate::bench::{Bench, Failure, word};
-use crate::scale::capacity::{Capacity, ConnectionLimits};
 use crate::scale::servers::SharedPortServers;
 use crate::statistics::estimate;
-
-/// Additional time that a run takes to open and close 10,000 connections.
-const OVERHEAD: Duration = Duration::from_secs(60);
 
 /// Number of connections in closed-model runs.
 const FEW: u32 = 100;
@@ -49,17 +44,16 @@ pub fn run(options: &MonitoringOptions) -> Result<bool, Failure> {
     } else {
         (60, 4, 20)
     };
-    let capacity = Capacity::of(MANY, ConnectionLimits::read()?);
-    let servers = SharedPortServers::start(bench, capacity.servers)?;
+    let servers = SharedPortServers::start(bench, MANY)?;
     let load = |words: &str, seconds: u32| {
         let words = format!("{} {words} --warmup 0s -d {seconds}s --quiet", servers.url);
-        bench.load(&words, OVERHEAD + Duration::from_secs(seconds.into()))
+        bench.load(&words, seconds)
     };
     let closed = format!("-c {FEW} -t 1");
     let held = format!(
         "-c {MANY} -t {} --rate {RATE_PER_S} --hold --sources {}",
-        capacity.threads,
-        capacity.sources()
+        servers.capacity.threads,
+        servers.capacity.sources()
     );
     let costs = [
         (FEW, share(&load(&closed, cost_seconds)?)?),

@@ -5,24 +5,18 @@
 //! many servers share the port. The load process keeps its sockets in one io_uring table per
 //! thread. The limit on open files also applies to each table.
 
-pub mod capacity;
+mod capacity;
 mod costs;
 pub mod servers;
 
-use std::time::Duration;
-
 use clap::Args;
 
-use self::capacity::{Capacity, ConnectionLimits};
 use self::costs::ConnectionCosts;
 use self::servers::SharedPortServers;
 use crate::bench::{Bench, Failure};
 
 /// Connections per thread in the baseline run for memory.
 const FEW: u32 = 10;
-
-/// Time allowed for a run in addition to opening connections and sending requests.
-const OVERHEAD: Duration = Duration::from_secs(60);
 
 /// Minimum number of connections opened per second: a tenth of the usual rate.
 const OPENED_PER_S: u32 = 1_000;
@@ -43,8 +37,8 @@ pub struct ScaleOptions {
 
 /// Measures, prints the results and returns whether all limits were met.
 pub fn run(bench: &Bench, options: &ScaleOptions) -> Result<bool, Failure> {
-    let capacity = Capacity::of(options.connections, ConnectionLimits::read()?);
-    let servers = SharedPortServers::start(bench, capacity.servers)?;
+    let servers = SharedPortServers::start(bench, options.connections)?;
+    let capacity = servers.capacity;
     let load = |connections: u32| {
         let seconds = options.seconds + connections / OPENED_PER_S;
         let words = format!(
@@ -55,7 +49,7 @@ pub fn run(bench: &Bench, options: &ScaleOptions) -> Result<bool, Failure> {
             options.seconds,
             capacity.sources()
         );
-        bench.load(&words, OVERHEAD + Duration::from_secs(seconds.into()))
+        bench.load(&words, seconds)
     };
     let costs = ConnectionCosts {
         few: load(FEW * capacity.threads)?,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use floodmark_host::Child;
 
+use super::capacity::{Capacity, ConnectionLimits};
 use crate::bench::{Bench, Failure};
 
 /// Idle timeout. The timeout is longer than any run, so that the servers never close a connection.
@@ -19,16 +20,19 @@ pub struct SharedPortServers {
     children: Vec<Child>,
     /// URL of the servers.
     pub url: String,
+    /// Resources for the connections.
+    pub capacity: Capacity,
 }
 
 impl SharedPortServers {
-    /// Starts `count` servers on one free port of 127.0.0.1.
-    pub fn start(bench: &Bench, count: u32) -> Result<Self, Failure> {
+    /// Starts enough servers for this number of connections on one free port of 127.0.0.1.
+    pub fn start(bench: &Bench, connections: u32) -> Result<Self, Failure> {
         let mut servers = SharedPortServers {
             children: Vec::new(),
             url: "http://127.0.0.1:0".to_owned(),
+            capacity: Capacity::of(connections, ConnectionLimits::read()?),
         };
-        for _ in 0..count {
+        for _ in 0..servers.capacity.servers {
             let listen = servers.url.trim_start_matches("http://");
             let mut server = Command::new(&bench.floodmark);
             server.args(["serve", "hello", "--share-port", "--threads", "1"]);
