@@ -61,21 +61,15 @@ impl Bench {
         command.env("PATH", self.path());
         let mut child = Child::start(command)?;
         let begin = Instant::now();
-        loop {
+        while begin.elapsed() <= limit && !self.stop.is_set() {
             if let Some(status) = child.wait(POLL)? {
                 return Ok(status);
             }
-            let expired = begin.elapsed() > limit;
-            if expired || self.stop.is_set() {
-                child.stop(GRACE)?;
-                self.check_interrupt()?;
-                return Err(format!(
-                    "stopped after {}: time limit exceeded",
-                    show_duration(limit)
-                )
-                .into());
-            }
         }
+        child.stop(GRACE)?;
+        self.check_interrupt()?;
+        let limit = show_duration(limit);
+        Err(format!("stopped after {limit}: time limit exceeded").into())
     }
 
     /// Runs cargo in the repository and returns its output. Errors also contain the output.
