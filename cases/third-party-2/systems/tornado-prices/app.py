@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg2
-from tornado import locks, web
+from tornado import web
 from tornado.httpclient import AsyncHTTPClient
 
 APP = os.environ["APP"]
@@ -44,16 +44,6 @@ def executor_lock():
 
     async def handle():
         await in_thread(call)
-
-    return handle
-
-
-def lock():
-    turn = locks.Lock()
-
-    async def handle():
-        async with turn:
-            await asyncio.sleep(0.01)
 
     return handle
 
@@ -111,7 +101,6 @@ HANDLERS = {
     "sleep": lambda: sleep,
     "executor": lambda: executor,
     "executor-lock": executor_lock,
-    "lock": lock,
     "price": price,
     "query": lambda: query(False),
     "query-on-loop": lambda: query(True),

@@ -14,7 +14,6 @@ import io.vertx.core.http.PoolOptions;
 import io.vertx.pgclient.PgConnectOptions;
 import io.vertx.sqlclient.Pool;
 import io.vertx.sqlclient.Tuple;
-import java.security.MessageDigest;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
@@ -62,14 +61,21 @@ public final class Main extends VerticleBase {
             case "sleep":
                 return () -> vertx.timer(20);
             case "blocking":
-                return () -> vertx.executeBlocking(Main::call, false);
+                return () -> vertx.executeBlocking(Work::call, false);
             case "worker-verticle":
                 return () -> vertx.eventBus().request("stock", "");
-            case "lock":
-                return () -> vertx.sharedData().withLocalLock("turn", () -> vertx.timer(10).mapEmpty());
+            case "pages":
+                var cache = new byte[number("pages")][];
+                for (int at = 0; at < cache.length; at += 128) {
+                    Work.build(cache, at);
+                }
+                return () -> {
+                    Work.build(cache, ThreadLocalRandom.current().nextInt(cache.length));
+                    return Future.succeededFuture();
+                };
             case "hash":
                 return () -> {
-                    hash();
+                    Work.hash();
                     return Future.succeededFuture();
                 };
             case "price":
@@ -88,24 +94,6 @@ public final class Main extends VerticleBase {
                 return reserve(1);
             default:
                 throw new IllegalArgumentException("unknown handler " + handler);
-        }
-    }
-
-    /** A blocking call that takes 20 ms. */
-    private static Object call() throws InterruptedException {
-        Thread.sleep(20);
-        return null;
-    }
-
-    private static void hash() {
-        try {
-            var digest = MessageDigest.getInstance("SHA-512");
-            byte[] sum = {1};
-            for (int round = 0; round < 4000; round++) {
-                sum = digest.digest(sum);
-            }
-        } catch (java.security.NoSuchAlgorithmException why) {
-            throw new IllegalStateException(why);
         }
     }
 
@@ -141,20 +129,5 @@ public final class Main extends VerticleBase {
         return () -> pool.withTransaction(connection -> connection.preparedQuery(sql)
                 .execute(Tuple.of(1 + ThreadLocalRandom.current().nextInt(items)))
                 .compose(done -> vertx.timer(10)));
-    }
-
-    /** Handles one message at a time, on a worker thread. */
-    private static final class Stock extends VerticleBase {
-        @Override
-        public Future<?> start() {
-            return vertx.eventBus().consumer("stock", message -> {
-                try {
-                    call();
-                } catch (InterruptedException why) {
-                    Thread.currentThread().interrupt();
-                }
-                message.reply("");
-            }).completion();
-        }
     }
 }
