@@ -1,6 +1,6 @@
 # start.sh RUN HOST PORT [NAME=VALUE ...]: starts Caddy. Each NAME=VALUE sets a variable of the
-# Caddyfile. DELAY=MS starts an upstream that takes MS milliseconds per request. LOG_RATE=N logs to a
-# collector that reads N bytes per second.
+# Caddyfile. DELAY=MS starts an upstream that takes MS milliseconds per request. LOG_RATE=N logs to
+# a collector that reads N bytes per second.
 set -eu
 
 free_port() {
