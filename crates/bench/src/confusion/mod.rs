@@ -69,6 +69,9 @@ pub enum Suite {
     Own,
     /// Servers from package registries
     ThirdParty,
+    /// More servers from package registries
+    #[value(name = "third-party-2")]
+    ThirdParty2,
 }
 
 impl Suite {
@@ -77,6 +80,7 @@ impl Suite {
         match self {
             Suite::Own => "cases",
             Suite::ThirdParty => "cases/third-party",
+            Suite::ThirdParty2 => "cases/third-party-2",
         }
     }
 }
@@ -132,6 +136,7 @@ fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, 
     let results = match options.suite {
         Suite::Own => bench.target.join("confusion"),
         Suite::ThirdParty => bench.target.join("confusion/third-party"),
+        Suite::ThirdParty2 => bench.target.join("confusion/third-party-2"),
     };
     let folder = match (options.quick, options.pass) {
         (true, 1) => results.join("quick"),

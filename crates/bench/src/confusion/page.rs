@@ -9,16 +9,22 @@ use super::judging::{JudgedCase, Pass, family};
 use super::{Suite, baseline};
 use crate::table::table;
 
-/// Heading of the section about third-party cases. The section about our own cases precedes it.
+/// Headings of the sections about third-party cases. The section about our own cases precedes them.
 const THIRD_PARTY: &str = "# Servers from package registries\n";
+const THIRD_PARTY_2: &str = "# More servers from package registries\n";
 
 /// Replaces the section of one suite.
 pub fn replace(page: &str, suite: Suite, section: &str) -> String {
-    let (own, third_party) = page.split_at(page.find(THIRD_PARTY).unwrap_or(page.len()));
-    match suite {
-        Suite::Own => format!("{}\n\n{third_party}", section.trim_end()),
-        Suite::ThirdParty => format!("{}\n\n{section}", own.trim_end()),
-    }
+    let (page, second) = page.split_at(page.find(THIRD_PARTY_2).unwrap_or(page.len()));
+    let (own, first) = page.split_at(page.find(THIRD_PARTY).unwrap_or(page.len()));
+    let sections = match suite {
+        Suite::Own => [section, first, second],
+        Suite::ThirdParty => [own, section, second],
+        Suite::ThirdParty2 => [own, first, section],
+    };
+    let mut sections = sections.map(str::trim_end).to_vec();
+    sections.retain(|section| !section.is_empty());
+    sections.join("\n\n") + "\n"
 }
 
 /// Returns the section of a suite as Markdown. `other` is another pass over the same cases.
@@ -42,12 +48,13 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
     let mut text = match suite {
         Suite::Own => include_str!("introduction.md").to_owned(),
         Suite::ThirdParty => format!("{THIRD_PARTY}\n{}", include_str!("third-party.md")),
+        Suite::ThirdParty2 => format!("{THIRD_PARTY_2}\n{}", include_str!("third-party-2.md")),
     };
     text.push_str(&table(
         "cases | right | confident and wrong | no verdict",
         rows,
     ));
-    if suite == Suite::ThirdParty {
+    if suite != Suite::Own {
         text.push_str(&paths(cases));
     }
     text.push_str(&gains(cases));
@@ -250,6 +257,12 @@ mod tests {
         let page = replace(&page, Suite::Own, "new\n");
         assert!(page.starts_with("new\n\n# Servers"), "{page}");
         assert!(page.contains("cause and path right"), "{page}");
+        let more = markdown(Suite::ThirdParty2, &pass, &other, &[]);
+        let page = replace(&page, Suite::ThirdParty2, &more);
+        let section = format!("{THIRD_PARTY}third\n");
+        let page = replace(&page, Suite::ThirdParty, &section);
+        let start = "new\n\n# Servers from package registries\nthird\n\n# More servers";
+        assert!(page.starts_with(start), "{page}");
         let mut names = baseline::NAMES.iter();
         assert!(names.all(|name| text.contains(name)), "{text}");
         assert!(!text.contains("serialised"), "{text}");

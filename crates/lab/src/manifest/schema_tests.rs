@@ -51,13 +51,25 @@ fn files(folder: &str, name: impl Fn(&Path) -> PathBuf) -> Vec<PathBuf> {
 
 #[test]
 fn shipped_manifests_are_valid() {
-    for path in files("experiments", Path::to_owned) {
+    let folders = [
+        "experiments",
+        "cases",
+        "cases/third-party",
+        "cases/third-party-2",
+    ];
+    for path in folders.map(|folder| files(folder, Path::to_owned)).concat() {
         let read = Experiment::read(&path);
         assert!(read.is_ok(), "{}", read.unwrap_err());
         let text = fs::read_to_string(&path).unwrap();
         assert!(fits(&experiment_schema(), &text), "{}", path.display());
     }
-    for path in files("systems", |folder| folder.join("system.toml")) {
+    let folders = [
+        "systems",
+        "cases/third-party/systems",
+        "cases/third-party-2/systems",
+    ];
+    let manifest = |folder: &Path| folder.join("system.toml");
+    for path in folders.map(|folder| files(folder, manifest)).concat() {
         let folder = path.canonicalize().unwrap();
         let read = System::read(folder.parent().unwrap());
         assert!(read.is_ok(), "{}", read.unwrap_err());
