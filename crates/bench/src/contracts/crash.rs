@@ -13,7 +13,7 @@ use floodmark_host::{Child, Signal};
 use floodmark_lab::manifest::Workload;
 use floodmark_observe::Root;
 use floodmark_observe::listener::{Listeners, find, parse_address, socket_inodes};
-use floodmark_truth::sys::signal;
+use rustix::process::{Pid, kill_process};
 
 use super::client::{ContractConnection, ContractRequest};
 use super::contract::ContractCheck;
@@ -60,7 +60,7 @@ fn crash(workload: Workload, check: &mut ContractCheck) -> Result<(), Failure> {
         }
         _ => return Ok(()),
     };
-    signal(listening(store)?, Signal::KILL)?;
+    kill(listening(store)?)?;
     let what = "POST without the store";
     if let Some(response) = check.refused(what, ContractRequest::post(path, body), 503) {
         let has_header = response.header("retry-after").is_some();
@@ -124,7 +124,7 @@ fn restart(server: u32, at: SocketAddr) -> Result<Child, Failure> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    signal(server, Signal::KILL)?;
+    kill(server)?;
     let begin = Instant::now();
     // The port is free once the old process has ended.
     while listening(at).is_ok() && begin.elapsed() < TIMEOUT {
@@ -141,6 +141,11 @@ fn restart(server: u32, at: SocketAddr) -> Result<Child, Failure> {
             Err(_) => thread::sleep(RETRY_INTERVAL),
         }
     }
+}
+
+fn kill(pid: u32) -> io::Result<()> {
+    let pid = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(kill_process(pid, Signal::KILL)?)
 }
 
 #[cfg(test)]
