@@ -102,20 +102,19 @@ impl Counts {
     /// Returns the number of sent requests that have an outcome.
     #[must_use]
     pub fn ended(&self) -> u64 {
-        self.ok
-            + self.rejected
-            + self.wrong
-            + self.malformed
-            + self.reset
-            + self.timed_out
-            + self.failed
+        self.ok + self.rejected + self.wrong + self.unanswered()
+    }
+
+    /// Returns the number of requests that ended without a usable response.
+    fn unanswered(&self) -> u64 {
+        self.malformed + self.reset + self.timed_out + self.failed
     }
 
     /// Returns the number of requests that the server may have executed although no usable response
     /// arrived.
     #[must_use]
     pub fn unknown(&self) -> u64 {
-        self.malformed + self.reset + self.timed_out + self.failed + self.in_flight_at_end
+        self.unanswered() + self.in_flight_at_end
     }
 
     /// Checks the two outcome equations.
