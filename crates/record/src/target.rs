@@ -98,8 +98,7 @@ impl Target {
 
     /// Returns all TCP addresses.
     pub fn ip_addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        let further = self.further_addresses.iter().copied();
-        self.address.ip().into_iter().chain(further)
+        self.addresses().filter_map(|address| address.ip())
     }
 
     /// Formats the addresses, such as `[::1]:80, 127.0.0.1:80`.
