@@ -232,6 +232,7 @@ impl Metric {
     #[must_use]
     pub fn pattern(&self) -> Self {
         let any = String::new;
+        let any_address = SocketAddr::from(([0, 0, 0, 0], 0));
         match self {
             Self::ThreadGroup(role, _, figure) => Self::ThreadGroup(*role, any(), *figure),
             Self::ThreadsWaitingIn { role, .. } => Self::ThreadsWaitingIn {
@@ -244,7 +245,7 @@ impl Metric {
                 group: any(),
                 object: WaitObject::Kind(WaitKind::Other),
             },
-            Self::Upstream(_, figure) => Self::Upstream(ANY_ADDRESS, *figure),
+            Self::Upstream(_, figure) => Self::Upstream(any_address, *figure),
             Self::PostgresqlWait(_) => Self::PostgresqlWait(any()),
             Self::CassandraPool(_, figure) => Self::CassandraPool(any(), *figure),
             Self::CassandraTable(operation, _, figure) => {
@@ -254,9 +255,6 @@ impl Metric {
         }
     }
 }
-
-const ANY_ADDRESS: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
 fn parse_known(subject: &str, name: &str) -> Option<Metric> {
     if let Some(role) = Role::from_name(subject) {
