@@ -97,9 +97,15 @@ impl ContractCheck {
     /// Checks the status, media type and body of a successful response. `is_right` is the result of
     /// the body check.
     pub fn ok(&mut self, what: &str, response: &ContractResponse, kind: &str, is_right: bool) {
+        self.success(what, response, kind, response.status == 200 && is_right);
+    }
+
+    /// Checks the media type of a successful response. `is_right` is the result of the checks of
+    /// status and body.
+    pub fn success(&mut self, what: &str, response: &ContractResponse, kind: &str, is_right: bool) {
         let (status, body) = (response.status, &response.body);
         self.that(
-            status == 200 && is_right,
+            is_right,
             format!("{what}: unexpected response: status {status}, body {body:?}"),
         );
         self.media_type(what, response, kind);
@@ -135,7 +141,7 @@ impl ContractCheck {
     }
 
     /// Checks the media type of a response, without its parameters.
-    pub fn media_type(&mut self, what: &str, response: &ContractResponse, expected: &str) {
+    fn media_type(&mut self, what: &str, response: &ContractResponse, expected: &str) {
         let kind = response.header("content-type").unwrap_or_default();
         let media_type = kind.split(';').next().unwrap_or_default().trim();
         self.that(
