@@ -48,7 +48,7 @@ pub(crate) struct NumberScan {
     pub(crate) range: Option<(u64, u64)>,
     /// Responses that repeat an earlier response's number.
     repeated: Violations,
-    /// Numbers missing between the smallest and the largest number. The examples are gaps.
+    /// Numbers missing between the smallest and the largest number, with some of the gaps.
     missing: Violations,
     /// Responses that arrived before the request for a smaller number was sent.
     too_early: Violations,

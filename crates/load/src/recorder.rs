@@ -257,7 +257,7 @@ impl Recorder {
         self.open -= 1;
     }
 
-    /// Counts a named error. There are only a few names, and only a new name allocates memory.
+    /// Counts an error by name. Only a new name allocates memory.
     #[cold]
     pub fn error(&mut self, name: &'static str) {
         *self.errors.entry(name).or_default() += 1;

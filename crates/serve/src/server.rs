@@ -147,7 +147,7 @@ fn run(
     Ok(sum)
 }
 
-/// The thread of a worker. The result is an error if the thread's event loop could not be created.
+/// A worker thread. Returns an error if its event loop cannot be created.
 type WorkerThread = JoinHandle<io::Result<ServeSummary>>;
 
 /// Starts a worker thread and waits until its event loop exists.

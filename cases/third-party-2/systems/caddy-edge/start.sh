@@ -27,7 +27,7 @@ export RUN SITE_HOST SITE_PORT SITE KEEPALIVE MAX_CONNS LEVEL
 awk 'BEGIN { srand(1); for (row = 0; row < 1000; row++)
     printf "<tr><td>%d<td>customer %d<td>%.2f</tr>\n", row, rand() * 100000, rand() * 1000 }' \
     > "$RUN/report.html"
-# The template computes 200 rows, but the response contains none of them.
+# The template renders 200 rows, but the response contains none of them.
 echo '{{range until 200}}{{$row := printf "customer %d" . | upper}}{{end}}Hello World' | tr -d '\n' \
     > "$RUN/page.html"
 

@@ -259,7 +259,9 @@ fn show(case: &JudgedCase, open: bool, when: &str) {
         println!("      {change}: × {ratio:?} ({interval:?}), predicted {predicted:?}");
     }
     if let Some(position) = case.gain.filter(|at| !(0.0..=1.0).contains(at)) {
-        println!("      control outside the predicted range: at {position:.2} of 0 to 1");
+        println!(
+            "      control outside the predicted range: {position:.2} (0: lower end, 1: upper end)"
+        );
     }
     if !case.is_path_right() {
         let expected = case.expected_path.join(" → ");

@@ -23,11 +23,12 @@ pub(super) const CONTENDED: f64 = 0.2;
 /// and the slowest second differed by less than 0.05.
 pub(super) const NOTICEABLE: f64 = 0.1;
 
-/// Minimum share of errors and stalls that limit a run, and maximum difference between the seconds
-/// of a run under a rate limiter. Under limiters, the difference was at most 0.002.
+/// Errors or stalls with at least this share limit a run. Under a rate limiter, the rates of two
+/// seconds differ by at most this share (0.002 was measured).
 pub(super) const RARE: f64 = 0.02;
 
-/// Ratios of equal numbers. Both numbers are means of samples, and service times vary.
+/// Range of ratios at which two numbers count as equal. Both numbers are means of samples, and
+/// service times vary.
 pub(super) const SAME: RangeInclusive<f64> = 0.75..=1.34;
 
 /// Means that indicate one request at a time. Servers with one lock had means of 0.75 to 1.43.

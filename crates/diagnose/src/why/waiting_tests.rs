@@ -398,7 +398,7 @@ fn a_thread_that_mostly_waits_for_a_file_is_not_cpu_bound() {
 
 #[test]
 fn failures_count_as_concurrent_requests() {
-    // 30 % of the responses fail, as slowly as the others succeed.
+    // 30 % of the responses fail; they take as long as the others.
     let mut run = working_on(35.0);
     run.requests.wrong = run.requests.ok * 3 / 7;
     run.error_time_us = run.service_time_us.clone();
