@@ -70,7 +70,7 @@ struct TotalScan {
     /// Expected distance of the totals from the line, in scores.
     /// `None` if no distance is a whole number of scores.
     expected: Option<i32>,
-    /// Number of totals at a different distance from the line.
+    /// Number of totals whose distance from the line is not `expected`.
     wrong: u64,
     /// The first wrong totals, as pairs of number and distance.
     first: Vec<(u64, Option<i32>)>,

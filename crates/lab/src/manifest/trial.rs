@@ -77,7 +77,7 @@ pub struct Trial {
     pub name: String,
     /// Position of the trial in its file, as `file:line`.
     pub place: String,
-    /// The server. The user's own server is a system without workloads and knobs.
+    /// The server. The user's own server is a system without workloads or knobs.
     pub server: Arc<System>,
     /// Fixed port of the user's own server; `None` for a free port.
     pub port: Option<u16>,

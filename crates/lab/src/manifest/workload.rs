@@ -28,7 +28,7 @@ pub enum Workload {
     Json,
     /// `GET /dispatcher` returns the next number of a sequence.
     Dispatcher,
-    /// `POST /scoring` adds a score, and returns the average, sum and number of all scores.
+    /// `POST /scoring` adds a score and returns the average, sum and count of all scores.
     Scoring,
     /// `GET /bars` returns the rows of a database.
     Bars,
