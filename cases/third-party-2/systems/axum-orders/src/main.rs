@@ -3,16 +3,16 @@
 mod work;
 
 use std::env;
-use std::sync::atomic::AtomicI32;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI32;
 
+use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
-use axum::Router;
 use deadpool_postgres::{Manager, Pool};
 use tower::limit::GlobalConcurrencyLimitLayer;
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+type OrderError = Box<dyn std::error::Error + Send + Sync>;
 
 const ORDERS: i32 = 10_000;
 
@@ -32,7 +32,7 @@ fn number(name: &str) -> usize {
     option(name).parse().expect(name)
 }
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), OrderError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .max_blocking_threads(number("BLOCKING"))
@@ -41,7 +41,7 @@ fn main() -> Result<(), Failure> {
         .block_on(serve())
 }
 
-async fn serve() -> Result<(), Failure> {
+async fn serve() -> Result<(), OrderError> {
     let store = option("STORE");
     let app = Arc::new(App {
         handler: option("HANDLER"),
@@ -71,7 +71,7 @@ async fn serve() -> Result<(), Failure> {
 }
 
 /// Connects to PostgreSQL and creates the table of orders.
-async fn open(store: &str) -> Result<Pool, Failure> {
+async fn open(store: &str) -> Result<Pool, OrderError> {
     let (host, port) = store.split_once(':').ok_or("STORE is not HOST:PORT")?;
     let mut config = tokio_postgres::Config::new();
     config

@@ -2,16 +2,16 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::{App, Failure, ORDERS};
+use crate::{App, ORDERS, OrderError};
 
-type Work = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+type Work = Pin<Box<dyn Future<Output = Result<(), OrderError>> + Send>>;
 
 /// Returns the work of one request.
 pub fn start(app: Arc<App>) -> Work {
@@ -61,12 +61,12 @@ pub fn start(app: Arc<App>) -> Work {
     }
 }
 
-async fn sleep(ms: u64) -> Result<(), Failure> {
+async fn sleep(ms: u64) -> Result<(), OrderError> {
     tokio::time::sleep(Duration::from_millis(ms)).await;
     Ok(())
 }
 
-async fn client(app: &App) -> Result<deadpool_postgres::Client, Failure> {
+async fn client(app: &App) -> Result<deadpool_postgres::Client, OrderError> {
     Ok(app
         .pool
         .as_ref()
@@ -76,7 +76,7 @@ async fn client(app: &App) -> Result<deadpool_postgres::Client, Failure> {
 }
 
 /// Inserts an order. The commit waits for the disk if `commit` is "on".
-async fn save(app: &App, commit: &str) -> Result<(), Failure> {
+async fn save(app: &App, commit: &str) -> Result<(), OrderError> {
     let sql = format!(
         "BEGIN; SET LOCAL synchronous_commit = {commit};
          INSERT INTO orders SELECT nextval('ids'), 1, 1; COMMIT"
