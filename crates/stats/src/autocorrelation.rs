@@ -21,10 +21,15 @@ pub(crate) fn inefficiency(residuals: &[f64], means: usize) -> f64 {
         return 1.0;
     }
     let lags = (n / 2).min(MOST_LAGS);
-    // Compute products on demand, because few lags are needed.
-    let product = |lag: usize| -> f64 {
-        let pairs = residuals[lag..].iter().zip(residuals);
-        pairs.map(|(a, b)| a * b).sum()
+    // Compute products on demand, because few lags are needed, and only once, because all rounds
+    // use them.
+    let mut products: Vec<f64> = Vec::new();
+    let mut product = move |lag: usize| {
+        while products.len() <= lag {
+            let pairs = residuals[products.len()..].iter().zip(residuals);
+            products.push(pairs.map(|(a, b)| a * b).sum());
+        }
+        products[lag]
     };
     let variance = product(0) / n as f64;
     if variance <= 0.0 {
@@ -37,7 +42,7 @@ pub(crate) fn inefficiency(residuals: &[f64], means: usize) -> f64 {
         let mut sum = 0.0;
         let mut last_pair = f64::INFINITY;
         for pair in 0..lags / 2 {
-            let at = |lag: usize| product(lag) / (n - lag) as f64 + of_mean;
+            let mut at = |lag: usize| product(lag) / (n - lag) as f64 + of_mean;
             let both = (at(2 * pair) + at(2 * pair + 1)).min(last_pair);
             if both <= 0.0 {
                 break;
