@@ -7,7 +7,7 @@ use floodmark_record::verdict::Gain;
 use super::facts::RunFacts;
 use super::thresholds::MOST;
 
-/// Half of the width of a predicted range, relative to its middle.
+/// Half-width of a predicted range, as a share of its midpoint.
 const HALF_WIDTH: f64 = 0.15;
 
 /// Predicts the throughput if the server works on all requests in flight at once: the number of
@@ -28,8 +28,8 @@ pub(super) fn of(facts: &RunFacts<'_>, cause: Cause) -> Option<Gain> {
     facts.concurrency.filter(|_| !facts.run.plan.is_open())?;
     let shortest_us = facts.run.least_service_time_us?;
     let per_s = f64::from(requests) / (shortest_us / 1e6);
-    let cpus = facts.idle_cpus().map(|(idle, cpus)| (cpus - idle) / cpus);
-    let busy = cpus.filter(|busy| *busy >= MOST);
+    let busy = facts.idle_cpus().map(|(idle, cpus)| (cpus - idle) / cpus);
+    let busy = busy.filter(|busy| *busy >= MOST);
     let per_s = busy.map_or(per_s, |busy| per_s.min(facts.ok_per_s / busy));
     Some(Gain {
         requests,

@@ -11,8 +11,8 @@ pub(super) const SATURATED: f64 = 0.9;
 /// True by definition.
 pub(super) const MOST: f64 = 0.5;
 
-/// Minimum share of CPUs, threads or time that counts as spare. CPU-bound servers with
-/// several threads left up to 0.15 of the CPUs idle.
+/// Minimum share of CPUs, threads or time that counts as spare. At full load, Puma left 0.15
+/// of the CPUs idle.
 pub(super) const SPARE: f64 = 0.25;
 
 /// Minimum share of a competitor, and minimum ratio of run delay to CPU time. A client with its own
@@ -20,7 +20,7 @@ pub(super) const SPARE: f64 = 0.25;
 pub(super) const CONTENDED: f64 = 0.2;
 
 /// Minimum share that affects throughput noticeably. In three of four runs, the rates of the fastest
-/// and the slowest second differed by less than 0.05.
+/// and the slowest second differed by at most 0.05.
 pub(super) const NOTICEABLE: f64 = 0.1;
 
 /// Errors or stalls with at least this share limit a run. Under a rate limiter, the rates of two
@@ -31,12 +31,13 @@ pub(super) const RARE: f64 = 0.02;
 /// service times vary.
 pub(super) const SAME: RangeInclusive<f64> = 0.75..=1.34;
 
-/// Means that indicate one request at a time. Servers with one lock had means of 0.75 to 1.43.
+/// Means that indicate one request at a time. Servers with one lock had means of 0.75 to 1.43,
+/// except one that also waits for an upstream (3.1).
 pub(super) const ONE: Range<f64> = 0.7..1.5;
 
 /// Minimum time in the accept queue, in seconds, that ordinary scheduling delays cannot explain.
-/// Limits on connections and files delayed connections by 0.8 s or more. Fresh connections waited for
-/// at most 0.006 s elsewhere.
+/// Limits on connections and files that filled the accept queue delayed connections by 0.8 s or more.
+/// Fresh connections to servers without such a limit waited for at most 0.04 s.
 pub(super) const LONG_WAIT_S: f64 = 0.1;
 
 /// Range of the median service time with delayed ACKs, in µs. Linux delays an ACK by at least 40 ms

@@ -6,7 +6,7 @@ use super::service::is_pool;
 use crate::text::{percent, show_available, show_idle, show_processes, show_us};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
 use crate::why::facts::{CpuUse, RunFacts, used};
-use crate::why::thresholds::{CONTENDED, ONE, SATURATED, SPARE};
+use crate::why::thresholds::{CONTENDED, NOTICEABLE, ONE, SATURATED, SPARE};
 
 /// Detects programs outside the experiment that deprive the participants of CPU time.
 pub(in crate::why) fn other_processes(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -141,7 +141,7 @@ fn thread_without_idle_cpu(facts: &RunFacts<'_>) -> Option<(f64, String)> {
     let (idle, cpus) = facts.spare_cpus()?;
     // A second thread helps only if the idle CPU time exceeds a tenth of the used CPU time, and if
     // the first thread is closer to saturation than the CPUs are.
-    let could_add = idle > 0.1 * (cpus - idle) && thread.on_cpu >= (cpus - idle) / cpus;
+    let could_add = idle > NOTICEABLE * (cpus - idle) && thread.on_cpu >= (cpus - idle) / cpus;
     let has_one_cpu = facts.server.as_ref()?.allowed <= 1.0;
     (!could_add || has_one_cpu).then(|| {
         let text = format!(
@@ -156,7 +156,7 @@ fn thread_without_idle_cpu(facts: &RunFacts<'_>) -> Option<(f64, String)> {
 }
 
 /// CPU use of threads that run one at a time: one CPU, minus the cost of handovers between threads.
-const ONE_CPU: std::ops::Range<f64> = 0.9..1.05;
+const ONE_CPU: std::ops::Range<f64> = SATURATED..1.0 + NOTICEABLE;
 
 /// Detects threads that run one at a time, for example under an interpreter's global lock. No
 /// single thread is saturated, but together the threads use one CPU.

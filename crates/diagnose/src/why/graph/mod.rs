@@ -3,6 +3,7 @@
 
 mod activity;
 pub(super) mod cpu;
+mod delaying;
 pub(super) mod runtime;
 pub(super) mod service;
 pub(super) mod store;

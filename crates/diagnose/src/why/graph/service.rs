@@ -10,12 +10,12 @@ use floodmark_record::path::{PathStep, StepKind};
 use floodmark_record::units::show_ns;
 
 use super::activity::{Activity, main_resource, resource_of_all, takes_part};
+use super::delaying;
 use super::upstreams::{connections, is_full};
 use crate::text::{per_s, show_idle};
 use crate::why::candidate::{Candidate, EvidenceRank, Findings, not_available, ruled_out};
 use crate::why::facts::{RunFacts, ThreadGroupFacts};
 use crate::why::gain::more_connections;
-use crate::why::rules::responses;
 use crate::why::thresholds::{MOST, ONE, SAME, SPARE, same};
 
 /// Service times agree with a number of threads if the ratio of concurrency to threads is in this
@@ -89,8 +89,8 @@ pub(in crate::why) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
             let candidate = limit.candidate(facts, &figure).behind(queue);
             findings.add(limit.cause(), candidate.found());
         }
-        None if responses::are_delayed(facts, in_flight) => {
-            findings.add(Cause::RateLimiter, responses::delayed(facts).found());
+        None if delaying::are_delayed(facts, in_flight) => {
+            findings.add(Cause::RateLimiter, delaying::candidate(facts).found());
         }
         None if facts.concurrency.is_none() => {
             let missing = "service time without queueing (the server was cold, or requests differ)";
@@ -158,7 +158,7 @@ fn evidence_of_times(facts: &RunFacts<'_>) -> Vec<String> {
              {concurrency:.1} requests at once",
             show(shortest_us),
             show(facts.run.service_time_us.mean.unwrap_or(shortest_us)),
-            per_s(facts.ok_per_s)
+            per_s(facts.responses_per_s)
         )
     });
     times
@@ -367,7 +367,7 @@ impl ServiceLimit {
             Some(group) => (format!("server \"{group}\""), "states of the threads"),
             None => (
                 "server".to_owned(),
-                "ok responses per second × shortest service time",
+                "responses per second × shortest service time",
             ),
         };
         let holder = PathStep::new(kind, who, basis).with_waiting(self.held);

@@ -8,7 +8,7 @@ use super::upstreams::full_store_pool;
 use crate::text::{per_s, show_available, show_idle};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
 use crate::why::facts::{DatabaseSessions, RunFacts, used};
-use crate::why::thresholds::{MOST, SATURATED};
+use crate::why::thresholds::{MOST, NOTICEABLE, SATURATED};
 
 /// Detects a store that is limited by its CPU.
 pub(in crate::why) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -98,10 +98,6 @@ pub(in crate::why) fn commits(facts: &RunFacts<'_>) -> Option<Finding> {
 /// samples miss this in one of eighteen runs.
 const SAMPLES: usize = 10;
 
-/// Minimum number of requests in flight at which many requests wait for the single request in the
-/// store.
-const MANY_IN_FLIGHT: f64 = 10.0;
-
 /// Detects requests that reach the store one at a time while CPUs are idle and many requests wait.
 ///
 /// At this load a saturated CPU would be busy nearly all the time. CPUs that are idle for a tenth
@@ -119,7 +115,7 @@ pub(in crate::why) fn single_request(facts: &RunFacts<'_>) -> Option<Finding> {
     let per_response = statements_per_s / facts.responses_per_s.max(f64::MIN_POSITIVE);
     let saturated = idle < (1.0 - SATURATED) * cpus || facts.saturated_thread().is_some();
     let one = most <= 1.0 && n >= SAMPLES && per_response >= MOST;
-    if saturated || !one || in_flight < MANY_IN_FLIGHT {
+    if saturated || !one || NOTICEABLE * in_flight < 1.0 {
         return None;
     }
     Candidate::new(

@@ -5,7 +5,7 @@ mod client;
 mod connections;
 mod network;
 mod quota;
-pub(super) mod responses;
+mod responses;
 
 use floodmark_record::cause::Cause;
 

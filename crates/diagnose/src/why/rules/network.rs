@@ -7,7 +7,7 @@ use floodmark_record::units::{show_bytes, show_ns};
 use crate::text::{per_s, show_us};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::RunFacts;
-use crate::why::thresholds::{DELAYED_ACK_US, MAX_IN_TRANSIT, MOST};
+use crate::why::thresholds::{DELAYED_ACK_US, MAX_IN_TRANSIT, MOST, SPARE};
 
 /// Detects responses whose second part waits until the client has acknowledged the first.
 pub(in crate::why) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -19,7 +19,7 @@ pub(in crate::why) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
     }
     // After a 40 ms pause in the server, the first byte is also late.
     let first_byte = facts.run.first_byte_us.p50;
-    if first_byte.is_none_or(|us| us >= p50 / 4.0) {
+    if first_byte.is_none_or(|us| us >= SPARE * p50) {
         return ruled_out("the first byte arrived as late as the last");
     }
     let delayed = facts
