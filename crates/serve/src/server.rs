@@ -147,7 +147,7 @@ fn run(
     Ok(sum)
 }
 
-/// A worker thread. Returns an error if its event loop cannot be created.
+/// Worker thread that returns an error if its event loop cannot be created.
 type WorkerThread = JoinHandle<io::Result<ServeSummary>>;
 
 /// Starts a worker thread and waits until its event loop exists.

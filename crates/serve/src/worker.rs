@@ -33,6 +33,7 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
 /// Maximum number of refused connections that linger. Further refused connections are closed right
 /// after the 503.
 pub(crate) const MAX_LINGERING_REFUSALS: usize = 256;
+
 /// State shared by all workers.
 pub(crate) struct ServerState {
     pub(crate) workload: NativeWorkload,

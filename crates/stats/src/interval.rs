@@ -31,7 +31,7 @@ pub fn within_run(series: &[SeriesPoint], window: &Window) -> Option<Interval> {
     mean_of_series(&values).map(interval_from_0)
 }
 
-/// Returns the interval for a mean that is not negative.
+/// Returns the interval of a quantity that cannot be negative: its lower bound is at least 0.
 fn interval_from_0(estimate: Estimate) -> Interval {
     let interval = estimate.interval(CONFIDENCE);
     let low = interval.low.max(0.0);

@@ -96,8 +96,9 @@ fn gains(cases: &[JudgedCase]) -> String {
     let in_range = Proportion::of(predicted().map(|position| (0.0..=1.0).contains(&position)));
     let with = Proportion::of(faults().map(|case| case.gain.is_some()));
     format!(
-        "\nA verdict predicts the throughput without the fault if the fault limits the number of requests that the server works on at once. \
-         There is a prediction for {with} of the cases with a fault. The control's throughput is in the predicted range in {in_range}.\n"
+        "\nA verdict that names a limit on concurrent requests predicts the throughput without this limit.\n\n\
+         - cases with a fault and a prediction: {with}\n\
+         - controls within the predicted range: {in_range}\n"
     )
 }
 

@@ -9,7 +9,7 @@ use regex::{Captures, Regex};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// A placeholder. Its group is the name.
+/// Matches a placeholder. Group 1 is its name.
 static PLACEHOLDER: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\{([a-z0-9_-]+)\}").expect("the pattern is valid"));
 
