@@ -45,7 +45,7 @@ pub(super) const LONG_WAIT_S: f64 = 0.1;
 pub(super) const DELAYED_ACK_US: Range<f64> = 39_000.0..48_000.0;
 
 /// Minimum number of new connections per request at which connecting takes half of the CPU time. A
-/// request on a fresh connection costs about five times as much as a request on a kept connection
+/// request on a fresh connection costs five to seven times as much as a request on a kept connection
 /// (docs/peers.md).
 pub(super) const REOPENED: f64 = 0.2;
 
