@@ -153,7 +153,7 @@ impl BlockedThreads {
 
     /// Returns what a thread waits for in a system call.
     fn object(&mut self, pid: u32, number: i64, arguments: [u64; 6]) -> WaitObject {
-        use WaitKind::{Accept, Child, Events, Signal, TimedLock, Timer};
+        use WaitKind::{Accept, Child, Events, FileLock, Signal, TimedLock, Timer};
         let kind = WaitObject::Kind;
         let descriptor = arguments[0] as i32;
         match number {
@@ -163,13 +163,18 @@ impl BlockedThreads {
             libc::SYS_accept | libc::SYS_accept4 => kind(Accept),
             libc::SYS_wait4 | libc::SYS_waitid => kind(Child),
             libc::SYS_rt_sigtimedwait | libc::SYS_rt_sigsuspend => kind(Signal),
+            libc::SYS_flock => kind(FileLock),
+            libc::SYS_fcntl
+                if matches!(arguments[1] as i32, libc::F_SETLKW | libc::F_OFD_SETLKW) =>
+            {
+                kind(FileLock)
+            }
             libc::SYS_read
             | libc::SYS_readv
             | libc::SYS_pread64
             | libc::SYS_recvfrom
             | libc::SYS_recvmsg
-            | libc::SYS_connect
-            | libc::SYS_flock => self.descriptors.object(pid, descriptor, Direction::Read),
+            | libc::SYS_connect => self.descriptors.object(pid, descriptor, Direction::Read),
             libc::SYS_write
             | libc::SYS_writev
             | libc::SYS_pwrite64
@@ -279,6 +284,25 @@ mod tests {
         blocked("bk-timer", || std::thread::sleep(Duration::from_mins(1)));
         let (pipe, _writer) = std::io::pipe().unwrap();
         blocked("bk-pipe", move || drop((&pipe).read(&mut [0; 1])));
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        let open = || {
+            std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(&fifo)
+        };
+        let mut filled = open().unwrap();
+        blocked("bk-fifo", move || {
+            while std::io::Write::write_all(&mut filled, &[0; 4096]).is_ok() {}
+        });
+        let file = folder.path().join("locked");
+        let locked = std::fs::File::create(&file).unwrap();
+        locked.lock().unwrap();
+        let waiting = std::fs::File::open(&file).unwrap();
+        blocked("bk-file-lock", move || drop(waiting.lock()));
         let polled = TcpStream::connect(store_address).unwrap();
         blocked("bk-poll", move || {
             let mut polled = [rustix::event::PollFd::new(
@@ -330,6 +354,8 @@ mod tests {
             ("bk-listener", kind(WaitKind::Accept)),
             ("bk-timer", kind(WaitKind::Timer)),
             ("bk-pipe", kind(WaitKind::PipeRead)),
+            ("bk-fifo", kind(WaitKind::PipeWrite)),
+            ("bk-file-lock", kind(WaitKind::FileLock)),
         ] {
             assert_eq!(found(group), [(object, 1.0)], "{group}");
         }

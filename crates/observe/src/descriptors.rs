@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
 
 use floodmark_record::metric::{WaitKind, WaitObject};
 use rustix::net::{SocketAddrUnix, getpeername, getsockname};
@@ -92,9 +93,28 @@ impl Descriptors {
             }
             "anon_inode:[timerfd]" => WaitObject::Kind(WaitKind::Timer),
             events if events.starts_with("anon_inode:[") => WaitObject::Kind(WaitKind::Events),
-            path if path.starts_with('/') => WaitObject::File(path.to_owned()),
+            path if path.starts_with('/') => {
+                let target = self.root.path(format!("/proc/{pid}/fd/{descriptor}"));
+                let kind = std::fs::metadata(target).map(|metadata| metadata.file_type());
+                match kind {
+                    Ok(kind) if kind.is_fifo() || kind.is_char_device() => {
+                        to.choose(WaitKind::PipeRead, WaitKind::PipeWrite)
+                    }
+                    _ if self.appends(pid, descriptor) => WaitObject::AppendedFile(path.to_owned()),
+                    _ => WaitObject::File(path.to_owned()),
+                }
+            }
             _ => other,
         }
+    }
+
+    /// Returns whether a process opened a file for appending, as loggers do.
+    fn appends(&self, pid: u32, descriptor: i32) -> bool {
+        let info = self.root.read(format!("/proc/{pid}/fdinfo/{descriptor}"));
+        let info = info.unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
+        flags.is_some_and(|flags| flags & libc::O_APPEND != 0)
     }
 
     /// Returns what a thread waits for at a socket.
@@ -129,5 +149,31 @@ impl Descriptors {
         let remote = remote.and_then(|remote| path(SocketAddrUnix::try_from(remote).ok()?));
         let pair = to.choose(WaitKind::PipeRead, WaitKind::PipeWrite);
         Ok(remote.map_or(pair, WaitObject::UnixSocket))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn distinguishes_logs_from_other_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let name = path.to_string_lossy().into_owned();
+        let log = OpenOptions::new().append(true).create(true).open(&path);
+        let (log, file) = (
+            log.unwrap(),
+            OpenOptions::new().write(true).open(&path).unwrap(),
+        );
+        let mut descriptors = Descriptors::new(&Root::host(), None);
+        let mut object = |of: i32| descriptors.object(std::process::id(), of, Direction::Write);
+        assert_eq!(
+            object(log.as_raw_fd()),
+            WaitObject::AppendedFile(name.clone())
+        );
+        assert_eq!(object(file.as_raw_fd()), WaitObject::File(name));
     }
 }

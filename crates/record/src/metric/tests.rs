@@ -23,6 +23,7 @@ fn wait_object() -> impl Strategy<Value = WaitObject> {
         address().prop_map(WaitObject::Connection),
         "/[!-~]{0,12}".prop_map(WaitObject::UnixSocket),
         "/[!-~]{0,12}".prop_map(WaitObject::File),
+        "/[!-~]{0,12}".prop_map(WaitObject::AppendedFile),
         any::<u32>().prop_map(WaitObject::SystemCall),
     ]
 }

@@ -11,6 +11,8 @@ crate::names::named! {
         OwnLock = "own lock",
         /// A lock or condition, with a timeout.
         TimedLock = "timed lock",
+        /// A lock on a file.
+        FileLock = "file lock",
         /// Events of several file descriptors, as in an event loop.
         Events = "events",
         /// A new connection.
@@ -49,6 +51,8 @@ pub enum WaitObject {
     UnixSocket(String),
     /// The disk or device of a file.
     File(String),
+    /// The disk or device of a file that the process opened for appending, such as a log.
+    AppendedFile(String),
     /// An unknown object, identified only by the number of the blocking system call.
     SystemCall(u32),
 }
@@ -63,6 +67,7 @@ impl WaitObject {
             Self::Connection(to) => format!("connection {to}").into(),
             Self::UnixSocket(path) => format!("unix {path}").into(),
             Self::File(path) => format!("file {path}").into(),
+            Self::AppendedFile(path) => format!("appended file {path}").into(),
             Self::SystemCall(number) => format!("system call {number}").into(),
         }
     }
@@ -79,6 +84,7 @@ impl WaitObject {
             "connection" => Self::Connection(of.parse().ok()?),
             "unix" => Self::UnixSocket(of.to_owned()),
             "file" => Self::File(of.to_owned()),
+            "appended" => Self::AppendedFile(of.strip_prefix("file ")?.to_owned()),
             "system" => Self::SystemCall(of.strip_prefix("call ")?.parse().ok()?),
             _ => return None,
         })
