@@ -10,6 +10,8 @@ mod blocked;
 mod busy_processes;
 mod cgroup;
 mod clock;
+mod code_map;
+mod code_profile;
 pub mod cpu;
 mod descriptors;
 pub mod environment;

@@ -134,6 +134,7 @@ impl Monitor {
         };
         let samples = &mut self.samples;
         server.open_cgroup(samples, own);
+        server.open_code(samples);
         let addresses = self.targets.ip_addresses();
         let port = addresses.first().map_or(0, SocketAddr::port);
         match namespace::within(&self.root, namespace_of, SockDiag::open) {

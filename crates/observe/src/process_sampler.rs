@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floodmark_record::Metric;
-use floodmark_record::metric::{JvmFigure, ProcessFigure, Role};
+use floodmark_record::metric::{CodeFigure, JvmFigure, ProcessFigure, Role};
 use floodmark_record::watch::{OtherThreads, ServerSeen, ServerThread};
 use procfs_core::FromRead;
 use procfs_core::process::Io;
 use rustix::param::page_size;
 
 use crate::blocked::BlockedThreads;
+use crate::code_profile::CodeProfile;
 use crate::cpu::ticks_per_s;
 use crate::figures::Figures;
 use crate::jvm::Jvm;
@@ -309,6 +310,19 @@ impl ProcessSampler {
         let timing = (SLOW_STEP, SLOW_SHARE);
         let read = move |figures: &mut Figures| upstreams.read(figures);
         samples.add("sock_diag: upstreams", timing, Vec::new(), read);
+    }
+
+    /// Starts sampling the code that the processes execute.
+    pub(crate) fn open_code(&self, samples: &mut Samples) {
+        let metrics = CodeFigure::ALL.map(|figure| Metric::Code(self.role, figure));
+        let source = self.source("code (perf_event_open)");
+        match CodeProfile::start(&self.root, &self.tree) {
+            Ok(mut profile) => {
+                let timing = (SLOW_STEP, SLOW_SHARE);
+                samples.add_values(&source, timing, metrics.into(), move || Ok(profile.read()));
+            }
+            Err(error) => samples.missing(format!("{source}: {error}")),
+        }
     }
 
     /// Starts sampling the throttling of the first control group that differs from `own`. A start

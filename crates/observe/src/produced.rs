@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use floodmark_record::Metric;
 use floodmark_record::metric::{
-    CassandraFigure, PoolFigure, PostgresqlFigure, Role, TableFigure, TableOperation,
+    CassandraFigure, CodeFigure, PoolFigure, PostgresqlFigure, Role, TableFigure, TableOperation,
     UpstreamFigure,
 };
 
@@ -21,6 +21,7 @@ pub fn produced() -> Vec<Metric> {
     let pools = PoolFigure::ALL.iter();
     let mut all = host::produced();
     all.extend(Role::ALL.into_iter().flat_map(process_sampler::produced));
+    all.extend(CodeFigure::ALL.map(|figure| Metric::Code(Role::Server, figure)));
     all.extend(Sockets::metrics(Ends::Both));
     all.extend(Sockets::listener_metrics());
     all.extend(upstreams.map(|of| Metric::Upstream(address, *of)));

@@ -178,6 +178,16 @@ figures! {
         CollectorTime = "collector_threads", "s", Counter;
     }
 
+    /// CPU time in user mode by kind of code, estimated from samples (perf_event_open(2)).
+    CodeFigure {
+        /// All code.
+        All = "all code", "s", Counter;
+        /// Libraries and functions for cryptography, such as TLS.
+        Cryptography = "cryptography", "s", Counter;
+        /// Libraries and functions for compression.
+        Compression = "compression", "s", Counter;
+    }
+
     /// Figures for one end of the connections to the target: counts by TCP state, and queue sizes.
     SocketFigure {
         /// Connections in ESTABLISHED.

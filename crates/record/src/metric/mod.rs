@@ -14,9 +14,9 @@ mod observation;
 mod wait_object;
 
 pub use figures::{
-    CassandraFigure, CgroupFigure, DiskFigure, HostFigure, JvmFigure, ListenerFigure, MetricKind,
-    NetworkFigure, PoolFigure, PostgresqlFigure, ProcessFigure, SocketFigure, TableFigure,
-    TableOperation, TcpInfoFigure, ThreadGroupFigure, UpstreamFigure,
+    CassandraFigure, CgroupFigure, CodeFigure, DiskFigure, HostFigure, JvmFigure, ListenerFigure,
+    MetricKind, NetworkFigure, PoolFigure, PostgresqlFigure, ProcessFigure, SocketFigure,
+    TableFigure, TableOperation, TcpInfoFigure, ThreadGroupFigure, UpstreamFigure,
 };
 pub use observation::Observation;
 pub use wait_object::{WaitKind, WaitObject};
@@ -67,6 +67,8 @@ pub enum Metric {
         /// Object for which the threads wait.
         object: WaitObject,
     },
+    /// Code that a process tree executes in user mode.
+    Code(Role, CodeFigure),
     /// A HotSpot JVM.
     Jvm(Role, JvmFigure),
     /// One end of the connections to the target.
@@ -121,6 +123,7 @@ impl Metric {
             Self::ThreadGroup(role, ..)
             | Self::ThreadsWaitingIn { role, .. }
             | Self::ThreadsBlocked { role, .. } => scoped(&Some(*role), "threads"),
+            Self::Code(role, _) => scoped(&Some(*role), "code"),
             Self::Jvm(Role::Server, _) => "jvm".into(),
             Self::Jvm(role, _) => scoped(&Some(*role), "jvm"),
             Self::Sockets(role, _) => scoped(&Some(*role), "sockets"),
@@ -185,6 +188,7 @@ impl Metric {
             Self::ThreadGroup(_, _, figure) => figure.entry(),
             Self::ThreadsWaitingIn { .. } => ThreadGroupFigure::Threads.entry(),
             Self::ThreadsBlocked { .. } => ("", "threads", MetricKind::Level),
+            Self::Code(_, figure) => figure.entry(),
             Self::Jvm(_, figure) => figure.entry(),
             Self::Sockets(_, figure) => figure.entry(),
             Self::TcpInfo(figure) => figure.entry(),
@@ -270,6 +274,7 @@ fn parse_known(subject: &str, name: &str) -> Option<Metric> {
         ("cgroup", _) => Metric::Cgroup(role, CgroupFigure::from_name(name)?),
         ("disk", _) => Metric::Disk(role, DiskFigure::from_name(name)?),
         ("threads", Some(role)) => parse_thread_group(role, name)?,
+        ("code", Some(role)) => Metric::Code(role, CodeFigure::from_name(name)?),
         ("jvm", _) => Metric::Jvm(role.unwrap_or(Role::Server), JvmFigure::from_name(name)?),
         ("sockets", Some(role)) => Metric::Sockets(role, SocketFigure::from_name(name)?),
         ("tcp_info", None) => Metric::TcpInfo(TcpInfoFigure::from_name(name)?),
