@@ -1,7 +1,9 @@
 //! Facts about a run: rates and means over the window. All rules take these facts as input.
 
 use floodmark_record::Metric;
-use floodmark_record::metric::{HostFigure, JvmFigure, Role, SocketFigure, ThreadGroupFigure};
+use floodmark_record::metric::{
+    CodeFigure, HostFigure, JvmFigure, Role, SocketFigure, ThreadGroupFigure,
+};
 use floodmark_record::plan::ConnectionUse;
 use floodmark_record::run::{Environment, Run};
 use floodmark_record::watch::Server;
@@ -156,6 +158,14 @@ impl<'a> RunFacts<'a> {
     #[must_use]
     pub fn jvm(&self, figure: JvmFigure) -> Option<f64> {
         self.samples.mean(Metric::Jvm(Role::Server, figure))
+    }
+
+    /// Returns the share of the server's CPU time that a kind of code takes.
+    #[must_use]
+    pub fn code_share(&self, figure: CodeFigure) -> Option<f64> {
+        let sampled = |figure| self.samples.mean(Metric::Code(Role::Server, figure));
+        let all = sampled(CodeFigure::All).filter(|all| *all > 0.0)?;
+        Some(sampled(figure)? / all * self.server.as_ref()?.in_user())
     }
 }
 

@@ -51,6 +51,7 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         candidates.insert(0, (Cause::Unknown, unknown(&facts)));
     }
     let (cause, mut first) = candidates.remove(0);
+    first.path = behind_service_limit(first.path, &candidates);
     let contributing = contributing((cause, &first), candidates);
     let also: Vec<Cause> = contributing.iter().map(|(cause, _)| *cause).collect();
     let is_server_cpu = |step: &PathStep| step.kind == StepKind::Cpu && step.who == "server";
@@ -112,6 +113,24 @@ fn contributing(
                 && other.utilization >= first.utilization - NOTICEABLE)
     };
     others.into_iter().filter(contributes).collect()
+}
+
+/// Replaces the first step of a path by exhausted threads if these threads wait for that step. For
+/// example, all threads wait for connections to a store, which wait for a row lock.
+fn behind_service_limit(path: Vec<PathStep>, others: &[(Cause, Candidate)]) -> Vec<PathStep> {
+    let Some((first, rest)) = path.split_first() else {
+        return path;
+    };
+    let mut limits = others.iter().filter_map(|(_, other)| {
+        let (resource, before) = other.path.split_last()?;
+        let is_same = resource.kind == first.kind && resource.who == first.who;
+        let has_threads = before.iter().any(|step| step.kind == StepKind::Threads);
+        (is_same && has_threads && first.kind == StepKind::Connections).then_some(before)
+    });
+    match limits.next() {
+        Some(before) => before.iter().chain(rest).cloned().collect(),
+        None => path,
+    }
 }
 
 /// Returns the path from the requests in flight through the given steps. Returns an empty path if

@@ -2,9 +2,9 @@
 
 use floodmark_record::Metric;
 use floodmark_record::metric::{
-    CassandraFigure, CgroupFigure, HostFigure, JvmFigure, ListenerFigure, NetworkFigure,
-    PoolFigure, PostgresqlFigure, ProcessFigure, Role, SocketFigure, ThreadGroupFigure,
-    UpstreamFigure, WaitKind, WaitObject,
+    CassandraFigure, CgroupFigure, CodeFigure, HostFigure, JvmFigure, ListenerFigure,
+    NetworkFigure, PoolFigure, PostgresqlFigure, ProcessFigure, Role, SocketFigure,
+    ThreadGroupFigure, UpstreamFigure, WaitKind, WaitObject,
 };
 
 /// Returns the patterns of all metrics that rules may read. See [`Metric::pattern`].
@@ -44,6 +44,7 @@ pub fn consumed() -> Vec<Metric> {
     for role in [Role::Server, Role::Client] {
         add!(SocketFigure, |of| Metric::Sockets(role, of));
     }
+    add!(CodeFigure, |of| Metric::Code(Role::Server, of));
     add!(JvmFigure, |of| Metric::Jvm(Role::Server, of));
     add!(ListenerFigure, Metric::Listener);
     add!(ThreadGroupFigure, |of| Metric::ThreadGroup(

@@ -35,11 +35,31 @@ impl ThreadGroupFacts {
         of.fold(0.0, |sum, (_, threads)| sum + threads)
     }
 
-    /// Returns the number of threads, except those that wait for a signal: a main process that only
-    /// supervises others handles no requests.
+    /// Returns the number of threads, except the main threads of processes that only supervise other
+    /// processes. Such a thread waits for a signal, or stays inactive while it waits for data in a
+    /// pipe.
     #[must_use]
     pub fn workers(&self) -> f64 {
-        self.threads - self.blocked_on_kind(WaitKind::Signal)
+        self.threads - self.blocked_on_kind(WaitKind::Signal) - self.inactive_readers()
+    }
+
+    /// Returns the number of inactive threads that wait for data in a pipe.
+    #[must_use]
+    pub fn inactive_readers(&self) -> f64 {
+        let inactive = (self.threads - self.at_work).max(0.0);
+        inactive.min(self.blocked_on_kind(WaitKind::PipeRead))
+    }
+
+    /// Returns the number of threads that wait for a lock or a condition without a timeout.
+    #[must_use]
+    pub fn untimed_locks(&self) -> f64 {
+        use WaitKind::{FileLock, OwnLock};
+        self.blocked_on(|object| {
+            matches!(
+                object,
+                WaitObject::Kind(OwnLock | FileLock) | WaitObject::Lock(_)
+            )
+        })
     }
 
     /// Returns the number of threads that wait for new work: a connection, a request or an event.
@@ -53,13 +73,7 @@ impl ThreadGroupFacts {
     /// Returns whether the threads rarely wait for new work or for a lock.
     #[must_use]
     pub fn never_waits(&self) -> bool {
-        let locks = self.blocked_on(|object| {
-            use WaitKind::{OwnLock, TimedLock};
-            matches!(
-                object,
-                WaitObject::Kind(OwnLock | TimedLock) | WaitObject::Lock(_)
-            )
-        });
+        let locks = self.untimed_locks() + self.blocked_on_kind(WaitKind::TimedLock);
         self.idle() + locks <= (1.0 - SATURATED) * self.workers() && !self.blocked.is_empty()
     }
 
@@ -150,8 +164,12 @@ pub(super) fn thread_groups(samples: &WindowSamples<'_>) -> Vec<ThreadGroupFacts
 /// Returns the object for which a thread waits in a kernel function. Used if the threads' system
 /// calls cannot be read; locks, sockets and files then have no identity.
 fn object_of(function: &str) -> WaitObject {
-    const KINDS: [(WaitKind, &[&str]); 7] = [
+    const KINDS: [(WaitKind, &[&str]); 8] = [
         (WaitKind::OwnLock, &["futex"]),
+        (
+            WaitKind::FileLock,
+            &["locks_lock_inode_wait", "fcntl_setlk"],
+        ),
         (
             WaitKind::Events,
             &[

@@ -7,6 +7,9 @@ use super::upstreams::{connections, process_behind};
 use crate::why::facts::{RunFacts, ThreadGroupFacts, used};
 use crate::why::thresholds::{MOST, SAME, SPARE};
 
+/// Process and resource of a thread that waits for a page of memory.
+pub(super) const SERVER_MEMORY: &str = "server memory";
+
 /// The threads of a group, by what they do. All numbers of threads are means.
 pub(super) struct Activity {
     /// Threads that wait for new work.
@@ -26,22 +29,24 @@ impl Activity {
     /// may use timed locks too, so these count as pauses only if there are at most about
     /// `in_service`.
     pub(super) fn of(group: &ThreadGroupFacts, facts: &RunFacts<'_>, in_service: f64) -> Self {
-        use WaitKind::{
-            Child, ClientWrite, OwnLock, PageFault, PipeRead, PipeWrite, TimedLock, Timer,
-        };
+        use WaitKind::{Child, ClientWrite, PageFault, PipeRead, PipeWrite, TimedLock, Timer};
         let timed = group.blocked_on_kind(TimedLock);
         let is_pause = timed <= SAME.end() * in_service;
-        let locks = group
-            .blocked_on(|object| matches!(object, WaitObject::Kind(OwnLock) | WaitObject::Lock(_)));
+        let locks = group.untimed_locks();
         let mut awaited: Vec<PathStep> = Vec::new();
         for (object, threads) in &group.blocked {
+            let mut threads = *threads;
+            if *object == WaitObject::Kind(PipeRead) {
+                threads -= group.inactive_readers();
+            }
             let (kind, who) = match object {
                 WaitObject::Kind(TimedLock) if is_pause => (StepKind::Timer, "server".to_owned()),
                 WaitObject::Kind(Timer) => (StepKind::Timer, "server".to_owned()),
-                WaitObject::Kind(Child) => (StepKind::Child, "server".to_owned()),
-                WaitObject::Kind(PipeWrite | PipeRead) => (StepKind::Pipe, "server".to_owned()),
-                WaitObject::Kind(PageFault) => (StepKind::Disk, "server memory".to_owned()),
+                WaitObject::Kind(Child | PipeRead) => (StepKind::Child, "server".to_owned()),
+                WaitObject::Kind(PipeWrite) => (StepKind::Pipe, "server".to_owned()),
+                WaitObject::Kind(PageFault) => (StepKind::Disk, SERVER_MEMORY.to_owned()),
                 WaitObject::Kind(ClientWrite) => (StepKind::Link, "client".to_owned()),
+                WaitObject::AppendedFile(path) => (StepKind::Disk, format!("server log {path}")),
                 WaitObject::File(path) => (
                     StepKind::Disk,
                     format!("server {path}").trim_end().to_owned(),
@@ -52,14 +57,9 @@ impl Activity {
                 WaitObject::UnixSocket(path) => (StepKind::Connections, format!("upstream {path}")),
                 _ => continue,
             };
-            let mut known = awaited.iter_mut();
-            match known.find(|step| step.kind == kind && step.who == who) {
-                Some(step) => *step = step.clone().with_waiting(waiting(step) + threads),
-                None => {
-                    let basis = "system calls of blocked threads (/proc/PID/task/TID/syscall)";
-                    awaited.push(PathStep::new(kind, who, basis).with_waiting(*threads));
-                }
-            }
+            let basis = "system calls of blocked threads (/proc/PID/task/TID/syscall)";
+            let step = PathStep::new(kind, who, basis).with_waiting(threads);
+            add(&mut awaited, step);
         }
         Activity {
             idle: group.idle(),
@@ -83,6 +83,16 @@ impl Activity {
     /// Returns the CPU as a step.
     pub(super) fn cpu_step(&self) -> PathStep {
         PathStep::new(StepKind::Cpu, "server", "schedstat").with_waiting(self.cpu)
+    }
+}
+
+/// Adds a step, or its number of threads if the resource is already a step.
+pub(super) fn add(steps: &mut Vec<PathStep>, step: PathStep) {
+    let mut known = steps.iter_mut();
+    let known = known.find(|known| known.kind == step.kind && known.who == step.who);
+    match known {
+        Some(known) => *known = known.clone().with_waiting(waiting(known) + waiting(&step)),
+        None => steps.push(step),
     }
 }
 

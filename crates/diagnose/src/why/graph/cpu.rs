@@ -1,12 +1,13 @@
 //! Limits of the server's CPU: saturation and contention.
 
-use floodmark_record::path::StepKind;
+use floodmark_record::metric::CodeFigure;
+use floodmark_record::path::{PathStep, StepKind};
 
 use super::service::is_pool;
 use crate::text::{percent, show_available, show_idle, show_processes, show_us};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
 use crate::why::facts::{CpuUse, RunFacts, used};
-use crate::why::thresholds::{CONTENDED, NOTICEABLE, ONE, SATURATED, SPARE};
+use crate::why::thresholds::{CONTENDED, MOST, NOTICEABLE, ONE, SATURATED, SPARE};
 
 /// Detects programs outside the experiment that deprive the participants of CPU time.
 pub(in crate::why) fn other_processes(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -132,6 +133,7 @@ pub(in crate::why) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
     .with_limit(Some(facts.responses_per_s / thread.on_cpu.min(1.0)).filter(|_| is_always_busy))
     .with_share(thread.busy().min(1.0))
     .found()
+    .map(|found| compressing(facts, found))
 }
 
 /// Returns the used share of the CPUs and a description of the saturated thread if too few CPUs are
@@ -227,4 +229,20 @@ pub(in crate::why) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     .at([(StepKind::Cpu, "server")])
     .with_utilization(share, facts.responses_per_s)
     .found()
+    .map(|found| compressing(facts, found))
+}
+
+/// Adds compression to a path that ends at the server's CPU, if it takes most of the CPU time.
+fn compressing(facts: &RunFacts<'_>, found: Finding) -> Finding {
+    let share = facts.code_share(CodeFigure::Compression);
+    match (found, share) {
+        (Finding::Limit(mut found), Some(share)) if share >= MOST => {
+            let basis = format!("compression: {} of the server's CPU time", percent(share));
+            let step = PathStep::new(StepKind::Compression, "server", basis.clone());
+            found.path.push(step);
+            found.evidence.push(basis);
+            Finding::Limit(found)
+        }
+        (found, _) => found,
+    }
 }

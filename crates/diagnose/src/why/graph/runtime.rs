@@ -1,6 +1,6 @@
 //! Consumers of a saturated server's CPU: JIT compiler, garbage collector and TLS handshakes.
 
-use floodmark_record::metric::JvmFigure;
+use floodmark_record::metric::{CodeFigure, JvmFigure};
 use floodmark_record::path::StepKind;
 use floodmark_record::run::{Run, SteadyClass};
 use floodmark_record::units::show_count;
@@ -8,6 +8,7 @@ use floodmark_record::units::show_count;
 use crate::text::{percent, show_us};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::{CpuUse, RunFacts, used};
+use crate::why::rules::opened_by_others;
 use crate::why::thresholds::{CONTENDED, MOST, NOTICEABLE, SATURATED};
 
 /// Returns whether the server is the main consumer of its CPUs, and saturates either the CPUs or
@@ -141,33 +142,51 @@ pub(in crate::why) fn gc(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Detects TLS handshakes that consume the CPU of a saturated server.
+/// Detects TLS handshakes, with clients or with an upstream, that consume the CPU of a saturated
+/// server.
 pub(in crate::why) fn tls(facts: &RunFacts<'_>) -> Option<Finding> {
-    let run = facts.run;
-    let (tls, server) = (&run.tls.as_ref()?.used, facts.server.as_ref()?);
-    let full = tls.handshakes.saturating_sub(tls.resumed);
-    let per_request = full as f64 / run.requests.ok.max(1) as f64;
-    let in_user = server.in_user();
-    let figure = format!(
-        "{} full handshakes for {} ok responses; {} of the server's CPU time in user mode",
-        show_count(full),
-        show_count(run.requests.ok),
-        percent(in_user)
-    );
+    let (run, server) = (facts.run, facts.server.as_ref()?);
+    let code = facts.code_share(CodeFigure::Cryptography);
     // Cryptography runs in user mode, while connections are opened in kernel mode.
-    if per_request < MOST || in_user < MOST || !is_saturated(facts, server) {
-        return ruled_out(figure);
+    let share = code.unwrap_or_else(|| server.in_user());
+    let (per_request, figure) = match &run.tls {
+        Some(tls) => {
+            let full = tls.used.handshakes.saturating_sub(tls.used.resumed);
+            let (handshakes, ok) = (show_count(full), show_count(run.requests.ok));
+            let figure = format!(
+                "{handshakes} full handshakes for {ok} ok responses (tls.handshakes, tls.resumed)"
+            );
+            (full as f64 / run.requests.ok.max(1) as f64, figure)
+        }
+        // Without samples of code, handshakes with an upstream are not visible.
+        None => {
+            let per_request = opened_by_others(facts)? / facts.responses_per_s.max(1e-9);
+            let figure = format!(
+                "{per_request:.2} connections of other processes opened per response (ActiveOpens)"
+            );
+            code.map(|_| (per_request, figure))?
+        }
+    };
+    let of_cpu = match code {
+        Some(share) => format!(
+            "cryptography: {} of the server's CPU time (perf_event_open)",
+            percent(share)
+        ),
+        None => format!("{} of the server's CPU time in user mode", percent(share)),
+    };
+    if per_request < MOST || share < MOST || !is_saturated(facts, server) {
+        return ruled_out(format!("{figure}; {of_cpu}"));
     }
+    let time = run.handshake_time_us.mean.map(|us| {
+        format!(
+            "mean handshake time: {} (handshake_time_us)",
+            show_us(Some(us))
+        )
+    });
     Candidate::new(
         EvidenceRank::Mechanism,
         format!("the server is busy with TLS: {per_request:.2} full handshakes per request"),
-        vec![
-            figure + " (tls.handshakes, tls.resumed)",
-            format!(
-                "mean handshake time: {} (handshake_time_us)",
-                show_us(run.handshake_time_us.mean)
-            ),
-        ],
+        [Some(figure), Some(of_cpu), time].into_iter().flatten(),
         "keep connections, resume sessions, or use an ECDSA certificate instead of RSA",
     )
     .at([(StepKind::Cpu, "server"), (StepKind::Tls, "server")])

@@ -9,14 +9,14 @@ use floodmark_record::metric::{ListenerFigure, Role, SocketFigure, WaitKind};
 use floodmark_record::path::{PathStep, StepKind};
 use floodmark_record::units::show_ns;
 
-use super::activity::{Activity, main_resource, resource_of_all, takes_part};
+use super::activity::{Activity, SERVER_MEMORY, add, main_resource, resource_of_all, takes_part};
 use super::delaying;
 use super::upstreams::{connections, is_full};
 use crate::text::{per_s, show_idle};
 use crate::why::candidate::{Candidate, EvidenceRank, Findings, not_available, ruled_out};
 use crate::why::facts::{RunFacts, ThreadGroupFacts};
 use crate::why::gain::more_connections;
-use crate::why::thresholds::{MOST, ONE, SAME, SPARE, same};
+use crate::why::thresholds::{CONTENDED, MOST, ONE, SAME, SPARE, same};
 
 /// Service times agree with a number of threads if the ratio of concurrency to threads is in this
 /// range. The shortest time is less reliable than thread states: a buffered write, for example,
@@ -78,7 +78,9 @@ pub(in crate::why) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
         );
         return findings.add(Cause::Concurrency, not_available(why));
     }
-    let limit = shown_by_threads(facts, in_flight).or_else(|| shown_by_times(facts, in_flight));
+    let limit = shown_by_threads(facts, in_flight)
+        .or_else(|| shown_by_times(facts, in_flight))
+        .or_else(|| shown_by_writes(facts, in_flight));
     let named = limit.as_ref().map(ServiceLimit::cause);
     for cause in CAUSES.iter().filter(|cause| Some(**cause) != named) {
         findings.add(*cause, ruled_out(&figure));
@@ -108,11 +110,20 @@ fn accept_queue_before(
     in_flight: f64,
     findings: &mut Findings,
 ) -> Option<PathStep> {
-    let established = facts
-        .samples
-        .sockets(Role::Server, SocketFigure::Established);
+    let sockets = |figure| facts.samples.sockets(Role::Server, figure);
+    let established = sockets(SocketFigure::Established);
     let queue = facts.samples.listener(ListenerFigure::AcceptQueue)?;
-    let is_minor = established.is_some_and(|all| limit.held < SAME.start() * (all - queue));
+    // The client has closed some of the connections that wait in the queue.
+    let closed = sockets(SocketFigure::CloseWait).unwrap_or(0.0);
+    let queued = (queue - closed).max(0.0);
+    // The threads of a prefork server accept connections themselves, so they also limit the number
+    // of connections. Otherwise, another thread may wait for a connection to end.
+    let mut groups = facts.thread_groups.iter();
+    let may_wait_to_accept = groups.any(|group| {
+        limit.group.as_ref() != Some(&group.name) && group.untimed_locks() >= ONE.start
+    });
+    let is_minor = (limit.holder == Holder::Threads && !may_wait_to_accept)
+        || established.is_some_and(|all| limit.held < SAME.start() * (all - queued));
     let mut candidates = findings.candidates.iter_mut();
     let connections = candidates.find(|(cause, _)| *cause == Cause::MaxConnections);
     let is_named = connections.is_some();
@@ -217,10 +228,15 @@ fn limit_of(
     };
     let workers = group.workers();
     let awaited = main_resource(&of.awaited);
-    // A thread that sleeps or uses connections may have nothing to do with the requests.
-    let writes = awaited
-        .as_ref()
-        .is_some_and(|step| matches!(step.kind, StepKind::Disk | StepKind::Pipe | StepKind::Child));
+    // A thread that sleeps or uses connections may have nothing to do with the requests. Connections
+    // whose sessions wait for locks have.
+    let sessions = facts.sessions.as_ref();
+    let is_locked = sessions.is_some_and(|of| of.waiting_for_locks >= MOST * workers);
+    let writes = awaited.as_ref().is_some_and(|step| match step.kind {
+        StepKind::Disk | StepKind::Pipe | StepKind::Child => true,
+        StepKind::Connections => is_locked && step.who.starts_with("store"),
+        _ => false,
+    });
     let is_saturated = of.idle + of.locks <= SPARE * workers;
     // Enough threads wait to account for the requests that are not in service.
     let held = of.in_service();
@@ -237,9 +253,11 @@ fn limit_of(
             let resource = is_waited_for(SPARE * workers).filter(|_| !is_cpu_bound)?;
             (Holder::Threads, workers, 0.0, resource)
         } else if is_contended && (writes || agrees(held)) {
-            let is_lock = ONE.contains(&held);
+            // Only one process holds a file lock.
+            let is_file_lock = group.blocked_on_kind(WaitKind::FileLock) >= MOST * of.locks;
+            let is_lock = is_file_lock || ONE.contains(&held);
             // The CPU time includes work outside the lock. An interpreter lock protects the CPU itself.
-            let minimum = if is_lock { SPARE } else { MOST * held };
+            let minimum = if is_lock { CONTENDED } else { MOST * held };
             let is_cpu = is_lock && !of.timed;
             let resource = is_waited_for(minimum).or_else(|| is_cpu.then(|| of.cpu_step()))?;
             let holder = if is_lock {
@@ -282,6 +300,33 @@ fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit
         },
         _ => limit,
     }
+}
+
+/// Finds a file or pipe to which one thread at a time writes. The thread changes if a runtime moves
+/// tasks between threads, as Go does.
+fn shown_by_writes(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
+    let groups = facts.thread_groups.iter();
+    let awaited = groups.flat_map(|group| Activity::of(group, facts, in_flight).awaited);
+    let mut writes: Vec<PathStep> = Vec::new();
+    let is_write = |step: &PathStep| {
+        matches!(step.kind, StepKind::Disk | StepKind::Pipe) && step.who != SERVER_MEMORY
+    };
+    for step in awaited.filter(is_write) {
+        add(&mut writes, step);
+    }
+    let resource = main_resource(&writes)?;
+    let held = resource.waiting.filter(|held| ONE.contains(held))?;
+    let mut upstreams = facts.upstreams.iter();
+    let is_elsewhere = upstreams
+        .any(|upstream| upstream.perhaps_waiting >= MOST * upstream.established.min(in_flight));
+    let many_wait = held * SAME.end() < in_flight;
+    (many_wait && !is_elsewhere && facts.has_spare_cpu()).then(|| ServiceLimit {
+        holder: Holder::Lock,
+        held,
+        group: None,
+        resource,
+        evidence: Vec::new(),
+    })
 }
 
 /// Finds the limit from the service times, because waiting requests may not occupy a thread.

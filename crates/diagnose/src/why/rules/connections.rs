@@ -241,7 +241,7 @@ pub(in crate::why) fn proxy(facts: &RunFacts<'_>) -> Option<Finding> {
 
 /// Returns the rate of connections opened by processes other than the client, per second. If all
 /// roles share a network namespace, the client's connections are subtracted.
-fn opened_by_others(facts: &RunFacts<'_>) -> Option<f64> {
+pub(in crate::why) fn opened_by_others(facts: &RunFacts<'_>) -> Option<f64> {
     let (run, samples) = (facts.run, &facts.samples);
     let opens = |role| samples.mean(Metric::Network(role, NetworkFigure::ActiveOpens));
     let own = run.connections.opened as f64 / run.sending_s.max(f64::MIN_POSITIVE);

@@ -9,6 +9,8 @@ mod responses;
 
 use floodmark_record::cause::Cause;
 
+pub(super) use connections::opened_by_others;
+
 use super::candidate::{Finding, Findings};
 use super::facts::RunFacts;
 use super::graph::{cpu, runtime, service, store};
