@@ -146,7 +146,7 @@ fn judge(suite: Suite, record: &Record, name: &str) -> Result<JudgedCase, Failur
     let is_clean = control.is_empty();
     let has_effect = match suite {
         Suite::Own => has_effect(&fault, &control),
-        Suite::ThirdParty | Suite::ThirdParty2 => control_is_faster(&fault, &control),
+        _ => control_is_faster(&fault, &control),
     };
     if !is_clean && !has_effect {
         let (fault, control) = (rates(&fault), rates(&control));
@@ -194,6 +194,7 @@ fn position(verdict: &Verdict, control: &[&Run]) -> Option<f64> {
 /// Families of servers that are set aside: those whose names have the smallest SHA-256 hashes.
 const SET_ASIDE: [&str; 5] = ["php", "go", "tomcat", "node", "wsgi"];
 const SET_ASIDE_2: [&str; 3] = ["bun", "varnish", "tornado"];
+const SET_ASIDE_3: [&str; 3] = ["twisted", "squid", "cheroot"];
 
 /// Returns the family of a third-party case: the first word of its name.
 pub fn family(name: &str) -> &str {
@@ -206,6 +207,7 @@ fn is_set_aside(suite: Suite, name: &str) -> bool {
         Suite::Own => hash(name).is_multiple_of(5),
         Suite::ThirdParty => SET_ASIDE.contains(&family(name)),
         Suite::ThirdParty2 => SET_ASIDE_2.contains(&family(name)),
+        Suite::ThirdParty3 => SET_ASIDE_3.contains(&family(name)),
     }
 }
 

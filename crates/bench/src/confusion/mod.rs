@@ -72,6 +72,9 @@ pub enum Suite {
     /// More servers from package registries
     #[value(name = "third-party-2")]
     ThirdParty2,
+    /// Still more servers from package registries
+    #[value(name = "third-party-3")]
+    ThirdParty3,
 }
 
 impl Suite {
@@ -81,6 +84,7 @@ impl Suite {
             Suite::Own => "cases",
             Suite::ThirdParty => "cases/third-party",
             Suite::ThirdParty2 => "cases/third-party-2",
+            Suite::ThirdParty3 => "cases/third-party-3",
         }
     }
 }
@@ -137,6 +141,7 @@ fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, 
         Suite::Own => bench.target.join("confusion"),
         Suite::ThirdParty => bench.target.join("confusion/third-party"),
         Suite::ThirdParty2 => bench.target.join("confusion/third-party-2"),
+        Suite::ThirdParty3 => bench.target.join("confusion/third-party-3"),
     };
     let folder = match (options.quick, options.pass) {
         (true, 1) => results.join("quick"),

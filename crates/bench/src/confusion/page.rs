@@ -12,15 +12,18 @@ use crate::table::table;
 /// Headings of the sections about third-party cases. The section about our own cases precedes them.
 const THIRD_PARTY: &str = "# Servers from package registries\n";
 const THIRD_PARTY_2: &str = "# More servers from package registries\n";
+const THIRD_PARTY_3: &str = "# Third batch of servers from package registries\n";
 
 /// Replaces the section of one suite.
 pub fn replace(page: &str, suite: Suite, section: &str) -> String {
+    let (page, third) = page.split_at(page.find(THIRD_PARTY_3).unwrap_or(page.len()));
     let (page, second) = page.split_at(page.find(THIRD_PARTY_2).unwrap_or(page.len()));
     let (own, first) = page.split_at(page.find(THIRD_PARTY).unwrap_or(page.len()));
     let sections = match suite {
-        Suite::Own => [section, first, second],
-        Suite::ThirdParty => [own, section, second],
-        Suite::ThirdParty2 => [own, first, section],
+        Suite::Own => [section, first, second, third],
+        Suite::ThirdParty => [own, section, second, third],
+        Suite::ThirdParty2 => [own, first, section, third],
+        Suite::ThirdParty3 => [own, first, second, section],
     };
     let mut sections = sections.map(str::trim_end).to_vec();
     sections.retain(|section| !section.is_empty());
@@ -49,6 +52,7 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
         Suite::Own => include_str!("introduction.md").to_owned(),
         Suite::ThirdParty => format!("{THIRD_PARTY}\n{}", include_str!("third-party.md")),
         Suite::ThirdParty2 => format!("{THIRD_PARTY_2}\n{}", include_str!("third-party-2.md")),
+        Suite::ThirdParty3 => format!("{THIRD_PARTY_3}\n{}", include_str!("third-party-3.md")),
     };
     text.push_str(&table(
         "cases | right | confident and wrong | no verdict",

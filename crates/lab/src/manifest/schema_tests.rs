@@ -61,7 +61,11 @@ fn shipped_manifests_are_valid() {
         assert!(fits(&experiment_schema(), &text), "{}", path.display());
     }
     // The reader finds the stores of these cases only if the repository is the current folder.
-    let folders = ["cases/third-party", "cases/third-party-2"];
+    let folders = [
+        "cases/third-party",
+        "cases/third-party-2",
+        "cases/third-party-3",
+    ];
     for path in folders.map(|folder| files(folder, Path::to_owned)).concat() {
         let text = fs::read_to_string(&path).unwrap();
         assert!(fits(&experiment_schema(), &text), "{}", path.display());
@@ -70,6 +74,7 @@ fn shipped_manifests_are_valid() {
         "systems",
         "cases/third-party/systems",
         "cases/third-party-2/systems",
+        "cases/third-party-3/systems",
     ];
     let manifest = |folder: &Path| folder.join("system.toml");
     for path in folders.map(|folder| files(folder, manifest)).concat() {
