@@ -154,6 +154,33 @@ impl<'a> RunFacts<'a> {
         rows.map(|row| row.throughput_per_s).collect()
     }
 
+    /// Describes the sources of figures about a local server that floodmark was not permitted to
+    /// read.
+    #[must_use]
+    pub fn unseen_sources(&self) -> Vec<String> {
+        let is_seen = |is: fn(&Metric) -> bool| self.samples.metrics().any(is);
+        let blocked = is_seen(|of| {
+            matches!(
+                of,
+                Metric::ThreadsBlocked {
+                    role: Role::Server,
+                    ..
+                }
+            )
+        });
+        let code = is_seen(|of| matches!(of, Metric::Code(..)));
+        let sources = [
+            (
+                blocked,
+                "what the server's threads wait for (/proc/PID/task/TID/syscall)",
+            ),
+            (code, "the code that the server executes (perf_event_open)"),
+        ];
+        let unseen = sources.iter().filter(|(is_seen, _)| !is_seen);
+        let unseen = unseen.filter(|_| !self.thread_groups.is_empty());
+        unseen.map(|(_, source)| (*source).to_owned()).collect()
+    }
+
     /// Returns the mean of one of the server's JVM metrics.
     #[must_use]
     pub fn jvm(&self, figure: JvmFigure) -> Option<f64> {

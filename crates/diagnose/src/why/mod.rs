@@ -40,8 +40,9 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     let Findings {
         mut candidates,
         ruled_out,
-        unseen,
+        mut unseen,
     } = rules::apply(&facts);
+    unseen.extend(facts.unseen_sources());
     candidates.sort_by(|(_, a), (_, b)| {
         let nearer_to_limit = b.utilization.total_cmp(&a.utilization);
         a.rank.cmp(&b.rank).then(nearer_to_limit)

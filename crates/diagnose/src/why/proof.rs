@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use floodmark_record::cause::Cause;
 use floodmark_record::proof::{Perturbation, Tested, Windows};
 use floodmark_record::run::{Environment, Interval, Run};
-use floodmark_record::verdict::{Confidence, Verdict};
+use floodmark_record::verdict::{Confidence, Gain, Verdict};
 use floodmark_stats::estimate::geometric;
 
 use super::facts::RunFacts;
@@ -73,8 +73,9 @@ impl CauseClass {
     }
 
     /// Returns the range of throughput ratios (with ÷ without the perturbation) that the class
-    /// predicts. Returns `None` if the windows and the run used different numbers of connections.
-    fn predicts(self, windows: &Windows, run: &Run) -> Option<(f64, f64)> {
+    /// predicts. `gain` is the verdict's prediction without the limit. Returns `None` if the
+    /// windows and the run used different numbers of connections.
+    fn predicts(self, windows: &Windows, run: &Run, gain: Option<&Gain>) -> Option<(f64, f64)> {
         if self == CauseClass::Demand && windows.connections != run.plan.connections {
             return None;
         }
@@ -85,7 +86,7 @@ impl CauseClass {
         Some(match (windows.change, self) {
             // The doubled setting is assumed to belong to the suspected pool.
             (Perturbation::TwiceConnections, CauseClass::Demand)
-            | (Perturbation::TwiceKnob, CauseClass::Pool) => (1.4, 2.3),
+            | (Perturbation::TwiceKnob, CauseClass::Pool) => return doubled(run, gain),
             (Perturbation::TwiceConnections | Perturbation::TwiceKnob, _) => (0.8, 1.2),
             (Perturbation::SlowedClient, CauseClass::ClientCpu)
             | (Perturbation::SlowedServer, CauseClass::ServerCpu)
@@ -188,6 +189,20 @@ fn ratio(windows: &Windows) -> Option<(f64, Interval)> {
     geometric(&ratios, method)
 }
 
+/// Returns the range of throughput ratios if the limit is doubled: about 2, or less if the
+/// throughput without the limit is less than twice the throughput of the run. Returns `None` if
+/// noise can cause such a ratio.
+fn doubled(run: &Run, gain: Option<&Gain>) -> Option<(f64, f64)> {
+    let Some((gain, throughput_per_s)) = gain.zip(run.throughput_per_s) else {
+        return Some((1.4, 2.3));
+    };
+    let twice = 2.0 * throughput_per_s;
+    let share = (twice / f64::midpoint(gain.low_per_s, gain.high_per_s)).min(1.0);
+    let [low, high] =
+        [gain.low_per_s, gain.high_per_s].map(|per_s| per_s * share / throughput_per_s);
+    (low > NOISE).then_some((low, high))
+}
+
 /// Returns whether an interval is entirely outside the predicted range.
 fn contradicts(interval: &Interval, (low, high): (f64, f64)) -> bool {
     interval.high < low || interval.low > high
@@ -206,12 +221,13 @@ pub(super) fn judge(run: &Run, mut verdict: Verdict) -> Verdict {
         .collect();
     let is_contradicted = |class: CauseClass| {
         measured.iter().any(|(windows, measured)| {
-            let both = measured.as_ref().zip(class.predicts(windows, run));
+            let gain = verdict.gain.as_ref();
+            let both = measured.as_ref().zip(class.predicts(windows, run, gain));
             both.is_some_and(|((_, interval), predicted)| contradicts(interval, predicted))
         })
     };
     let tested = measured.iter().map(|(windows, measured)| {
-        let predicted = class.and_then(|class| class.predicts(windows, run));
+        let predicted = class.and_then(|class| class.predicts(windows, run, verdict.gain.as_ref()));
         let (ratio, interval) = measured.clone().unzip();
         let both = predicted.zip(interval.as_ref());
         let agrees = both.and_then(|((low, high), interval)| {

@@ -4,6 +4,7 @@ use floodmark_record::cause::Cause;
 use floodmark_record::client::ExternalRun;
 use floodmark_record::metric::{ProcessFigure, Role};
 use floodmark_record::outcome::Counts;
+use floodmark_record::path::PathStep;
 use floodmark_record::plan::ConnectionUse;
 use floodmark_record::run::{Environment, Run};
 use floodmark_record::times::Times;
@@ -340,6 +341,34 @@ fn finds_delayed_acks() {
     // After a 44 ms pause in the server, the first byte is also late.
     run.first_byte_us.p50 = Some(43_900.0);
     is(&run, Cause::Unknown);
+}
+
+/// Returns the series for the code that the server executes.
+fn code(cryptography: f64, compression: f64) -> [Observation; 3] {
+    [
+        series("server code", "all code", 1.0),
+        series("server code", "cryptography", cryptography),
+        series("server code", "compression", compression),
+    ]
+}
+
+#[test]
+fn names_the_code_that_takes_most_of_the_cpu_time() {
+    let path = |verdict: &Verdict| -> Vec<String> {
+        let steps = verdict.path.iter().skip(1);
+        steps.map(PathStep::key).collect()
+    };
+    let mut run = run_with(3.98, 3.8, 0.6);
+    run.observations.extend(code(0.0, 0.9));
+    let verdict = is(&run, Cause::ServerCpu);
+    assert_eq!(path(&verdict), ["cpu server", "compression server"]);
+    // Without new connections, cryptography is not TLS handshakes.
+    let mut run = run_with(3.98, 3.8, 0.6);
+    run.observations.extend(code(0.9, 0.0));
+    assert_eq!(path(&is(&run, Cause::ServerCpu)), ["cpu server"]);
+    run.observations[6] = series("network", "ActiveOpens", 1_000.0);
+    let verdict = is(&run, Cause::TlsHandshake);
+    assert_eq!(path(&verdict), ["cpu server", "tls server"]);
 }
 
 #[test]

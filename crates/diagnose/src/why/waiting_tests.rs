@@ -307,6 +307,60 @@ fn distinguishes_locks_from_commits() {
 }
 
 #[test]
+fn the_path_of_a_store_lock_starts_at_the_threads_that_wait() {
+    let mut run = working_on(1.0);
+    run.observations.extend(upstream(8.0, 8.0));
+    run.observations.extend([
+        series("postgresql", "active", 7.0),
+        series("postgresql", "waiting for locks", 7.0),
+        series("postgresql", "idle in transaction", 1.0),
+    ]);
+    let verdict = is(&run, Cause::StoreLock);
+    assert_eq!(keys(&verdict), ["connections store", "row-lock store"]);
+    let objects = [("connection 127.0.0.1:5432", 7.0), ("timer", 1.0)];
+    run.observations
+        .extend(blocked("worker", &objects, 1_000.0));
+    let verdict = is(&run, Cause::StoreLock);
+    assert_eq!(keys(&verdict), ["threads server", "row-lock store"]);
+}
+
+#[test]
+fn threads_that_wait_for_a_file_lock_wait_for_its_holder() {
+    // Two threads run outside the lock.
+    let mut run = working_on(2.2);
+    let objects = [("file lock", 46.0), ("appended file /srv/journal", 0.4)];
+    run.observations
+        .extend(blocked("worker", &objects, 2_000.0));
+    run.observations
+        .push(series("server threads", "worker on_cpu", 1.8));
+    let verdict = is(&run, Cause::SyncLogging);
+    assert_eq!(keys(&verdict), ["lock server", "disk server"]);
+}
+
+#[test]
+fn any_thread_may_write_to_a_slow_pipe() {
+    let mut run = working_on(0.02);
+    let groups = [("runtime (main)", 0.3, 2.0), ("runtime", 0.7, 6.0)];
+    for (group, writing, others) in groups {
+        let objects = [("pipe write", writing), ("own lock", others)];
+        run.observations.extend(blocked(group, &objects, 400.0));
+    }
+    let verdict = is(&run, Cause::SyncLogging);
+    assert_eq!(keys(&verdict), ["lock server", "pipe server"]);
+}
+
+#[test]
+fn an_inactive_process_that_reads_a_pipe_is_no_worker() {
+    let mut run = working_on(1.0);
+    let objects = [("pipe read", 1.0), ("timer", 1.0)];
+    run.observations.extend(blocked("perl", &objects, 1_000.0));
+    run.observations
+        .push(series("server threads", "perl at work", 1.0));
+    let verdict = is(&run, Cause::WorkerPool);
+    assert_eq!(keys(&verdict), ["threads server", "timer server"]);
+}
+
+#[test]
 fn finds_blocking_writes_and_a_saturated_link() {
     let mut run = working_on(1.0);
     run.observations

@@ -101,7 +101,8 @@ fn waiting(step: &PathStep) -> f64 {
 }
 
 /// Returns the resource that most threads wait for. All files count as one resource, named after
-/// the file for which most threads wait.
+/// the file for which most threads wait. A timer is the result only if twice as many threads wait
+/// for it as for any other resource, because idle threads wait for timers too.
 pub(super) fn main_resource(steps: &[PathStep]) -> Option<PathStep> {
     let (files, others): (Vec<_>, Vec<_>) =
         (steps.iter().cloned()).partition(|step| step.kind == StepKind::Disk);
@@ -112,7 +113,13 @@ pub(super) fn main_resource(steps: &[PathStep]) -> Option<PathStep> {
         first.map(|first| steps.fold(first, |a, b| if waiting(&b) > waiting(&a) { b } else { a }))
     };
     let file = most(files).map(|file| file.with_waiting(in_files));
-    most(file.into_iter().chain(most(others)).collect())
+    let (timers, others): (Vec<_>, Vec<_>) =
+        (others.into_iter()).partition(|step| step.kind == StepKind::Timer);
+    let other = most(file.into_iter().chain(most(others)).collect());
+    match (most(timers), other) {
+        (Some(timer), Some(other)) if waiting(&other) < MOST * waiting(&timer) => Some(timer),
+        (timer, other) => other.or(timer),
+    }
 }
 
 /// Returns whether a thread group takes part in the work: a quarter of a wait per response, or a

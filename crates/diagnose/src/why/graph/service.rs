@@ -78,6 +78,13 @@ pub(in crate::why) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
         );
         return findings.add(Cause::Concurrency, not_available(why));
     }
+    let mut groups = facts.thread_groups.iter();
+    if !facts.thread_groups.is_empty() && groups.all(|group| group.blocked.is_empty()) {
+        let why = format!(
+            "what limits concurrency ({figure}): the server belongs to another user, so threads, locks and pools look alike"
+        );
+        return findings.add(Cause::Concurrency, not_available(why));
+    }
     let limit = shown_by_threads(facts, in_flight)
         .or_else(|| shown_by_times(facts, in_flight))
         .or_else(|| shown_by_writes(facts, in_flight));
@@ -189,10 +196,15 @@ fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit
         .collect();
     let limits = activities.iter().filter_map(|(group, of)| {
         let limit = limit_of(group, of, facts, in_flight)?;
-        // A thread that only sleeps may have nothing to do with the requests.
+        // A thread that only sleeps may have nothing to do with the requests. While the only thread
+        // that reads requests sleeps, requests stay unread.
         let sleeps = limit.holder == Holder::Threads
             && group.workers() < ONE.end
             && limit.resource.kind == StepKind::Timer;
+        let reads = |unread| unread >= MOST * (in_flight - limit.held);
+        if sleeps && !facts.unread().is_none_or(reads) {
+            return None;
+        }
         let mut others = activities.iter();
         let mut others_wait = || {
             others.any(|(other, of)| other.name != group.name && of.locks >= MOST * other.threads)

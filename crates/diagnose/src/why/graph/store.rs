@@ -28,6 +28,7 @@ pub(in crate::why) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
         "reduce the cost of the store's queries (check for missing indexes), or give the store more CPUs",
     )
     .at([(StepKind::Cpu, "store")])
+    .behind(full_store_pool(facts))
     .with_utilization(share, facts.responses_per_s)
     .found()
 }
