@@ -6,7 +6,7 @@ use crate::command;
 use crate::error::{TaskError, none_found};
 
 /// A program, its Debian package and its purpose. The program prints its version with `--version`
-/// or `-v`.
+/// or `-v`. Arguments may follow the program's name.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemTool(&'static str, &'static str, &'static str);
 
@@ -22,6 +22,12 @@ pub const XZ: SystemTool = SystemTool("xz", "xz-utils", "the postgresql store");
 pub const NGINX: SystemTool = SystemTool("nginx", "nginx-light", "the nginx system");
 /// Runs servers with faults.
 pub const NODE: SystemTool = SystemTool("node", "nodejs", "the causes step");
+/// Installs Python packages of servers with faults.
+pub const PIP: SystemTool = SystemTool("python3 -m ensurepip", "python3-venv", "the causes step");
+/// Installs packages of servers with faults.
+pub const NPM: SystemTool = SystemTool("npm", "npm", "the causes step");
+/// A server with faults.
+pub const HAPROXY: SystemTool = SystemTool("haproxy", "haproxy", "the causes step");
 /// Runs test servers.
 pub const PYTHON: SystemTool = SystemTool("python3", "python3", "the experiment tests");
 
@@ -50,7 +56,11 @@ fn provide_component(component: &str) -> Result<(), String> {
 /// Finds or installs a program.
 fn provide_tool(&SystemTool(program, package, needed_for): &SystemTool) -> Result<(), String> {
     // nginx supports only the flag `-v`.
-    let runs = |flag| command::succeeds(Command::new(program).arg(flag));
+    let runs = |flag| {
+        let mut words = program.split(' ');
+        let mut run = Command::new(words.next().unwrap_or(program));
+        command::succeeds(run.args(words).arg(flag))
+    };
     let is_present = || runs("--version") || runs("-v");
     if is_present() || install(&[package]).is_ok() && is_present() {
         return Ok(());

@@ -11,6 +11,7 @@ use floodmark_record::run::Run;
 use floodmark_record::units::show_rate;
 use floodmark_record::verdict::{Confidence, Verdict};
 
+use super::hidden::{HIDDEN, hide};
 use super::{Suite, baseline};
 use crate::bench::Failure;
 
@@ -58,6 +59,8 @@ pub struct Pass {
     pub cases: Vec<JudgedCase>,
     /// The same cases, judged by the rules of the floodmark build that measured the runs.
     pub as_measured: Vec<JudgedCase>,
+    /// The same cases, judged without the figures of each row in [`HIDDEN`].
+    pub hidden: [Vec<JudgedCase>; HIDDEN.len()],
     /// The name of each void case, and the reason.
     pub void: Vec<String>,
 }
@@ -73,9 +76,15 @@ impl Pass {
         for name in names {
             let result = folder.join(name);
             let record = floodmark_lab::fold(&result).map_err(Failure::from);
-            match record.and_then(|record| judge(suite, &record, name)) {
-                Ok(case) => {
+            let judged = record.and_then(|record| Ok((judge(suite, &record, name)?, record)));
+            match judged {
+                Ok((case, record)) => {
                     pass.cases.push(case);
+                    for (cases, (_, hidden)) in pass.hidden.iter_mut().zip(HIDDEN) {
+                        let mut record = record.clone();
+                        hide(&mut record, hidden);
+                        cases.extend(judge(suite, &record, name));
+                    }
                     // The saved record contains the verdicts of the build that measured the runs.
                     let record = floodmark_lab::read(&result.join(RECORD)).map_err(Failure::from);
                     let case = record.and_then(|record| judge(suite, &record, name));

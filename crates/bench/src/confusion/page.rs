@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use floodmark_record::verdict::Confidence;
 
 use super::accuracy::{Accuracy, Proportion, matrix};
+use super::hidden::HIDDEN;
 use super::judging::{JudgedCase, Pass, family};
 use super::{Suite, baseline};
 use crate::table::table;
@@ -44,6 +45,9 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
         row("with a fault", Accuracy::of(clean(false))),
         row("clean", Accuracy::of(clean(true))),
     ];
+    for ((name, _), cases) in HIDDEN.iter().zip(&pass.hidden) {
+        rows.push(row(name, Accuracy::of(cases)));
+    }
     for (i, name) in baseline::NAMES.iter().enumerate() {
         let accuracy = Accuracy::by(cases, |case| (case.baselines[i], Confidence::Likely));
         rows.push(row(&format!("all, baseline: {name}"), accuracy));
@@ -223,6 +227,7 @@ mod tests {
             ..Pass::default()
         };
         let pass = Pass {
+            hidden: Default::default(),
             as_measured: cases[1..].to_vec(),
             cases,
             void: vec!["y: it had no effect".to_owned()],
