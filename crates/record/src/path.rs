@@ -143,19 +143,12 @@ impl Display for PathStep {
     }
 }
 
-/// Returns the path as one line, such as `64 requests → 8 threads of the server → timer (server)`.
-#[must_use]
-pub fn show_path(path: &[PathStep]) -> String {
-    let steps: Vec<String> = path.iter().map(PathStep::to_string).collect();
-    steps.join(" → ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn shows_a_path_in_one_line() {
+    fn shows_and_identifies_steps() {
         let step = |kind, who| PathStep::new(kind, who, "");
         let path = [
             step(StepKind::Requests, "client").with_waiting(64.0),
@@ -163,10 +156,15 @@ mod tests {
             step(StepKind::Connections, "store 127.0.0.1:5432").with_waiting(1.0),
             step(StepKind::RowLock, "store"),
         ];
+        let shown: Vec<String> = path.iter().map(PathStep::to_string).collect();
         assert_eq!(
-            show_path(&path),
-            "64 requests → 8 threads of the server \"pool\" → \
-             1 connection to the store 127.0.0.1:5432 → row lock (store)"
+            shown,
+            [
+                "64 requests",
+                "8 threads of the server \"pool\"",
+                "1 connection to the store 127.0.0.1:5432",
+                "row lock (store)"
+            ]
         );
         let keys: Vec<String> = path[1..].iter().map(PathStep::key).collect();
         assert_eq!(

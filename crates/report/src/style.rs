@@ -33,7 +33,7 @@ impl Style {
 /// Uses only the eight basic colors, which every terminal supports and themes keep readable.
 fn sgr(emphasis: Emphasis) -> Option<&'static str> {
     match emphasis {
-        Emphasis::Plain => None,
+        Emphasis::Plain | Emphasis::Step => None,
         Emphasis::Strong => Some("1"),
         Emphasis::Faint => Some("2"),
         Emphasis::Good => Some("32"),

@@ -125,6 +125,7 @@ fn class(emphasis: Emphasis) -> Option<&'static str> {
         Emphasis::Good => Some("valid"),
         Emphasis::Warn => Some("bound"),
         Emphasis::Bad => Some("invalid"),
+        Emphasis::Step => Some("step"),
     }
 }
 

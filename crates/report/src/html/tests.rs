@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::metric::NetworkFigure;
+use floodmark_record::path::{PathStep, StepKind};
 use floodmark_record::run::{Run, Saturation, SeriesRow};
 use floodmark_record::{Metric, Observation};
 use scraper::{ElementRef, Html, Selector};
@@ -413,6 +414,11 @@ fn the_answer_reports_the_cause_and_its_evidence() {
     if let Some(verdict) = &mut run.verdict {
         verdict.evidence.push(HOSTILE.to_owned());
         verdict.summary.push_str(HOSTILE);
+        let step = |kind, who| PathStep::new(kind, who, "counted").with_waiting(8.0);
+        verdict.path = vec![
+            step(StepKind::Requests, "client"),
+            step(StepKind::Threads, "server"),
+        ];
     }
     let (_, read) = page(&fixture::record(vec![run]));
     let why = texts(&read, ".answer .why");
@@ -420,7 +426,9 @@ fn the_answer_reports_the_cause_and_its_evidence() {
         why[0].starts_with("Why: worker-pool (likely) – all 8 threads"),
         "{why:?}"
     );
-    assert_eq!(texts(&read, ".answer .why li").len(), 4);
+    assert_eq!(texts(&read, ".answer .why li").len(), 5);
+    let steps = texts(&read, ".answer .why li .step");
+    assert_eq!(steps, ["8 requests", "8 threads of the server"]);
     assert!(select(&read, "script, img").is_empty());
 
     let named = |trial: usize| {

@@ -51,6 +51,8 @@ pub(crate) enum Emphasis {
     Warn,
     /// A failure.
     Bad,
+    /// A step of a path, drawn as a box.
+    Step,
 }
 
 impl Emphasis {

@@ -1,7 +1,6 @@
 //! Verdicts: cause, evidence and next step, followed by causes ruled out and the number of
 //! requests in each place.
 
-use floodmark_record::path::show_path;
 use floodmark_record::proof::Tested;
 use floodmark_record::run::Run;
 use floodmark_record::verdict::{Confidence, Verdict};
@@ -65,8 +64,18 @@ fn cause_of(verdict: &Verdict, alike: usize, runs: usize) -> TextLine {
 /// Returns the path to the limit, the evidence for a cause and the throughput that the cause
 /// allows.
 pub(crate) fn evidence(verdict: &Verdict) -> Vec<TextLine> {
-    let path = Some(show_path(&verdict.path)).filter(|path| !path.is_empty());
-    let mut lines: Vec<TextLine> = path.iter().map(|path| line("path", path)).collect();
+    let mut path = Vec::new();
+    for step in &verdict.path {
+        if !path.is_empty() {
+            path.push(plain("→"));
+        }
+        path.push(Emphasis::Step.span(step.to_string()));
+    }
+    let path = Some(path).filter(|path| !path.is_empty());
+    let mut lines: Vec<TextLine> = path
+        .map(|path| TextLine::new("path", path))
+        .into_iter()
+        .collect();
     lines.extend(verdict.evidence.iter().map(|text| line("evidence", text)));
     let limit = verdict.limit_per_s.map(rate);
     lines.extend(limit.map(|limit| line("limit", format!("upper bound: {limit}"))));
