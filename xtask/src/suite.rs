@@ -50,8 +50,8 @@ enum SuiteStep {
     Systems,
     /// Compare floodmark with the known-truth server
     Truth,
-    /// Judge 11 servers of our own and 10 servers from package registries, all with known causes; at
-    /// least 9 and 8 verdicts must be correct
+    /// Measure and judge 11 of our own cases (at least 9 verdicts must be right) and 10 third-party
+    /// cases (at least 8)
     Causes,
     /// Run the fuzz targets for a limited time
     Fuzz,

@@ -12,7 +12,7 @@ use procfs_core::process::{MMPermissions, MMapPath, MemoryMaps};
 
 use crate::Root;
 
-/// Maximum number of processes whose mappings are remembered.
+/// Maximum number of processes whose mappings are cached.
 const MAX_PROCESSES: usize = 256;
 
 /// Kind of code in user mode.
@@ -48,8 +48,8 @@ impl CodeKind {
         Self::of(file, &CRYPTOGRAPHY, &COMPRESSION)
     }
 
-    /// Returns the kind of a function of a Go or Rust program, or of a C library that is linked
-    /// statically.
+    /// Returns the kind of a function of a Go or Rust program, or of a statically linked C
+    /// library.
     fn of_function(name: &str) -> Self {
         const CRYPTOGRAPHY: [&str; 9] = [
             "crypto/",
@@ -100,7 +100,7 @@ enum MappedCode {
 #[derive(Debug)]
 pub(crate) struct CodeMap {
     root: Root,
-    /// First and last address of each mapping, by process.
+    /// Start address, end address (exclusive) and code of each mapping, by process ID.
     processes: HashMap<u32, Vec<(u64, u64, MappedCode)>>,
     tables: HashMap<PathBuf, Rc<FunctionTable>>,
 }
@@ -114,7 +114,8 @@ impl CodeMap {
         }
     }
 
-    /// Reads the mappings of a process again. A process that cannot be read has no mappings.
+    /// Reads the mappings of a process and replaces earlier ones. A process that cannot be read has
+    /// no mappings.
     pub(crate) fn read(&mut self, pid: u32) {
         if self.processes.len() >= MAX_PROCESSES {
             self.processes.clear();

@@ -17,7 +17,7 @@ use crate::tree::Tree;
 /// CPU time between two samples of a CPU, in nanoseconds.
 const PERIOD_NS: u64 = 5_000_000;
 
-/// Size of each CPU's buffer in bytes: samples of about 16 s.
+/// Size of each CPU's buffer in bytes: holds about 16 s of samples.
 const BUFFER: usize = 128 * 1024;
 
 /// Samples the code of a process tree.
@@ -30,8 +30,8 @@ pub(crate) struct CodeProfile {
 }
 
 impl CodeProfile {
-    /// Starts sampling. Reads the functions of the tree's programs, so that this work is not part
-    /// of the load.
+    /// Starts sampling. Reads the functions of the tree's programs in advance, so that this work
+    /// does not disturb the run.
     ///
     /// # Errors
     /// The kernel does not permit sampling.

@@ -5,12 +5,13 @@ use floodmark_diagnose::why;
 use floodmark_record::metric::{ProcessFigure, Role};
 use floodmark_record::{Metric, Record};
 
-/// Figures that floodmark cannot read without a privilege.
+/// Source of figures that require a privilege.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HiddenSource {
     /// `/proc/PID/task/TID/syscall`, which requires permission to trace the server.
     SystemCalls,
-    /// `perf_event_open`, which requires root or `CAP_PERFMON`.
+    /// `perf_event_open`, which requires root, `CAP_PERFMON`, or `kernel.perf_event_paranoid` set to 0
+    /// or less.
     Code,
     /// Everything that requires permission to trace the server, and `perf_event_open`.
     OtherUser,

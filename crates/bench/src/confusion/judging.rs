@@ -46,6 +46,8 @@ pub struct JudgedCase {
     /// The control's throughput relative to the predicted range: 0 and 1 are the ends of the range.
     /// `None` for a clean case, or without a prediction.
     pub gain: Option<f64>,
+    /// Whether the control differs only in settings of the server, not in the application.
+    pub is_setting: bool,
     /// Whether the case is set aside (held out) so that the rules are not fitted to it.
     pub is_set_aside: bool,
     /// Whether the case has no fault.
@@ -59,7 +61,7 @@ pub struct Pass {
     pub cases: Vec<JudgedCase>,
     /// The same cases, judged by the rules of the floodmark build that measured the runs.
     pub as_measured: Vec<JudgedCase>,
-    /// The same cases, judged without the figures of each row in [`HIDDEN`].
+    /// For each row of [`HIDDEN`]: the same cases, judged without that row's sources.
     pub hidden: [Vec<JudgedCase>; HIDDEN.len()],
     /// The name of each void case, and the reason.
     pub void: Vec<String>,
@@ -185,6 +187,10 @@ fn judge(suite: Suite, record: &Record, name: &str) -> Result<JudgedCase, Failur
         confidence,
         causes: verdicts.map(|verdict| verdict.cause).collect(),
         baselines: baseline::of(last, f64::from(record.environment.cpus)),
+        is_setting: control.last().is_some_and(|control| {
+            let app = |run: &Run| run.setting.get("app").cloned();
+            app(last) == app(control)
+        }),
         is_set_aside: is_set_aside(suite, name),
         is_clean,
     })
@@ -301,6 +307,7 @@ impl JudgedCase {
             causes: Vec::new(),
             baselines: [Cause::ServerCpu; 3],
             gain: None,
+            is_setting: false,
             is_set_aside: false,
             is_clean: false,
         }

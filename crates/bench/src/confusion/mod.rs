@@ -118,8 +118,7 @@ const CHANGE_CASES: [&str; 10] = [
 const MAX_WRONG: usize = 2;
 
 /// Measures the cases that run on every change, once each, and returns whether at most `MAX_WRONG`
-/// verdicts of each suite are wrong. A case whose program is missing is ignored, and the reason is
-/// printed.
+/// verdicts of each suite are wrong. Skips cases whose program is missing, and prints the reason.
 pub fn causes(bench: &Bench) -> Result<bool, Failure> {
     let mut is_right = true;
     for suite in [Suite::Own, Suite::ThirdParty] {
@@ -141,7 +140,7 @@ fn has_few_wrong(pass: Pass) -> bool {
     let (ignored, void): (Vec<_>, Vec<_>) =
         (pass.void.into_iter()).partition(|line| lacks_program(line));
     for line in &ignored {
-        println!("ignored: {line}");
+        println!("skipped: {line}");
     }
     let right = pass.cases.iter().filter(|case| case.is_right()).count();
     let cases = pass.cases.len() + void.len();

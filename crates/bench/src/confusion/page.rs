@@ -39,7 +39,10 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
     let clean = |clean: bool| cases.iter().filter(move |case| case.is_clean == clean);
     let mut rows = vec![
         row("all", Accuracy::of(cases)),
-        row("all, rules when measured", Accuracy::of(&pass.as_measured)),
+        row(
+            "all, by the rules of the build that measured them",
+            Accuracy::of(&pass.as_measured),
+        ),
         row("visible (not set aside)", Accuracy::of(aside(false))),
         row("set aside", Accuracy::of(aside(true))),
         row("with a fault", Accuracy::of(clean(false))),
@@ -65,7 +68,7 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
     if suite != Suite::Own {
         text.push_str(&paths(cases));
     }
-    text.push_str(&gains(cases));
+    text.push_str(&gains(suite, cases));
     text.push_str(
         "\nRules are improved based on the visible cases of a pass, so later rules are fitted to the pass. Only the verdicts made \
          when the pass was measured are independent of it. ",
@@ -98,16 +101,24 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
 }
 
 /// Describes how often the control's throughput lies in the predicted range.
-fn gains(cases: &[JudgedCase]) -> String {
+fn gains(suite: Suite, cases: &[JudgedCase]) -> String {
     let faults = || cases.iter().filter(|case| !case.is_clean);
     let predicted = || faults().filter_map(|case| case.gain);
     let in_range = Proportion::of(predicted().map(|position| (0.0..=1.0).contains(&position)));
     let with = Proportion::of(faults().map(|case| case.gain.is_some()));
-    format!(
-        "\nA verdict that names a limit on concurrent requests predicts the throughput without this limit.\n\n\
+    let is_in_range = |case: &JudgedCase| case.gain.is_some_and(|at| (0.0..=1.0).contains(&at));
+    let of_settings = Proportion::of(faults().filter(|case| case.is_setting).map(is_in_range));
+    let mut text = format!(
+        "\nA verdict predicts the throughput without the limit that it names, if the limit concerns the number of requests in service, a CPU quota or a single thread.\n\n\
          - cases with a fault and a prediction: {with}\n\
          - controls within the predicted range: {in_range}\n"
-    )
+    );
+    if suite != Suite::Own {
+        text += &format!(
+            "- controls within the predicted range, if only a setting of the server differs (without a prediction, a case counts as outside): {of_settings}\n"
+        );
+    }
+    text
 }
 
 /// Returns a table with the accuracy of causes and paths for each family of servers. Results of
@@ -203,6 +214,7 @@ mod tests {
         let case = |expected, judged| JudgedCase::example("x", expected, judged);
         let aside = JudgedCase {
             gain: None,
+            is_setting: true,
             is_set_aside: true,
             ..case(Cause::Serialised, Cause::Concurrency)
         };
@@ -248,7 +260,7 @@ mod tests {
             "| set aside | 0 of 1: 0.0 %",
             "- y: it had no effect",
             "the same verdict in 2 of 3: 66.7 %",
-            "rules when measured | 0 of 2: 0.0 %",
+            "build that measured them | 0 of 2: 0.0 %",
             "pass was measured are right in 1 of 2: 50.0 %",
             "other pass\n\n- x: jit instead of gc",
             "- z: unknown instead of gc",

@@ -5,8 +5,8 @@ use floodmark_record::units::show_ns;
 use floodmark_record::verdict::Gain;
 
 use super::facts::RunFacts;
-use crate::text::percent;
 use super::thresholds::MOST;
+use crate::text::percent;
 
 /// Half-width of a predicted range, as a share of its midpoint.
 const HALF_WIDTH: f64 = 0.15;
@@ -33,7 +33,7 @@ pub(super) fn of(facts: &RunFacts<'_>, cause: Cause) -> Option<Gain> {
         ConnectionPool | MaxConnections | Serialised | WorkerPool => connections,
         CpuQuota | ServerCpuOneThread => {
             let busy = busy.filter(|busy| *busy > 0.0)?;
-            let basis = format!("all CPUs busy instead of {}", percent(busy));
+            let basis = format!("CPU use of 100 % instead of {}", percent(busy));
             return Some(gain(connections, facts.ok_per_s / busy, basis));
         }
         _ => return None,
@@ -44,7 +44,11 @@ pub(super) fn of(facts: &RunFacts<'_>, cause: Cause) -> Option<Gain> {
     let busy = busy.filter(|busy| *busy >= MOST);
     let per_s = busy.map_or(per_s, |busy| per_s.min(facts.ok_per_s / busy));
     let each = show_ns(shortest_us * 1e3);
-    Some(gain(requests, per_s, format!("{requests} requests at once, {each} each")))
+    Some(gain(
+        requests,
+        per_s,
+        format!("{requests} requests at once, {each} each"),
+    ))
 }
 
 /// Returns the range around a predicted throughput.

@@ -362,7 +362,7 @@ fn names_the_code_that_takes_most_of_the_cpu_time() {
     run.observations.extend(code(0.0, 0.9));
     let verdict = is(&run, Cause::ServerCpu);
     assert_eq!(path(&verdict), ["cpu server", "compression server"]);
-    // Without new connections, cryptography is not TLS handshakes.
+    // Without new connections, CPU time in cryptography does not come from TLS handshakes.
     let mut run = run_with(3.98, 3.8, 0.6);
     run.observations.extend(code(0.9, 0.0));
     assert_eq!(path(&is(&run, Cause::ServerCpu)), ["cpu server"]);

@@ -18,7 +18,7 @@ type StockError = Box<dyn std::error::Error>;
 
 const ITEMS: i32 = 50_000;
 
-/// Everything that a handler of one worker uses.
+/// State of one worker's handlers.
 struct Stock {
     handler: String,
     pool: Option<Pool>,
@@ -152,7 +152,7 @@ async fn index(stock: web::Data<Stock>) -> actix_web::Result<HttpResponse> {
 
 /// Finds an item by a column.
 async fn find(stock: &Stock, column: &str) -> actix_web::Result<()> {
-    let pool = stock.pool.as_ref().expect("this handler needs a store");
+    let pool = stock.pool.as_ref().expect("this handler needs a store; set STORE");
     let client = pool.get().await.map_err(internal)?;
     let sql = format!("SELECT id FROM items WHERE {column} = $1");
     let query = client.prepare_cached(&sql).await.map_err(internal)?;

@@ -162,7 +162,7 @@ pub(in crate::why) fn tls(facts: &RunFacts<'_>) -> Option<Finding> {
         None => {
             let per_request = opened_by_others(facts)? / facts.responses_per_s.max(1e-9);
             let figure = format!(
-                "{per_request:.2} connections of other processes opened per response (ActiveOpens)"
+                "processes other than the client opened {per_request:.2} connections per response (ActiveOpens)"
             );
             code.map(|_| (per_request, figure))?
         }
