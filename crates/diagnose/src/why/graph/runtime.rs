@@ -164,7 +164,8 @@ pub(in crate::why) fn tls(facts: &RunFacts<'_>) -> Option<Finding> {
             let figure = format!(
                 "processes other than the client opened {per_request:.2} connections per response (ActiveOpens)"
             );
-            code.map(|_| (per_request, figure))?
+            code.filter(|share| *share >= NOTICEABLE)
+                .map(|_| (per_request, figure))?
         }
     };
     let of_cpu = match code {
