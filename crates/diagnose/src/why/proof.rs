@@ -168,7 +168,7 @@ pub fn pool_setting(
         _ => return None,
     };
     let concurrency = RunFacts::of(run, environment)?.concurrency?;
-    let (name, value) = graph::service::setting_near(settings, concurrency, kind)?;
+    let (name, value) = graph::service_limit::setting_near(settings, concurrency, kind)?;
     let from: u32 = value.parse().ok()?;
     Some(DoubledSetting {
         name: name.to_owned(),

@@ -6,5 +6,6 @@ pub(super) mod cpu;
 mod delaying;
 pub(super) mod runtime;
 pub(super) mod service;
+pub(super) mod service_limit;
 pub(super) mod store;
 mod upstreams;
