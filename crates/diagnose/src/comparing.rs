@@ -12,7 +12,7 @@ mod sweeps;
 use floodmark_record::Record;
 use floodmark_record::comparison::{Compared, ComparedMetric, Comparison, Conclusion};
 use floodmark_record::experiment::ExperimentDescription;
-use floodmark_record::run::{Run, Status};
+use floodmark_record::run::Status;
 use floodmark_stats::comparison::{Ratio, geometric_mean};
 use floodmark_stats::interval::CONFIDENCE;
 
@@ -62,15 +62,12 @@ pub fn comparisons(record: &Record) -> Vec<Comparison> {
             let Some(baseline) = baseline else { continue };
             // Add these notes to every comparison in the record. `floodmark compare` prints the
             // notes only once for all metrics.
-            let groups = [trial, baseline];
-            let notes = groups
-                .map(|group| differences::validity_notes(group))
-                .concat();
-            comparisons.extend(ComparedMetric::ALL.map(|metric| {
+            let notes = [trial, baseline].map(|of| differences::validity_notes(of));
+            for metric in ComparedMetric::ALL {
                 let mut comparison = compare(trial, baseline, metric);
-                comparison.notes.extend_from_slice(&notes);
-                comparison
-            }));
+                comparison.notes.extend(notes.concat());
+                comparisons.push(comparison);
+            }
         }
     }
     comparisons
@@ -92,6 +89,8 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
         (Some(_), None) => "ratio of geometric means, without an interval".to_owned(),
         (None, None) => "no ratio".to_owned(),
     };
+    let conclusion = ratio.as_ref().map(Ratio::conclusion);
+    let conclusion = conclusion.unwrap_or(Conclusion::Undecided);
     let has_attempts = |figures: &ProcessFigures| figures.attempts > figures.values.len();
     if ratio.is_some() && (has_attempts(&of_a) || has_attempts(&of_b)) {
         method += "; the figure of a process is the median of its attempts";
@@ -109,9 +108,7 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
         low: interval.as_ref().map(|i| i.low),
         high: interval.as_ref().map(|i| i.high),
         confidence: CONFIDENCE,
-        conclusion: ratio
-            .as_ref()
-            .map_or(Conclusion::Undecided, Ratio::conclusion),
+        conclusion,
         repetitions_needed: ratio.as_ref().and_then(Ratio::repetitions_needed),
         method,
         figures_a: compared(&of_a),
@@ -123,8 +120,8 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
 /// Returns whether any run in a group is valid or bound.
 #[must_use]
 pub fn has_valid(group: &RunGroup<'_>) -> bool {
-    let is_valid = |run: &Run| run.validity.status != Status::Invalid;
-    group.runs().any(is_valid)
+    let mut runs = group.runs();
+    runs.any(|run| run.validity.status != Status::Invalid)
 }
 
 fn too_few(groups: &[(&RunGroup<'_>, &ProcessFigures)]) -> String {

@@ -8,34 +8,36 @@ mod system;
 
 use floodmark_record::host::{Checkup, HostFacts, HostFinding, Level};
 
-/// A topic and the function that checks it. The function returns `None` if data is missing. The
-/// topic in the returned finding is empty.
-type DoctorCheck = (&'static str, fn(&HostFacts) -> Option<HostFinding>);
+/// Checks one topic. Returns `None` if data is missing. The topic in the finding is empty.
+type HostCheck = fn(&HostFacts) -> Option<HostFinding>;
+
+/// A topic, the finding if data is missing, and the function that checks the topic.
+type DoctorCheck = (&'static str, &'static str, HostCheck);
+
+const NOT_AVAILABLE: &str = "not available on this host";
+const NOT_VISIBLE: &str = "not visible in this virtual machine";
 
 const CHECKS: [DoctorCheck; 12] = [
-    ("CPUs", cpu::cpus),
-    ("CPU quota", cpu::quota),
-    ("frequency", cpu::governor),
-    ("steal", cpu::steal),
-    ("other load", cpu::other_load),
-    ("open files", network::open_files),
-    ("local ports", network::ports),
-    ("TIME_WAIT", network::time_wait),
-    ("accept queue", network::accept_queue),
-    ("conntrack", network::conntrack),
-    ("io_uring", system::io_uring),
-    ("clock", system::clock),
+    ("CPUs", NOT_AVAILABLE, cpu::cpus),
+    ("CPU quota", "none", cpu::quota),
+    ("frequency", NOT_VISIBLE, cpu::governor),
+    ("steal", NOT_AVAILABLE, cpu::steal),
+    ("other load", NOT_AVAILABLE, cpu::other_load),
+    ("open files", NOT_AVAILABLE, network::open_files),
+    ("local ports", NOT_AVAILABLE, network::ports),
+    ("TIME_WAIT", NOT_AVAILABLE, network::time_wait),
+    ("accept queue", NOT_AVAILABLE, network::accept_queue),
+    ("conntrack", "not loaded", network::conntrack),
+    ("io_uring", NOT_AVAILABLE, system::io_uring),
+    ("clock", NOT_AVAILABLE, system::clock),
 ];
 
 /// Returns the findings on a host. Warnings come first, then notes, then topics without problems.
 #[must_use]
 pub fn findings(facts: &HostFacts) -> Vec<HostFinding> {
-    let mut findings = CHECKS.map(|(topic, check)| {
-        let not_available = || fine("not available on this host");
-        HostFinding {
-            topic: topic.to_owned(),
-            ..check(facts).unwrap_or_else(not_available)
-        }
+    let mut findings = CHECKS.map(|(topic, missing, check)| HostFinding {
+        topic: topic.to_owned(),
+        ..check(facts).unwrap_or_else(|| fine(missing))
     });
     findings.sort_by_key(|finding| finding.level);
     findings.into()
@@ -62,16 +64,15 @@ fn fine(found: impl Into<String>) -> HostFinding {
     }
 }
 
-/// Creates a finding that reports a problem, the problem's effect and a fix.
-fn problem(
-    level: Level,
-    found: impl Into<String>,
-    effect: impl Into<String>,
-    fix: &[&str],
-) -> HostFinding {
+/// Creates a finding that reports a problem, the problem's effect and a fix. If `level` is
+/// [`Level::Ok`], the finding contains neither effect nor fix.
+fn problem(level: Level, found: String, effect: &str, fix: &[&str]) -> HostFinding {
+    if level == Level::Ok {
+        return fine(found);
+    }
     HostFinding {
         level,
-        spoils: Some(effect.into()),
+        spoils: Some(effect.to_owned()),
         mend: fix.iter().map(|line| (*line).to_owned()).collect(),
         ..fine(found)
     }

@@ -3,7 +3,7 @@
 use floodmark_record::run::Run;
 use floodmark_record::units::show_count;
 
-use crate::text::plural;
+use crate::text::{plural, plural_if_any};
 use crate::validity::{CLIENT_ERRORS, Judged, UNSENT_SHARE};
 
 /// Reports connections that the client failed to hold, if the failures invalidate the run.
@@ -27,11 +27,8 @@ pub(crate) fn not_held(judged: &Judged<'_>) -> Option<String> {
 
 /// Reports connections that failed to open before the run.
 pub(crate) fn not_opened(run: &Run) -> Option<String> {
-    let held = run
-        .connections
-        .held
-        .as_ref()
-        .filter(|held| held.failed > 0)?;
+    let held = run.connections.held.as_ref();
+    let held = held.filter(|held| held.failed > 0)?;
     let reasons = Vec::from_iter(held.reasons.keys().map(String::as_str)).join(", ");
     let reasons = match reasons.as_str() {
         "" => "reason unknown".to_owned(),
@@ -47,11 +44,11 @@ pub(crate) fn not_opened(run: &Run) -> Option<String> {
 
 /// Reports connections that closed during the run.
 pub(crate) fn lost(run: &Run) -> Option<String> {
-    let held = run.connections.held.as_ref().filter(|held| held.lost > 0)?;
+    let held = run.connections.held.as_ref()?;
     Some(format!(
         "{} closed during the run ({} reopened); if the server closes idle connections, raise its \
          idle timeout",
-        plural(held.lost, "held connection"),
+        plural_if_any(held.lost, "held connection")?,
         show_count(held.reopened),
     ))
 }

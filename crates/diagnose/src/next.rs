@@ -3,7 +3,7 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::Schedule;
-use floodmark_record::run::{Run, Saturation, Status, SteadyClass};
+use floodmark_record::run::{Run, Saturation, Status, SteadyClass, StepFigures};
 use floodmark_record::units::show_count;
 use floodmark_stats::saturation::KEPT_UP_SHARE;
 
@@ -41,6 +41,7 @@ pub fn next_step(run: &Run, cpus: u32) -> String {
 }
 
 fn early_end(run: &Run) -> Option<String> {
+    let address = &run.plan.target.authority;
     match run.ended.reason {
         EndReason::Completed => None,
         EndReason::ClientFailed => Some("check the client's log in the result folder".to_owned()),
@@ -48,21 +49,18 @@ fn early_end(run: &Run) -> Option<String> {
             Some("repeat without interruption, or shorten the run with -d or -n".to_owned())
         }
         EndReason::NotHttp => Some(format!(
-            "find out what listens on {}, or use another port",
-            run.plan.target.authority
+            "find out what listens on {address}, or use another port"
         )),
         EndReason::ServerGone => Some(format!(
-            "check the log of the server at {}, restart the server and repeat",
-            run.plan.target.authority
+            "check the log of the server at {address}, restart the server and repeat"
         )),
     }
 }
 
 fn failed_check(run: &Run) -> Option<String> {
-    let check = run.checks.iter().find(|c| !c.held)?;
+    let name = &run.checks.iter().find(|c| !c.held)?.name;
     Some(format!(
-        "fix the failed check \"{}\" first; figures from invalid responses are meaningless",
-        check.name
+        "fix the failed check \"{name}\" first; figures from invalid responses are meaningless"
     ))
 }
 
@@ -98,7 +96,7 @@ fn not_valid(run: &Run, cpus: u32) -> Option<String> {
 /// [`FAILED_SHARE`] of the requests failed.
 fn failed_requests(run: &Run) -> Option<String> {
     let counts = &run.requests;
-    let target = &run.plan.target;
+    let (server, url) = (&run.plan.target.authority, &run.plan.target.url);
     let less = asking::scaled(&run.plan, 0.5);
     let unexpected = counts.statuses.iter();
     let status = unexpected
@@ -106,53 +104,35 @@ fn failed_requests(run: &Run) -> Option<String> {
         .max_by_key(|(_, n)| **n);
     let wrong = match status {
         Some((status, _)) => format!(
-            "unexpected responses (mostly status {status}): find out why (curl -i {}), or accept them: --expect status={status}",
-            target.url
+            "unexpected responses (mostly status {status}): find out why (curl -i {url}), or accept them: --expect status={status}"
         ),
-        None => format!(
-            "responses did not match --expect: find out why (curl -i {})",
-            target.url
-        ),
+        None => format!("responses did not match --expect: find out why (curl -i {url})"),
     };
+    let connect_failed = format!(
+        "connections failed to open; check the server's log, or open fewer at once: {less}"
+    );
+    let malformed =
+        format!("responses were malformed: check that {server} speaks HTTP/1.1 (curl -i {url})");
+    let reset = "connections closed without a response: check the server's log";
+    let timed_out = format!("requests timed out: retry with {less}");
+    let rejected = format!("requests were rejected (429 or 503): retry with {less}");
     let failures = [
-        (
-            counts.connect_failed,
-            format!(
-                "connections failed to open; check the server's log, or open fewer at once: {less}"
-            ),
-        ),
-        (
-            counts.malformed,
-            format!(
-                "responses were malformed: check that {} speaks HTTP/1.1 (curl -i {})",
-                target.authority, target.url
-            ),
-        ),
-        (
-            counts.reset,
-            "connections closed without a response: check the server's log".to_owned(),
-        ),
-        (
-            counts.timed_out,
-            format!("requests timed out: retry with {less}"),
-        ),
-        (
-            counts.rejected,
-            format!("requests were rejected (429 or 503): retry with {less}"),
-        ),
+        (counts.connect_failed, connect_failed),
+        (counts.malformed, malformed),
+        (counts.reset, reset.to_owned()),
+        (counts.timed_out, timed_out),
+        (counts.rejected, rejected),
         (counts.wrong, wrong),
     ];
     let failed: u64 = failures.iter().map(|(n, _)| n).sum();
     let is_minor = (failed as f64) < FAILED_SHARE * counts.intended.max(1) as f64;
-    let (n, step) = failures
-        .iter()
-        .max_by_key(|(n, _)| *n)
-        .filter(|_| !is_minor)?;
+    let most_frequent = failures.iter().max_by_key(|(n, _)| *n);
+    let (n, step) = most_frequent.filter(|_| !is_minor)?;
     Some(format!("{} {step}", show_count(*n)))
 }
 
 fn not_steady(run: &Run) -> Option<String> {
-    let seconds = run.sending_s;
+    let (seconds, longer) = (run.sending_s, run.sending_s * 3.0);
     let is_long = seconds >= SHORT_RUN_S && asking::longer(&run.plan).is_some();
     let never = match run.steady.class {
         SteadyClass::Unsteady => !run.steady.changes_s.is_empty(),
@@ -161,9 +141,7 @@ fn not_steady(run: &Run) -> Option<String> {
     };
     (is_long && never).then(|| {
         format!(
-            "the server did not become steady: add --warmup {:.0}s, or run longer: -d {:.0}s",
-            seconds,
-            seconds * 3.0
+            "the server did not become steady: add --warmup {seconds:.0}s, or run longer: -d {longer:.0}s"
         )
     })
 }
@@ -176,10 +154,8 @@ fn too_short(run: &Run) -> Option<String> {
 /// Returns the verdict's next step if the verdict names a limit.
 fn next_of_verdict(run: &Run) -> Option<String> {
     let verdict = run.verdict.as_ref()?;
-    let open = matches!(
-        verdict.cause,
-        Cause::None | Cause::OfferedRate | Cause::Unknown
-    );
+    let causes = [Cause::None, Cause::OfferedRate, Cause::Unknown];
+    let open = causes.contains(&verdict.cause);
     (!open && !run.plan.rate_changes()).then(|| verdict.next.clone())
 }
 
@@ -194,10 +170,8 @@ fn explore(run: &Run) -> String {
             None => format!("increase the load: {}", scaled(2.0)),
         };
     };
-    let below = format!(
-        "measure latency below the limit: --rate {}",
-        hold(throughput)
-    );
+    let lower = hold(throughput);
+    let below = format!("measure latency below the limit: --rate {lower}");
     let Some(schedule) = plan.schedule() else {
         return below;
     };
@@ -206,17 +180,14 @@ fn explore(run: &Run) -> String {
         _ => MET_SHARE,
     };
     let met = throughput >= kept_up * schedule.rate_per_s();
-    let unmet_step = run
-        .steps
-        .iter()
-        .find(|step| step.throughput_per_s < KEPT_UP_SHARE * step.offered_per_s);
+    let is_unmet = |step: &&StepFigures| step.throughput_per_s < KEPT_UP_SHARE * step.offered_per_s;
+    let unmet_step = run.steps.iter().find(is_unmet);
     match (schedule, &run.saturation, unmet_step) {
         (Schedule::Burst { .. }, ..) => {
             let n = run.requests.intended;
-            if run.requests.ok as f64 >= MET_SHARE * n as f64 {
-                format!("try twice the burst: --burst {}", n.saturating_mul(2))
-            } else {
-                format!("try half the burst: --burst {}", (n / 2).max(1))
+            match run.requests.ok as f64 >= MET_SHARE * n as f64 {
+                true => format!("try twice the burst: --burst {}", n.saturating_mul(2)),
+                false => format!("try half the burst: --burst {}", (n / 2).max(1)),
             }
         }
         (Schedule::Ramp { .. }, Some(Saturation::FellBehind(found)), _) => format!(
@@ -234,14 +205,16 @@ fn explore(run: &Run) -> String {
             run.sending_s * 2.0
         ),
         (_, _, None) if met => {
-            let more = scaled(STEP_UP);
-            format!("the offered rate was met; try a higher rate: {more}")
+            format!(
+                "the offered rate was met; try a higher rate: {}",
+                scaled(STEP_UP)
+            )
         }
         (Schedule::Constant { .. }, ..) => format!("the offered rate was not met; {below}"),
-        _ => {
-            let less = scaled(0.5);
-            format!("the offered rate was not met; try a lower rate: {less}")
-        }
+        _ => format!(
+            "the offered rate was not met; try a lower rate: {}",
+            scaled(0.5)
+        ),
     }
 }
 

@@ -13,7 +13,7 @@ use floodmark_record::{Metric, Observation};
 
 use crate::asking;
 use crate::held;
-use crate::text::{percent, plural, show_processes, show_s};
+use crate::text::{percent, plural, plural_if_any, show_processes, show_s};
 use crate::validity::{CLIENT_ERRORS, ClientThreads, Judged};
 
 /// Minimum length in seconds at which warm-up and noise hardly affect a run.
@@ -60,9 +60,8 @@ fn early_end(run: &Run) -> Option<String> {
             Some("the run ended early: no response was HTTP/1.1; check the port".to_owned())
         }
         EndReason::ServerGone => {
-            let since = run
-                .server_gone_since_s
-                .map_or_else(String::new, |s| format!(" after {s:.1} s"));
+            let since = run.server_gone_since_s.map(|s| format!(" after {s:.1} s"));
+            let since = since.unwrap_or_default();
             Some(format!(
                 "the server became unreachable: no response arrived{since}, and no connection can be \
                  opened; the figures include this time; check the server's log, restart the server and repeat"
@@ -74,13 +73,12 @@ fn early_end(run: &Run) -> Option<String> {
 /// Reports client errors that the experiment expects and that would otherwise invalidate the run.
 fn expected(judged: &Judged<'_>) -> Option<String> {
     let mut errors = CLIENT_ERRORS.iter();
-    let (error, problem, ..) =
-        errors.find(|(error, ..)| judged.is_expected(error) && judged.affected(error) > 0)?;
-    let connections = plural(judged.affected(error), "connection");
-    let problem = problem.replace("{}", &connections);
+    let problem = errors.find_map(|(error, problem, ..)| {
+        let affected = judged.is_expected(error).then(|| judged.affected(error))?;
+        Some(problem.replace("{}", &plural_if_any(affected, "connection")?))
+    })?;
     Some(format!(
-        "{problem}, as the experiment expects: the figures describe this limit, not \
-         the server"
+        "{problem}, as the experiment expects: the figures describe this limit, not the server"
     ))
 }
 
@@ -93,14 +91,11 @@ fn unverified(run: &Run) -> Option<String> {
 }
 
 fn timed_out(run: &Run) -> Option<String> {
-    let n = run.requests.timed_out;
-    (n > 0).then(|| {
-        format!(
-            "{} timed out after {} (--timeout): percentiles rank them above all responses",
-            plural(n, "request"),
-            show_s(run.plan.timeout.as_secs_f64())
-        )
-    })
+    let requests = plural_if_any(run.requests.timed_out, "request")?;
+    Some(format!(
+        "{requests} timed out after {} (--timeout): percentiles rank them above all responses",
+        show_s(run.plan.timeout.as_secs_f64())
+    ))
 }
 
 /// Minimum number of CPUs that a process outside the experiment must use to be reported.
@@ -109,13 +104,8 @@ const OTHER_CPUS: f64 = 0.1;
 /// Reports busy processes outside the experiment, unless the verdict names them. If the server is
 /// unknown, it may be one of them.
 fn other_processes(run: &Run) -> Option<String> {
-    let is_busy = |process: &&BusyProcess| process.cpus >= OTHER_CPUS;
-    let busy: Vec<BusyProcess> = run
-        .other_processes
-        .iter()
-        .filter(is_busy)
-        .cloned()
-        .collect();
+    let mut busy = run.other_processes.clone();
+    busy.retain(|process: &BusyProcess| process.cpus >= OTHER_CPUS);
     let is_cause = |verdict: &Verdict| verdict.cause == Cause::OtherProcesses;
     (run.server.is_some() && !busy.is_empty() && !run.verdict.as_ref().is_some_and(is_cause)).then(|| {
         format!(
@@ -134,14 +124,11 @@ fn redirects(run: &Run) -> Option<String> {
         Some((status.to_string(), n))
     });
     let (statuses, n): (Vec<String>, Vec<u64>) = found.unzip();
-    let n = n.iter().sum();
-    (n > 0).then(|| {
-        format!(
-            "the server redirected {} ({}): floodmark does not follow redirects; request the target URL",
-            plural(n, "request"),
-            statuses.join(", ")
-        )
-    })
+    Some(format!(
+        "the server redirected {} ({}): floodmark does not follow redirects; request the target URL",
+        plural_if_any(n.iter().sum(), "request")?,
+        statuses.join(", ")
+    ))
 }
 
 /// Returns how much a network counter grew during the run, or 0 if the counter was not sampled.
@@ -152,34 +139,28 @@ fn increase(run: &Run, figure: NetworkFigure) -> u64 {
 }
 
 fn listen_queue(run: &Run) -> Option<String> {
-    let overflows = increase(run, NetworkFigure::ListenOverflows);
-    let drops = increase(run, NetworkFigure::ListenDrops);
+    let connections = |figure| plural_if_any(increase(run, figure), "new connection");
     // Drops include overflows.
-    if overflows > 0 {
+    if let Some(overflows) = connections(NetworkFigure::ListenOverflows) {
         return Some(format!(
-            "{} on this host met a full accept queue (ListenOverflows) and waited a second or more: \
-             a server on this host accepts too slowly; raise its listen backlog and net.core.somaxconn, or \
-             open fewer connections at once",
-            plural(overflows, "new connection")
+            "{overflows} on this host met a full accept queue (ListenOverflows) and waited a second or \
+             more: a server on this host accepts too slowly; raise its listen backlog and \
+             net.core.somaxconn, or open fewer connections at once"
         ));
     }
-    (drops > 0).then(|| {
-        format!(
-            "listening sockets on this host dropped {} (ListenDrops) although no accept queue was \
-             full; check memory and kernel limits (dmesg)",
-            plural(drops, "new connection")
-        )
-    })
+    let drops = connections(NetworkFigure::ListenDrops)?;
+    Some(format!(
+        "listening sockets on this host dropped {drops} (ListenDrops) although no accept queue was \
+         full; check memory and kernel limits (dmesg)"
+    ))
 }
 
 fn syn_retransmits(run: &Run) -> Option<String> {
     let n = increase(run, NetworkFigure::SynRetransmits);
-    (n > 0).then(|| {
-        format!(
-            "the kernel retransmitted {} (TCPSynRetrans) after at least 1 s: packets were lost, or the server's accept queue was full; raise the server's listen backlog",
-            plural(n, "connection request")
-        )
-    })
+    Some(format!(
+        "the kernel retransmitted {} (TCPSynRetrans) after at least 1 s: packets were lost, or the server's accept queue was full; raise the server's listen backlog",
+        plural_if_any(n, "connection request")?
+    ))
 }
 
 /// Checks Little's law (N = X·R) for kept connections in the closed model. Each connection has one
@@ -215,11 +196,8 @@ fn little(run: &Run) -> Option<String> {
 /// Reports target addresses that accepted no connection although other addresses did.
 fn unused_addresses(run: &Run) -> Option<String> {
     let addresses = &run.connections.addresses;
-    let used: Vec<String> = addresses
-        .iter()
-        .filter(|one| one.opened > 0)
-        .map(|one| one.address.to_string())
-        .collect();
+    let used = addresses.iter().filter(|one| one.opened > 0);
+    let used: Vec<String> = used.map(|one| one.address.to_string()).collect();
     let failed = |one: &AddressUse| {
         let reason = one.left_out.as_deref()?.replace('_', " ");
         let moved = plural(one.moved, "connection");

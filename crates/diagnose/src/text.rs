@@ -13,6 +13,11 @@ pub(crate) fn plural(n: u64, noun: &str) -> String {
     format!("{} {noun}{ending}", show_count(n))
 }
 
+/// Formats a count like [`plural`], or returns `None` if the count is 0.
+pub(crate) fn plural_if_any(n: u64, noun: &str) -> Option<String> {
+    (n > 0).then(|| plural(n, noun))
+}
+
 /// Formats a share: `12 %`.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)

@@ -13,7 +13,7 @@ use floodmark_record::units::show_count;
 
 use crate::held;
 use crate::notes::notes;
-use crate::text::{plural, show_s};
+use crate::text::{plural_if_any, show_s};
 use crate::tls;
 
 pub(crate) use threads::ClientThreads;
@@ -116,10 +116,9 @@ impl Judged<'_> {
 
     /// Returns the number of requests affected by an error, or 0 if the error is expected.
     fn unexpected(&self, error: &str) -> u64 {
-        if self.is_expected(error) {
-            0
-        } else {
-            self.affected(error)
+        match self.is_expected(error) {
+            true => 0,
+            false => self.affected(error),
         }
     }
 
@@ -133,10 +132,8 @@ impl Judged<'_> {
     /// Returns the number of requests that the server or the network path prevented the client from
     /// sending.
     fn stopped_by_server(&self) -> u64 {
-        let errors =
-            self.run.errors.keys().filter(|name| {
-                SERVER_ERRORS.contains(&name.as_str()) || name.starts_with(tls::PREFIX)
-            });
+        let is_ours = |name: &&str| SERVER_ERRORS.contains(name) || name.starts_with(tls::PREFIX);
+        let errors = self.run.errors.keys().map(String::as_str).filter(is_ours);
         let requests: u64 = errors.map(|name| self.affected(name)).sum();
         // Some TLS failures occur after a request was sent.
         requests.min(self.run.requests.connect_failed)
@@ -144,9 +141,9 @@ impl Judged<'_> {
 
     /// Returns the load threads if they are saturated.
     fn saturated_threads(&self) -> Option<ClientThreads> {
-        ClientThreads::of(&self.run.client.threads).filter(|threads| {
-            threads.busy() >= SATURATED_SHARE && self.run.sending_s >= MIN_LENGTH_S
-        })
+        let is_long = self.run.sending_s >= MIN_LENGTH_S;
+        let threads = ClientThreads::of(&self.run.client.threads);
+        threads.filter(|threads| is_long && threads.busy() >= SATURATED_SHARE)
     }
 }
 
@@ -164,42 +161,41 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     };
     let mut reasons = unsent(judged);
     reasons.extend(held::not_held(judged));
-    match run.plan.is_open() {
-        true => {
-            reasons.extend(late(judged));
-            if reasons.is_empty() {
-                reasons.extend(rate_too_high(judged));
-            }
+    if run.plan.is_open() {
+        reasons.extend(late(judged));
+        if reasons.is_empty() {
+            reasons.extend(rate_too_high(judged));
         }
-        false => reasons.extend(stalled(judged)),
+    } else {
+        reasons.extend(stalled(judged));
     }
     if reasons.is_empty() {
         reasons.extend(nothing_ok(run));
     }
-    let mut status = Status::Invalid;
-    if reasons.is_empty() {
-        reasons.extend(saturated(judged));
-        status = if reasons.is_empty() {
-            Status::Valid
-        } else {
-            Status::Bound
-        };
-    }
+    let bound = saturated(judged).filter(|_| reasons.is_empty());
+    let status = match (&bound, reasons.is_empty()) {
+        (Some(_), _) => Status::Bound,
+        (None, true) => Status::Valid,
+        (None, false) => Status::Invalid,
+    };
+    reasons.extend(bound);
+    let notes = notes(judged);
     Validity {
         status,
         reasons,
-        notes: notes(judged),
+        notes,
     }
 }
 
 /// Reports that no response was ok, and what the server sent instead.
 fn nothing_ok(run: &Run) -> Option<String> {
     let counts = &run.requests;
-    let statuses = counts.statuses.iter();
-    let statuses = statuses.map(|(status, n)| (format!("status {status}"), *n));
-    let errors = run.errors.iter();
-    let errors = errors.map(|(error, n)| (error.replace('_', " "), *n));
-    let most_frequent = statuses.chain(errors).max_by_key(|(_, n)| *n);
+    let status = |(status, n): (&u16, &u64)| (format!("status {status}"), *n);
+    let error = |(error, n): (&String, &u64)| (error.replace('_', " "), *n);
+    let statuses = counts.statuses.iter().map(status);
+    let most_frequent = statuses
+        .chain(run.errors.iter().map(error))
+        .max_by_key(|(_, n)| *n);
     (counts.ok == 0).then(|| match most_frequent {
         Some((what, n)) => format!("no response was ok (mostly {what}: {})", show_count(n)),
         None => "no response was ok".to_owned(),
@@ -221,17 +217,12 @@ fn of_external_client(name: &str, run: &Run) -> Validity {
         "throughput and times were reported by {name}; its CPU time covers the whole process, \
          including start and end"
     );
-    let (status, reasons, notes) = match &run.ended.detail {
-        Some(detail) => (Status::Invalid, vec![detail.clone()], Vec::new()),
-        None => {
-            let reasons: Vec<String> = nothing_ok(run).into_iter().collect();
-            let status = if reasons.is_empty() {
-                Status::Valid
-            } else {
-                Status::Invalid
-            };
-            (status, reasons, vec![note])
-        }
+    let detail = run.ended.detail.clone();
+    let notes = Vec::from_iter(detail.is_none().then_some(note));
+    let reasons = Vec::from_iter(detail.or_else(|| nothing_ok(run)));
+    let status = match reasons.is_empty() {
+        true => Status::Valid,
+        false => Status::Invalid,
     };
     Validity {
         status,
@@ -300,26 +291,26 @@ fn late(judged: &Judged<'_>) -> Option<String> {
         return None;
     }
     let threads = ClientThreads::of(&run.client.threads);
-    let stall = judged.stall_s();
-    let why = stall
-        .map(|stall_s| format!("stalled for {}", show_s(stall_s)))
-        .or_else(|| Some(threads.as_ref()?.show_cpu_use()));
-    let fix = match threads {
-        _ if stall.is_some() => FIX_STALL.to_owned(),
-        Some(threads) if threads.is_starved() => {
+    let busy = threads
+        .as_ref()
+        .filter(|threads| threads.on_cpu >= BUSY_SHARE);
+    let more = busy.and_then(|threads| threads.more(judged.cpus));
+    let why = match (judged.stall_s(), &threads) {
+        (Some(stall_s), _) => format!("stalled for {}", show_s(stall_s)),
+        (None, Some(threads)) => threads.show_cpu_use(),
+        (None, None) => "CPU use unknown".to_owned(),
+    };
+    let fix = match (judged.stall_s(), &threads, more) {
+        (Some(_), ..) => FIX_STALL,
+        (None, Some(threads), _) if threads.is_starved() => {
             "give the client its own CPUs (taskset -c) or another host, or use a lower rate"
-                .to_owned()
         }
-        Some(threads) if threads.on_cpu >= BUSY_SHARE => match threads.more(judged.cpus) {
-            Some(more) => format!("use -t {more} or a lower rate"),
-            None => "use a lower rate or another host".to_owned(),
-        },
-        _ => "use a lower rate or another host".to_owned(),
+        (.., Some(more)) => &format!("use -t {more} or a lower rate"),
+        _ => "use a lower rate or another host",
     };
     Some(format!(
-        "the client ({}) sent requests late: p99 lateness {} is more than a tenth of the response \
-         time (p99 {at_least}{}); response times include this delay; {fix}",
-        why.as_deref().unwrap_or("CPU use unknown"),
+        "the client ({why}) sent requests late: p99 lateness {} is more than a tenth of the \
+         response time (p99 {at_least}{}); response times include this delay; {fix}",
         show_s(late_us / 1e6),
         show_s(response_us / 1e6)
     ))
@@ -342,9 +333,8 @@ fn unsent(judged: &Judged<'_>) -> Vec<String> {
     let errors = CLIENT_ERRORS
         .iter()
         .filter_map(|(error, problem, noun, fix)| {
-            let n = judged.unexpected(error);
-            let problem = problem.replace("{}", &plural(n, noun));
-            (n > 0).then(|| format!("{problem}; {fix}"))
+            let items = plural_if_any(judged.unexpected(error), noun)?;
+            Some(format!("{}; {fix}", problem.replace("{}", &items)))
         });
     let stall = (stalled > 0).then(|| {
         let stall = show_s(stall_s);

@@ -18,15 +18,12 @@ pub const RATIO_WITHIN: Agreement = Agreement::Within(0.1);
 #[must_use]
 pub fn claims(record: &Record) -> Vec<ClaimResult> {
     let groups = run_groups(record);
-    let claims = record
-        .experiment
-        .iter()
-        .flat_map(|experiment| &experiment.claims);
-    let measured = claims.map(|claim| {
-        let unmeasured = |reason| (None, None, vec![reason]);
-        judge(claim, measure(&groups, claim).unwrap_or_else(unmeasured))
-    });
-    measured.collect()
+    let experiments = record.experiment.iter();
+    let claims = experiments.flat_map(|experiment| &experiment.claims);
+    let unmeasured = |reason| (None, None, vec![reason]);
+    claims
+        .map(|claim| judge(claim, measure(&groups, claim).unwrap_or_else(unmeasured)))
+        .collect()
 }
 
 /// The measured figure for a claim, the interval of that figure, and notes.
@@ -60,18 +57,18 @@ fn judge(published: &PublishedClaim, measured: MeasuredClaim) -> ClaimResult {
     let (figure, interval, mut notes) = measured;
     let is_ratio = !published.ratio.is_empty();
     let agreement = published.agreement.or(is_ratio.then_some(RATIO_WITHIN));
-    let reason = match (published.published, agreement) {
-        (None, _) => Some("the claim has no published figure"),
-        (_, None) => Some(
-            "the published figure is from another host, and the experiment defines no criterion",
+    let mut verdict = Holds::Undecided;
+    match (published.published, agreement, interval) {
+        (None, ..) => notes.push("the claim has no published figure".to_owned()),
+        (_, None, _) => notes.push(
+            "the published figure is from another host, and the experiment defines no criterion"
+                .to_owned(),
         ),
-        _ => None,
-    };
-    notes.extend(reason.map(str::to_owned));
-    let holds = match (published.published, agreement, interval) {
-        (Some(figure), Some(agreement), Some(interval)) => holds(figure, agreement, interval),
-        _ => Holds::Undecided,
-    };
+        (Some(figure), Some(agreement), Some(interval)) => {
+            verdict = holds(figure, agreement, interval);
+        }
+        _ => {}
+    }
     ClaimResult {
         text: published.text.clone(),
         source: published.source.clone(),
@@ -85,7 +82,7 @@ fn judge(published: &PublishedClaim, measured: MeasuredClaim) -> ClaimResult {
         measured: figure,
         low: interval.map(|interval| interval.0),
         high: interval.map(|interval| interval.1),
-        holds,
+        holds: verdict,
         notes,
     }
 }

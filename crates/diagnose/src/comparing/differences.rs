@@ -9,7 +9,7 @@ use floodmark_record::units::show_bytes;
 use serde_json::Value;
 
 use super::run_group::RunGroup;
-use crate::text::plural;
+use crate::text::{plural, plural_if_any};
 
 /// Weaknesses of a comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,12 +59,12 @@ fn differences(names: [&str; 2], a: &Properties, b: &Properties) -> Vec<String> 
     let mut keys = Vec::from_iter(a.keys().chain(b.keys()).collect::<BTreeSet<_>>());
     // The workload matters most, so it comes first.
     keys.sort_by_key(|key| *key != WORKLOAD);
+    let list = |values: &BTreeSet<String>| {
+        let text = Vec::from_iter(values.iter().map(String::as_str)).join(" and ");
+        (!text.is_empty() && text.chars().count() <= MAX_VALUE).then_some(text)
+    };
     let lines = keys.into_iter().filter_map(|key| {
         let [a, b] = [a, b].map(|properties| properties.get(key).unwrap_or(&none));
-        let list = |values: &BTreeSet<String>| {
-            let text = Vec::from_iter(values.iter().map(String::as_str)).join(" and ");
-            (!text.is_empty() && text.chars().count() <= MAX_VALUE).then_some(text)
-        };
         let values = match (list(a), list(b)) {
             _ if a == b && a.len() < 2 => return None,
             (Some(values), _) if a == b => format!("{values} in both"),
@@ -81,10 +81,7 @@ fn differences(names: [&str; 2], a: &Properties, b: &Properties) -> Vec<String> 
 /// automatically.
 fn load(group: &RunGroup<'_>) -> Properties {
     let mut properties = Properties::new();
-    let mut add = |key: &str, value: String| {
-        let values = properties.entry(key.to_owned()).or_default();
-        values.insert(value);
-    };
+    let mut add = |key: &str, value| properties.entry(key.to_owned()).or_default().insert(value);
     for run in group.runs() {
         add(WORKLOAD, run.workload.clone());
         let client = run.client.name.as_deref().unwrap_or("floodmark");
@@ -146,41 +143,36 @@ fn hosts(records: &[Record]) -> Properties {
 /// Returns notes on bound, incomplete and incorrect runs.
 pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
     let total = plural(group.runs().count() as u64, "attempt");
-    let note = |problem: fn(&Run) -> bool, meaning: &str| {
-        let n = group.runs().filter(|run| problem(run)).count();
-        (n > 0).then(|| format!("{}: {n} of {total} {meaning}", group.name))
-    };
-    [
-        note(
-            |run| run.validity.status == Status::Bound,
+    let count = |problem: fn(&Run) -> bool| group.runs().filter(|run| problem(run)).count();
+    let bound = count(|run| run.validity.status == Status::Bound);
+    let ended = count(|run| run.ended.reason != EndReason::Completed);
+    let incorrect = count(|run| run.checks.iter().any(|check| !check.held));
+    let problems = [
+        (
+            bound,
             "bound by the client, so the ratio says little about the servers",
         ),
-        note(
-            |run| run.ended.reason != EndReason::Completed,
-            "ended early",
-        ),
-        note(
-            |run| run.checks.iter().any(|check| !check.held),
+        (ended, "ended early"),
+        (
+            incorrect,
             "failed a check, so their figures are meaningless",
         ),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    let name = &group.name;
+    let found = problems.iter().filter(|(n, _)| *n > 0);
+    let notes = found.map(|(n, meaning)| format!("{name}: {n} of {total} {meaning}"));
+    notes.collect()
 }
 
 /// Returns a note if any record comes from `floodmark load`, which does not know when the server
 /// started.
 fn unknown_processes(records: &[Record]) -> Option<String> {
     let is_load = |record: &&Record| record.tool.command.get(1).is_some_and(|c| c == "load");
-    let loads = records.iter().filter(is_load).count() as u64;
-    (loads > 0).then(|| {
-        format!(
-            "{} from `floodmark load`, each counted as one server process; if the server was not \
-             restarted in between, the interval is too narrow",
-            plural(loads, "result")
-        )
-    })
+    let results = plural_if_any(records.iter().filter(is_load).count() as u64, "result")?;
+    Some(format!(
+        "{results} from `floodmark load`, each counted as one server process; if the server was not \
+         restarted in between, the interval is too narrow"
+    ))
 }
 
 /// Returns a note if the runs of the two groups were not interleaved. Slow changes on the host

@@ -45,13 +45,10 @@ impl<'a> RunGroup<'a> {
     /// attempts.
     #[must_use]
     pub fn summary(&self) -> ComparedResult {
-        let of: BTreeSet<String> = self
-            .runs()
-            .map(|run| format!("{} {}", run.system, run.workload))
-            .collect();
+        let show = |run: &Run| format!("{} {}", run.system, run.workload);
         ComparedResult {
             name: self.name.clone(),
-            of: of.into_iter().collect(),
+            of: Vec::from_iter(BTreeSet::from_iter(self.runs().map(show))),
             processes: self.processes.len() as u32,
             attempts: self.runs().count() as u32,
         }
@@ -131,9 +128,8 @@ pub fn select<'s, 'a>(
         };
     };
     let named = groups.iter().find(|group| group.name == name);
-    let mut of_system = groups
-        .iter()
-        .filter(|group| group.runs().all(|run| run.system == name));
+    let is_of_system = |group: &&RunGroup<'_>| group.runs().all(|run| run.system == name);
+    let mut of_system = groups.iter().filter(is_of_system);
     match (named, of_system.next(), of_system.next()) {
         (Some(group), ..) | (None, Some(group), None) => Ok(group),
         _ if groups.is_empty() => Err(GroupError::Empty),

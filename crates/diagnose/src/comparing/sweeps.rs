@@ -17,18 +17,16 @@ const ENOUGH: f64 = 0.95;
 pub fn sweeps(record: &Record) -> Vec<Swept> {
     let groups = run_groups(record);
     let trial = |name: &str| {
-        groups
-            .iter()
-            .find(|group| group.is_trial() && group.name == name)
+        let mut trials = groups.iter().filter(|group| group.is_trial());
+        trials.find(|group| group.name == name)
     };
     let experiments = record.experiment.iter();
-    experiments
-        .flat_map(|experiment| &experiment.sweeps)
+    let sweeps = experiments.flat_map(|experiment| &experiment.sweeps);
+    sweeps
         .map(|sweep| {
             let points = sweep.points.iter();
-            let measured: Vec<PointThroughput> = points
-                .map(|point| throughput(trial(&point.trial)))
-                .collect();
+            let measured = points.map(|point| throughput(trial(&point.trial)));
+            let measured: Vec<PointThroughput> = measured.collect();
             let throughputs = || measured.iter().map(|point| point.throughput_per_s);
             let highest = throughputs().flatten().fold(0.0, f64::max);
             let first = |minimum: f64| {
@@ -48,10 +46,8 @@ pub fn sweeps(record: &Record) -> Vec<Swept> {
 
 fn throughput(group: Option<&RunGroup<'_>>) -> PointThroughput {
     let figures = group.map(|group| ProcessFigures::of(group, ComparedMetric::Throughput));
-    let values = figures
-        .as_ref()
-        .and_then(ProcessFigures::usable)
-        .unwrap_or(&[]);
+    let usable = figures.as_ref().and_then(ProcessFigures::usable);
+    let values = usable.unwrap_or(&[]);
     let interval = over_processes(values);
     PointThroughput {
         throughput_per_s: geometric_mean(values),

@@ -10,20 +10,18 @@ pub(super) fn cpus(facts: &HostFacts) -> Option<HostFinding> {
     let allowed = facts.cpus.allowed;
     let online = facts.cpus.online.unwrap_or(allowed);
     let use_all = format!("taskset -cp 0-{} $$", online.saturating_sub(1));
-    let found = if allowed < online {
-        format!("{allowed} of {online} usable ({})", facts.cpus.allowed_list)
-    } else {
-        format!("{allowed}, all usable")
+    let found = match allowed < online {
+        true => format!("{allowed} of {online} usable ({})", facts.cpus.allowed_list),
+        false => format!("{allowed}, all usable"),
     };
     Some(match allowed {
         0 | 1 => problem(
             Level::Warning,
             found,
             "client and server share one CPU: throughput depends on both, and latencies include waiting for the CPU",
-            &[if online > 1 {
-                &use_all
-            } else {
-                "# use a host with at least 2 CPUs, or run the client on another host"
+            &[match online {
+                0 | 1 => "# use a host with at least 2 CPUs, or run the client on another host",
+                _ => &use_all,
             }],
         ),
         // With up to four CPUs, a client that uses half of the CPUs competes with a server that
@@ -54,29 +52,23 @@ pub(super) fn cpus(facts: &HostFacts) -> Option<HostFinding> {
 }
 
 pub(super) fn quota(facts: &HostFacts) -> Option<HostFinding> {
-    let Some(quota) = &facts.quota else {
-        return Some(fine("none"));
-    };
+    let quota = facts.quota.as_ref()?;
     let exhausted = quota.throttled_periods.unwrap_or(0);
-    let found = format!(
-        "{:.2} CPUs, period {:.0} ms{}",
-        quota.cpus,
-        quota.period_ms,
-        match exhausted {
-            0 => String::new(),
-            1 => ", exhausted once so far".to_owned(),
-            n => format!(", exhausted {} times so far", show_count(n)),
-        }
-    );
+    let so_far = match exhausted {
+        0 => String::new(),
+        1 => ", exhausted once so far".to_owned(),
+        n => format!(", exhausted {} times so far", show_count(n)),
+    };
+    let period_ms = quota.period_ms;
+    let found = format!("{:.2} CPUs, period {period_ms:.0} ms{so_far}", quota.cpus);
     if quota.cpus >= f64::from(facts.cpus.allowed) && exhausted == 0 {
         return Some(fine(format!("{found}, enough for all CPUs")));
     }
     Some(problem(
         Level::Warning,
         found,
-        format!(
-            "when the quota is exhausted, client and server pause until the next period: latencies rise by up to {:.0} ms, and throughput is limited",
-            quota.period_ms
+        &format!(
+            "when the quota is exhausted, client and server pause until the next period: latencies rise by up to {period_ms:.0} ms, and throughput is limited"
         ),
         &[
             &format!("echo {} | sudo tee {}", quota.unlimited, quota.file),
@@ -86,15 +78,11 @@ pub(super) fn quota(facts: &HostFacts) -> Option<HostFinding> {
 }
 
 pub(super) fn governor(facts: &HostFacts) -> Option<HostFinding> {
-    let Some(frequency) = &facts.frequency else {
-        return Some(fine("not visible in this virtual machine"));
-    };
-    let others: Vec<String> = frequency
-        .governors
-        .iter()
-        .filter(|(name, _)| *name != "performance")
-        .map(|(name, cpus)| format!("{name} on {cpus} CPUs"))
-        .collect();
+    let frequency = facts.frequency.as_ref()?;
+    let governors = frequency.governors.iter();
+    let others = governors.filter(|(name, _)| *name != "performance");
+    let others = others.map(|(name, cpus)| format!("{name} on {cpus} CPUs"));
+    let others: Vec<String> = others.collect();
     if others.is_empty() {
         return Some(fine("governor \"performance\" on all CPUs"));
     }
@@ -103,17 +91,12 @@ pub(super) fn governor(facts: &HostFacts) -> Option<HostFinding> {
     // drivers use the lowest frequency (kernel documentation, admin-guide/pm: cpufreq,
     // intel_pstate, amd-pstate).
     let dynamic = matches!(driver, "intel_pstate" | "amd-pstate-epp" | "amd_pstate_epp");
-    let (level, effect) = if frequency.governors.contains_key("powersave") && !dynamic {
-        (
-            Level::Warning,
-            "the CPUs stay at their lowest frequency, so all figures describe a slower host",
-        )
-    } else {
-        (
-            Level::Note,
-            "the CPU frequency follows the load: latencies are higher at low rates and in the first seconds",
-        )
-    };
+    let mut level = Level::Note;
+    let mut effect = "the CPU frequency follows the load: latencies are higher at low rates and in the first seconds";
+    if frequency.governors.contains_key("powersave") && !dynamic {
+        level = Level::Warning;
+        effect = "the CPUs stay at their lowest frequency, so all figures describe a slower host";
+    }
     Some(problem(
         level,
         format!("governor {} (driver {driver})", others.join(", ")),
@@ -172,12 +155,12 @@ pub(super) fn other_load(facts: &HostFacts) -> Option<HostFinding> {
     let busiest = &facts.load.busiest;
     let named = busiest.iter().filter(|of| of.cpus >= 0.02).take(3);
     let named: Vec<BusyProcess> = named.cloned().collect();
-    let visible: f64 = busiest.iter().map(|process| process.cpus).sum();
-    let hidden = others - visible;
-    let processes = (!named.is_empty()).then(|| show_processes(&named));
+    let mut consumers = Vec::from_iter((!named.is_empty()).then(|| show_processes(&named)));
     // Interrupts, short-lived processes and processes of other containers are not visible.
-    let hidden = (hidden >= NOTE).then(|| format!("interrupts and unlisted processes {hidden:.2}"));
-    let consumers: Vec<String> = processes.into_iter().chain(hidden).collect();
+    let hidden = others - busiest.iter().map(|process| process.cpus).sum::<f64>();
+    if hidden >= NOTE {
+        consumers.push(format!("interrupts and unlisted processes {hidden:.2}"));
+    }
     let fix = match named.first() {
         Some(process) => format!(
             "kill -STOP {pid}    # unless it is the server under test; afterwards: kill -CONT {pid}",

@@ -4,7 +4,7 @@
 use floodmark_record::host::{HostFacts, HostFinding, Level};
 use floodmark_record::units::show_count;
 
-use super::{fine, problem};
+use super::{fine, level, problem};
 
 /// Duration of TIME_WAIT in seconds (`TCP_TIMEWAIT_LEN`, a kernel constant).
 const TIME_WAIT_S: f64 = 60.0;
@@ -21,33 +21,29 @@ pub(super) fn open_files(facts: &HostFacts) -> Option<HostFinding> {
     };
     let (hard, soft) = (show(limit.hard), show(limit.soft));
     let connections = |files: u64| show_count(files.saturating_sub(20));
-    if limit.hard < ENOUGH {
-        return Some(problem(
-            if limit.hard < 4_096 {
-                Level::Warning
-            } else {
-                Level::Note
+    let (hard_connections, soft_connections) = (connections(limit.hard), connections(limit.soft));
+    Some(match (limit.hard, limit.soft) {
+        (0..ENOUGH, _) => problem(
+            match limit.hard {
+                0..4_096 => Level::Warning,
+                _ => Level::Note,
             },
             format!("hard limit {hard}"),
-            format!(
-                "client and server can each open at most about {} connections",
-                connections(limit.hard)
+            &format!(
+                "client and server can each open at most about {hard_connections} connections"
             ),
             &["sudo prlimit --pid $$ --nofile=1048576:1048576"],
-        ));
-    }
-    if limit.soft < ENOUGH {
-        return Some(problem(
+        ),
+        (_, 0..ENOUGH) => problem(
             Level::Note,
             format!("soft limit {soft}, hard limit {hard}"),
-            format!(
-                "a server started from this shell can open at most about {} connections; floodmark raises its own limit",
-                connections(limit.soft)
+            &format!(
+                "a server started from this shell can open at most about {soft_connections} connections; floodmark raises its own limit"
             ),
             &["ulimit -n $(ulimit -Hn)"],
-        ));
-    }
-    Some(fine(soft))
+        ),
+        _ => fine(soft),
+    })
 }
 
 pub(super) fn ports(facts: &HostFacts) -> Option<HostFinding> {
@@ -67,12 +63,12 @@ pub(super) fn ports(facts: &HostFacts) -> Option<HostFinding> {
         0..10_000 => Level::Warning,
         // A few hundred reserved ports are not a problem.
         n if n < DEFAULT - 1_000 => Level::Note,
-        _ => return Some(fine(found)),
+        _ => Level::Ok,
     };
     Some(problem(
         level,
         found,
-        format!(
+        &format!(
             "each source address allows at most {usable} connections at once, and fewer if connections are fresh"
         ),
         &[
@@ -89,10 +85,10 @@ pub(super) fn time_wait(facts: &HostFacts) -> Option<HostFinding> {
     let usable = facts.ports?.usable() as f64;
     let reuse = rules.reuse?;
     let without_reuse = show_count((usable / TIME_WAIT_S) as u64);
-    let with_held = |found: &str, minimum: f64| {
-        let held = rules.ports_held.filter(|held| *held as f64 >= minimum)?;
-        let held = show_count(held);
-        Some(format!("{found}; {held} local ports in TIME_WAIT"))
+    let held = rules.ports_held.unwrap_or(0);
+    let with_held = |found: &str| match held {
+        0 => found.to_owned(),
+        held => format!("{found}; {} local ports in TIME_WAIT", show_count(held)),
     };
     let no_reuse = match (reuse, rules.timestamps) {
         (0, _) => Some((
@@ -108,8 +104,8 @@ pub(super) fn time_wait(facts: &HostFacts) -> Option<HostFinding> {
     if let Some((found, fix)) = no_reuse {
         return Some(problem(
             Level::Warning,
-            with_held(found, 1.0).unwrap_or_else(|| found.to_owned()),
-            format!(
+            with_held(found),
+            &format!(
                 "if the client closes first, its port stays in TIME_WAIT for 60 s, even on loopback: at most {without_reuse} fresh connections/s per source address"
             ),
             &[fix],
@@ -140,15 +136,15 @@ pub(super) fn time_wait(facts: &HostFacts) -> Option<HostFinding> {
             ],
         ));
     }
-    let crowded = with_held(&found, usable / 2.0).map(|found| {
-        problem(
+    if held as f64 >= usable / 2.0 {
+        return Some(problem(
             Level::Note,
-            found,
+            with_held(&found),
             "finding a free port takes longer, which costs CPU time in the client",
             &["sleep 60    # until the ports are free"],
-        )
-    });
-    crowded.or_else(|| Some(fine(found + &elsewhere)))
+        ));
+    }
+    Some(fine(found + &elsewhere))
 }
 
 pub(super) fn accept_queue(facts: &HostFacts) -> Option<HostFinding> {
@@ -162,7 +158,7 @@ pub(super) fn accept_queue(facts: &HostFacts) -> Option<HostFinding> {
         return Some(problem(
             Level::Warning,
             found,
-            format!(
+            &format!(
                 "the backlog of every server is limited: beyond {limit} waiting connections, SYNs are dropped and retried after 1 s"
             ),
             &[
@@ -186,9 +182,7 @@ pub(super) fn accept_queue(facts: &HostFacts) -> Option<HostFinding> {
 }
 
 pub(super) fn conntrack(facts: &HostFacts) -> Option<HostFinding> {
-    let Some(conntrack) = facts.conntrack else {
-        return Some(fine("not loaded"));
-    };
+    let conntrack = facts.conntrack?;
     let found = format!(
         "{} of {} connections tracked",
         show_count(conntrack.count),
@@ -201,18 +195,15 @@ pub(super) fn conntrack(facts: &HostFacts) -> Option<HostFinding> {
     let share = conntrack.count as f64 / conntrack.max.max(1) as f64;
     // A closed connection stays in the table for two minutes (nf_conntrack_tcp_timeout_time_wait,
     // default 120 s), so 1,000 fresh connections/s need 120,000 entries.
-    let level = if share >= 0.8 {
-        Level::Warning
-    } else if share >= 0.5 || free < 120_000 {
-        Level::Note
-    } else {
-        return Some(fine(found));
+    let level = match level(share, 0.5, 0.8) {
+        Level::Ok if free < 120_000 => Level::Note,
+        level => level,
     };
     let larger = conntrack.max.saturating_mul(4).max(1_048_576);
     Some(problem(
         level,
         found,
-        format!(
+        &format!(
             "each fresh connection occupies an entry for 2 minutes; with {} free entries, SYNs are dropped silently above {} fresh connections/s",
             show_count(free),
             show_count(free / 120)

@@ -46,9 +46,6 @@ pub(super) fn clock(facts: &HostFacts) -> Option<HostFinding> {
     let source = clock.source.as_deref().unwrap_or("unknown source");
     let found = format!("{source}, {} per reading", show_ns(clock.read_ns));
     let level = level(clock.read_ns, SLOW_NS, VERY_SLOW_NS);
-    if level == Level::Ok {
-        return Some(fine(found));
-    }
     let per_s = show_count((1e9 / clock.read_ns / 5.0) as u64);
     let fix = if clock.available.iter().any(|name| name == "tsc") && source != "tsc" {
         "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
@@ -58,7 +55,7 @@ pub(super) fn clock(facts: &HostFacts) -> Option<HostFinding> {
     Some(problem(
         level,
         found,
-        format!(
+        &format!(
             "reading the clock is slow here: at 5 readings per request, a thread is limited to {per_s} requests/s"
         ),
         &[fix],
