@@ -22,9 +22,9 @@ pub const XZ: SystemTool = SystemTool("xz", "xz-utils", "the postgresql store");
 pub const NGINX: SystemTool = SystemTool("nginx", "nginx-light", "the nginx system");
 /// Runs servers with faults.
 pub const NODE: SystemTool = SystemTool("node", "nodejs", "the causes step");
-/// Installs Python packages of servers with faults.
+/// Installs Python packages for the servers in the cases.
 pub const PIP: SystemTool = SystemTool("python3 -m ensurepip", "python3-venv", "the causes step");
-/// Installs packages of servers with faults.
+/// Installs npm packages for the servers in the cases.
 pub const NPM: SystemTool = SystemTool("npm", "npm", "the causes step");
 /// A server with faults.
 pub const HAPROXY: SystemTool = SystemTool("haproxy", "haproxy", "the causes step");

@@ -1,4 +1,4 @@
-//! Samples which code the server executes in user mode (perf_event_open(2)).
+//! Samples the code that the server executes in user mode (perf_event_open(2)).
 
 use std::cell::RefCell;
 use std::io;
@@ -60,7 +60,7 @@ impl CodeProfile {
         })
     }
 
-    /// Returns the CPU time of [`CodeFigure::ALL`] since the start, in seconds.
+    /// Returns the CPU time since the start for each figure in [`CodeFigure::ALL`], in seconds.
     pub(crate) fn read(&mut self) -> [f64; CodeFigure::ALL.len()] {
         let tree = self.tree.borrow();
         let mut reread = Vec::new();

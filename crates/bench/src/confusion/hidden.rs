@@ -1,5 +1,5 @@
-//! Judges runs as if floodmark had fewer privileges: removes the figures that these privileges
-//! require.
+//! Judges runs as if floodmark had fewer privileges, by removing the figures that require the
+//! missing privileges.
 
 use floodmark_diagnose::why;
 use floodmark_record::metric::{ProcessFigure, Role};
@@ -20,15 +20,18 @@ pub enum HiddenSource {
 /// Rows of the page: a description and the hidden sources.
 pub const HIDDEN: [(&str, &[HiddenSource]); 4] = [
     (
-        "all, without system calls of threads",
+        "all, system calls of threads not visible",
         &[HiddenSource::SystemCalls],
     ),
-    ("all, without samples of code", &[HiddenSource::Code]),
+    ("all, CPU samples not visible", &[HiddenSource::Code]),
     (
-        "all, without both",
+        "all, neither visible",
         &[HiddenSource::SystemCalls, HiddenSource::Code],
     ),
-    ("all, server of another user", &[HiddenSource::OtherUser]),
+    (
+        "all, server runs as another user",
+        &[HiddenSource::OtherUser],
+    ),
 ];
 
 impl HiddenSource {

@@ -73,10 +73,10 @@ pub enum Suite {
     Own,
     /// Servers from package registries
     ThirdParty,
-    /// More servers from package registries
+    /// Second batch of servers from package registries
     #[value(name = "third-party-2")]
     ThirdParty2,
-    /// Still more servers from package registries
+    /// Third batch of servers from package registries
     #[value(name = "third-party-3")]
     ThirdParty3,
 }

@@ -40,7 +40,7 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
     let mut rows = vec![
         row("all", Accuracy::of(cases)),
         row(
-            "all, by the rules of the build that measured them",
+            "all, as judged when measured",
             Accuracy::of(&pass.as_measured),
         ),
         row("visible (not set aside)", Accuracy::of(aside(false))),
@@ -70,8 +70,8 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
     }
     text.push_str(&gains(suite, cases));
     text.push_str(
-        "\nRules are improved based on the visible cases of a pass, so later rules are fitted to the pass. Only the verdicts made \
-         when the pass was measured are independent of it. ",
+        "\nRules are improved based on the visible cases of a pass, so later rules are fitted to the pass. Only the verdicts from \
+         the time of the measurement are an independent test. ",
     );
     text.push_str(&agreement(cases, other));
     if !proofs.is_empty() {
@@ -109,13 +109,13 @@ fn gains(suite: Suite, cases: &[JudgedCase]) -> String {
     let is_in_range = |case: &JudgedCase| case.gain.is_some_and(|at| (0.0..=1.0).contains(&at));
     let of_settings = Proportion::of(faults().filter(|case| case.is_setting).map(is_in_range));
     let mut text = format!(
-        "\nA verdict predicts the throughput without the limit that it names, if the limit concerns the number of requests in service, a CPU quota or a single thread.\n\n\
+        "\nIf a verdict names a limit on requests in service, a CPU quota or a single saturated thread, it also predicts the throughput without that limit.\n\n\
          - cases with a fault and a prediction: {with}\n\
          - controls within the predicted range: {in_range}\n"
     );
     if suite != Suite::Own {
         text += &format!(
-            "- controls within the predicted range, if only a setting of the server differs (without a prediction, a case counts as outside): {of_settings}\n"
+            "- controls within the predicted range, only cases whose control differs in a server setting (a case without a prediction counts as outside): {of_settings}\n"
         );
     }
     text
@@ -260,7 +260,7 @@ mod tests {
             "| set aside | 0 of 1: 0.0 %",
             "- y: it had no effect",
             "the same verdict in 2 of 3: 66.7 %",
-            "build that measured them | 0 of 2: 0.0 %",
+            "as judged when measured | 0 of 2: 0.0 %",
             "pass was measured are right in 1 of 2: 50.0 %",
             "other pass\n\n- x: jit instead of gc",
             "- z: unknown instead of gc",

@@ -15,8 +15,8 @@ pub(super) const MOST: f64 = 0.5;
 /// of the CPUs idle.
 pub(super) const SPARE: f64 = 0.25;
 
-/// Minimum share that counts as contention: a competitor's share of the CPUs, or the share of a lock
-/// holder's time that explains the lock. Also the minimum ratio of run delay to CPU time. A client with its own
+/// Minimum share of the CPUs that a competitor uses, and of a lock holder's time that one resource
+/// takes, so that it explains why the lock is held. Also the minimum ratio of run delay to CPU time. A client with its own
 /// CPU waited for at most 0.06 of its CPU time.
 pub(super) const CONTENDED: f64 = 0.2;
 

@@ -232,7 +232,8 @@ pub(in crate::why) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     .map(|found| compressing(facts, found))
 }
 
-/// Adds compression to a path that ends at the server's CPU, if it takes most of the CPU time.
+/// Adds a compression step to a path that ends at the server's CPU, if compression takes most of the
+/// CPU time.
 fn compressing(facts: &RunFacts<'_>, found: Finding) -> Finding {
     let share = facts.code_share(CodeFigure::Compression);
     match (found, share) {

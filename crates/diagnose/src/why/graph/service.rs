@@ -195,8 +195,8 @@ fn limit_of(
     };
     let workers = group.workers();
     let awaited = main_resource(&of.awaited);
-    // A thread that sleeps or uses connections may have nothing to do with the requests. Connections
-    // whose sessions wait for locks have.
+    // A thread that sleeps or uses connections may be unrelated to the requests. A connection whose
+    // session waits for a lock is related to them.
     let sessions = facts.sessions.as_ref();
     let is_locked = sessions.is_some_and(|of| of.waiting_for_locks >= MOST * workers);
     let writes = awaited.as_ref().is_some_and(|step| match step.kind {
@@ -269,8 +269,8 @@ fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit
     }
 }
 
-/// Finds a file or pipe to which one thread at a time writes. The thread changes if a runtime moves
-/// tasks between threads, as Go does.
+/// Finds a file or pipe that only one thread writes to at a time. It may be a different thread each
+/// time, if a runtime moves tasks between threads, as Go does.
 fn shown_by_writes(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
     let groups = facts.thread_groups.iter();
     let awaited = groups.flat_map(|group| Activity::of(group, facts, in_flight).awaited);

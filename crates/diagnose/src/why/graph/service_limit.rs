@@ -11,7 +11,7 @@ use crate::why::candidate::{Candidate, EvidenceRank};
 use crate::why::facts::RunFacts;
 use crate::why::thresholds::same;
 
-/// What limits the number of requests in service.
+/// Kind of resource that limits the number of requests in service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holder {
     /// All threads of a group are in use.
@@ -29,7 +29,7 @@ pub(super) struct ServiceLimit {
     pub(super) holder: Holder,
     /// Mean number of requests in service.
     pub(super) held: f64,
-    /// Name of the thread group, if threads show the limit.
+    /// Name of the thread group, if the limit was found from thread states.
     pub(super) group: Option<String>,
     /// What the requests in service wait for.
     pub(super) resource: PathStep,
@@ -37,7 +37,7 @@ pub(super) struct ServiceLimit {
 }
 
 impl ServiceLimit {
-    /// Returns whether requests wait for a log or another file.
+    /// Returns whether requests wait for a write to a file or pipe, such as a log.
     fn waits_for_writes(&self) -> bool {
         matches!(self.resource.kind, StepKind::Disk | StepKind::Pipe)
     }
