@@ -154,8 +154,8 @@ impl<'a> RunFacts<'a> {
         rows.map(|row| row.throughput_per_s).collect()
     }
 
-    /// Describes the sources of figures about a local server that floodmark was not permitted to
-    /// read.
+    /// Names the sources that have no figures about the server, usually because reading them was not
+    /// permitted.
     #[must_use]
     pub fn unseen_sources(&self) -> Vec<String> {
         let is_seen = |is: fn(&Metric) -> bool| self.samples.metrics().any(is);

@@ -73,8 +73,8 @@ impl CauseClass {
     }
 
     /// Returns the range of throughput ratios (with ÷ without the perturbation) that the class
-    /// predicts. `gain` is the throughput that the verdict predicts without the limit. Returns `None` if the
-    /// windows and the run used different numbers of connections.
+    /// predicts. `gain` is the throughput that the verdict predicts without the limit. Returns
+    /// `None` if the windows and the run used different numbers of connections.
     fn predicts(self, windows: &Windows, run: &Run, gain: Option<&Gain>) -> Option<(f64, f64)> {
         if self == CauseClass::Demand && windows.connections != run.plan.connections {
             return None;

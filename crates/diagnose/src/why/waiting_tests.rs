@@ -350,6 +350,23 @@ fn any_thread_may_write_to_a_slow_pipe() {
 }
 
 #[test]
+fn hidden_waits_leave_the_limit_unknown() {
+    // The kernel hides what the threads of another user wait for.
+    let mut run = working_on(8.0);
+    run.observations
+        .extend(thread_group("worker", 8.0, 1_000.0, "unknown"));
+    let verdict = is(&run, Cause::Unknown);
+    assert!(
+        verdict.unseen.iter().any(|line| line.contains("syscall")),
+        "{verdict:#?}"
+    );
+    run.observations.pop();
+    run.observations
+        .push(series("server threads", "worker in hrtimer_nanosleep", 8.0));
+    is(&run, Cause::WorkerPool);
+}
+
+#[test]
 fn an_inactive_process_that_reads_a_pipe_is_no_worker() {
     let mut run = working_on(1.0);
     let objects = [("pipe read", 1.0), ("timer", 1.0)];

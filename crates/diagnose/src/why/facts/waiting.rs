@@ -62,6 +62,13 @@ impl ThreadGroupFacts {
         })
     }
 
+    /// Returns whether the object of any wait is known. A server of another user has no such waits.
+    #[must_use]
+    pub fn has_known_waits(&self) -> bool {
+        let unknown = WaitObject::Kind(WaitKind::Other);
+        self.blocked.iter().any(|(object, _)| *object != unknown)
+    }
+
     /// Returns the number of threads that wait for new work: a connection, a request or an event.
     #[must_use]
     pub fn idle(&self) -> f64 {

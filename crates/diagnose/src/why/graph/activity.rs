@@ -7,7 +7,7 @@ use super::upstreams::{connections, process_behind};
 use crate::why::facts::{RunFacts, ThreadGroupFacts, used};
 use crate::why::thresholds::{MOST, SAME, SPARE};
 
-/// Process and resource of a thread that waits for a page of memory.
+/// Name of the resource that a thread waits for during a page fault.
 pub(super) const SERVER_MEMORY: &str = "server memory";
 
 /// The threads of a group, by what they do. All numbers of threads are means.

@@ -53,9 +53,9 @@ pub(in crate::why) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
         return findings.add(Cause::Concurrency, not_available(why));
     }
     let mut groups = facts.thread_groups.iter();
-    if !facts.thread_groups.is_empty() && groups.all(|group| group.blocked.is_empty()) {
+    if !facts.thread_groups.is_empty() && groups.all(|group| !group.has_known_waits()) {
         let why = format!(
-            "what limits concurrency ({figure}): the server belongs to another user, so threads, locks and pools look alike"
+            "what limits concurrency ({figure}): if it is not visible what threads wait for, threads, locks and pools look alike"
         );
         return findings.add(Cause::Concurrency, not_available(why));
     }
