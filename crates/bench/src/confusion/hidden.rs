@@ -10,8 +10,8 @@ use floodmark_record::{Metric, Record};
 pub enum HiddenSource {
     /// `/proc/PID/task/TID/syscall`, which requires permission to trace the server.
     SystemCalls,
-    /// `perf_event_open`, which requires root, `CAP_PERFMON`, or `kernel.perf_event_paranoid` set to 0
-    /// or less.
+    /// `perf_event_open`, which requires root, `CAP_PERFMON`, or `kernel.perf_event_paranoid` set to
+    /// 0 or less.
     Code,
     /// Everything that requires permission to trace the server, and `perf_event_open`.
     OtherUser,

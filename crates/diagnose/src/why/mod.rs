@@ -117,7 +117,8 @@ fn contributing(
 }
 
 /// Replaces the first step of a path with a thread pool if all threads of the pool wait for that
-/// step. For example, all threads wait for connections to a store, whose sessions wait for a row lock.
+/// step. For example, all threads wait for connections to a store, whose sessions wait for a row
+/// lock.
 fn behind_service_limit(path: Vec<PathStep>, others: &[(Cause, Candidate)]) -> Vec<PathStep> {
     let Some((first, rest)) = path.split_first() else {
         return path;

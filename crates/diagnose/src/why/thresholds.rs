@@ -16,8 +16,8 @@ pub(super) const MOST: f64 = 0.5;
 pub(super) const SPARE: f64 = 0.25;
 
 /// Minimum share of the CPUs that a competitor uses, and of a lock holder's time that one resource
-/// takes, so that it explains why the lock is held. Also the minimum ratio of run delay to CPU time. A client with its own
-/// CPU waited for at most 0.06 of its CPU time.
+/// takes, so that it explains why the lock is held. Also the minimum ratio of run delay to CPU time.
+/// A client with its own CPU waited for at most 0.06 of its CPU time.
 pub(super) const CONTENDED: f64 = 0.2;
 
 /// Minimum share that affects throughput noticeably. In three of four runs, the rates of the fastest

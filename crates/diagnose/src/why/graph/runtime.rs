@@ -186,7 +186,15 @@ pub(in crate::why) fn tls(facts: &RunFacts<'_>) -> Option<Finding> {
     });
     Candidate::new(
         EvidenceRank::Mechanism,
-        format!("the server is busy with TLS: {per_request:.2} full handshakes per request"),
+        match &run.tls {
+            Some(_) => {
+                format!("the server is busy with TLS: {per_request:.2} full handshakes per request")
+            }
+            None => format!(
+                "the server is busy with cryptography, probably TLS handshakes: it opens \
+                 {per_request:.2} upstream connections per request"
+            ),
+        },
         [Some(figure), Some(of_cpu), time].into_iter().flatten(),
         "keep connections, resume sessions, or use an ECDSA certificate instead of RSA",
     )
