@@ -210,6 +210,7 @@ fn position(verdict: &Verdict, control: &[&Run]) -> Option<f64> {
 const SET_ASIDE: [&str; 5] = ["php", "go", "tomcat", "node", "wsgi"];
 const SET_ASIDE_2: [&str; 3] = ["bun", "varnish", "tornado"];
 const SET_ASIDE_3: [&str; 3] = ["twisted", "squid", "cheroot"];
+const SET_ASIDE_4: [&str; 3] = ["helidon", "granian", "netty"];
 
 /// Returns the family of a third-party case: the first word of its name.
 pub fn family(name: &str) -> &str {
@@ -223,6 +224,7 @@ fn is_set_aside(suite: Suite, name: &str) -> bool {
         Suite::ThirdParty => SET_ASIDE.contains(&family(name)),
         Suite::ThirdParty2 => SET_ASIDE_2.contains(&family(name)),
         Suite::ThirdParty3 => SET_ASIDE_3.contains(&family(name)),
+        Suite::ThirdParty4 => SET_ASIDE_4.contains(&family(name)),
     }
 }
 

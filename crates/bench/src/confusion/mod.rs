@@ -79,6 +79,9 @@ pub enum Suite {
     /// Third batch of servers from package registries
     #[value(name = "third-party-3")]
     ThirdParty3,
+    /// Fourth batch of servers from package registries
+    #[value(name = "third-party-4")]
+    ThirdParty4,
 }
 
 impl Suite {
@@ -89,6 +92,7 @@ impl Suite {
             Suite::ThirdParty => "cases/third-party",
             Suite::ThirdParty2 => "cases/third-party-2",
             Suite::ThirdParty3 => "cases/third-party-3",
+            Suite::ThirdParty4 => "cases/third-party-4",
         }
     }
 }
@@ -170,6 +174,7 @@ fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, 
         Suite::ThirdParty => bench.target.join("confusion/third-party"),
         Suite::ThirdParty2 => bench.target.join("confusion/third-party-2"),
         Suite::ThirdParty3 => bench.target.join("confusion/third-party-3"),
+        Suite::ThirdParty4 => bench.target.join("confusion/third-party-4"),
     };
     let folder = match (options.quick, options.pass) {
         _ if options.is_change_check => results.join("change"),

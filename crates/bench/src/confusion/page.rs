@@ -14,17 +14,20 @@ use crate::table::table;
 const THIRD_PARTY: &str = "# Servers from package registries\n";
 const THIRD_PARTY_2: &str = "# More servers from package registries\n";
 const THIRD_PARTY_3: &str = "# Third batch of servers from package registries\n";
+const THIRD_PARTY_4: &str = "# Fourth batch of servers from package registries\n";
 
 /// Replaces the section of one suite.
 pub fn replace(page: &str, suite: Suite, section: &str) -> String {
+    let (page, fourth) = page.split_at(page.find(THIRD_PARTY_4).unwrap_or(page.len()));
     let (page, third) = page.split_at(page.find(THIRD_PARTY_3).unwrap_or(page.len()));
     let (page, second) = page.split_at(page.find(THIRD_PARTY_2).unwrap_or(page.len()));
     let (own, first) = page.split_at(page.find(THIRD_PARTY).unwrap_or(page.len()));
     let sections = match suite {
-        Suite::Own => [section, first, second, third],
-        Suite::ThirdParty => [own, section, second, third],
-        Suite::ThirdParty2 => [own, first, section, third],
-        Suite::ThirdParty3 => [own, first, second, section],
+        Suite::Own => [section, first, second, third, fourth],
+        Suite::ThirdParty => [own, section, second, third, fourth],
+        Suite::ThirdParty2 => [own, first, section, third, fourth],
+        Suite::ThirdParty3 => [own, first, second, section, fourth],
+        Suite::ThirdParty4 => [own, first, second, third, section],
     };
     let mut sections = sections.map(str::trim_end).to_vec();
     sections.retain(|section| !section.is_empty());
@@ -60,6 +63,7 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
         Suite::ThirdParty => format!("{THIRD_PARTY}\n{}", include_str!("third-party.md")),
         Suite::ThirdParty2 => format!("{THIRD_PARTY_2}\n{}", include_str!("third-party-2.md")),
         Suite::ThirdParty3 => format!("{THIRD_PARTY_3}\n{}", include_str!("third-party-3.md")),
+        Suite::ThirdParty4 => format!("{THIRD_PARTY_4}\n{}", include_str!("third-party-4.md")),
     };
     text.push_str(&table(
         "cases | right | confident and wrong | no verdict",

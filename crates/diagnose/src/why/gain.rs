@@ -15,13 +15,16 @@ const HALF_WIDTH: f64 = 0.15;
 /// requests divided by the shortest service time. If a CPU quota or a single thread is the limit,
 /// predicts the throughput with all CPUs busy. Returns `None` for other causes.
 ///
+/// Even the fastest request can wait for a lock. Its time without the lock is at least the mean time
+/// for which the lock is held, and at most its service time; the prediction uses the midpoint.
+///
 /// The CPUs also limit the prediction if they are at least half busy. At a lower load, the CPU time
 /// per request is larger than at the limit, so it does not show how many requests the CPUs can
 /// serve.
 pub(super) fn of(facts: &RunFacts<'_>, cause: Cause) -> Option<Gain> {
     use Cause::{
         Concurrency, ConnectionPool, CpuQuota, MaxConnections, Serialised, ServerCpuOneThread,
-        WorkerPool,
+        StoreLock, WorkerPool,
     };
     if facts.run.plan.is_open() {
         return None;
@@ -30,7 +33,7 @@ pub(super) fn of(facts: &RunFacts<'_>, cause: Cause) -> Option<Gain> {
     let busy = facts.idle_cpus().map(|(idle, cpus)| (cpus - idle) / cpus);
     let requests = match cause {
         Concurrency => more_connections(connections),
-        ConnectionPool | MaxConnections | Serialised | WorkerPool => connections,
+        ConnectionPool | MaxConnections | Serialised | StoreLock | WorkerPool => connections,
         CpuQuota | ServerCpuOneThread => {
             let busy = busy.filter(|busy| *busy > 0.0)?;
             let basis = format!("CPU use of 100 % instead of {}", percent(busy));
@@ -39,7 +42,11 @@ pub(super) fn of(facts: &RunFacts<'_>, cause: Cause) -> Option<Gain> {
         _ => return None,
     };
     facts.concurrency?;
-    let shortest_us = facts.run.least_service_time_us?;
+    let mut shortest_us = facts.run.least_service_time_us?;
+    if matches!(cause, Serialised | StoreLock) {
+        let held_us = (1e6 / facts.ok_per_s).min(shortest_us);
+        shortest_us = f64::midpoint(held_us, shortest_us);
+    }
     let per_s = f64::from(requests) / (shortest_us / 1e6);
     let busy = busy.filter(|busy| *busy >= MOST);
     let per_s = busy.map_or(per_s, |busy| per_s.min(facts.ok_per_s / busy));

@@ -65,6 +65,7 @@ fn shipped_manifests_are_valid() {
         "cases/third-party",
         "cases/third-party-2",
         "cases/third-party-3",
+        "cases/third-party-4",
     ];
     for path in folders.map(|folder| files(folder, Path::to_owned)).concat() {
         let text = fs::read_to_string(&path).unwrap();
@@ -75,6 +76,7 @@ fn shipped_manifests_are_valid() {
         "cases/third-party/systems",
         "cases/third-party-2/systems",
         "cases/third-party-3/systems",
+        "cases/third-party-4/systems",
     ];
     let manifest = |folder: &Path| folder.join("system.toml");
     for path in folders.map(|folder| files(folder, manifest)).concat() {
