@@ -43,7 +43,6 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
         little(run),
         unused_addresses(run),
         unknown_run_delay(run),
-        unknown_stall(run),
         short(run),
     ]
     .into_iter()
@@ -224,13 +223,6 @@ fn unknown_run_delay(run: &Run) -> Option<String> {
          (see floodmark doctor)",
         percent(threads.on_cpu)
     ))
-}
-
-fn unknown_stall(run: &Run) -> Option<String> {
-    run.longest_stall_ns.is_none().then(|| {
-        "client stalls are unknown because the client died: the figures may not describe the server"
-            .to_owned()
-    })
 }
 
 /// Reports a run that is too short. Bursts and replays are exempt because the load determines their

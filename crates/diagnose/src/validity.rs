@@ -159,7 +159,8 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
         cpus,
         expected,
     };
-    let mut reasons = unsent(judged);
+    let mut reasons = Vec::from_iter(cut_short(run));
+    reasons.extend(unsent(judged));
     reasons.extend(held::not_held(judged));
     if run.plan.is_open() {
         reasons.extend(late(judged));
@@ -185,6 +186,13 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
         reasons,
         notes,
     }
+}
+
+/// Reports that the client died. Its last requests and its stalls are unknown.
+fn cut_short(run: &Run) -> Option<String> {
+    let sent = show_s(run.sending_s);
+    let died = run.longest_stall_ns.is_none();
+    died.then(|| format!("cut short after {sent}: the client or floodmark died; repeat the run"))
 }
 
 /// Reports that no response was ok, and what the server sent instead.

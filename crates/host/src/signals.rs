@@ -1,10 +1,12 @@
-//! Ctrl-C and SIGTERM. The first signal requests an orderly stop; the second exits immediately.
+//! Ctrl-C, SIGTERM and SIGHUP. The first signal requests an orderly stop; the second exits
+//! immediately.
 
+use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 /// Exit code after a second signal.
@@ -21,7 +23,8 @@ impl Stop {
         Self::default()
     }
 
-    /// Creates a token that SIGINT and SIGTERM set.
+    /// Creates a token that SIGINT, SIGTERM and SIGHUP (a closed terminal) set. Under `nohup`,
+    /// SIGHUP stays ignored.
     ///
     /// A second signal exits immediately with [`INTERRUPTED`]. Destructors do not run in this case,
     /// but the kernel sends each [`crate::Child`] its parent-death signal.
@@ -30,7 +33,8 @@ impl Stop {
     /// The handlers cannot be installed.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self::new();
-        for signal in [SIGINT, SIGTERM] {
+        let hangup = (!is_hangup_ignored()).then_some(SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
             // The order matters: the first handler checks the flag before the second handler sets
             // it.
             flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop.0))?;
@@ -55,6 +59,17 @@ impl Stop {
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
+}
+
+/// Returns whether the parent process ignores SIGHUP: the lowest bit of `SigIgn` in
+/// proc_pid_status(5). Returns false if the set cannot be read.
+fn is_hangup_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut sets = status
+        .lines()
+        .filter_map(|line| line.strip_prefix("SigIgn:"));
+    let set = sets.find_map(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_some_and(|set| set & (1 << (SIGHUP - 1)) != 0)
 }
 
 #[cfg(test)]
@@ -119,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_first_signal_requests_a_stop() {
-        for signal in [Signal::INT, Signal::TERM] {
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
             let (mut child, mut wait_for) = start_child("orderly");
             wait_for("ready");
             child.signal(signal).unwrap();

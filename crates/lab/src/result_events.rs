@@ -36,6 +36,7 @@ impl ResultEvents {
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let mut all = Self::default();
         each_event(path, |event| all.take(event))?;
+        all.runs.iter_mut().for_each(RunEvents::complete);
         Ok(all)
     }
 

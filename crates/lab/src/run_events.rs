@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::client::ClientRan;
-use floodmark_record::events::{EndReason, Event, Phase, RunId, WorkerReady};
+use floodmark_record::events::{EndReason, Event, PartRow, Phase, RunId, WorkerReady};
 use floodmark_record::groups::GroupPoint;
 use floodmark_record::logged::Logged;
 use floodmark_record::place::Placement;
@@ -26,6 +26,8 @@ pub struct RunEvents {
     pub place: Option<Placement>,
     pub ready: Option<WorkerReady>,
     pub rows: Vec<MeasuredSecond>,
+    /// Parts of the second that has no row yet.
+    parts: Vec<PartRow>,
     pub warmup: Counts,
     pub warmup_to_ns: u64,
     pub end: Option<WorkerEnd>,
@@ -116,6 +118,7 @@ impl RunEvents {
             place: None,
             ready: None,
             rows: Vec::new(),
+            parts: Vec::new(),
             warmup: Counts::default(),
             warmup_to_ns: 0,
             end: None,
@@ -141,6 +144,7 @@ impl RunEvents {
             Event::Ready(ready) => self.ready = Some(ready),
             Event::ServerUsed(used) => self.server_used = Some(used),
             Event::StoreUsed(used) => self.store_used = Some(used),
+            Event::Part(part) => self.parts.push(part),
             Event::Second(row) => self.take_second(row),
             Event::End(end) => self.end = Some(end),
             Event::ClientRan(ran) => self.client = Some(ran),
@@ -156,7 +160,17 @@ impl RunEvents {
         }
     }
 
+    /// Adds a row for the last second if the worker died within it.
+    pub fn complete(&mut self) {
+        if self.end.is_none()
+            && let Some(row) = partial_row(&self.parts, self.rows.len() as u64)
+        {
+            self.take_second(row);
+        }
+    }
+
     fn take_second(&mut self, row: SecondRow) {
+        self.parts.clear();
         let (server, store) = (self.server_used.take(), self.store_used.take());
         if row.phase == Phase::Warmup {
             self.warmup.merge(&row.counts);
@@ -221,6 +235,38 @@ impl RunEvents {
             detail: self.cut_short.clone().or(detail),
         }
     }
+}
+
+/// Returns a row that consists of parts. Only the counts of these requests are known.
+fn partial_row(parts: &[PartRow], index: u64) -> Option<SecondRow> {
+    let (first, last) = (parts.first()?, parts.last()?);
+    let mut row = SecondRow {
+        phase: last.phase,
+        index,
+        from_ns: first.from_ns,
+        to_ns: last.to_ns,
+        counts: Counts::default(),
+        good: 0,
+        ok_in_window: 0,
+        good_in_window: 0,
+        bytes_sent: 0,
+        bytes_received: 0,
+        connects: 0,
+        open_connections: 0,
+        user_s: 0.0,
+        system_s: 0.0,
+        histograms: BTreeMap::new(),
+        groups: Vec::new(),
+    };
+    for PartRow { sums, .. } in parts {
+        row.counts.merge(&sums.counts);
+        row.good += sums.good;
+        row.ok_in_window += sums.ok_in_window;
+        row.good_in_window += sums.good_in_window;
+        row.bytes_sent += sums.bytes_sent;
+        row.bytes_received += sums.bytes_received;
+    }
+    Some(row)
 }
 
 /// Returns the number of requests whose outcome is not ok.

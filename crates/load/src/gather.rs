@@ -1,11 +1,12 @@
-//! Merges all threads' data for each second into rows, and emits each row in compressed form.
+//! Merges all threads' data into parts and rows. Emits the counts of each part, and each row in
+//! compressed form.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 
-use floodmark_record::SecondRow;
-use floodmark_record::events::Phase;
+use floodmark_record::events::{PartRow, Phase};
 use floodmark_record::groups::GroupRow;
+use floodmark_record::{Event, SecondRow};
 
 use crate::clock::Ns;
 use crate::group_times::encode;
@@ -22,33 +23,41 @@ pub struct Gatherer {
     measured: Rows,
     /// Rows of the current phase.
     rows: Rows,
+    /// Parts of `rows`.
+    parts: Rows,
     phase: Phase,
+    /// Parts that are not complete yet.
     pending: BTreeMap<u64, Box<Slice>>,
-    /// For each thread, the earliest second that the thread may still report.
+    /// For each thread, the earliest part that the thread may still report.
     reached: Vec<u64>,
+    /// The next part to emit.
     next: u64,
+    /// The complete parts of the current row.
+    row: Slice,
     /// The process's CPU time at the end of the previous row.
     cpu: (f64, f64),
-    /// The process's CPU time at the end of each row that has not been emitted yet.
+    /// The process's CPU time at the end of each part that has not been emitted yet.
     cpu_at: BTreeMap<u64, (f64, f64)>,
     /// Sums over all rows in the phase.
     totals: GroupRow,
 }
 
 impl Gatherer {
-    /// Creates a gatherer for a measurement with the rows `measured`.
+    /// Creates a gatherer for a measurement with the rows `measured` and `groups` groups.
     /// The gatherer returns empty slices to the threads through `back`.
     #[must_use]
-    pub fn new(back: Vec<Sender<Box<Slice>>>, measured: Rows) -> Self {
+    pub fn new(back: Vec<Sender<Box<Slice>>>, measured: Rows, groups: usize) -> Self {
         let threads = back.len();
         Gatherer {
             back,
             rows: measured.clone(),
+            parts: measured.parts(),
             measured,
             phase: Phase::Measure,
             pending: BTreeMap::new(),
             reached: vec![0; threads],
             next: 0,
+            row: Slice::new(0, groups),
             cpu: (0.0, 0.0),
             cpu_at: BTreeMap::new(),
             totals: GroupRow::default(),
@@ -59,16 +68,18 @@ impl Gatherer {
     pub fn begin(&mut self, phase: Phase, cpu: (f64, f64)) {
         self.phase = phase;
         self.rows = self.measured.in_phase(phase);
+        self.parts = self.rows.parts();
         self.pending.clear();
         self.reached.fill(0);
         self.next = 0;
+        self.row.clear();
         self.cpu = cpu;
         self.cpu_at.clear();
         self.totals = GroupRow::default();
     }
 
-    /// Merges a thread's slice. Returns the rows that are now complete.
-    pub fn take(&mut self, slice: Box<Slice>) -> Vec<SecondRow> {
+    /// Merges a thread's slice. Returns an event for each part and row that is now complete.
+    pub fn take(&mut self, slice: Box<Slice>) -> Vec<Event> {
         let (thread, index) = (slice.thread as usize, slice.index);
         self.reached[thread] = index + 1;
         match self.pending.get_mut(&index) {
@@ -80,16 +91,17 @@ impl Gatherer {
                 self.pending.insert(index, slice);
             }
         }
-        self.whole_rows()
+        self.complete()
     }
 
-    /// Records that a thread has ended this phase. Returns the rows that are now complete.
-    pub fn ended(&mut self, thread: u32) -> Vec<SecondRow> {
+    /// Records that a thread has ended this phase. Returns an event for each part and row that is
+    /// now complete.
+    pub fn ended(&mut self, thread: u32) -> Vec<Event> {
         self.reached[thread as usize] = u64::MAX;
-        self.whole_rows()
+        self.complete()
     }
 
-    fn whole_rows(&mut self) -> Vec<SecondRow> {
+    fn complete(&mut self) -> Vec<Event> {
         let whole = self.reached.iter().copied().min().unwrap_or(0);
         if whole == u64::MAX {
             return Vec::new();
@@ -97,50 +109,63 @@ impl Gatherer {
         if whole > self.next {
             self.cpu_at.entry(whole - 1).or_insert_with(process_cpu);
         }
-        // The last row is not emitted yet, because its length is known only at the end of the
+        // The last part is not emitted yet, because its length is known only at the end of the
         // phase.
-        self.rows_before(whole.saturating_sub(1))
+        self.emit_before(whole.saturating_sub(1), Ns::MAX)
     }
 
-    /// Ends the phase after `ended` ns. Returns the remaining rows and the sums over the phase.
-    pub fn end(&mut self, ended: Ns) -> (Vec<SecondRow>, GroupRow) {
+    /// Ends the phase after `ended` ns. Returns the remaining events and the sums over the phase.
+    pub fn end(&mut self, ended: Ns) -> (Vec<Event>, GroupRow) {
         let last = self
             .pending
             .last_key_value()
             .map_or(self.next, |(index, _)| *index);
-        let mut rows = self.rows_before(last + 1);
-        if let Some(row) = rows.last_mut() {
-            row.to_ns = ended.clamp(row.from_ns + 1, row.to_ns);
-        }
-        (rows, std::mem::take(&mut self.totals))
+        let events = self.emit_before(last + 1, ended);
+        (events, std::mem::take(&mut self.totals))
     }
 
-    fn rows_before(&mut self, end: u64) -> Vec<SecondRow> {
-        let mut rows = Vec::new();
+    /// Emits all parts before `end`, and the rows that end with them. The phase ends at `ended`.
+    fn emit_before(&mut self, end: u64, ended: Ns) -> Vec<Event> {
+        let mut events = Vec::new();
         while self.next < end {
+            let is_last = ended < Ns::MAX && self.next + 1 == end;
+            let (from_ns, mut to_ns) = self.parts.bounds(self.next);
+            let row = self.rows.at(from_ns);
+            let ends_row = is_last || to_ns == self.rows.bounds(row).1;
+            if is_last {
+                to_ns = ended.clamp(from_ns + 1, to_ns);
+            }
             let slice = self.pending.remove(&self.next);
-            rows.push(self.row(slice.as_deref()));
+            events.push(Event::Part(PartRow {
+                phase: self.phase,
+                from_ns,
+                to_ns,
+                sums: slice.as_ref().map(|s| s.all.to_row()).unwrap_or_default(),
+            }));
             if let Some(slice) = slice {
+                self.row.merge(&slice);
+                // The number at the end of the row.
+                self.row.open = slice.open;
                 self.give_back(slice);
+            }
+            if ends_row {
+                events.push(Event::Second(self.end_row(row, to_ns)));
             }
             self.next += 1;
         }
-        rows
+        events
     }
 
-    fn row(&mut self, slice: Option<&Slice>) -> SecondRow {
+    fn end_row(&mut self, index: u64, to_ns: Ns) -> SecondRow {
         let cpu = self.cpu_at.remove(&self.next).unwrap_or(self.cpu);
+        self.cpu_at = self.cpu_at.split_off(&self.next);
         let before = std::mem::replace(&mut self.cpu, cpu);
-        let row = slice.map(|s| s.all.to_row()).unwrap_or_default();
-        let groups = slice.map_or(&[][..], |s| &s.groups);
-        let value = |of: fn(&Slice) -> u64| slice.map_or(0, of);
-        let histograms = slice.map_or_else(BTreeMap::new, |slice| encode(&slice.times));
-        let (from_ns, to_ns) = self.rows.bounds(self.next);
+        let row = self.row.all.to_row();
         sums::add(&mut self.totals, &row);
-        SecondRow {
+        let ended = SecondRow {
             phase: self.phase,
-            index: self.next,
-            from_ns,
+            index,
+            from_ns: self.rows.bounds(index).0,
             to_ns,
             counts: row.counts,
             good: row.good,
@@ -148,13 +173,15 @@ impl Gatherer {
             good_in_window: row.good_in_window,
             bytes_sent: row.bytes_sent,
             bytes_received: row.bytes_received,
-            connects: value(|s| s.connects),
-            open_connections: value(|s| s.open),
+            connects: self.row.connects,
+            open_connections: self.row.open,
             user_s: cpu.0 - before.0,
             system_s: cpu.1 - before.1,
-            histograms,
-            groups: groups.iter().map(RequestSums::to_row).collect(),
-        }
+            histograms: encode(&self.row.times),
+            groups: self.row.groups.iter().map(RequestSums::to_row).collect(),
+        };
+        self.row.clear();
+        ended
     }
 
     fn give_back(&self, mut slice: Box<Slice>) {
@@ -169,7 +196,8 @@ mod tests {
     use floodmark_record::TimeKind;
 
     use super::*;
-    use std::sync::mpsc::channel;
+    use crate::rows::PART_NS;
+    use std::sync::mpsc::{Receiver, channel};
 
     fn slice(thread: u32, index: u64, ok: u64) -> Box<Slice> {
         let mut slice = Slice::new(thread, 0);
@@ -181,31 +209,56 @@ mod tests {
         Box::new(slice)
     }
 
-    #[test]
-    fn rows_wait_for_the_slowest_thread_and_add_up() {
-        let (senders, receivers): (Vec<_>, Vec<_>) = (0..2).map(|_| channel()).unzip();
-        let mut gatherer = Gatherer::new(senders, Rows::default());
+    /// Returns a gatherer for two threads, and the channels that return their slices.
+    fn gatherer() -> (Gatherer, Vec<Receiver<Box<Slice>>>) {
+        let (senders, receivers) = (0..2).map(|_| channel()).unzip();
+        let mut gatherer = Gatherer::new(senders, Rows::default(), 0);
         gatherer.begin(Phase::Measure, (0.0, 0.0));
+        (gatherer, receivers)
+    }
+
+    /// Returns the ok responses of each part, and of each row with its index.
+    fn oks(events: &[Event]) -> (Vec<u64>, Vec<(u64, u64)>) {
+        let part = |event: &Event| match event {
+            Event::Part(part) => Some(part.sums.counts.ok),
+            _ => None,
+        };
+        let row = |event: &Event| match event {
+            Event::Second(row) => Some((row.index, row.counts.ok)),
+            _ => None,
+        };
+        let (parts, rows) = (
+            events.iter().filter_map(part),
+            events.iter().filter_map(row),
+        );
+        (parts.collect(), rows.collect())
+    }
+
+    #[test]
+    fn parts_wait_for_the_slowest_thread_and_add_up() {
+        let (mut gatherer, receivers) = gatherer();
         assert!(gatherer.take(slice(0, 0, 1)).is_empty());
         assert!(gatherer.take(slice(0, 1, 2)).is_empty());
         assert!(
             gatherer.take(slice(1, 0, 4)).is_empty(),
-            "the last complete row is not emitted yet"
+            "the last complete part is not emitted yet"
         );
-        // Thread 1 stalled and reports no data for seconds 1 to 3.
-        let rows = gatherer.take(slice(1, 4, 8));
-        assert_eq!(rows.iter().map(|r| r.counts.ok).collect::<Vec<_>>(), [5]);
-        let (rows, totals) = gatherer.end(4_500_000_000);
-        assert_eq!(
-            rows.iter()
-                .map(|r| (r.index, r.counts.ok))
-                .collect::<Vec<_>>(),
-            [(1, 2), (2, 0), (3, 0), (4, 8)]
-        );
-        assert_eq!(rows[3].to_ns, 4_500_000_000);
+        // Thread 1 stalled and reports no data for parts 1 to 23.
+        assert_eq!(oks(&gatherer.take(slice(1, 24, 8))), (vec![5], vec![]));
+        let (events, totals) = gatherer.end(24 * PART_NS + 1);
+        let (parts, rows) = oks(&events);
+        assert_eq!((parts.len(), parts[0], parts[23]), (24, 2, 8));
+        assert_eq!(rows, [(0, 7), (1, 0), (2, 8)]);
+        let Some(Event::Second(last)) = events.last() else {
+            panic!("the last event is no row");
+        };
+        assert_eq!((last.from_ns, last.to_ns), (20 * PART_NS, 24 * PART_NS + 1));
         assert_eq!(totals.counts.ok, 15);
         assert_eq!(
-            receivers[0].try_iter().count() + receivers[1].try_iter().count(),
+            receivers
+                .iter()
+                .map(|r| r.try_iter().count())
+                .sum::<usize>(),
             4,
             "emptied slices go back to their threads"
         );
@@ -213,22 +266,25 @@ mod tests {
 
     #[test]
     fn does_not_wait_for_an_ended_thread() {
-        let (senders, receivers): (Vec<_>, Vec<_>) = (0..2).map(|_| channel()).unzip();
-        let mut gatherer = Gatherer::new(senders, Rows::default());
-        gatherer.begin(Phase::Measure, (0.0, 0.0));
+        let (mut gatherer, receivers) = gatherer();
         assert!(gatherer.take(slice(1, 0, 1)).is_empty());
         assert!(gatherer.ended(1).is_empty());
-        let mut rows = Vec::new();
+        let mut events = Vec::new();
         for index in 0..20 {
-            rows.extend(gatherer.take(slice(0, index, 1)));
+            events.extend(gatherer.take(slice(0, index, 1)));
         }
-        assert_eq!((rows.len(), rows[0].counts.ok), (19, 2));
+        let (parts, rows) = oks(&events);
+        assert_eq!((parts.len(), parts[0], rows), (19, 2, vec![(0, 11)]));
         assert_eq!(
-            receivers[0].try_iter().count() + receivers[1].try_iter().count(),
+            receivers
+                .iter()
+                .map(|r| r.try_iter().count())
+                .sum::<usize>(),
             20
         );
         assert!(gatherer.ended(0).is_empty());
-        let (rows, totals) = gatherer.end(19_500_000_000);
-        assert_eq!((rows.len(), totals.counts.ok), (1, 21));
+        let (events, totals) = gatherer.end(20 * PART_NS);
+        assert_eq!(oks(&events), (vec![1], vec![(1, 10)]));
+        assert_eq!(totals.counts.ok, 21);
     }
 }

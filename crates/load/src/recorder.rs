@@ -1,11 +1,11 @@
-//! Records the counts and times of one load thread, second by second.
+//! Records the counts and times of one load thread, in parts of 100 ms.
 //!
-//! A thread owns its slice for the current second, and passes the slice to the gatherer when the
-//! second ends. The gatherer returns empty slices to the thread, so the thread does not allocate
+//! A thread owns its slice for the current part, and passes the slice to the gatherer when the part
+//! ends. The gatherer returns empty slices to the thread, so the thread does not allocate
 //! memory under load.
 //!
 //! If the gatherer or the reader of its rows is stuck, no empty slice is available. The current
-//! slice then also covers the next second. So no data is lost, and memory does not grow.
+//! slice then also covers the next part. So no data is lost, and memory does not grow.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -44,11 +44,11 @@ pub struct Recorder {
     back: Receiver<Box<Slice>>,
     /// Rows of the measurement.
     measured: Rows,
-    /// Rows of the current phase.
-    rows: Rows,
+    /// Parts of the rows of the current phase.
+    parts: Rows,
     phase_start: Ns,
-    /// Time at which the current second ends.
-    pub row_end: Ns,
+    /// Time at which the current part ends.
+    pub part_end: Ns,
     deadline: Ns,
     window_end: Ns,
     /// Number of open connections.
@@ -80,12 +80,12 @@ impl Recorder {
         Recorder {
             group_times: GroupTimes::new(first.groups.len()),
             live: first,
-            rows: measured.clone(),
+            parts: measured.parts(),
             measured,
             out,
             back,
             phase_start: 0,
-            row_end: Ns::MAX,
+            part_end: Ns::MAX,
             deadline,
             window_end: Ns::MAX,
             open: 0,
@@ -99,8 +99,8 @@ impl Recorder {
     /// Starts a phase at `start`. Responses after `window_end` do not count towards throughput.
     pub fn begin(&mut self, phase: Phase, start: Ns, window_end: Option<Ns>) {
         self.phase_start = start;
-        self.rows = self.measured.in_phase(phase);
-        self.row_end = start + self.rows.bounds(0).1;
+        self.parts = self.measured.in_phase(phase).parts();
+        self.part_end = start + self.parts.bounds(0).1;
         self.window_end = window_end.unwrap_or(Ns::MAX);
         self.live.phase = phase;
         self.live.index = 0;
@@ -109,25 +109,25 @@ impl Recorder {
     /// Ends the phase and passes on the current slice.
     pub fn end(&mut self, now: Ns) {
         self.tick(now);
-        self.row_end = Ns::MAX;
+        self.part_end = Ns::MAX;
         // No request is in flight, so waiting for an empty slice delays no request.
         if let Ok(empty) = self.back.recv() {
             self.hand_over(empty);
         }
     }
 
-    /// Advances to the second that contains `now`.
+    /// Advances to the part that contains `now`.
     #[inline]
     pub fn tick(&mut self, now: Ns) {
-        if now >= self.row_end {
+        if now >= self.part_end {
             self.turn_over(now);
         }
     }
 
     #[cold]
     fn turn_over(&mut self, now: Ns) {
-        let index = self.rows.at(now - self.phase_start);
-        self.row_end = self.phase_start + self.rows.bounds(index).1;
+        let index = self.parts.at(now - self.phase_start);
+        self.part_end = self.phase_start + self.parts.bounds(index).1;
         if let Ok(empty) = self.back.try_recv() {
             self.hand_over(empty);
             self.live.index = index;
@@ -289,7 +289,7 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slice::ROW_NS;
+    use crate::rows::PART_NS;
     use std::sync::mpsc::{channel, sync_channel};
 
     #[test]
@@ -297,17 +297,17 @@ mod tests {
         let (out, messages) = sync_channel(10);
         let (give_back, back) = channel();
         let first = Box::new(Slice::new(0, 0));
-        let mut recorder = Recorder::new(first, out, back, ROW_NS, Rows::default());
+        let mut recorder = Recorder::new(first, out, back, PART_NS, Rows::default());
         recorder.begin(Phase::Measure, 0, None);
-        for second in 0..4 {
-            recorder.tick(second * ROW_NS);
+        for part in 0..4 {
+            recorder.tick(part * PART_NS);
             recorder.intended(0, 1);
-            if second == 2 {
+            if part == 2 {
                 give_back.send(Box::new(Slice::new(0, 0))).unwrap();
             }
         }
         give_back.send(Box::new(Slice::new(0, 0))).unwrap();
-        recorder.end(3 * ROW_NS + 1);
+        recorder.end(3 * PART_NS + 1);
         let slices: Vec<_> = messages
             .try_iter()
             .filter_map(|message| match message {

@@ -1,5 +1,5 @@
 //! The boundaries of a phase's rows: whole seconds, and the ends of the plan's steps.
-//! Each row therefore belongs to exactly one step.
+//! Each row therefore belongs to exactly one step. Each row consists of parts of 100 ms.
 
 use std::sync::Arc;
 
@@ -9,12 +9,24 @@ use floodmark_record::plan::Plan;
 use crate::clock::{Ns, seconds};
 use crate::slice::ROW_NS;
 
-/// The rows of a phase, numbered from 0.
-#[derive(Debug, Clone, Default)]
+/// Length of a part in ns. A killed run loses the results of at most one part.
+pub const PART_NS: Ns = 100_000_000;
+
+/// The rows of a phase, or the parts of these rows, numbered from 0.
+#[derive(Debug, Clone)]
 pub struct Rows {
-    /// The boundaries that are not at whole seconds, in ascending order. Each entry contains the
-    /// number of the row that starts there, and the time in ns.
+    /// Length of an uncut row in ns.
+    length: Ns,
+    /// The boundaries that are not at multiples of the length, in ascending order. Each entry
+    /// contains the number of the row that starts there, and the time in ns.
     cuts: Arc<[(u64, Ns)]>,
+}
+
+impl Default for Rows {
+    /// Returns rows of whole seconds.
+    fn default() -> Self {
+        Rows::cut(ROW_NS, [])
+    }
 }
 
 impl Rows {
@@ -22,24 +34,27 @@ impl Rows {
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
         let mut end_s = 0.0;
-        let mut ends: Vec<Ns> = plan
-            .steps()
-            .unwrap_or_default()
-            .iter()
-            .map(|step| {
-                end_s += step.duration_s;
-                seconds(end_s)
-            })
-            .filter(|end| end % ROW_NS != 0)
-            .collect();
+        let steps = plan.steps().unwrap_or_default();
+        let ends = steps.iter().map(|step| {
+            end_s += step.duration_s;
+            seconds(end_s)
+        });
+        Rows::cut(ROW_NS, ends)
+    }
+
+    /// Creates rows of `length`, split at `ends`.
+    fn cut(length: Ns, ends: impl IntoIterator<Item = Ns>) -> Self {
+        let mut ends: Vec<Ns> = ends.into_iter().filter(|end| end % length != 0).collect();
         ends.dedup();
-        Rows {
-            cuts: ends
-                .into_iter()
-                .zip(1..)
-                .map(|(end, cuts)| (end / ROW_NS + cuts, end))
-                .collect(),
-        }
+        let cuts = ends.into_iter().zip(1..);
+        let cuts = cuts.map(|(end, cuts)| (end / length + cuts, end)).collect();
+        Rows { length, cuts }
+    }
+
+    /// Returns the parts of these rows.
+    #[must_use]
+    pub fn parts(&self) -> Rows {
+        Rows::cut(PART_NS, self.cuts.iter().map(|(_, end)| *end))
     }
 
     /// Returns the rows of a phase, if `self` contains the rows of the measurement. The warm-up has
@@ -55,7 +70,7 @@ impl Rows {
     /// Returns the row that contains `at`.
     #[must_use]
     pub fn at(&self, at: Ns) -> u64 {
-        at / ROW_NS + self.cuts.partition_point(|(_, cut)| *cut <= at) as u64
+        at / self.length + self.cuts.partition_point(|(_, cut)| *cut <= at) as u64
     }
 
     /// Returns the start and end of a row. The end is the start of the next row.
@@ -63,7 +78,7 @@ impl Rows {
     pub fn bounds(&self, row: u64) -> (Ns, Ns) {
         let cuts = self.cuts.partition_point(|(first, _)| *first <= row);
         let second = row - cuts as u64;
-        let (from, to) = (second * ROW_NS, (second + 1) * ROW_NS);
+        let (from, to) = (second * self.length, (second + 1) * self.length);
         let before = cuts.checked_sub(1).map_or(0, |i| self.cuts[i].1);
         let after = self.cuts.get(cuts).map_or(Ns::MAX, |(_, cut)| *cut);
         (from.max(before), to.min(after))
@@ -127,6 +142,10 @@ mod tests {
                 let end = seconds(end);
                 prop_assert_eq!(rows.bounds(rows.at(end)).0, end);
             }
+            let parts = rows.parts();
+            let (from, to) = parts.bounds(parts.at(at));
+            prop_assert!(from <= at && at < to && to - from <= PART_NS);
+            prop_assert_eq!(rows.at(from), rows.at(to - 1));
         }
     }
 }

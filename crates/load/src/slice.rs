@@ -1,4 +1,4 @@
-//! One load thread's data for one second, as passed to the gatherer.
+//! One load thread's data for a part of a second, as passed to the gatherer.
 
 use floodmark_record::events::Phase;
 use floodmark_stats::Histogram;
@@ -11,18 +11,18 @@ use crate::sums::RequestSums;
 pub const ROW_NS: Ns = 1_000_000_000;
 
 /// Number of slices that circulate between a thread and the gatherer.
-/// One slice is being filled, one is waiting until its row is complete, one is in transit, and one
+/// One slice is being filled, one is waiting until its part is complete, one is in transit, and one
 /// is spare.
 pub const SLICES: usize = 4;
 
-/// One thread's data for one second.
+/// One thread's data for one part of a row.
 #[derive(Debug)]
 pub struct Slice {
     /// Thread number.
     pub thread: u32,
-    /// The phase that contains the second.
+    /// The phase that contains the part.
     pub phase: Phase,
-    /// Index of the second within the phase.
+    /// Index of the part within the phase.
     pub index: u64,
     /// Sums of all requests.
     pub all: RequestSums,
@@ -65,7 +65,7 @@ impl Slice {
         self.times.iter_mut().for_each(Histogram::clear);
     }
 
-    /// Adds another thread's slice for the same second.
+    /// Adds another slice for the same part or row.
     pub fn merge(&mut self, other: &Slice) {
         self.all.merge(&other.all);
         for (mine, theirs) in self.groups.iter_mut().zip(&other.groups) {

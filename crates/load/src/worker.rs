@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use floodmark_record::Event;
-use floodmark_record::events::{Phase, SecondRow, WorkerReady};
+use floodmark_record::events::{Phase, WorkerReady};
 use floodmark_record::groups::GroupRow;
 use floodmark_record::plan::{Backend, Plan, WorkerInput};
 
@@ -147,7 +147,7 @@ pub fn run(
             handles.push(handle);
         }
         drop(out);
-        let mut gatherer = Gatherer::new(give_back, Rows::of(plan));
+        let mut gatherer = Gatherer::new(give_back, Rows::of(plan), groups);
         let mut opening = Opening::new(plan, threads);
         let ends: Result<Vec<_>, _> = job
             .phases
@@ -311,7 +311,7 @@ impl StartingThread<'_> {
     }
 }
 
-/// Emits a phase's rows until all threads have ended the phase.
+/// Emits a phase's parts and rows until all threads have ended the phase.
 fn gather(
     phase: Phase,
     opening: &mut Opening,
@@ -335,9 +335,9 @@ fn gather(
                 gatherer.begin(phase, used);
                 emit(Event::Began { phase });
             }
-            Ok(Message::Slice(slice)) => emit_rows(gatherer.take(slice), emit),
+            Ok(Message::Slice(slice)) => gatherer.take(slice).into_iter().for_each(&mut *emit),
             Ok(Message::End(thread, end)) => {
-                emit_rows(gatherer.ended(thread), emit);
+                gatherer.ended(thread).into_iter().for_each(&mut *emit);
                 running -= 1;
                 match end {
                     Ok(end) => ends.push(*end),
@@ -352,17 +352,13 @@ fn gather(
         return Err(WorkerError::system("waiting for sockets")(error));
     }
     let ended = ends.iter().map(|end| end.ended).max().unwrap_or(0);
-    let (rows, totals) = gatherer.end(ended);
-    emit_rows(rows, emit);
+    let (events, totals) = gatherer.end(ended);
+    events.into_iter().for_each(emit);
     Ok(PhaseResult {
         totals,
         threads: ends,
         cpu: (used.0 - cpu.0, used.1 - cpu.1),
     })
-}
-
-fn emit_rows(rows: Vec<SecondRow>, emit: &mut impl FnMut(Event)) {
-    rows.into_iter().map(Event::Second).for_each(emit);
 }
 
 /// Sleeps until a wall-clock time. Each sleep is short enough to notice stop requests.

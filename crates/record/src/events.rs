@@ -74,6 +74,8 @@ pub enum Event {
     ServerUsed(ServerUsed),
     /// Resources used by the store since the previous event of this kind (once a second).
     StoreUsed(ServerUsed),
+    /// Counts of a part of a second. If the worker dies, its last second consists of these parts.
+    Part(PartRow),
     /// Figures for one second of the worker's clock.
     Second(SecondRow),
     /// The worker ended.
@@ -178,6 +180,20 @@ pub enum Phase {
     Warmup,
     /// The measurement.
     Measure,
+}
+
+/// Counts of a part of a second, at most 100 ms long, summed over all threads. The parts of a second
+/// precede its [`SecondRow`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PartRow {
+    /// Warm-up or measurement.
+    pub phase: Phase,
+    /// Start of the part, in ns since the start of the phase.
+    pub from_ns: u64,
+    /// End of the part, in ns since the start of the phase.
+    pub to_ns: u64,
+    /// Sums over the requests of the part.
+    pub sums: GroupRow,
 }
 
 /// Figures for one second, summed over all threads. Times are measured from the start of the phase.

@@ -210,7 +210,7 @@ fn position(verdict: &Verdict, control: &[&Run]) -> Option<f64> {
 const SET_ASIDE: [&str; 5] = ["php", "go", "tomcat", "node", "wsgi"];
 const SET_ASIDE_2: [&str; 3] = ["bun", "varnish", "tornado"];
 const SET_ASIDE_3: [&str; 3] = ["twisted", "squid", "cheroot"];
-const SET_ASIDE_4: [&str; 3] = ["helidon", "granian", "netty"];
+const SET_ASIDE_4: [&str; 3] = ["granian", "sanic", "poco"];
 
 /// Returns the family of a third-party case: the first word of its name.
 pub fn family(name: &str) -> &str {

@@ -12,7 +12,9 @@ use floodmark_record::run::Status;
 use floodmark_truth::Scenario;
 
 use crate::support::hostile::{Listener, answer_each};
-use crate::support::{TEST_VALIDITY, judging, load, signal, start_load, start_load_as, truth};
+use crate::support::{
+    TEST_VALIDITY, code, finish, floodmark, judging, load, signal, start_load, start_load_as, truth,
+};
 
 fn hello() -> (floodmark_truth::TruthServer, String) {
     truth(Scenario::default())
@@ -147,23 +149,48 @@ fn strict_fails_a_bound_result() {
 #[test]
 fn an_interrupted_run_reports_its_measurement() {
     let (_server, url) = hello();
-    let started = start_load(
-        &url,
-        &["-r", "200", "-d", "20s", "--fail-if", "throughput > 1"],
-    );
-    started.wait_for_a_second();
-    signal(started.pid(), libc::SIGINT);
-    let load = started.end();
-    assert_eq!(load.code(), 130);
-    assert_eq!(load.run().ended.reason, EndReason::Interrupted);
-    assert!(load.counts().ok >= 100, "{:?}", load.counts());
-    // The interruption must be reported only once.
-    assert_eq!(
-        load.stderr().matches("interrupted").count(),
-        1,
-        "{}",
-        load.stderr()
-    );
+    // SIGHUP: the terminal was closed.
+    for number in [libc::SIGINT, libc::SIGHUP] {
+        let started = start_load(
+            &url,
+            &["-r", "200", "-d", "20s", "--fail-if", "throughput > 1"],
+        );
+        started.wait_for_a_second();
+        signal(started.pid(), number);
+        let load = started.end();
+        assert_eq!(load.code(), 130);
+        assert_eq!(load.run().ended.reason, EndReason::Interrupted);
+        assert!(load.counts().ok >= 100, "{:?}", load.counts());
+        // The interruption must be reported only once.
+        assert_eq!(
+            load.stderr().matches("interrupted").count(),
+            1,
+            "{}",
+            load.stderr()
+        );
+    }
+}
+
+#[test]
+fn a_killed_run_loses_less_than_half_a_second() {
+    let (_server, url) = hello();
+    let started = start_load(&url, &["-r", "200", "-d", "20s"]);
+    let begin = started.wait_for("\"event\":\"part\"");
+    thread::sleep(Duration::from_millis(650));
+    let expected = 200.0 * (begin.elapsed().as_secs_f64() - 0.5);
+    let folder = started.kill();
+    let result = folder.path().join("result");
+    let mut report = floodmark(&["report", result.to_str().unwrap(), "--json", "-"]);
+    judging(&mut report);
+    let output = finish(report.spawn().unwrap());
+    assert_eq!(code(&output), 0, "{output:?}");
+    let record: floodmark_record::Record = serde_json::from_slice(&output.stdout).unwrap();
+    let run = &record.runs[0];
+    assert!(run.requests.ok as f64 >= expected, "{:?}", run.requests);
+    assert!(run.throughput_per_s.unwrap() > 100.0);
+    assert_eq!(run.validity.status, Status::Invalid);
+    let reason = &run.validity.reasons[0];
+    assert!(reason.starts_with("cut short after "), "{reason}");
 }
 
 #[test]

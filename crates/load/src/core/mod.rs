@@ -225,7 +225,7 @@ impl Core {
         }
         let mut at = self
             .recorder
-            .row_end
+            .part_end
             .min(self.next_arrival())
             .min(self.next_ahead());
         for list in [&self.pressing, &self.paused] {

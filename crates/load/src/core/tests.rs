@@ -7,7 +7,7 @@ use std::time::Duration;
 use floodmark_record::events::{EndReason, Phase};
 use floodmark_record::groups::GroupRow;
 use floodmark_record::plan::{Arrivals as Spacing, CloseFirst, ConnectionUse, Model, Plan, Target};
-use floodmark_record::{Counts, SecondRow, TimeKind};
+use floodmark_record::{Counts, Event, SecondRow, TimeKind};
 use floodmark_stats::Histogram;
 use proptest::prelude::*;
 
@@ -25,6 +25,14 @@ use crate::rows::Rows;
 use crate::schedule::ArrivalSchedule;
 use crate::slice::{SLICES, Slice};
 use crate::testing::{closed_plan, held_plan, open_plan, with_mix};
+
+/// Returns the rows among a gatherer's events.
+fn rows(events: Vec<Event>) -> impl Iterator<Item = SecondRow> {
+    events.into_iter().filter_map(|event| match event {
+        Event::Second(row) => Some(row),
+        _ => None,
+    })
+}
 
 /// A core and its gatherer, as in a worker with one thread.
 pub(super) struct Lab {
@@ -51,7 +59,7 @@ impl Lab {
             Rows::default(),
         );
         let core = Core::new(plan, (0, 1), plan.connections as usize, recorder);
-        let gatherer = Gatherer::new(vec![give_back], Rows::default());
+        let gatherer = Gatherer::new(vec![give_back], Rows::default(), groups);
         let rows = Vec::new();
         Lab {
             core,
@@ -64,7 +72,7 @@ impl Lab {
     fn gather(&mut self) {
         while let Ok(message) = self.messages.try_recv() {
             if let Message::Slice(slice) = message {
-                self.rows.extend(self.gatherer.take(slice));
+                self.rows.extend(rows(self.gatherer.take(slice)));
             }
         }
     }
@@ -140,8 +148,8 @@ impl Lab {
         assert_eq!((core.in_flight, core.carried), (0, 0), "abandoned");
         core.recorder.end(world.now);
         self.gather();
-        let (rows, totals) = self.gatherer.end(world.now - start);
-        self.rows.extend(rows);
+        let (events, totals) = self.gatherer.end(world.now - start);
+        self.rows.extend(rows(events));
         (reason, totals)
     }
 
@@ -444,11 +452,12 @@ fn waiting_for_the_only_connection_is_blocked_time() {
                 core.turn(start + 2 * MS);
             }
             response(core, at + 100 * MS);
+            lab.gather();
         }
         lab.core.recorder.end(start + 300 * MS);
         lab.gather();
-        let (rows, totals) = lab.gatherer.end(300 * MS);
-        lab.rows.extend(rows);
+        let (events, totals) = lab.gatherer.end(300 * MS);
+        lab.rows.extend(rows(events));
         assert_eq!(totals.counts.ok, 3);
         assert_eq!(lab.times(TimeKind::Lateness).max(), Some(0));
         let blocked = lab.times(TimeKind::Blocked).max().unwrap();

@@ -204,11 +204,16 @@ impl RunningLoad {
 
     /// Waits until the first second of the measurement is recorded.
     pub fn wait_for_a_second(&self) {
+        self.wait_for("\"event\":\"second\"");
+    }
+
+    /// Waits until the event stream contains `text`. Returns the time at which it was found.
+    pub fn wait_for(&self, text: &str) -> std::time::Instant {
         let events = self.result().join("events.jsonl");
-        wait_for("the first second", || {
-            let text = std::fs::read_to_string(&events).ok()?;
-            text.contains("\"event\":\"second\"").then_some(())
-        });
+        wait_for(text, || {
+            let found = std::fs::read_to_string(&events).ok()?.contains(text);
+            found.then(std::time::Instant::now)
+        })
     }
 
     pub fn end(self) -> Load {
