@@ -72,7 +72,8 @@ END
     awk 'BEGIN { for (i = 1; i <= 3000; i++) print i, i * 7919 % 104729, "booked, desk", i % 17 }' \
         > "$run/report"
     cp nginx.conf "$run"
-    nginx -p "$run" -e stderr -c nginx.conf &
+    # The user "nobody", which nginx would change to, may be unable to read this folder.
+    nginx -p "$run" -e stderr -c nginx.conf -g "user $(id -un);" &
 else
     node ../../../third-party/systems/node-http/server.js --port "$upstream" --work "$DELAY" &
 fi
