@@ -11,15 +11,15 @@ use floodmark_record::host::{Checkup, HostFacts, HostFinding, Level};
 /// Checks one topic. Returns `None` if data is missing. The topic in the finding is empty.
 type HostCheck = fn(&HostFacts) -> Option<HostFinding>;
 
-/// A topic, the finding if data is missing, and the function that checks the topic.
-type DoctorCheck = (&'static str, &'static str, HostCheck);
+/// A topic, the level and the finding if data is missing, and the function that checks the topic.
+type DoctorCheck = (&'static str, (Level, &'static str), HostCheck);
 
-const NOT_AVAILABLE: &str = "not available on this host";
-const NOT_VISIBLE: &str = "not visible in this virtual machine";
+const NOT_AVAILABLE: (Level, &str) = (Level::Unknown, "not available on this host");
+const NOT_VISIBLE: (Level, &str) = (Level::Unknown, "not visible in this virtual machine");
 
 const CHECKS: [DoctorCheck; 12] = [
     ("CPUs", NOT_AVAILABLE, cpu::cpus),
-    ("CPU quota", "none", cpu::quota),
+    ("CPU quota", (Level::Ok, "none"), cpu::quota),
     ("frequency", NOT_VISIBLE, cpu::governor),
     ("steal", NOT_AVAILABLE, cpu::steal),
     ("other load", NOT_AVAILABLE, cpu::other_load),
@@ -27,17 +27,21 @@ const CHECKS: [DoctorCheck; 12] = [
     ("local ports", NOT_AVAILABLE, network::ports),
     ("TIME_WAIT", NOT_AVAILABLE, network::time_wait),
     ("accept queue", NOT_AVAILABLE, network::accept_queue),
-    ("conntrack", "not loaded", network::conntrack),
+    ("conntrack", (Level::Ok, "not loaded"), network::conntrack),
     ("io_uring", NOT_AVAILABLE, system::io_uring),
     ("clock", NOT_AVAILABLE, system::clock),
 ];
 
-/// Returns the findings on a host. Warnings come first, then notes, then topics without problems.
+/// Returns the findings on a host. Warnings come first, then notes, unknown figures, and topics
+/// without problems.
 #[must_use]
 pub fn findings(facts: &HostFacts) -> Vec<HostFinding> {
-    let mut findings = CHECKS.map(|(topic, missing, check)| HostFinding {
+    let mut findings = CHECKS.map(|(topic, (level, missing), check)| HostFinding {
         topic: topic.to_owned(),
-        ..check(facts).unwrap_or_else(|| fine(missing))
+        ..check(facts).unwrap_or_else(|| HostFinding {
+            level,
+            ..fine(missing)
+        })
     });
     findings.sort_by_key(|finding| finding.level);
     findings.into()

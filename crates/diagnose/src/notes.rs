@@ -34,6 +34,8 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
         expected(judged),
         unverified(run),
         timed_out(run),
+        not_closed(run),
+        out_of_step(run),
         other_processes(run),
         held::not_opened(run),
         held::lost(run),
@@ -94,6 +96,27 @@ fn timed_out(run: &Run) -> Option<String> {
     Some(format!(
         "{requests} timed out after {} (--timeout): percentiles rank them above all responses",
         show_s(run.plan.timeout.as_secs_f64())
+    ))
+}
+
+/// Reports connections that the server left open after their last response.
+fn not_closed(run: &Run) -> Option<String> {
+    let n = run.errors.get("not_closed_by_server")?;
+    Some(format!(
+        "the server did not close {} after a response that ended it: floodmark waited for 200 ms \
+         each time, which lowers the throughput; the server should close at once",
+        plural_if_any(*n, "connection")?
+    ))
+}
+
+/// Reports bytes that belong to no request.
+fn out_of_step(run: &Run) -> Option<String> {
+    let errors = ["unsolicited", "data_after_close"];
+    let n = errors.iter().filter_map(|name| run.errors.get(*name)).sum();
+    Some(format!(
+        "the server sent bytes after {}: floodmark closed these connections; check the \
+         Content-Length, and responses to HEAD or with status 204 or 304, which have no body",
+        plural_if_any(n, "response")?
     ))
 }
 

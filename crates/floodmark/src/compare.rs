@@ -92,7 +92,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
     };
     out::show(files.use_stdout(), |style| {
         terminal::comparison(&compared, style)
-    });
+    })?;
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&compared).map_err(Ending::internal)? + "\n";
         files::write("--json", path, &text)?;

@@ -34,6 +34,6 @@ pub fn run(args: &DelayArgs) -> Result<(), Ending> {
     out::print(&format!(
         "{}{address}\n",
         floodmark_lab::experiment::LISTENING
-    ));
+    ))?;
     floodmark_host::delay::serve(&listener, args.to, args.by).map_err(failed)
 }

@@ -77,7 +77,7 @@ pub fn worst(endings: Vec<Ending>) -> Result<(), Ending> {
     worst.map_or(Ok(()), Err)
 }
 
-/// Installs handlers for SIGINT and SIGTERM.
+/// Installs handlers for SIGINT, SIGTERM and SIGHUP.
 pub fn stop_on_signals() -> Result<Stop, Ending> {
     Stop::on_signals().map_err(|e| Ending::internal(format!("cannot install signal handlers: {e}")))
 }

@@ -43,6 +43,5 @@ pub fn run(args: &InitArgs) -> Result<(), Ending> {
         Template::System => format!("refer to it in an experiment as system = \"{name}\""),
         Template::Experiment => format!("run it with: floodmark run {name}"),
     };
-    out::print(&format!("wrote {}; {next}\n", path.display()));
-    Ok(())
+    out::print(&format!("wrote {}; {next}\n", path.display()))
 }

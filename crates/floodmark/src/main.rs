@@ -88,7 +88,7 @@ fn usage(mut error: clap::Error) -> ExitCode {
         out::note(&error.render().to_string());
         ExitCode::from(Exit::Usage.code())
     } else {
-        out::print(&error.render().to_string());
+        let _ = out::deliver(&error.render().to_string());
         ExitCode::from(Exit::Success.code())
     }
 }

@@ -5,6 +5,8 @@ use std::io::{self, IsTerminal, Write};
 
 use floodmark_report::{Style, plain};
 
+use crate::exit::Ending;
+
 /// Width of output that goes to a file or pipe, in columns.
 const PLAIN_WIDTH: usize = 100;
 
@@ -27,9 +29,12 @@ pub fn style(stream: &impl IsTerminal) -> Style {
     }
 }
 
-/// Writes to stdout. A closed pipe (such as `| head`) is not an error.
-pub fn print(text: &str) {
-    let _ = deliver(text);
+/// Writes to stdout.
+///
+/// # Errors
+/// Fails if stdout cannot be written. A closed pipe (such as `| head`) is not an error.
+pub fn print(text: &str) -> Result<(), Ending> {
+    deliver(text).map_err(|e| Ending::internal(format!("stdout: {e}")))
 }
 
 /// Writes output requested by a flag such as `--json -` to stdout.
@@ -61,10 +66,13 @@ pub fn complain(message: &impl Display) {
 }
 
 /// Prints a result on stdout, or on stderr if an output file goes to stdout (`--json -`).
-pub fn show(stdout_is_taken: bool, render: impl FnOnce(Style) -> String) {
+///
+/// # Errors
+/// Fails if stdout cannot be written.
+pub fn show(stdout_is_taken: bool, render: impl FnOnce(Style) -> String) -> Result<(), Ending> {
     if stdout_is_taken {
         note(&render(style(&io::stderr())));
-    } else {
-        print(&render(style(&io::stdout())));
+        return Ok(());
     }
+    print(&render(style(&io::stdout())))
 }

@@ -31,14 +31,13 @@ pub fn run(args: &ReportArgs) -> Result<(), Ending> {
     files.check_writable()?;
     let record = floodmark_lab::read(at).map_err(Ending::usage)?;
     if files.is_empty() {
-        out::show(false, |style| match record.experiment {
+        return out::show(false, |style| match record.experiment {
             Some(_) => floodmark_report::terminal::experiment(&record, style),
             None => {
                 let next = files::next_step(&record);
                 floodmark_report::terminal::summary(&record, next.as_deref(), style)
             }
         });
-        return Ok(());
     }
     files.write(&record, |e| Ending::usage(e))
 }

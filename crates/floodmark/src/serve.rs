@@ -116,7 +116,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Ending> {
     };
     let before = open_files();
     let ready = |address| {
-        out::print(&format!("listening on http://{address}\n"));
+        // Scripts that do not read stdout still need the server.
+        let _ = out::deliver(&format!("listening on http://{address}\n"));
         let now = open_files();
         if now.soft > before.soft {
             out::note(&format!(

@@ -56,8 +56,7 @@ pub fn run(args: &WhyArgs) -> Result<(), Ending> {
     });
     out::show(false, |style| {
         floodmark_report::terminal::why(judged, style)
-    });
-    Ok(())
+    })
 }
 
 /// Tries to prove what limited the last run. Returns the updated record.
@@ -90,9 +89,11 @@ fn prove(args: &WhyArgs) -> Result<Record, Ending> {
         doubled: None,
         stop: &stop,
     };
-    let proved = proving.run(run, &mut folder).map_err(failed)?;
-    let record = fold(path).map_err(failed)?;
-    folder.write_record(&record).map_err(failed)?;
+    let proved = proving.run(run, &mut folder);
+    let (record, failure) = floodmark_lab::finish(&mut folder, None).map_err(failed)?;
+    if let Some(failure) = failure {
+        return Err(failed(failure));
+    }
     match proved {
         ProofOutcome::Measured => Ok(record),
         ProofOutcome::NothingToChange => {

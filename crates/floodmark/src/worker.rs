@@ -33,7 +33,7 @@ pub fn run() -> Result<(), Ending> {
     let stop = StopFlag::default();
     let requested = stop.clone();
     // This thread is never joined, because a blocked read cannot be canceled.
-    std::thread::spawn(move || {
+    let reader = std::thread::Builder::new().spawn(move || {
         for line in io::stdin().lock().lines() {
             match line {
                 Ok(line) if line.trim() != "stop" => {}
@@ -42,6 +42,7 @@ pub fn run() -> Result<(), Ending> {
         }
         requested.stop();
     });
+    reader.map_err(|e| Ending::internal(format!("worker: cannot start a thread: {e}")))?;
     let lost = stop.clone();
     worker::run(&input, files, &stop, |event| {
         let written = serde_json::to_vec(&event)

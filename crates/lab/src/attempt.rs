@@ -17,7 +17,7 @@ use crate::attempt_monitor::AttemptMonitor;
 pub use crate::attempt_monitor::Monitoring;
 use crate::exit_monitor::ExitMonitor;
 use crate::experiment::ExternalClient;
-use crate::fold::fold;
+use crate::fold::fold_with;
 use crate::folder::Folder;
 use crate::run_end;
 use crate::server_log::ServerLog;
@@ -27,15 +27,12 @@ use crate::worker::{self, WorkerFailure};
 pub type Listener<'a> = dyn FnMut(&Event) + 'a;
 
 /// Writes the first event of a result.
-///
-/// # Errors
-/// The folder cannot be written.
-pub fn open(folder: &mut Folder, tool: ToolInfo) -> Result<(), FileError> {
+pub fn open(folder: &mut Folder, tool: ToolInfo) {
     folder.append(&Event::Opened {
         schema: SCHEMA_VERSION,
         tool,
         environment: environment::environment(&Root::host()),
-    })
+    });
 }
 
 /// Returns the wall-clock time in milliseconds since 1970.
@@ -46,21 +43,24 @@ pub(crate) fn unix_ms() -> u64 {
         .as_millis() as u64
 }
 
-/// Folds the events of a folder into its record. Returns the record, and a message about the
-/// worker's failure, if any.
+/// Folds the events of a folder into its record. Returns the record, and a message if the worker
+/// failed or the folder cannot be written.
 ///
 /// # Errors
-/// The folder cannot be read or written.
+/// The folder cannot be read.
 pub fn finish(
     folder: &mut Folder,
     failure: Option<WorkerFailure>,
 ) -> Result<(Record, Option<String>), FileError> {
-    folder.sync()?;
-    let record = fold(folder.path())?;
-    folder.write_record(&record)?;
+    folder.sync();
+    let record = fold_with(folder.path(), folder.unsaved())?;
+    let unwritten = match folder.failure() {
+        Some(failure) => Some(failure.to_string()),
+        None => folder.write_record(&record).err().map(|e| e.to_string()),
+    };
     let path = folder.path().display();
     let failure = failure.map(|failure| format!("{failure}; partial result: {path}"));
-    Ok((record, failure))
+    Ok((record, failure.or(unwritten)))
 }
 
 /// Returns the name of the file that contains an attempt's responses.
@@ -124,33 +124,31 @@ struct LoadEnd {
 
 impl Attempts<'_> {
     /// Runs the attempts, records their events in `folder`, and folds them into the record. Returns
-    /// the record, and a message about the worker's failure, if any.
+    /// the record, and a message if the worker failed or the folder cannot be written.
     ///
-    /// Skips the remaining attempts if an attempt is interrupted or the server exits.
+    /// Skips the remaining attempts if an attempt is interrupted, the server exits, or the folder
+    /// cannot be written.
     ///
     /// # Errors
-    /// The folder cannot be written. The folder keeps earlier measurements.
+    /// The folder cannot be read.
     pub fn run(
         &self,
         tool: ToolInfo,
         folder: &mut Folder,
         listener: &mut Listener<'_>,
     ) -> Result<(Record, Option<String>), FileError> {
-        open(folder, tool)?;
-        let failure = self.measure(folder, listener)?;
+        open(folder, tool);
+        let failure = self.measure(folder, listener);
         finish(folder, failure)
     }
 
     /// Runs the attempts and records their events in `folder`. Returns the worker's failure, if
     /// any.
-    ///
-    /// # Errors
-    /// The folder cannot be written.
     pub fn measure(
         &self,
         folder: &mut Folder,
         listener: &mut Listener<'_>,
-    ) -> Result<Option<WorkerFailure>, FileError> {
+    ) -> Option<WorkerFailure> {
         let mut first_number = 1;
         for attempt in 1..=self.attempts {
             let run = RunId {
@@ -158,22 +156,22 @@ impl Attempts<'_> {
                 ..self.run.clone()
             };
             let begin = Instant::now();
-            let end = self.attempt(&run, &mut first_number, folder, listener)?;
+            let end = self.attempt(&run, &mut first_number, folder, listener);
             let exit = self.exits.and_then(|exits| exits.describe(begin));
             let cut_short = exit.or(end.interruption);
-            let last = cut_short.is_some() || self.stop.is_set();
+            let last = cut_short.is_some() || self.stop.is_set() || folder.failure().is_some();
             if let Some(log) = self.log {
                 let (logged, error) = log.borrow_mut().take();
-                folder.append(&Event::Logged(logged))?;
-                append_missing(folder, error)?;
+                folder.append(&Event::Logged(logged));
+                append_missing(folder, error);
             }
-            folder.append(&Event::RunEnded { run, cut_short })?;
-            folder.sync()?;
+            folder.append(&Event::RunEnded { run, cut_short });
+            folder.sync();
             if last {
-                return Ok(end.failure);
+                return end.failure;
             }
         }
-        Ok(None)
+        None
     }
 
     fn attempt(
@@ -182,7 +180,7 @@ impl Attempts<'_> {
         first_number: &mut u64,
         folder: &mut Folder,
         listener: &mut Listener<'_>,
-    ) -> Result<LoadEnd, FileError> {
+    ) -> LoadEnd {
         let mut plan = self.planned.plan.clone();
         plan.seed = plan.seed.wrapping_add(u64::from(run.attempt) - 1);
         let began = Event::RunBegan {
@@ -190,15 +188,15 @@ impl Attempts<'_> {
             plan: plan.clone(),
             unix_ms: unix_ms(),
         };
-        folder.append(&began)?;
+        folder.append(&began);
         listener(&began);
         if let Some(place) = self.place {
-            folder.append(&Event::Placed(place.clone()))?;
+            folder.append(&Event::Placed(place.clone()));
         }
         if let Some(client) = self.client {
             // Record the client's name first, so that even an interrupted attempt has it.
             let by = client.client.package.name.clone();
-            folder.append(&Event::Driven { by })?;
+            folder.append(&Event::Driven { by });
         }
         let begin = Instant::now();
         let proxy = self
@@ -206,8 +204,8 @@ impl Attempts<'_> {
             .map(|pid| (pid, process::cpu_s(&Root::host(), pid)));
         let mut monitor = AttemptMonitor::start(&self.monitoring, self.side, &plan);
         let mut end = match self.client {
-            Some(client) => self.drive(client, &plan, run, &monitor, folder, listener)?,
-            None => self.load(plan, run, first_number, &mut monitor, folder, listener)?,
+            Some(client) => self.drive(client, &plan, run, &monitor, folder, listener),
+            None => self.load(plan, run, first_number, &mut monitor, folder, listener),
         };
         let (mut observed, missing) = monitor.stop();
         observed.observations.append(&mut end.observations);
@@ -215,11 +213,11 @@ impl Attempts<'_> {
             let used = proxy_used(pid, begin, before_s);
             observed.observations.extend(used);
         }
-        folder.append(&Event::Observed(observed))?;
+        folder.append(&Event::Observed(observed));
         let notices = self.planned.notices.iter().cloned();
         let missing = notices.chain(end.missing.drain(..)).chain(missing);
-        append_missing(folder, missing)?;
-        Ok(end)
+        append_missing(folder, missing);
+        end
     }
 
     /// Sends the load with an external client.
@@ -231,19 +229,19 @@ impl Attempts<'_> {
         monitor: &AttemptMonitor<'_>,
         folder: &mut Folder,
         listener: &mut Listener<'_>,
-    ) -> Result<LoadEnd, FileError> {
+    ) -> LoadEnd {
         let started = |pid| monitor.on_external_client(pid);
         let driven = client.drive(plan, run, folder.path(), self.stop, &started);
         let interruption = run_end::client_failure(&driven.ran);
         let ran = Event::ClientRan(driven.ran);
-        folder.append(&ran)?;
+        folder.append(&ran);
         listener(&ran);
-        Ok(LoadEnd {
+        LoadEnd {
             interruption,
             observations: driven.observations,
             missing: driven.missing,
             ..LoadEnd::default()
-        })
+        }
     }
 
     /// Sends the load with floodmark's own worker.
@@ -255,7 +253,7 @@ impl Attempts<'_> {
         monitor: &mut AttemptMonitor<'_>,
         folder: &mut Folder,
         listener: &mut Listener<'_>,
-    ) -> Result<LoadEnd, FileError> {
+    ) -> LoadEnd {
         let input = WorkerInput {
             answers_file: plan.check.map(|_| folder.path().join(answers_name(run))),
             plan,
@@ -263,41 +261,30 @@ impl Attempts<'_> {
             first_number: *first_number,
             anchors: self.planned.anchors.clone(),
         };
-        let mut write_error = None;
         let mut interruption = None;
-        let program = worker::this_program();
-        let failure = worker::run(&program, self.side, &input, self.stop, |event| {
+        let failure = worker::run(self.side, &input, self.stop, |event| {
             if let Event::End(end) = &event {
                 *first_number = end.next_number;
                 interruption = run_end::interruption(end);
             }
             for event in monitor.on(&event).chain([event]) {
-                if write_error.is_none() {
-                    write_error = folder.append(&event).err();
-                }
+                folder.append(&event);
                 listener(&event);
             }
         })
         .err();
-        match write_error {
-            Some(error) => Err(error),
-            None => Ok(LoadEnd {
-                interruption: failure.as_ref().map(ToString::to_string).or(interruption),
-                failure,
-                ..LoadEnd::default()
-            }),
+        LoadEnd {
+            interruption: failure.as_ref().map(ToString::to_string).or(interruption),
+            failure,
+            ..LoadEnd::default()
         }
     }
 }
 
 /// Records measurements that failed, if any.
-fn append_missing(
-    folder: &mut Folder,
-    missing: impl IntoIterator<Item = String>,
-) -> Result<(), FileError> {
+fn append_missing(folder: &mut Folder, missing: impl IntoIterator<Item = String>) {
     let missing: Vec<String> = missing.into_iter().collect();
-    match missing.is_empty() {
-        true => Ok(()),
-        false => folder.append(&Event::Missing { missing }),
+    if !missing.is_empty() {
+        folder.append(&Event::Missing { missing });
     }
 }

@@ -50,8 +50,16 @@ const JUDGES: [&str; 9] = [
 /// # Errors
 /// The file is missing or is not an event stream.
 pub fn fold(folder: &Path) -> Result<Record, FileError> {
+    fold_with(folder, &[])
+}
+
+/// Folds the events of a result folder and the events in `unsaved`.
+///
+/// # Errors
+/// The same as for [`fold`].
+pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, FileError> {
     let path = folder.join(EVENTS);
-    let events = ResultEvents::read(&path)?;
+    let events = ResultEvents::read(&path, unsaved)?;
     let (tool, environment) = events.opened.ok_or_else(|| {
         let what = "not a floodmark result: the first event is missing";
         FileError::in_file(&path, what)
@@ -72,7 +80,7 @@ pub fn fold(folder: &Path) -> Result<Record, FileError> {
         })
         .collect();
     let mut begun = 0;
-    each_event(&path, |event| match event {
+    each_event(&path, unsaved, |event| match event {
         Event::RunBegan { .. } => begun += 1,
         Event::Second(row) if row.phase == Phase::Measure && begun > 0 => {
             let (window, times, steps) = &mut folded[begun - 1];

@@ -1,8 +1,8 @@
 //! The result folder: the event stream, the folded record, and recorded responses.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use floodmark_host::lock::lock;
@@ -27,7 +27,13 @@ pub struct Folder {
     path: PathBuf,
     /// The flag that named the folder.
     flag: &'static str,
-    events: BufWriter<File>,
+    events: File,
+    /// Length of the complete events in the file, in bytes.
+    length: u64,
+    /// Events that could not be written.
+    unsaved: Vec<Event>,
+    /// Why the first of these events could not be written.
+    failure: Option<FileError>,
 }
 
 impl Folder {
@@ -45,11 +51,7 @@ impl Folder {
             .map_err(failed("already contains a result or cannot be written"))?;
         // The lock matters only if another floodmark process resumes the result.
         let _ = lock(&events);
-        Ok(Folder {
-            path: path.to_owned(),
-            flag: "--out",
-            events: BufWriter::new(events),
-        })
+        Ok(Folder::new(path, "--out", events, 0))
     }
 
     /// Opens an existing result for appending and removes an incomplete last event. `flag` is the
@@ -68,12 +70,19 @@ impl Folder {
             let source = io::Error::other("events.jsonl is locked");
             return Err(failed("is in use by another floodmark process")(source));
         }
-        remove_incomplete_line(&mut events).map_err(failed("cannot be written"))?;
-        Ok(Folder {
+        let length = remove_incomplete_line(&mut events).map_err(failed("cannot be written"))?;
+        Ok(Folder::new(path, flag, events, length))
+    }
+
+    fn new(path: &Path, flag: &'static str, events: File, length: u64) -> Self {
+        Folder {
             path: path.to_owned(),
             flag,
-            events: BufWriter::new(events),
-        })
+            events,
+            length,
+            unsaved: Vec::new(),
+            failure: None,
+        }
     }
 
     /// Creates a result in the temporary folder. The result is named after the current time.
@@ -95,28 +104,47 @@ impl Folder {
         &self.path
     }
 
-    /// Appends an event.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn append(&mut self, event: &Event) -> Result<(), FileError> {
-        let mut line = serde_json::to_vec(event).map_err(|error| self.unwritable(error.into()))?;
-        line.push(b'\n');
-        let written = self.events.write_all(&line);
-        written
-            .and_then(|()| self.events.flush())
-            .map_err(|error| self.unwritable(error))
+    /// Appends an event. If the file cannot be written, keeps this event and all later ones in
+    /// memory, and [`Folder::failure`] returns the reason.
+    pub fn append(&mut self, event: &Event) {
+        if self.failure.is_none() {
+            match self.write(event) {
+                Ok(()) => return,
+                Err(error) => self.failure = Some(self.unwritable(error)),
+            }
+        }
+        self.unsaved.push(event.clone());
     }
 
-    /// Syncs all events to disk, so that they survive a crash of the host.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn sync(&mut self) -> Result<(), FileError> {
-        let flushed = self.events.flush();
-        flushed
-            .and_then(|()| self.events.get_ref().sync_data())
-            .map_err(|error| self.unwritable(error))
+    fn write(&mut self, event: &Event) -> io::Result<()> {
+        let mut line = serde_json::to_vec(event)?;
+        line.push(b'\n');
+        self.events.write_all(&line).inspect_err(|_| {
+            // Readers ignore an incomplete last line if it cannot be removed.
+            let _ = self.events.set_len(self.length);
+        })?;
+        self.length += line.len() as u64;
+        Ok(())
+    }
+
+    /// Syncs all events to disk, so that they survive a crash of the host. A failure counts like
+    /// that of [`Folder::append`].
+    pub fn sync(&mut self) {
+        if let Err(error) = self.events.sync_data() {
+            let failure = self.unwritable(error);
+            self.failure.get_or_insert(failure);
+        }
+    }
+
+    /// Returns the events that are only in memory.
+    pub(crate) fn unsaved(&self) -> &[Event] {
+        &self.unsaved
+    }
+
+    /// Returns why an event could not be written, if one could not.
+    #[must_use]
+    pub fn failure(&self) -> Option<&FileError> {
+        self.failure.as_ref()
     }
 
     /// Writes `record.json` atomically.
@@ -147,8 +175,8 @@ fn failed(
     }
 }
 
-/// Removes the last line if it has no line feed.
-fn remove_incomplete_line(file: &mut File) -> io::Result<()> {
+/// Removes the last line if it has no line feed. Returns the file's length, in bytes.
+fn remove_incomplete_line(file: &mut File) -> io::Result<u64> {
     let length = file.metadata()?.len();
     let from = length.saturating_sub(EVENT_LIMIT as u64);
     file.seek(SeekFrom::Start(from))?;
@@ -156,25 +184,41 @@ fn remove_incomplete_line(file: &mut File) -> io::Result<()> {
     file.take(length - from).read_to_end(&mut tail)?;
     let complete = tail.iter().rposition(|byte| *byte == b'\n');
     let end = complete.map_or(0, |at| from + at as u64 + 1);
-    match end == length {
-        true => Ok(()),
-        false => file.set_len(end),
+    if end < length {
+        file.set_len(end)?;
     }
+    Ok(end)
 }
 
 /// Returns the current user's temporary folder. Creates the folder if it does not exist.
 ///
 /// # Errors
-/// `TMPDIR` does not name a folder, or the folder cannot be written.
+/// `TMPDIR` does not name a folder, the folder cannot be written, or another user may change it.
 pub fn own_temporary() -> Result<PathBuf, FileError> {
-    let user = fs::metadata("/proc/self").map_or(0, |meta| meta.uid());
-    let path = std::env::temp_dir().join(format!("floodmark-{user}"));
-    match fs::create_dir(&path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(failed(&path, "TMPDIR", "cannot be created")(error))
-        }
-        _ => Ok(path),
+    // An empty TMPDIR would name the current folder.
+    let parent = std::env::var_os("TMPDIR").filter(|path| !path.is_empty());
+    let parent = parent.map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+    let user = rustix::process::geteuid().as_raw();
+    let path = parent.join(format!("floodmark-{user}"));
+    own_folder(&path, user).map_err(failed(&path, "TMPDIR", "cannot be used"))?;
+    Ok(path)
+}
+
+/// Creates a folder that only its owner may change, or checks an existing one. Another user may
+/// have put a symbolic link or a folder there.
+fn own_folder(path: &Path, user: u32) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
     }
+    let meta = fs::symlink_metadata(path)?;
+    let wrong = match () {
+        () if !meta.is_dir() => "not a folder",
+        () if meta.uid() != user => "owned by another user",
+        () if meta.mode() & 0o022 != 0 => "other users may write to it",
+        () => return Ok(()),
+    };
+    Err(io::Error::other(wrong))
 }
 
 /// Removes all results except the latest ones (by name). Keeps results whose names end with the id
@@ -203,18 +247,19 @@ fn is_in_use(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use floodmark_record::run::ToolInfo;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn never_overwrites_a_result() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("deep/result");
         let mut folder = Folder::create(&path).unwrap();
-        folder
-            .append(&Event::Missing {
-                missing: vec!["x".into()],
-            })
-            .unwrap();
-        folder.sync().unwrap();
+        folder.append(&Event::Missing {
+            missing: vec!["x".into()],
+        });
+        folder.sync();
+        assert!(folder.failure().is_none());
         let text = Folder::create(&path).unwrap_err().to_string();
         assert!(text.contains("--out"), "{text}");
         assert_eq!(
@@ -227,6 +272,31 @@ mod tests {
     }
 
     #[test]
+    fn keeps_events_in_memory_if_the_disk_is_full() {
+        let parent = tempfile::tempdir().unwrap();
+        fs::write(parent.path().join(EVENTS), "").unwrap();
+        let full = File::options().append(true).open("/dev/full").unwrap();
+        let mut folder = Folder::new(parent.path(), "--out", full, 0);
+        let tool = ToolInfo {
+            name: "floodmark".to_owned(),
+            version: "0".to_owned(),
+            command: Vec::new(),
+        };
+        crate::attempt::open(&mut folder, tool);
+        folder.append(&Event::Skipped {
+            what: "the rest".to_owned(),
+        });
+        let (record, failure) = crate::finish(&mut folder, None).unwrap();
+        assert_eq!(record.skipped, ["the rest"]);
+        let failure = failure.unwrap();
+        assert!(failure.contains("No space left on device"), "{failure}");
+        assert!(
+            failure.ends_with("choose another folder with --out"),
+            "{failure}"
+        );
+    }
+
+    #[test]
     fn resumes_after_the_last_complete_event() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("result");
@@ -234,7 +304,7 @@ mod tests {
             missing: vec![what.to_owned()],
         };
         let mut first = Folder::create(&path).unwrap();
-        first.append(&missing("one")).unwrap();
+        first.append(&missing("one"));
         let text = Folder::reopen(&path, "--resume").unwrap_err().to_string();
         assert!(text.contains("another floodmark"), "{text}");
         drop(first);
@@ -243,8 +313,7 @@ mod tests {
             fs::write(path.join(EVENTS), whole.clone() + incomplete).unwrap();
             Folder::reopen(&path, "--resume")
                 .unwrap()
-                .append(&missing("two"))
-                .unwrap();
+                .append(&missing("two"));
             let now = fs::read_to_string(path.join(EVENTS)).unwrap();
             assert_eq!(now, whole.clone() + &whole.replace("one", "two"));
         }
@@ -252,6 +321,22 @@ mod tests {
         drop(Folder::reopen(&path, "--resume").unwrap());
         assert_eq!(fs::read(path.join(EVENTS)).unwrap(), b"");
         assert!(Folder::reopen(&parent.path().join("none"), "--resume").is_err());
+    }
+
+    #[test]
+    fn refuses_a_temporary_folder_that_others_may_change() {
+        let parent = tempfile::tempdir().unwrap();
+        let user = rustix::process::geteuid().as_raw();
+        let path = parent.path().join("own");
+        own_folder(&path, user).unwrap();
+        own_folder(&path, user).unwrap();
+        let refuses = |path: &Path, user| own_folder(path, user).unwrap_err().to_string();
+        assert_eq!(refuses(&path, user + 1), "owned by another user");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(refuses(&path, user), "other users may write to it");
+        let link = parent.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(refuses(&link, user), "not a folder");
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub mod server_log;
 mod time_histograms;
 mod worker;
 
-pub use attempt::{Attempts, Listener, Monitoring};
+pub use attempt::{Attempts, Listener, Monitoring, finish};
 pub use fold::fold;
 pub use folder::{EVENTS, Folder, RECORD};
 pub use read::{read, read_all};

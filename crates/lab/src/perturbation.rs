@@ -7,7 +7,6 @@ use std::time::Duration;
 use floodmark_host::slow::Slowed;
 use floodmark_host::{ProcessPlacement, Stop};
 use floodmark_observe::{Root, family};
-use floodmark_plan::FileError;
 use floodmark_record::Event;
 use floodmark_record::events::RunId;
 use floodmark_record::plan::{FiguresOf, Model, Plan, WorkerInput};
@@ -103,10 +102,7 @@ fn run_id(run: &Run) -> RunId {
 impl PerturbationTest<'_> {
     /// Applies the perturbations that separate a run's cause from other causes, and records the
     /// measured windows.
-    ///
-    /// # Errors
-    /// The folder cannot be written.
-    pub fn run(&self, run: &Run, folder: &mut Folder) -> Result<ProofOutcome, FileError> {
+    pub fn run(&self, run: &Run, folder: &mut Folder) -> ProofOutcome {
         let mut changes = floodmark_diagnose::why::proof::changes(run);
         changes.retain(|change| match change {
             Perturbation::SlowedServer => self.server.is_some(),
@@ -115,7 +111,7 @@ impl PerturbationTest<'_> {
             Perturbation::TwiceConnections | Perturbation::SlowedClient => true,
         });
         if changes.is_empty() {
-            return Ok(ProofOutcome::NothingToChange);
+            return ProofOutcome::NothingToChange;
         }
         if self.doubled.is_some() {
             changes.push(Perturbation::TwiceKnob);
@@ -129,12 +125,11 @@ impl PerturbationTest<'_> {
                 .into_iter()
                 .collect(),
             windows: measured.as_ref().cloned().unwrap_or_default(),
-        })?;
-        folder.sync()?;
-        Ok(match measured {
+        });
+        match measured {
             Ok(_) => ProofOutcome::Measured,
             Err(what) => ProofOutcome::Failed(what),
-        })
+        }
     }
 
     /// Measures the perturbations in short windows. Each round has the order A B C C B A, so that
@@ -235,7 +230,6 @@ impl PerturbationTest<'_> {
         };
         let lead_ns = (lead_s * 1e9) as u64;
         let (mut ok, mut window_ns) = (0, None);
-        let program = worker::this_program();
         let on_event = |event| match event {
             Event::Ready(ready) if change == Some(Perturbation::SlowedClient) => {
                 slowed = Some(slow(&[ready.pid]));
@@ -247,8 +241,7 @@ impl PerturbationTest<'_> {
             }
             _ => {}
         };
-        worker::run(&program, self.side, &input, self.stop, on_event)
-            .map_err(|error| error.to_string())?;
+        worker::run(self.side, &input, self.stop, on_event).map_err(|error| error.to_string())?;
         if let Some(slowed) = slowed {
             slowed?
                 .end()

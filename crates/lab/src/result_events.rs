@@ -29,13 +29,13 @@ pub struct ResultEvents {
 }
 
 impl ResultEvents {
-    /// Reads an event stream. Ignores an incomplete last line.
+    /// Reads an event stream, and then the events in `unsaved`. Ignores an incomplete last line.
     ///
     /// # Errors
     /// The file cannot be read, or a line is invalid.
-    pub fn read(path: &Path) -> Result<Self, FileError> {
+    pub fn read(path: &Path, unsaved: &[Event]) -> Result<Self, FileError> {
         let mut all = Self::default();
-        each_event(path, |event| all.take(event))?;
+        each_event(path, unsaved, |event| all.take(event))?;
         all.runs.iter_mut().for_each(RunEvents::complete);
         Ok(all)
     }
@@ -78,8 +78,13 @@ impl ResultEvents {
     }
 }
 
-/// Calls `on` for each event in a file. Ignores an incomplete last line.
-pub fn each_event(path: &Path, mut on: impl FnMut(Event)) -> Result<(), FileError> {
+/// Calls `on` for each event in a file, and then for each event in `unsaved`. Ignores an incomplete
+/// last line.
+pub fn each_event(
+    path: &Path,
+    unsaved: &[Event],
+    mut on: impl FnMut(Event),
+) -> Result<(), FileError> {
     let unread = |error| FileError::in_file(path, error);
     let mut reader = BufReader::new(File::open(path).map_err(unread)?);
     let mut line = Vec::new();
@@ -97,5 +102,6 @@ pub fn each_event(path: &Path, mut on: impl FnMut(Event)) -> Result<(), FileErro
             }
         }
     }
+    unsaved.iter().cloned().for_each(on);
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Runs the worker, a child process that reads a plan from stdin and writes events to stdout.
 
 use std::io::{BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,12 +33,15 @@ pub enum WorkerFailure {
     /// The process could not be started or waited for.
     #[error("floodmark worker: {0}")]
     Child(#[from] ChildError),
+    /// The path of the running program is unknown.
+    #[error("cannot read /proc/self/exe: {0}; run floodmark where /proc is mounted")]
+    Program(std::io::Error),
     /// The process exited before its last event.
-    #[error("floodmark worker ended early ({status}); see its messages above")]
-    Died {
-        /// Exit status.
-        status: String,
-    },
+    #[error("floodmark worker ended early ({0}); {hint}", hint = hint(*.0))]
+    Died(ExitStatus),
+    /// The thread that reads the events could not be started.
+    #[error("cannot start a thread: {0}; raise the limits on threads and memory (ulimit -u, -v)")]
+    Thread(std::io::Error),
     /// The plan or an event is invalid.
     #[error("floodmark worker sent an invalid event: {0}")]
     Invalid(String),
@@ -48,6 +52,17 @@ pub enum WorkerFailure {
 
 /// Runs a worker and forwards its events until the worker ends. `stop` ends the worker early.
 pub fn run(
+    side: &ProcessPlacement,
+    input: &WorkerInput,
+    stop: &Stop,
+    on_event: impl FnMut(Event),
+) -> Result<(), WorkerFailure> {
+    // The running program also contains the worker.
+    let program = std::env::current_exe().map_err(WorkerFailure::Program)?;
+    run_program(&program, side, input, stop, on_event)
+}
+
+fn run_program(
     program: &Path,
     side: &ProcessPlacement,
     input: &WorkerInput,
@@ -76,7 +91,9 @@ pub fn run(
     drop(plan);
 
     let (sender, events) = sync_channel(QUEUE_LIMIT);
-    let reader = thread::spawn(move || read_events(stdout, &sender));
+    let reader = thread::Builder::new()
+        .spawn(move || read_events(stdout, &sender))
+        .map_err(WorkerFailure::Thread)?;
     let mut ended = false;
     let mut stopping: Option<Instant> = None;
     let outcome = loop {
@@ -104,9 +121,15 @@ pub fn run(
     outcome?;
     match ended {
         true => Ok(()),
-        false => Err(WorkerFailure::Died {
-            status: status.to_string(),
-        }),
+        false => Err(WorkerFailure::Died(status)),
+    }
+}
+
+/// Suggests how to find out why a worker died. A worker that exits itself prints the reason.
+fn hint(status: ExitStatus) -> &'static str {
+    match status.signal() {
+        Some(_) => "another process or the kernel killed it; look for \"out of memory\" in dmesg",
+        None => "see its messages above",
     }
 }
 
@@ -127,11 +150,6 @@ fn read_events(stdout: impl Read, events: &SyncSender<Result<Event, String>>) {
             return;
         }
     }
-}
-
-/// Returns the path of the running program. The program also contains the worker.
-pub fn this_program() -> PathBuf {
-    std::env::current_exe().unwrap_or_else(|_| PathBuf::from("floodmark"))
 }
 
 #[cfg(test)]
@@ -159,7 +177,8 @@ mod tests {
             anchors: Vec::new(),
         };
         let mut events = 0;
-        let outcome = run(&program, &ProcessPlacement::default(), &input, stop, |_| {
+        let placement = ProcessPlacement::default();
+        let outcome = run_program(&program, &placement, &input, stop, |_| {
             events += 1;
             // Stop at the second event of a flood.
             if events == 2 {

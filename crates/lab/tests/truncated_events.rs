@@ -147,7 +147,7 @@ fn write_result(parent: &tempfile::TempDir) -> (std::path::PathBuf, Vec<u8>) {
     let path = parent.path().join("result");
     let mut folder = Folder::create(&path).unwrap();
     for event in events() {
-        folder.append(&event).unwrap();
+        folder.append(&event);
     }
     let bytes = fs::read(path.join("events.jsonl")).unwrap();
     (path, bytes)

@@ -10,7 +10,7 @@ pub const CLOSED_EARLY: &str = "closed_before_answer";
 pub const CONNECT_TIMED_OUT: &str = "connect_timed_out";
 /// A TLS handshake exceeded the timeout.
 pub const HANDSHAKE_TIMED_OUT: &str = "tls_handshake_timed_out";
-/// The server should have closed the connection first, but did not do so within the timeout.
+/// The server should have closed the connection after a response, but did not do so within 200 ms.
 pub const NOT_CLOSED: &str = "not_closed_by_server";
 
 /// The reason why a connect failed.

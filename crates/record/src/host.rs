@@ -27,6 +27,8 @@ pub enum Level {
     Warning,
     /// Matters for some measurements.
     Note,
+    /// The host does not show the figure.
+    Unknown,
     /// No action needed.
     Ok,
 }

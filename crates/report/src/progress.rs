@@ -19,6 +19,10 @@ const SHORT_RUN_S: f64 = 60.0;
 const SHORT_INTERVAL_S: f64 = 5.0;
 const LONG_INTERVAL_S: f64 = 10.0;
 
+/// Minimum time over which rates and CPU use are shown. CPU time is only accurate to a few
+/// milliseconds.
+const MIN_LENGTH_S: f64 = 0.1;
+
 /// Number of connection reports per printed line if there is no terminal. About two reports arrive
 /// per second.
 const REPORTS_PER_LINE: u32 = 10;
@@ -117,7 +121,7 @@ impl LoadProgress {
         let last = &mut self.last;
         last.open_connections = row.open_connections;
         let length_s = row.to_ns.saturating_sub(row.from_ns) as f64 / 1e9;
-        if length_s > 0.0 {
+        if length_s >= MIN_LENGTH_S {
             last.ok_per_s = row.counts.ok as f64 / length_s;
             last.intended_per_s = row.counts.intended as f64 / length_s;
             last.client_cpus = (row.user_s + row.system_s) / length_s;
@@ -267,7 +271,7 @@ impl LoadProgress {
 }
 
 fn cpus(used: &ServerUsed) -> Option<f64> {
-    (used.over_s > 0.0).then(|| (used.user_s + used.system_s) / used.over_s)
+    (used.over_s >= MIN_LENGTH_S).then(|| (used.user_s + used.system_s) / used.over_s)
 }
 
 fn whole_seconds(s: f64) -> String {

@@ -1,6 +1,7 @@
 //! The chunked transfer coding (RFC 9112 section 7.1), without its trailers.
 
 use crate::error::ReadError;
+use crate::section::MAX_LENGTH;
 
 /// Maximum number of hexadecimal digits in a chunk size, including leading zeros (64 bits).
 pub(crate) const MAX_SIZE_DIGITS: u8 = 16;
@@ -95,6 +96,9 @@ impl Chunks {
         if self.digits == MAX_SIZE_DIGITS {
             return Err(ReadError::ChunkSizeOverflow);
         }
+        if self.left > MAX_LENGTH >> 4 {
+            return Err(ReadError::ChunkSizeOverflow);
+        }
         self.digits += 1;
         self.left = self.left << 4 | u64::from(value);
         Ok(Step::Size)
@@ -160,10 +164,11 @@ mod tests {
             ("5\r\nhello\r\n\r\n", GarbageChunkSize),
             ("10000000000000000\r\n", ChunkSizeOverflow),
             ("00000000000000005\r\n", ChunkSizeOverflow),
+            ("1000000000000001", ChunkSizeOverflow),
         ] {
             assert_eq!(read(text), Err(expected), "{text:?}");
         }
-        assert_eq!(read("FFFFFFFFFFFFFFFF\r\nab"), Ok((20, false, "ab".into())));
+        assert_eq!(read("FFFFFFFFFFFFFFF\r\nab"), Ok((19, false, "ab".into())));
     }
 
     #[test]

@@ -65,8 +65,10 @@ pub enum ReadError {
         "malformed chunk-size line: expected hexadecimal digits, an optional extension and CR LF"
     )]
     GarbageChunkSize,
-    /// A chunk size has more than 16 hexadecimal digits.
-    #[error("a chunk size has more than {MAX_SIZE_DIGITS} hexadecimal digits")]
+    /// A chunk size has more than 16 hexadecimal digits, or exceeds 2^60 bytes.
+    #[error(
+        "a chunk size exceeds 2^60 bytes or has more than {MAX_SIZE_DIGITS} hexadecimal digits"
+    )]
     ChunkSizeOverflow,
     /// The chunk extensions of one body exceed 16 KiB.
     #[error("the chunk extensions of one body are longer than {MAX_EXTENSION_BYTES} bytes")]

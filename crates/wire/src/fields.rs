@@ -1,6 +1,7 @@
 //! The three headers that frame a response: `Content-Length`, `Transfer-Encoding` and `Connection`.
 
 use crate::error::ReadError;
+use crate::section::MAX_LENGTH;
 
 /// The framing headers of one head, collected header by header.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -51,7 +52,8 @@ impl Fields {
     /// RFC 9112 section 6.3 rule 5 allows this, because some intermediaries merge or copy the line.
     fn content_length(&mut self, value: &[u8]) -> Result<(), ReadError> {
         for one in value.split(|&b| b == b',') {
-            let length = decimal(one.trim_ascii()).ok_or(ReadError::GarbageContentLength)?;
+            let length = decimal(one.trim_ascii()).filter(|length| *length <= MAX_LENGTH);
+            let length = length.ok_or(ReadError::GarbageContentLength)?;
             if self.length.replace(length).is_some_and(|l| l != length) {
                 return Err(ReadError::ConflictingContentLength);
             }

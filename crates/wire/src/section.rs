@@ -5,6 +5,10 @@
 
 use crate::error::ReadError;
 
+/// Maximum length of a body or chunk, in bytes. No server means a longer one, and the response would
+/// only end with the timeout.
+pub(crate) const MAX_LENGTH: u64 = 1 << 60;
+
 /// Maximum size of a head or a trailer section, in bytes.
 pub const MAX_SECTION_BYTES: usize = 64 * 1024;
 

@@ -10,6 +10,7 @@ mod rules;
 mod thresholds;
 
 use floodmark_record::cause::Cause;
+use floodmark_record::events::EndReason;
 use floodmark_record::path::{PathStep, StepKind};
 use floodmark_record::run::{Environment, Run};
 use floodmark_record::verdict::{Confidence, CostShare, Verdict};
@@ -23,11 +24,14 @@ use thresholds::NOTICEABLE;
 /// Maximum number of lines of evidence.
 const MAX_EVIDENCE: usize = 5;
 
-/// Returns the verdict on a run, or `None` if the run has no throughput. A run recorded without
-/// thread states keeps its stored verdict.
+/// Returns the verdict on a run, or `None` if the run has no throughput or no connection could be
+/// opened. A run recorded without thread states keeps its stored verdict.
 #[must_use]
 pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     let facts = RunFacts::of(run, environment)?;
+    if run.requests.sent == 0 && run.ended.reason == EndReason::ServerGone {
+        return None;
+    }
     if let Some(stored) = &run.verdict
         && facts.lacks_thread_states()
     {

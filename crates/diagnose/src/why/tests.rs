@@ -265,6 +265,15 @@ fn keepalive_limit_ignores_broken_connections() {
 }
 
 #[test]
+fn keepalive_limit_ignores_connections_that_are_cheap_for_the_client() {
+    let mut run = run_with(3.98, 3.8, 0.6);
+    run.connections.opened = 3_000;
+    run.client.cpu_us_per_request = Some(90.0);
+    run.server.as_mut().unwrap().cpu_us_per_request = Some(1_000.0);
+    assert_eq!(is(&run, Cause::ServerCpu).also, []);
+}
+
+#[test]
 fn shared_cpus_rank_before_client_and_server_cpu() {
     let mut run = run_with(3.8, 3.0, 0.8);
     run.client.threads = vec![thread(0.97, 0.25)];

@@ -80,9 +80,9 @@ fn load(
     let resolved = target::resolve(url, &spec)?;
     let planned = floodmark_plan::plan(&spec, resolved, open_files).map_err(Ending::usage)?;
     let (record, failure) = measure(&args, &planned, stop)?;
-    show(&args, &record);
+    show(&args, &record)?;
     if !args.quiet && !fresh {
-        out::print("\n");
+        out::print("\n")?;
     }
     ending(&args, &record, failure, stop)
 }

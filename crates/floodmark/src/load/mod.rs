@@ -51,8 +51,8 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     check_groups(&args.fail_if, planned.plan.mix.as_ref())?;
     let (record, failure) = measure(args, &planned, &stop)?;
     args.files.write(&record, |e| Ending::internal(e))?;
-    show(args, &record);
-    ending(args, &record, failure, &stop)
+    let shown = show(args, &record);
+    ending(args, &record, failure.or(shown.err()), &stop)
 }
 
 /// Checks that every request named in a condition exists in the mix.
@@ -198,14 +198,14 @@ fn remote_observer(args: &LoadArgs, planned: &Planned) -> Result<Option<RemoteOb
 }
 
 /// Prints the summary if the server was reached. Otherwise, the error message suffices.
-fn show(args: &LoadArgs, record: &Record) {
+fn show(args: &LoadArgs, record: &Record) -> Result<(), Ending> {
     if args.quiet || record.runs.iter().all(is_unreachable) {
-        return;
+        return Ok(());
     }
     let next = files::next_step(record);
     out::show(args.files.use_stdout(), |style| {
         floodmark_report::terminal::summary(record, next.as_deref(), style)
-    });
+    })
 }
 
 fn ending(

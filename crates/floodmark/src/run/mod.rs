@@ -83,8 +83,8 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     progress.clear();
     let outcome = ran.map_err(Ending::internal)?;
     files(args).write(&outcome.record, |e| Ending::internal(e))?;
-    show(args, &outcome.record, folder.path());
-    ending(args, &experiment, &outcome, &stop)
+    let shown = show(args, &outcome.record, folder.path());
+    ending(args, &experiment, &outcome, &stop).and(shown)
 }
 
 /// Reads the experiment and applies the command-line flags.
@@ -113,14 +113,14 @@ fn files(args: &RunArgs) -> Files {
 }
 
 /// Prints the table of results.
-fn show(args: &RunArgs, record: &Record, folder: &Path) {
+fn show(args: &RunArgs, record: &Record, folder: &Path) -> Result<(), Ending> {
     if args.quiet {
-        return;
+        return Ok(());
     }
     out::show(files(args).use_stdout(), |style| {
         let table = floodmark_report::terminal::experiment(record, style);
         format!("{table}\nresult: {}\n", folder.display())
-    });
+    })
 }
 
 fn ending(

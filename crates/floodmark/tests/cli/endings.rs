@@ -294,3 +294,56 @@ fn a_url_without_a_scheme_is_http() {
     load.ends_with(0);
     assert_eq!(load.run().plan.target.url, url);
 }
+
+/// Returns a listener that answers each request and leaves the connection open.
+fn answering_each(answer: &'static [u8]) -> Listener {
+    Listener::start(move |stream| answer_each(stream, |_| answer.into()))
+}
+
+#[test]
+fn closes_connections_that_the_server_should_have_closed() {
+    let listener = answering_each(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let load = load(&listener.url, &["-n", "5", "-c", "1"]);
+    load.ends_with(0);
+    let run = load.run();
+    assert_eq!(
+        (run.requests.ok, run.errors["not_closed_by_server"]),
+        (5, 4)
+    );
+    assert!(run.sending_s < 3.0, "{}", run.sending_s);
+    let note = "the server did not close 4 connections after a response";
+    assert!(
+        run.validity.notes[0].starts_with(note),
+        "{:?}",
+        run.validity
+    );
+}
+
+#[test]
+fn counts_bytes_after_a_response() {
+    let answer = b"HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\nok";
+    let load = load(&answering_each(answer).url, &["-n", "5", "-c", "1"]);
+    load.ends_with(0);
+    let run = load.run();
+    assert_eq!((run.requests.ok, run.errors["unsolicited"]), (5, 5));
+    assert_eq!(run.connections.opened, 5);
+    let note = "the server sent bytes after 5 responses";
+    assert!(
+        run.validity.notes[0].starts_with(note),
+        "{:?}",
+        run.validity
+    );
+}
+
+#[test]
+fn a_handshake_that_never_ends_is_a_failed_connect() {
+    let listener = Listener::silent();
+    let url = listener.url.replace("http://", "https://");
+    let load = load(&url, &["-c", "3", "-d", "2s", "--timeout", "1s", "-q"]);
+    assert_eq!(load.code(), 3, "{}", load.stderr());
+    let run = load.run();
+    assert_eq!((run.requests.connect_failed, run.requests.unsent), (3, 0));
+    assert_eq!(run.errors["tls_handshake_timed_out"], 6);
+    assert_eq!(run.connections.unawaited["tls_handshake_timed_out"], 3);
+    assert_eq!(run.verdict.as_ref().map(|verdict| verdict.cause), None);
+}

@@ -91,11 +91,14 @@ fn a_closed_pipe_is_not_an_error() {
 #[test]
 fn a_full_stdout_is_an_internal_error() {
     let (_server, url) = hello();
-    let full = File::options().write(true).open("/dev/full").unwrap();
-    let mut command = floodmark(&["load", &url, "-n", "10", "-q", "--json", "-"]);
-    let output = finish(command.stdout(Stdio::from(full)).spawn().unwrap());
-    assert_eq!(code(&output), 5);
-    assert!(text(&output.stderr).contains("No space left"), "{output:?}");
+    for arguments in [&["-q", "--json", "-"][..], &[]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut command = floodmark(&["load", &url, "-n", "10"]);
+        command.args(arguments).stdout(Stdio::from(full));
+        let output = finish(command.spawn().unwrap());
+        assert_eq!(code(&output), 5);
+        assert!(text(&output.stderr).contains("No space left"), "{output:?}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use floodmark_observe::MonitorTargets;
-use floodmark_plan::{FileError, Planned};
+use floodmark_plan::Planned;
 use floodmark_record::Event;
 use floodmark_record::events::RunId;
 
@@ -53,7 +53,7 @@ pub(super) fn measure<'a>(
     runner: &ExperimentRunner<'a>,
     process: &mut TrialProcess<'a, '_>,
     state: &mut ExperimentState<'a, '_>,
-) -> Result<Option<WorkerFailure>, FileError> {
+) -> Option<WorkerFailure> {
     let (trial, hosts) = (process.trial, process.hosts);
     let server = process.server.address;
     let proxy = trial
@@ -63,8 +63,8 @@ pub(super) fn measure<'a>(
     let proxy = match proxy.transpose() {
         Ok(proxy) => proxy,
         Err(what) => {
-            state.fail_trial(trial, format!("{}: {what}", trial.name))?;
-            return Ok(None);
+            state.fail_trial(trial, format!("{}: {what}", trial.name));
+            return None;
         }
     };
     let address = proxy.as_ref().map_or(server, |proxy| proxy.address);
@@ -72,20 +72,20 @@ pub(super) fn measure<'a>(
     let mut planned = match plan_trial(trial, hosts, &url) {
         Ok(planned) => planned,
         Err(what) => {
-            state.fail_trial(trial, format!("{}: {what}", trial.place))?;
-            return Ok(None);
+            state.fail_trial(trial, format!("{}: {what}", trial.place));
+            return None;
         }
     };
     // The arrivals differ between processes, but are the same in all trials.
     let earlier = u64::from(process.process - 1) * u64::from(trial.load.attempt_count());
     planned.plan.seed = planned.plan.seed.wrapping_add(earlier);
     let proxy = proxy.as_ref().map(DelayProxy::pid);
-    let failure = run_attempts(runner, process, &planned, proxy, state)?;
-    let survived = check_survivors(process, state)?;
+    let failure = run_attempts(runner, process, &planned, proxy, state);
+    let survived = check_survivors(process, state);
     if survived && runner.experiment.prove && failure.is_none() {
-        proof::prove(runner, process, &planned, state)?;
+        proof::prove(runner, process, &planned, state);
     }
-    Ok(failure)
+    failure
 }
 
 fn run_attempts<'a>(
@@ -94,7 +94,7 @@ fn run_attempts<'a>(
     planned: &Planned,
     proxy: Option<u32>,
     state: &mut ExperimentState<'a, '_>,
-) -> Result<Option<WorkerFailure>, FileError> {
+) -> Option<WorkerFailure> {
     let (trial, hosts, server) = (process.trial, process.hosts, &process.server);
     let behind = trial.at.store.as_ref();
     let mut processes = vec![("the server".to_owned(), server.pid())];
@@ -138,18 +138,18 @@ fn run_attempts<'a>(
             client_failure.clone_from(&ran.failure);
         }
         listener.on_event(event);
-    })?;
+    });
     if let Some(what) = client_failure {
-        state.fail_trial(trial, format!("{}: {what}", trial.name))?;
+        state.fail_trial(trial, format!("{}: {what}", trial.name));
     }
-    Ok(failure)
+    failure
 }
 
 /// Records a failure if server or store exited under load. Returns whether both are still running.
 fn check_survivors<'a>(
     process: &mut TrialProcess<'a, '_>,
     state: &mut ExperimentState<'a, '_>,
-) -> Result<bool, FileError> {
+) -> bool {
     let trial = process.trial;
     let mut survived = true;
     if let Some(status) = process.server.exit_status() {
@@ -158,7 +158,7 @@ fn check_survivors<'a>(
         state.fail(format!(
             "{}: the server ended during the load ({status}){last_words}",
             trial.name
-        ))?;
+        ));
     }
     let exit = process.store.as_mut().and_then(StoreInstance::exit);
     if let Some((exit, behind)) = exit.zip(trial.at.store.as_ref()) {
@@ -168,7 +168,7 @@ fn check_survivors<'a>(
             trial.name,
             behind.name()
         );
-        state.fail_trial(trial, what)?;
+        state.fail_trial(trial, what);
     }
-    Ok(survived)
+    survived
 }

@@ -120,10 +120,12 @@ pub struct ExperimentRunner<'a> {
 }
 
 impl<'a> ExperimentRunner<'a> {
-    /// Runs the experiment into a folder. An interrupted experiment keeps its measurements.
+    /// Runs the experiment into a folder. An interrupted experiment keeps its measurements. The
+    /// experiment ends after the run in which the folder can no longer be written.
     ///
     /// # Errors
-    /// The folder cannot be written. Failures of workers and servers are part of the outcome.
+    /// The folder cannot be read, or there is no temporary folder. Failures of workers and servers
+    /// are part of the outcome.
     pub fn run(
         &self,
         folder: &mut Folder,
@@ -132,14 +134,14 @@ impl<'a> ExperimentRunner<'a> {
         let temporary = own_temporary()?;
         match self.earlier {
             None => {
-                attempt::open(folder, self.tool.clone())?;
-                folder.append(&Event::Experiment(self.experiment.description.clone()))?;
+                attempt::open(folder, self.tool.clone());
+                folder.append(&Event::Experiment(self.experiment.description.clone()));
             }
             Some(earlier) => folder.append(&Event::Resumed(Resumed {
                 tool: self.tool.clone(),
                 unix_ms: attempt::unix_ms(),
                 anew: earlier.incomplete.clone(),
-            }))?,
+            })),
         }
         let mut state = ExperimentState {
             folder,
@@ -150,8 +152,8 @@ impl<'a> ExperimentRunner<'a> {
             failures: Vec::new(),
         };
         clean_up(&mut state);
-        prerequisites::prepare(self, &mut state)?;
-        let failure = self.rounds(&mut state)?;
+        prerequisites::prepare(self, &mut state);
+        let failure = self.rounds(&mut state);
         let failures = state.failures;
         let (record, worker_failure) = attempt::finish(folder, failure)?;
         Ok(ExperimentOutcome {
@@ -163,26 +165,23 @@ impl<'a> ExperimentRunner<'a> {
 
     /// Measures all trials in rounds, with fresh processes in each round. If a worker fails, ends
     /// the experiment and returns the failure.
-    fn rounds(
-        &self,
-        state: &mut ExperimentState<'a, '_>,
-    ) -> Result<Option<WorkerFailure>, FileError> {
+    fn rounds(&self, state: &mut ExperimentState<'a, '_>) -> Option<WorkerFailure> {
         for process in 1..=self.experiment.description.processes {
             for trial in &self.experiment.trials {
-                if self.stop.is_set() {
-                    return Ok(None);
+                if self.stop.is_set() || state.folder.failure().is_some() {
+                    return None;
                 }
                 let is_known = |earlier: &EarlierResult| earlier.contains(&trial.name, process);
                 if state.left_out.contains(&*trial.name) || self.earlier.is_some_and(is_known) {
                     continue;
                 }
-                let failure = self.measure_process(trial, process, state)?;
+                let failure = self.measure_process(trial, process, state);
                 if failure.is_some() {
-                    return Ok(failure);
+                    return failure;
                 }
             }
         }
-        Ok(None)
+        None
     }
 
     /// Starts a trial's server, measures it and stops it.
@@ -191,27 +190,27 @@ impl<'a> ExperimentRunner<'a> {
         trial: &'a Trial,
         process: u32,
         state: &mut ExperimentState<'a, '_>,
-    ) -> Result<Option<WorkerFailure>, FileError> {
+    ) -> Option<WorkerFailure> {
         let hosts = match TrialHosts::create(&trial.at) {
             Ok(hosts) => hosts,
             Err(PlacementError::Unsupported(what)) => {
                 state.leave_out(trial);
-                state.skip(format!("{} skipped: {what}", trial.name))?;
-                return Ok(None);
+                state.skip(format!("{} skipped: {what}", trial.name));
+                return None;
             }
             Err(PlacementError::Invalid(what)) => {
-                state.fail_trial(trial, format!("{}: {what}", trial.place))?;
-                return Ok(None);
+                state.fail_trial(trial, format!("{}: {what}", trial.place));
+                return None;
             }
         };
         let name = format!("{}-{process}", trial.name);
         let (server, store) = match self.start(trial, &name, &hosts, state) {
             Ok(started) => started,
             Err(StepError::Failed(what)) => {
-                state.fail_trial(trial, what)?;
-                return Ok(None);
+                state.fail_trial(trial, what);
+                return None;
             }
-            Err(StepError::Interrupted) => return Ok(None),
+            Err(StepError::Interrupted) => return None,
         };
         let mut process = TrialProcess {
             trial,
@@ -223,9 +222,9 @@ impl<'a> ExperimentRunner<'a> {
         let mut failure = None;
         if let Some(fault) = server::response_fault(&mut process.server, trial, &hosts) {
             let what = format!("{}: unexpected response: {fault}", trial.name);
-            state.fail_trial(trial, what)?;
+            state.fail_trial(trial, what);
         } else {
-            failure = measurement::measure(self, &mut process, state)?;
+            failure = measurement::measure(self, &mut process, state);
         }
         let store_name = trial.at.store.as_ref().map_or("", |behind| behind.name());
         // Stop the server first, so that it does not log the loss of its store.
@@ -241,9 +240,9 @@ impl<'a> ExperimentRunner<'a> {
                 .on_problem(&format!("{}: {what}", trial.name));
             state.folder.append(&Event::Missing {
                 missing: vec![what],
-            })?;
+            });
         }
-        Ok(failure)
+        failure
     }
 
     /// Starts a trial's store, if any, and then its server.

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_plan::FileError;
-
 use super::build;
 use super::{ExperimentRunner, ExperimentState, StepError};
 use crate::manifest::{Filler, ManifestPackage, Need, Trial};
@@ -25,18 +23,15 @@ fn parts(trial: &Trial) -> Vec<(String, &ManifestPackage)> {
 
 /// Checks and builds each system, store and client once. Skips trials for which one of these
 /// programs is not available.
-pub(super) fn prepare<'a>(
-    runner: &ExperimentRunner<'a>,
-    state: &mut ExperimentState<'a, '_>,
-) -> Result<(), FileError> {
+pub(super) fn prepare<'a>(runner: &ExperimentRunner<'a>, state: &mut ExperimentState<'a, '_>) {
     let mut available: BTreeMap<String, bool> = BTreeMap::new();
     for trial in &runner.experiment.trials {
         for (label, part) in parts(trial) {
             let is_available = match available.get(&label) {
                 Some(known) => *known,
-                None => match prepare_part(runner, &label, part, state)? {
+                None => match prepare_part(runner, &label, part, state) {
                     Some(is_available) => is_available,
-                    None => return Ok(()),
+                    None => return,
                 },
             };
             if !is_available {
@@ -45,7 +40,6 @@ pub(super) fn prepare<'a>(
             available.insert(label, is_available);
         }
     }
-    Ok(())
 }
 
 /// Returns whether a package is available, or `None` if floodmark was interrupted.
@@ -54,15 +48,15 @@ fn prepare_part(
     label: &str,
     part: &ManifestPackage,
     state: &mut ExperimentState<'_, '_>,
-) -> Result<Option<bool>, FileError> {
+) -> Option<bool> {
     let missing: Vec<String> = part.needs.iter().filter_map(Need::missing).collect();
     if !missing.is_empty() {
         let missing = missing.join("; ");
-        state.skip(format!("{label} skipped: {missing}"))?;
-        return Ok(Some(false));
+        state.skip(format!("{label} skipped: {missing}"));
+        return Some(false);
     }
     let Some(command) = &part.build else {
-        return Ok(Some(true));
+        return Some(true);
     };
     let step = format!("building {label} if needed");
     state.listener.on_step(&step);
@@ -71,11 +65,11 @@ fn prepare_part(
     let mut filler = Filler::default();
     filler.set("floodmark", runner.floodmark.display().to_string());
     match build::build(part, command, &log, &state.temporary, &filler, runner.stop) {
-        Ok(_) => Ok(Some(true)),
-        Err(StepError::Interrupted) => Ok(None),
+        Ok(_) => Some(true),
+        Err(StepError::Interrupted) => None,
         Err(StepError::Failed(what)) => {
-            state.fail(what)?;
-            Ok(Some(false))
+            state.fail(what);
+            Some(false)
         }
     }
 }

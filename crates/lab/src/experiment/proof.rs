@@ -2,13 +2,14 @@
 //! doubled.
 
 use floodmark_diagnose::why::proof;
-use floodmark_plan::{FileError, Planned};
+use floodmark_plan::Planned;
 use floodmark_record::Record;
 use floodmark_record::run::Run;
 
 use super::measurement::TrialProcess;
 use super::program::RunningProgram;
 use super::{ExperimentRunner, ExperimentState, StepError, plan_trial, server};
+use crate::fold::fold_with;
 use crate::perturbation::{PerturbationTest, ProofOutcome};
 
 /// A running server with one setting doubled.
@@ -25,19 +26,21 @@ pub(super) fn prove<'a>(
     process: &TrialProcess<'a, '_>,
     planned: &Planned,
     state: &mut ExperimentState<'a, '_>,
-) -> Result<(), FileError> {
+) {
     let trial = process.trial;
-    state.folder.sync()?;
-    let record = crate::fold(state.folder.path())?;
+    let record = match fold_with(state.folder.path(), state.folder.unsaved()) {
+        Ok(record) => record,
+        Err(error) => return state.listener.on_problem(&error.to_string()),
+    };
     let is_run =
         |run: &&Run| run.trial.as_ref() == Some(&trial.name) && run.process == process.process;
     let run = record.runs.iter().rfind(is_run);
     let Some(run) = run.filter(|_| !runner.stop.is_set()) else {
-        return Ok(());
+        return;
     };
     let doubled = match start_doubled(runner, process, &record, run, state) {
         Ok(doubled) => doubled,
-        Err(StepError::Interrupted) => return Ok(()),
+        Err(StepError::Interrupted) => return,
         Err(StepError::Failed(what)) => {
             state.listener.on_problem(&what);
             None
@@ -59,7 +62,7 @@ pub(super) fn prove<'a>(
             .map(|doubled| (&*doubled.setting, &doubled.planned.plan)),
         stop: runner.stop,
     };
-    let outcome = test.run(run, state.folder)?;
+    let outcome = test.run(run, state.folder);
     let killed = doubled.and_then(|doubled| doubled.server.stop("the second server", runner.stop));
     let failed = match outcome {
         ProofOutcome::Failed(what) => Some(format!("the verdict is not proven: {what}")),
@@ -70,7 +73,6 @@ pub(super) fn prove<'a>(
             .listener
             .on_problem(&format!("{}: {what}", trial.name));
     }
-    Ok(())
 }
 
 /// Starts a second server with a doubled pool setting, if the server has a pool setting.

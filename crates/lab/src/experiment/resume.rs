@@ -33,7 +33,7 @@ impl EarlierResult {
     /// # Errors
     /// The folder contains no result of this experiment, or the load or the host has changed.
     pub fn read(folder: &Path, experiment: &Experiment) -> Result<Self, String> {
-        let events = ResultEvents::read(&folder.join(EVENTS));
+        let events = ResultEvents::read(&folder.join(EVENTS), &[]);
         let mut events = events.map_err(|error| format!("--resume: {error}"))?;
         events.runs.retain(|run| !run.superseded);
         let different = |what: String| {

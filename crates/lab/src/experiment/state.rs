@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use floodmark_plan::FileError;
 use floodmark_record::Event;
 
 use super::program::ProgramPaths;
@@ -57,20 +56,20 @@ impl<'a> ExperimentState<'a, '_> {
     }
 
     /// Records a skip. A skip does not count as a failure.
-    pub fn skip(&mut self, what: String) -> Result<(), FileError> {
+    pub fn skip(&mut self, what: String) {
         self.listener.on_problem(&what);
-        self.folder.append(&Event::Skipped { what })
+        self.folder.append(&Event::Skipped { what });
     }
 
     /// Records a failure.
-    pub fn fail(&mut self, what: String) -> Result<(), FileError> {
+    pub fn fail(&mut self, what: String) {
         self.failures.push(what.clone());
-        self.skip(what)
+        self.skip(what);
     }
 
     /// Records a failure and skips the rest of its trial.
-    pub fn fail_trial(&mut self, trial: &'a Trial, what: String) -> Result<(), FileError> {
+    pub fn fail_trial(&mut self, trial: &'a Trial, what: String) {
         self.leave_out(trial);
-        self.fail(what)
+        self.fail(what);
     }
 }

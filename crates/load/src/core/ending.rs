@@ -11,6 +11,9 @@ use crate::clock::Ns;
 use crate::connection::ConnectionState;
 use crate::failure::{self, Break, ConnectFailure};
 
+/// Minimum time, in ns, after which a TLS handshake that has not ended with the run counts as failed.
+const LONG_HANDSHAKE: Ns = 1_000_000_000;
+
 impl Core {
     /// Abandons all requests in flight, so that the counts add up.
     pub fn abandon(&mut self, now: Ns) {
@@ -28,8 +31,19 @@ impl Core {
                     self.in_flight -= 1;
                 }
                 ConnectionState::Connecting if connection.carries => {
+                    let handshake = connection.reached.map(|since| now.saturating_sub(since));
+                    let error = match handshake {
+                        Some(LONG_HANDSHAKE..) => Some(failure::HANDSHAKE_TIMED_OUT),
+                        // All earlier connections failed too.
+                        _ if self.ever_connected => None,
+                        _ => self.recorder.unawaited.keys().next().copied(),
+                    };
                     if connection.retried {
                         self.recorder.in_flight_at_end(group);
+                    } else if let Some(error) = error {
+                        self.recorder.error(error);
+                        let intended = connection.moments.intended;
+                        self.recorder.connect_failed(group, intended, now);
                     } else {
                         self.recorder.unsent(group, 1);
                     }
@@ -59,7 +73,7 @@ impl Core {
                 Ok(None) => self.lost(slot, failure::CLOSED_EARLY, now),
                 Err(error) => self.malformed(slot, error.name(), now),
             },
-            ConnectionState::Closing => self.done_with(slot, now),
+            ConnectionState::Closing => self.close(slot, now),
             ConnectionState::Idle => {
                 self.idle.remove(&mut self.connections, slot);
                 self.shut(slot, CloseFirst::Client, now);
@@ -100,7 +114,11 @@ impl Core {
         self.fail(slot, name, Outcome::Reset, now);
     }
 
-    pub(super) fn malformed(&mut self, slot: Slot, name: &'static str, now: Ns) {
+    pub(super) fn malformed(&mut self, slot: Slot, mut name: &'static str, now: Ns) {
+        // Bytes after an earlier response belong to that response.
+        if name == ReadError::NotHttp.name() && self.connections[slot as usize].used > 0 {
+            name = ReadError::Unsolicited.name();
+        }
         self.not_http += u64::from(name == ReadError::NotHttp.name());
         self.fail(slot, name, Outcome::Malformed, now);
     }
@@ -138,14 +156,20 @@ impl Core {
                 self.actions.push(Action::Close { slot, how });
                 self.connect_failed(slot, ConnectFailure::by_server(name), now);
             }
-            ConnectionState::Closing => {
-                self.recorder.error(failure::NOT_CLOSED);
-                self.done_with(slot, now);
-            }
-            ConnectionState::Closed | ConnectionState::Idle | ConnectionState::Paused => {
+            ConnectionState::Closed
+            | ConnectionState::Closing
+            | ConnectionState::Idle
+            | ConnectionState::Paused => {
                 self.pressing.remove(&mut self.connections, slot);
             }
         }
+    }
+
+    /// Closes a connection that the server should have closed, and reuses its slot.
+    pub(super) fn close(&mut self, slot: Slot, now: Ns) {
+        self.closing.remove(&mut self.connections, slot);
+        self.shut(slot, CloseFirst::Client, now);
+        self.refill(now);
     }
 
     /// Closes a connection that is in the deadline list, and reuses its slot.

@@ -88,6 +88,8 @@ pub struct Core {
     pressing: List,
     /// Slots that pause before their next connection attempt, ordered by the end of the pause.
     paused: List,
+    /// Connections that the server should close, in the order of their deadlines.
+    closing: List,
     arrivals: RequestSource,
     /// One judge per request of the mix.
     judges: Vec<Judge>,
@@ -146,6 +148,7 @@ impl Core {
             idle: List::default(),
             pressing: List::default(),
             paused: List::default(),
+            closing: List::default(),
             arrivals: RequestSource::Closed {
                 left: Some(0),
                 until: None,
@@ -212,6 +215,13 @@ impl Core {
             }
             self.time_out(slot, now);
         }
+        while let Some(slot) = self.closing.front() {
+            if self.connections[slot as usize].deadline > now {
+                break;
+            }
+            self.recorder.error(failure::NOT_CLOSED);
+            self.close(slot, now);
+        }
     }
 
     /// Returns the time by which [`Core::turn`] must be called next, as far as is known now.
@@ -228,7 +238,7 @@ impl Core {
             .part_end
             .min(self.next_arrival())
             .min(self.next_ahead());
-        for list in [&self.pressing, &self.paused] {
+        for list in [&self.pressing, &self.paused, &self.closing] {
             if let Some(slot) = list.front() {
                 at = at.min(self.connections[slot as usize].deadline);
             }

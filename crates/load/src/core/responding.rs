@@ -9,6 +9,9 @@ use crate::clock::Ns;
 use crate::connection::ConnectionState;
 use crate::judge;
 
+/// Maximum time, in ns, that the server has to close a connection after its last response.
+const CLOSE_GRACE: Ns = 200_000_000;
+
 impl Core {
     pub(super) fn received(&mut self, slot: Slot, data: &[u8], at: Option<Ns>, now: Ns) {
         let connection = &mut self.connections[slot as usize];
@@ -21,7 +24,7 @@ impl Core {
             ConnectionState::Busy => {}
             ConnectionState::Closing => {
                 self.recorder.error(ReadError::DataAfterClose.name());
-                return self.done_with(slot, now);
+                return self.close(slot, now);
             }
             ConnectionState::Idle => {
                 self.recorder.error(ReadError::Unsolicited.name());
@@ -53,16 +56,19 @@ impl Core {
             Err(error) => self.malformed(slot, error.name(), now),
             Ok(fed) => {
                 let Some(response) = fed.response else { return };
-                if fed.consumed < data.len() {
-                    let error = if response.keep_alive {
-                        ReadError::Unsolicited
-                    } else {
-                        ReadError::DataAfterClose
-                    };
-                    return self.malformed(slot, error.name(), now);
-                }
+                let is_out_of_step = fed.consumed < data.len();
                 self.responded(slot, response.status, at, now);
-                self.go_on(slot, response.keep_alive, now);
+                if !is_out_of_step {
+                    return self.go_on(slot, response.keep_alive, now);
+                }
+                // The same bytes in a later segment would not change this response either.
+                let error = match response.keep_alive {
+                    true => ReadError::Unsolicited,
+                    false => ReadError::DataAfterClose,
+                };
+                self.recorder.error(error.name());
+                self.shut(slot, CloseFirst::Client, now);
+                self.refill(now);
             }
         }
     }
@@ -115,8 +121,11 @@ impl Core {
             self.refill(now);
         } else if used_up || !keep_alive {
             connection.state = ConnectionState::Closing;
-            connection.deadline = now + self.timeout;
-            self.pressing.push_back(&mut self.connections, slot);
+            // The plan may require that the server closes first, even after a long time.
+            let required = self.uses.is_some() && self.close_first == CloseFirst::Server;
+            let grace = if required { self.timeout } else { CLOSE_GRACE };
+            connection.deadline = now + grace;
+            self.closing.push_back(&mut self.connections, slot);
         } else {
             self.vacant(slot, now, now);
         }

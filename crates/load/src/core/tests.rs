@@ -169,6 +169,7 @@ impl Core {
             self.idle.members(&mut self.connections),
             self.pressing.members(&mut self.connections),
             self.paused.members(&mut self.connections),
+            self.closing.members(&mut self.connections),
             self.free.clone(),
         ];
         let mut seen: Vec<u32> = lists.concat();
@@ -178,9 +179,10 @@ impl Core {
         for (slot, connection) in self.connections.iter().enumerate() {
             let list = match connection.state {
                 ConnectionState::Idle => 0,
-                ConnectionState::Connecting | ConnectionState::Busy | ConnectionState::Closing => 1,
+                ConnectionState::Connecting | ConnectionState::Busy => 1,
                 ConnectionState::Paused => 2,
-                ConnectionState::Closed => 3,
+                ConnectionState::Closing => 3,
+                ConnectionState::Closed => 4,
             };
             assert!(lists[list].contains(&(slot as u32)), "{connection:?}");
             let connecting = connection.state == ConnectionState::Connecting;

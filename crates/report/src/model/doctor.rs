@@ -11,7 +11,7 @@ pub(crate) fn document(findings: &[HostFinding]) -> Blocks {
     let mut blocks = Blocks::default();
     blocks.paragraph([Emphasis::Strong.span(headline(findings))]);
     blocks.gap();
-    for level in [Level::Warning, Level::Note, Level::Ok] {
+    for level in [Level::Warning, Level::Note, Level::Unknown, Level::Ok] {
         for finding in findings.iter().filter(|finding| finding.level == level) {
             add(&mut blocks, finding);
         }
@@ -29,6 +29,7 @@ fn add(blocks: &mut Blocks, finding: &HostFinding) {
     let level = match finding.level {
         Level::Warning => Emphasis::Bad.span("warning:"),
         Level::Note => Emphasis::Warn.span("note:"),
+        Level::Unknown => Emphasis::Faint.span("unknown:"),
         Level::Ok => Emphasis::Good.span("ok:"),
     };
     blocks.lines([TextLine::new(

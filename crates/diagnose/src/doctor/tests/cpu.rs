@@ -132,7 +132,7 @@ fn judges_frequency_governors() {
     expect(
         "frequency",
         |facts| facts.frequency = None,
-        Level::Ok,
+        Level::Unknown,
         "not visible",
         "",
     );
