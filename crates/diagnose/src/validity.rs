@@ -188,11 +188,11 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     }
 }
 
-/// Reports that the client died. Its last requests and its stalls are unknown.
+/// Reports that floodmark or its worker died. The last requests and the stalls are unknown.
 fn cut_short(run: &Run) -> Option<String> {
     let sent = show_s(run.sending_s);
     let died = run.longest_stall_ns.is_none();
-    died.then(|| format!("cut short after {sent}: the client or floodmark died; repeat the run"))
+    died.then(|| format!("cut short after {sent}: floodmark or its worker died; repeat the run"))
 }
 
 /// Reports that no response was ok, and what the server sent instead.

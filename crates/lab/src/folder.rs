@@ -32,7 +32,7 @@ pub struct Folder {
     length: u64,
     /// Events that could not be written.
     unsaved: Vec<Event>,
-    /// Why the first of these events could not be written.
+    /// Error from the first of these events.
     failure: Option<FileError>,
 }
 
@@ -204,8 +204,8 @@ pub fn own_temporary() -> Result<PathBuf, FileError> {
     Ok(path)
 }
 
-/// Creates a folder that only its owner may change, or checks an existing one. Another user may
-/// have put a symbolic link or a folder there.
+/// Creates a folder that only its owner can change, or checks an existing one. Another user may have
+/// put a symbolic link or a folder there.
 fn own_folder(path: &Path, user: u32) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

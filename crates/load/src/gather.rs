@@ -43,7 +43,7 @@ pub struct Gatherer {
 }
 
 impl Gatherer {
-    /// Creates a gatherer for a measurement with the rows `measured` and `groups` groups.
+    /// Creates a gatherer for the rows in `measured`. `groups` is the number of groups.
     /// The gatherer returns empty slices to the threads through `back`.
     #[must_use]
     pub fn new(back: Vec<Sender<Box<Slice>>>, measured: Rows, groups: usize) -> Self {
@@ -217,7 +217,8 @@ mod tests {
         (gatherer, receivers)
     }
 
-    /// Returns the ok responses of each part, and of each row with its index.
+    /// Returns the number of ok responses in each part, and the index and the number of ok responses
+    /// of each row.
     fn oks(events: &[Event]) -> (Vec<u64>, Vec<(u64, u64)>) {
         let part = |event: &Event| match event {
             Event::Part(part) => Some(part.sums.counts.ok),
@@ -241,7 +242,7 @@ mod tests {
         assert!(gatherer.take(slice(0, 1, 2)).is_empty());
         assert!(
             gatherer.take(slice(1, 0, 4)).is_empty(),
-            "the last complete part is not emitted yet"
+            "the last complete part has not been emitted yet"
         );
         // Thread 1 stalled and reports no data for parts 1 to 23.
         assert_eq!(oks(&gatherer.take(slice(1, 24, 8))), (vec![5], vec![]));
@@ -250,7 +251,7 @@ mod tests {
         assert_eq!((parts.len(), parts[0], parts[23]), (24, 2, 8));
         assert_eq!(rows, [(0, 7), (1, 0), (2, 8)]);
         let Some(Event::Second(last)) = events.last() else {
-            panic!("the last event is no row");
+            panic!("the last event is not a row");
         };
         assert_eq!((last.from_ns, last.to_ns), (20 * PART_NS, 24 * PART_NS + 1));
         assert_eq!(totals.counts.ok, 15);

@@ -121,7 +121,7 @@ pub struct ExperimentRunner<'a> {
 
 impl<'a> ExperimentRunner<'a> {
     /// Runs the experiment into a folder. An interrupted experiment keeps its measurements. The
-    /// experiment ends after the run in which the folder can no longer be written.
+    /// experiment ends after the first run that cannot write to the folder.
     ///
     /// # Errors
     /// The folder cannot be read, or there is no temporary folder. Failures of workers and servers

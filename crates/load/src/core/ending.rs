@@ -115,7 +115,7 @@ impl Core {
     }
 
     pub(super) fn malformed(&mut self, slot: Slot, mut name: &'static str, now: Ns) {
-        // Bytes after an earlier response belong to that response.
+        // After an earlier response, such bytes are most likely the rest of it.
         if name == ReadError::NotHttp.name() && self.connections[slot as usize].used > 0 {
             name = ReadError::Unsolicited.name();
         }
