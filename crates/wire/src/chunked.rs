@@ -96,12 +96,12 @@ impl Chunks {
         if self.digits == MAX_SIZE_DIGITS {
             return Err(ReadError::ChunkSizeOverflow);
         }
-        if self.left > MAX_LENGTH >> 4 {
-            return Err(ReadError::ChunkSizeOverflow);
-        }
         self.digits += 1;
         self.left = self.left << 4 | u64::from(value);
-        Ok(Step::Size)
+        match self.left <= MAX_LENGTH {
+            true => Ok(Step::Size),
+            false => Err(ReadError::ChunkSizeOverflow),
+        }
     }
 
     fn after_size(&mut self, byte: u8) -> Result<Step, ReadError> {

@@ -109,11 +109,13 @@ mod tests {
     fn parses_content_lengths() {
         assert_eq!(length(&["0"]), Ok(Some(0)));
         assert_eq!(length(&["00042"]), Ok(Some(42)));
-        assert_eq!(length(&["18446744073709551615"]), Ok(Some(u64::MAX)));
+        let longest = MAX_LENGTH.to_string();
+        assert_eq!(length(&[&longest]), Ok(Some(MAX_LENGTH)));
         assert_eq!(length(&["5", "5"]), Ok(Some(5)));
         assert_eq!(length(&["5, 5,5"]), Ok(Some(5)));
         for garbage in [
             "",
+            "1152921504606846977",
             "+5",
             "-5",
             "5 5",
