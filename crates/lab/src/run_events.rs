@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use floodmark_record::client::ClientRan;
 use floodmark_record::events::{EndReason, Event, PartRow, Phase, RunId, WorkerReady};
-use floodmark_record::groups::GroupPoint;
+use floodmark_record::groups::{GroupPoint, GroupRow};
 use floodmark_record::logged::Logged;
 use floodmark_record::place::Placement;
 use floodmark_record::plan::Plan;
@@ -240,33 +240,32 @@ impl RunEvents {
 /// Returns a row that consists of parts. Only the counts of these requests are known.
 fn partial_row(parts: &[PartRow], index: u64) -> Option<SecondRow> {
     let (first, last) = (parts.first()?, parts.last()?);
-    let mut row = SecondRow {
+    let mut sums = GroupRow::default();
+    let groups = parts.iter().map(|part| part.groups.len()).max()?;
+    let mut groups = vec![GroupRow::default(); groups];
+    for part in parts {
+        sums.merge(&part.sums);
+        let groups = groups.iter_mut().zip(&part.groups);
+        groups.for_each(|(sum, group)| sum.merge(group));
+    }
+    Some(SecondRow {
         phase: last.phase,
         index,
         from_ns: first.from_ns,
         to_ns: last.to_ns,
-        counts: Counts::default(),
-        good: 0,
-        ok_in_window: 0,
-        good_in_window: 0,
-        bytes_sent: 0,
-        bytes_received: 0,
+        counts: sums.counts,
+        good: sums.good,
+        ok_in_window: sums.ok_in_window,
+        good_in_window: sums.good_in_window,
+        bytes_sent: sums.bytes_sent,
+        bytes_received: sums.bytes_received,
         connects: 0,
         open_connections: 0,
         user_s: 0.0,
         system_s: 0.0,
         histograms: BTreeMap::new(),
-        groups: Vec::new(),
-    };
-    for PartRow { sums, .. } in parts {
-        row.counts.merge(&sums.counts);
-        row.good += sums.good;
-        row.ok_in_window += sums.ok_in_window;
-        row.good_in_window += sums.good_in_window;
-        row.bytes_sent += sums.bytes_sent;
-        row.bytes_received += sums.bytes_received;
-    }
-    Some(row)
+        groups,
+    })
 }
 
 /// Returns the number of requests whose outcome is not ok.

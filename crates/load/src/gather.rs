@@ -12,7 +12,6 @@ use crate::clock::Ns;
 use crate::group_times::encode;
 use crate::rows::Rows;
 use crate::slice::Slice;
-use crate::sums::{self, RequestSums};
 use crate::usage::process_cpu;
 
 /// The incomplete rows of one phase.
@@ -141,6 +140,7 @@ impl Gatherer {
                 from_ns,
                 to_ns,
                 sums: slice.as_ref().map(|s| s.all.to_row()).unwrap_or_default(),
+                groups: slice.as_ref().map_or_else(Vec::new, |s| s.group_rows()),
             }));
             if let Some(slice) = slice {
                 self.row.merge(&slice);
@@ -161,7 +161,7 @@ impl Gatherer {
         self.cpu_at = self.cpu_at.split_off(&self.next);
         let before = std::mem::replace(&mut self.cpu, cpu);
         let row = self.row.all.to_row();
-        sums::add(&mut self.totals, &row);
+        self.totals.merge(&row);
         let ended = SecondRow {
             phase: self.phase,
             index,
@@ -178,7 +178,7 @@ impl Gatherer {
             user_s: cpu.0 - before.0,
             system_s: cpu.1 - before.1,
             histograms: encode(&self.row.times),
-            groups: self.row.groups.iter().map(RequestSums::to_row).collect(),
+            groups: self.row.group_rows(),
         };
         self.row.clear();
         ended

@@ -1,6 +1,7 @@
 //! One load thread's data for a part of a second, as passed to the gatherer.
 
 use floodmark_record::events::Phase;
+use floodmark_record::groups::GroupRow;
 use floodmark_stats::Histogram;
 
 use crate::clock::Ns;
@@ -63,6 +64,12 @@ impl Slice {
         self.connects = 0;
         self.open = 0;
         self.times.iter_mut().for_each(Histogram::clear);
+    }
+
+    /// Returns the sums per group; empty without a mix.
+    #[must_use]
+    pub fn group_rows(&self) -> Vec<GroupRow> {
+        self.groups.iter().map(RequestSums::to_row).collect()
     }
 
     /// Adds another slice for the same part or row.

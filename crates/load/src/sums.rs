@@ -30,7 +30,7 @@ impl RequestSums {
 
     /// Adds another thread's sums.
     pub fn merge(&mut self, other: &RequestSums) {
-        add(&mut self.row, &other.row);
+        self.row.merge(&other.row);
         for (mine, theirs) in self.statuses.iter_mut().zip(other.statuses.iter()) {
             *mine += theirs;
         }
@@ -46,14 +46,4 @@ impl RequestSums {
             .collect();
         row
     }
-}
-
-/// Adds a row to a sum.
-pub fn add(sum: &mut GroupRow, row: &GroupRow) {
-    sum.counts.merge(&row.counts);
-    sum.good += row.good;
-    sum.ok_in_window += row.ok_in_window;
-    sum.good_in_window += row.good_in_window;
-    sum.bytes_sent += row.bytes_sent;
-    sum.bytes_received += row.bytes_received;
 }

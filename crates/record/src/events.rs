@@ -194,6 +194,10 @@ pub struct PartRow {
     pub to_ns: u64,
     /// Sums over the requests of the part.
     pub sums: GroupRow,
+    /// Sums for each group, in the order of the plan's mix. Empty without a mix, or if no thread
+    /// reported this part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupRow>,
 }
 
 /// Figures for one second, summed over all threads. Times are measured from the start of the phase.

@@ -25,6 +25,18 @@ pub struct GroupRow {
     pub bytes_received: u64,
 }
 
+impl GroupRow {
+    /// Adds the figures of another thread, group or time.
+    pub fn merge(&mut self, other: &GroupRow) {
+        self.counts.merge(&other.counts);
+        self.good += other.good;
+        self.ok_in_window += other.ok_in_window;
+        self.good_in_window += other.good_in_window;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+    }
+}
+
 /// Figures for a group in a run. Figures for connections and for the client are not split by group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupFigures {
