@@ -103,8 +103,8 @@ fn timed_out(run: &Run) -> Option<String> {
 fn not_closed(run: &Run) -> Option<String> {
     let n = run.errors.get("not_closed_by_server")?;
     Some(format!(
-        "the server did not close {} after a response that ended it: floodmark waited for 200 ms \
-         each time, which lowers the throughput; the server should close at once",
+        "the server did not close {} after a response that ended it: floodmark waited and then \
+         closed, which lowers the throughput; let the server close at once, or keep connections",
         plural_if_any(*n, "connection")?
     ))
 }

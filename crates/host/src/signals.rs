@@ -61,8 +61,8 @@ impl Stop {
     }
 }
 
-/// Returns whether the parent process ignores SIGHUP: the lowest bit of `SigIgn` in
-/// proc_pid_status(5). Returns false if the set cannot be read.
+/// Returns whether this process ignores SIGHUP because its parent did (`SigIgn` in
+/// proc_pid_status(5)). Returns false if the status cannot be read.
 fn is_hangup_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut sets = status

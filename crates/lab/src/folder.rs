@@ -193,7 +193,7 @@ fn remove_incomplete_line(file: &mut File) -> io::Result<u64> {
 /// Returns the current user's temporary folder. Creates the folder if it does not exist.
 ///
 /// # Errors
-/// `TMPDIR` does not name a folder, the folder cannot be written, or another user may change it.
+/// `TMPDIR` does not name a folder, the folder cannot be written to, or another user can change it.
 pub fn own_temporary() -> Result<PathBuf, FileError> {
     // An empty TMPDIR would name the current folder.
     let parent = std::env::var_os("TMPDIR").filter(|path| !path.is_empty());

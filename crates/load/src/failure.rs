@@ -8,9 +8,9 @@ use crate::tls::TlsFailure;
 pub const CLOSED_EARLY: &str = "closed_before_answer";
 /// A TCP handshake exceeded the timeout.
 pub const CONNECT_TIMED_OUT: &str = "connect_timed_out";
-/// A TLS handshake exceeded the timeout.
+/// A TLS handshake exceeded the timeout, or was still unfinished after a second when the run ended.
 pub const HANDSHAKE_TIMED_OUT: &str = "tls_handshake_timed_out";
-/// The server should have closed the connection after a response, but did not do so within 200 ms.
+/// The server should have closed the connection after a response, but did not do so in time.
 pub const NOT_CLOSED: &str = "not_closed_by_server";
 
 /// The reason why a connect failed.

@@ -11,7 +11,7 @@ use crate::clock::Ns;
 use crate::connection::ConnectionState;
 use crate::failure::{self, Break, ConnectFailure};
 
-/// Minimum time, in ns, after which a TLS handshake that has not ended with the run counts as failed.
+/// Minimum duration, in ns, of a TLS handshake that counts as failed if the run ends before it does.
 const LONG_HANDSHAKE: Ns = 1_000_000_000;
 
 impl Core {
@@ -34,9 +34,12 @@ impl Core {
                     let handshake = connection.reached.map(|since| now.saturating_sub(since));
                     let error = match handshake {
                         Some(LONG_HANDSHAKE..) => Some(failure::HANDSHAKE_TIMED_OUT),
-                        // All earlier connections failed too.
                         _ if self.ever_connected => None,
-                        _ => self.recorder.unawaited.keys().next().copied(),
+                        // All earlier connections failed, most of them for this reason.
+                        _ => {
+                            let failed = self.recorder.unawaited.iter().max_by_key(|(_, n)| **n);
+                            failed.map(|(name, _)| *name)
+                        }
                     };
                     if connection.retried {
                         self.recorder.in_flight_at_end(group);
@@ -115,7 +118,7 @@ impl Core {
     }
 
     pub(super) fn malformed(&mut self, slot: Slot, mut name: &'static str, now: Ns) {
-        // After an earlier response, such bytes are most likely the rest of it.
+        // After a response on this connection, the server speaks HTTP, but is out of step.
         if name == ReadError::NotHttp.name() && self.connections[slot as usize].used > 0 {
             name = ReadError::Unsolicited.name();
         }

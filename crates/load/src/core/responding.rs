@@ -9,7 +9,8 @@ use crate::clock::Ns;
 use crate::connection::ConnectionState;
 use crate::judge;
 
-/// Maximum time, in ns, that the server has to close a connection after its last response.
+/// Maximum time, in ns, that the server has to close a connection after its last response. Servers
+/// that close at all do so within milliseconds, unless they are overloaded.
 const CLOSE_GRACE: Ns = 200_000_000;
 
 impl Core {
@@ -123,8 +124,8 @@ impl Core {
             connection.state = ConnectionState::Closing;
             // The plan may require that the server closes first, even after a long time.
             let required = self.uses.is_some() && self.close_first == CloseFirst::Server;
-            let grace = if required { self.timeout } else { CLOSE_GRACE };
-            connection.deadline = now + grace;
+            let grace = if required { Ns::MAX } else { CLOSE_GRACE };
+            connection.deadline = now + grace.min(self.timeout);
             self.closing.push_back(&mut self.connections, slot);
         } else {
             self.vacant(slot, now, now);
