@@ -11,8 +11,9 @@ use floodmark_record::run::Run;
 use floodmark_record::units::show_rate;
 use floodmark_record::verdict::{Confidence, Verdict};
 
+use super::baseline;
 use super::hidden::{HIDDEN, hide};
-use super::{Suite, baseline};
+use super::suite::Suite;
 use crate::bench::Failure;
 
 /// Name of the trial with the fault. This trial's verdicts are judged.
@@ -191,7 +192,7 @@ fn judge(suite: Suite, record: &Record, name: &str) -> Result<JudgedCase, Failur
             let app = |run: &Run| run.setting.get("app").cloned();
             app(last) == app(control)
         }),
-        is_set_aside: is_set_aside(suite, name),
+        is_set_aside: suite.sets_aside(name),
         is_clean,
     })
 }
@@ -206,26 +207,9 @@ fn position(verdict: &Verdict, control: &[&Run]) -> Option<f64> {
     Some((control.throughput_per_s? - low) / (high - low))
 }
 
-/// Families of servers that are set aside: those whose names have the smallest SHA-256 hashes.
-const SET_ASIDE: [&str; 5] = ["php", "go", "tomcat", "node", "wsgi"];
-const SET_ASIDE_2: [&str; 3] = ["bun", "varnish", "tornado"];
-const SET_ASIDE_3: [&str; 3] = ["twisted", "squid", "cheroot"];
-const SET_ASIDE_4: [&str; 3] = ["granian", "sanic", "poco"];
-
 /// Returns the family of a third-party case: the first word of its name.
 pub fn family(name: &str) -> &str {
     name.split('-').next().unwrap_or_default()
-}
-
-/// Returns whether a case is set aside. A hash of the name selects one of our own cases in five.
-fn is_set_aside(suite: Suite, name: &str) -> bool {
-    match suite {
-        Suite::Own => hash(name).is_multiple_of(5),
-        Suite::ThirdParty => SET_ASIDE.contains(&family(name)),
-        Suite::ThirdParty2 => SET_ASIDE_2.contains(&family(name)),
-        Suite::ThirdParty3 => SET_ASIDE_3.contains(&family(name)),
-        Suite::ThirdParty4 => SET_ASIDE_4.contains(&family(name)),
-    }
 }
 
 /// Computes the 64-bit FNV-1a hash.
@@ -325,7 +309,7 @@ mod tests {
         let names: Vec<String> = (0..1000).map(|i| format!("case-{i}")).collect();
         let aside = names
             .iter()
-            .filter(|name| is_set_aside(Suite::Own, name))
+            .filter(|name| Suite::Own.sets_aside(name))
             .count();
         assert!((150..250).contains(&aside), "{aside}");
     }

@@ -10,6 +10,7 @@ mod baseline;
 mod hidden;
 mod judging;
 mod page;
+mod suite;
 
 use std::fs;
 use std::path::Path;
@@ -21,6 +22,7 @@ use floodmark_record::verdict::Verdict;
 use crate::bench::{self, Bench, Failure, update};
 use crate::contracts::lacks_program;
 use judging::{FAULT, JudgedCase, Pass, hash};
+use suite::Suite;
 
 /// Maximum times for a case, without and with perturbations. A case usually takes less than 30 s.
 const MAX_TIME: Duration = Duration::from_secs(180);
@@ -63,38 +65,6 @@ pub struct ConfusionOptions {
     /// Whether to run only the cases that run on every change.
     #[arg(skip)]
     is_change_check: bool,
-}
-
-/// A suite of cases.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Suite {
-    /// Servers written for the cases
-    #[default]
-    Own,
-    /// Servers from package registries
-    ThirdParty,
-    /// Second batch of servers from package registries
-    #[value(name = "third-party-2")]
-    ThirdParty2,
-    /// Third batch of servers from package registries
-    #[value(name = "third-party-3")]
-    ThirdParty3,
-    /// Fourth batch of servers from package registries
-    #[value(name = "third-party-4")]
-    ThirdParty4,
-}
-
-impl Suite {
-    /// Returns the folder of the cases, relative to the repository's root.
-    fn folder(self) -> &'static str {
-        match self {
-            Suite::Own => "cases",
-            Suite::ThirdParty => "cases/third-party",
-            Suite::ThirdParty2 => "cases/third-party-2",
-            Suite::ThirdParty3 => "cases/third-party-3",
-            Suite::ThirdParty4 => "cases/third-party-4",
-        }
-    }
 }
 
 /// The shard of our own cases that runs on every change, with 11 cases.
@@ -169,20 +139,15 @@ pub fn run(bench: &Bench, options: &ConfusionOptions) -> Result<bool, Failure> {
 }
 
 fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, Failure> {
-    let results = match options.suite {
-        Suite::Own => bench.target.join("confusion"),
-        Suite::ThirdParty => bench.target.join("confusion/third-party"),
-        Suite::ThirdParty2 => bench.target.join("confusion/third-party-2"),
-        Suite::ThirdParty3 => bench.target.join("confusion/third-party-3"),
-        Suite::ThirdParty4 => bench.target.join("confusion/third-party-4"),
-    };
+    let results = options.suite.within(&bench.target.join("confusion"));
     let folder = match (options.quick, options.pass) {
         _ if options.is_change_check => results.join("change"),
         (true, 1) => results.join("quick"),
         (_, pass) => results.join(pass.to_string()),
     };
     let proved = results.join("proved");
-    let names = names(&bench.root.join(options.suite.folder()), options)?;
+    let cases = options.suite.within(&bench.root.join("cases"));
+    let names = names(&cases, options)?;
     // A hash of the name selects one case in three.
     let third = names.iter().filter(|name| hash(name).is_multiple_of(3));
     let third: Vec<String> = third.cloned().collect();
@@ -259,7 +224,7 @@ fn measure(
     limit: Duration,
 ) -> Result<(), Failure> {
     for (i, name) in names.iter().enumerate() {
-        let folder = bench.root.join(options.suite.folder());
+        let folder = options.suite.within(&bench.root.join("cases"));
         let case = folder.join(format!("{name}.toml"));
         let result = into.join(name);
         if !options.fresh && is_newer(&result.join("record.json"), &case) {
@@ -341,7 +306,7 @@ mod tests {
                 is_change_check: true,
                 ..ConfusionOptions::default()
             };
-            let folder = crate::bench::repository().unwrap().join(suite.folder());
+            let folder = suite.within(&crate::bench::repository().unwrap().join("cases"));
             assert_eq!(names(&folder, &options).unwrap().len(), count);
         }
     }

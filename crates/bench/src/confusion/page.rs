@@ -2,35 +2,31 @@
 
 use std::collections::BTreeSet;
 
+use clap::ValueEnum;
 use floodmark_record::verdict::Confidence;
 
 use super::accuracy::{Accuracy, Proportion, matrix};
+use super::baseline;
 use super::hidden::HIDDEN;
 use super::judging::{JudgedCase, Pass, family};
-use super::{Suite, baseline};
+use super::suite::Suite;
 use crate::table::table;
-
-/// Headings of the sections about third-party cases. The section about our own cases precedes them.
-const THIRD_PARTY: &str = "# Servers from package registries\n";
-const THIRD_PARTY_2: &str = "# More servers from package registries\n";
-const THIRD_PARTY_3: &str = "# Third batch of servers from package registries\n";
-const THIRD_PARTY_4: &str = "# Fourth batch of servers from package registries\n";
 
 /// Replaces the section of one suite.
 pub fn replace(page: &str, suite: Suite, section: &str) -> String {
-    let (page, fourth) = page.split_at(page.find(THIRD_PARTY_4).unwrap_or(page.len()));
-    let (page, third) = page.split_at(page.find(THIRD_PARTY_3).unwrap_or(page.len()));
-    let (page, second) = page.split_at(page.find(THIRD_PARTY_2).unwrap_or(page.len()));
-    let (own, first) = page.split_at(page.find(THIRD_PARTY).unwrap_or(page.len()));
-    let sections = match suite {
-        Suite::Own => [section, first, second, third, fourth],
-        Suite::ThirdParty => [own, section, second, third, fourth],
-        Suite::ThirdParty2 => [own, first, section, third, fourth],
-        Suite::ThirdParty3 => [own, first, second, section, fourth],
-        Suite::ThirdParty4 => [own, first, second, third, section],
-    };
-    let mut sections = sections.map(str::trim_end).to_vec();
+    let mut rest = page;
+    let mut sections = Vec::new();
+    for of in Suite::value_variants().iter().rev() {
+        let start = match of.batch() {
+            Some(batch) => rest.find(batch.heading).unwrap_or(rest.len()),
+            None => 0,
+        };
+        let (before, current) = rest.split_at(start);
+        rest = before;
+        sections.push(if *of == suite { section } else { current }.trim_end());
+    }
     sections.retain(|section| !section.is_empty());
+    sections.reverse();
     sections.join("\n\n") + "\n"
 }
 
@@ -58,12 +54,13 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
         let accuracy = Accuracy::by(cases, |case| (case.baselines[i], Confidence::Likely));
         rows.push(row(&format!("all, baseline: {name}"), accuracy));
     }
-    let mut text = match suite {
-        Suite::Own => include_str!("introduction.md").to_owned(),
-        Suite::ThirdParty => format!("{THIRD_PARTY}\n{}", include_str!("third-party.md")),
-        Suite::ThirdParty2 => format!("{THIRD_PARTY_2}\n{}", include_str!("third-party-2.md")),
-        Suite::ThirdParty3 => format!("{THIRD_PARTY_3}\n{}", include_str!("third-party-3.md")),
-        Suite::ThirdParty4 => format!("{THIRD_PARTY_4}\n{}", include_str!("third-party-4.md")),
+    let mut text = match suite.batch() {
+        None => include_str!("introduction.md").to_owned(),
+        Some(batch) => {
+            let introduction = include_str!("third-party.md").replace("{name}", batch.name);
+            let families = batch.set_aside.join(", ");
+            format!("{}\n{introduction}", batch.heading).replace("{families}", &families)
+        }
     };
     text.push_str(&table(
         "cases | right | confident and wrong | no verdict",
@@ -285,8 +282,8 @@ mod tests {
         assert!(page.contains("cause and path right"), "{page}");
         let more = markdown(Suite::ThirdParty2, &pass, &other, &[]);
         let page = replace(&page, Suite::ThirdParty2, &more);
-        let section = format!("{THIRD_PARTY}third\n");
-        let page = replace(&page, Suite::ThirdParty, &section);
+        let section = "# Servers from package registries\nthird\n";
+        let page = replace(&page, Suite::ThirdParty, section);
         let start = "new\n\n# Servers from package registries\nthird\n\n# More servers";
         assert!(page.starts_with(start), "{page}");
         let mut names = baseline::NAMES.iter();
