@@ -322,6 +322,23 @@ mod tests {
     }
 
     #[test]
+    fn a_very_short_row_does_not_change_rates() {
+        let mut progress = LoadProgress::new(&fixture::closed_plan());
+        progress.feed(&fixture::second(0, 1000, 0));
+        let mut row = fixture::second(1, 500, 0);
+        row.to_ns = row.from_ns + 99_000_000;
+        progress.feed(&row);
+        progress.server_used(&ServerUsed {
+            over_s: 0.01,
+            user_s: 0.16,
+            system_s: 0.0,
+        });
+        let line = progress.line(Style { width: 120, ..WIDE });
+        assert!(line.contains("1,000/s"), "{line}");
+        assert!(line.contains("CPUs 0.81 client  1,500 ok"), "{line}");
+    }
+
+    #[test]
     fn a_narrow_terminal_shows_the_most_important_parts() {
         let mut progress = LoadProgress::new(&fixture::closed_plan());
         progress.feed(&fixture::second(0, 1000, 5));

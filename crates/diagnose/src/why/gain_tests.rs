@@ -37,3 +37,18 @@ fn half_busy_cpus_cap_the_prediction() {
     // A saturated CPU has no prediction.
     assert_eq!(is(&run_with(3.98, 3.8, 0.6), Cause::ServerCpu).gain, None);
 }
+
+#[test]
+fn a_request_behind_a_lock_takes_longer_than_the_lock_is_held() {
+    let mut run = working_on(1.0);
+    // The lock admits 1,000 requests per second, and the fastest request took 3 ms.
+    run.least_service_time_us = Some(3_000.0);
+    run.observations.extend([
+        series("postgresql", "active", 30.0),
+        series("postgresql", "waiting for locks", 28.0),
+        series("postgresql", "idle in transaction", 0.2),
+    ]);
+    let gain = is(&run, Cause::StoreLock).gain.unwrap();
+    assert!((gain.low_per_s - 25_000.0 * 0.85).abs() < 1e-6);
+    assert!((gain.high_per_s - 25_000.0 * 1.15).abs() < 1e-6);
+}

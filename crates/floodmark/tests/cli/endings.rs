@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -172,6 +173,25 @@ fn an_interrupted_run_reports_its_measurement() {
 }
 
 #[test]
+fn a_run_under_nohup_outlives_its_terminal() {
+    let (_server, url) = hello();
+    let started = start_load_as(&url, &["-r", "200", "-d", "2s"], |command| {
+        // SAFETY: signal(2) is safe between fork and exec (signal-safety(7)).
+        unsafe {
+            command.pre_exec(|| match libc::signal(libc::SIGHUP, libc::SIG_IGN) {
+                libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+                _ => Ok(()),
+            });
+        }
+    });
+    started.wait_for_a_second();
+    signal(started.pid(), libc::SIGHUP);
+    let load = started.end();
+    load.ends_with(0);
+    assert_eq!(load.run().ended.reason, EndReason::Completed);
+}
+
+#[test]
 fn a_killed_run_loses_less_than_half_a_second() {
     let (_server, url) = hello();
     let started = start_load(&url, &["-r", "200", "-d", "20s"]);
@@ -202,7 +222,8 @@ fn a_killed_worker_is_an_internal_error() {
     let load = started.end();
     assert_eq!(load.code(), 5);
     assert!(load.counts().ok > 0);
-    assert!(load.stderr().contains("ended early"), "{}", load.stderr());
+    let message = "ended early (signal: 9 (SIGKILL)); another process or the kernel killed it";
+    assert!(load.stderr().contains(message), "{}", load.stderr());
 }
 
 #[test]

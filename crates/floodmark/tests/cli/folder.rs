@@ -4,7 +4,9 @@ use std::fs;
 
 use floodmark_truth::Scenario;
 
-use crate::support::{Serve, code, folded, judging, load, run, start_load_as, truth};
+use crate::support::{
+    Serve, code, finish, floodmark, folded, judging, load, run, start_load_as, succeeds, truth,
+};
 
 #[test]
 fn folding_again_gives_the_same_record() {
@@ -52,6 +54,16 @@ fn refuses_to_overwrite_a_result() {
     let again = run(&["load", &url, "-n", "10", "--out", result.to_str().unwrap()]);
     assert_eq!(code(&again), 2);
     assert_eq!(fs::read(load.events()).unwrap(), before);
+}
+
+#[test]
+fn an_empty_tmpdir_does_not_name_the_current_folder() {
+    let (_server, url) = truth(Scenario::default());
+    let current = tempfile::tempdir().unwrap();
+    let mut load = floodmark(&["load", &url, "-n", "10", "--json", "-"]);
+    load.env("TMPDIR", "").current_dir(current.path());
+    succeeds(&finish(load.spawn().unwrap()));
+    assert_eq!(fs::read_dir(current.path()).unwrap().count(), 0);
 }
 
 #[test]

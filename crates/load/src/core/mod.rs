@@ -9,6 +9,8 @@
 
 mod ending;
 mod holding;
+#[cfg(test)]
+mod lab;
 mod opening;
 mod responding;
 mod starting;

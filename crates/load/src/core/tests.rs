@@ -1,203 +1,22 @@
 //! Tests of the core in a simulated world: whatever happens, every request has an outcome and
 //! nothing leaks.
 
-use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::time::Duration;
 
 use floodmark_record::events::{EndReason, Phase};
-use floodmark_record::groups::GroupRow;
 use floodmark_record::plan::{Arrivals as Spacing, CloseFirst, ConnectionUse, Model, Plan, Target};
-use floodmark_record::{Counts, Event, SecondRow, TimeKind};
-use floodmark_stats::Histogram;
+use floodmark_record::{Counts, SecondRow, TimeKind};
 use proptest::prelude::*;
 
 use super::Core;
+use super::lab::Lab;
 use super::world::World;
 use crate::arrivals::{ArrivalQueue, RequestSource};
 use crate::backend::Completion;
 use crate::clock::{Ns, seconds};
-use crate::connection::ConnectionState;
-use crate::gather::Gatherer;
-use crate::message::Message;
 use crate::mix::Picks;
-use crate::recorder::Recorder;
-use crate::rows::Rows;
 use crate::schedule::ArrivalSchedule;
-use crate::slice::{SLICES, Slice};
 use crate::testing::{closed_plan, held_plan, open_plan, with_mix};
-
-/// Returns the rows among a gatherer's events.
-fn rows(events: Vec<Event>) -> impl Iterator<Item = SecondRow> {
-    events.into_iter().filter_map(|event| match event {
-        Event::Second(row) => Some(row),
-        _ => None,
-    })
-}
-
-/// A core and its gatherer, as in a worker with one thread.
-pub(super) struct Lab {
-    pub(super) core: Core,
-    gatherer: Gatherer,
-    messages: Receiver<Message>,
-    rows: Vec<SecondRow>,
-}
-
-impl Lab {
-    pub(super) fn new(plan: &Plan) -> Self {
-        let (out, messages) = sync_channel(100);
-        let groups = plan.mix.as_ref().map_or(0, |mix| mix.requests.len());
-        let (give_back, back) = channel();
-        for _ in 1..SLICES {
-            give_back.send(Box::new(Slice::new(0, groups))).unwrap();
-        }
-        let deadline = plan.deadline.as_nanos() as Ns;
-        let recorder = Recorder::new(
-            Box::new(Slice::new(0, groups)),
-            out,
-            back,
-            deadline,
-            Rows::default(),
-        );
-        let core = Core::new(plan, (0, 1), plan.connections as usize, recorder);
-        let gatherer = Gatherer::new(vec![give_back], Rows::default(), groups);
-        let rows = Vec::new();
-        Lab {
-            core,
-            gatherer,
-            messages,
-            rows,
-        }
-    }
-
-    fn gather(&mut self) {
-        while let Ok(message) = self.messages.try_recv() {
-            if let Message::Slice(slice) = message {
-                self.rows.extend(rows(self.gatherer.take(slice)));
-            }
-        }
-    }
-
-    /// Runs one phase in the same way as a load thread.
-    fn phase(
-        &mut self,
-        world: &mut World,
-        plan: &Plan,
-        phase: Phase,
-        interrupt: Option<Ns>,
-    ) -> (EndReason, GroupRow) {
-        let start = world.now;
-        let duration_s = match phase {
-            Phase::Warmup => Some(plan.warmup.as_secs_f64()),
-            Phase::Measure => plan.duration_s(),
-        };
-        let picks = Picks::new(plan, (0, 1), 1);
-        let (arrivals, window) = match ArrivalSchedule::new(plan, duration_s, 0, 1) {
-            None => {
-                let until = duration_s.map(|s| start + seconds(s));
-                let left = plan.request_limit().filter(|_| until.is_none());
-                (RequestSource::Closed { left, until, picks }, until)
-            }
-            Some(schedule) => {
-                let length = schedule.window;
-                let waiting = ArrivalQueue::new(schedule, start, picks);
-                (RequestSource::Open(waiting), Some(start + length))
-            }
-        };
-        self.gatherer.begin(phase, (0.0, 0.0));
-        self.rows.clear();
-        self.core.recorder.begin(phase, start, window);
-        self.core.begin(arrivals, world.now);
-        let mut over = false;
-        let reason = loop {
-            self.gather();
-            let core = &mut self.core;
-            world.act(core);
-            core.turn(world.now);
-            world.act(core);
-            core.check(world);
-            if !over && window.is_some_and(|end| world.now >= end) {
-                over = true;
-                if duration_s.is_some() {
-                    core.wind_up();
-                }
-            }
-            if interrupt.is_some_and(|at| world.now >= start + at) {
-                break EndReason::Interrupted;
-            }
-            if let Some(reason) = core.hopeless() {
-                break reason;
-            }
-            if (over || window.is_none()) && core.finished() {
-                break core.completed();
-            }
-            if over && !plan.drain {
-                break EndReason::Completed;
-            }
-            assert!(world.now < start + seconds(600.0), "the run never ends");
-            let ends = window.filter(|end| *end > world.now).unwrap_or(Ns::MAX);
-            let until = core.next_turn().min(ends).min(world.now + 50_000_000);
-            world.wait(core, until);
-            world.take_in(core);
-            core.check(world);
-        };
-        let core = &mut self.core;
-        world.leave(core);
-        core.abandon(world.now);
-        world.act(core);
-        core.check(world);
-        assert_eq!((core.in_flight, core.carried), (0, 0), "abandoned");
-        core.recorder.end(world.now);
-        self.gather();
-        let (events, totals) = self.gatherer.end(world.now - start);
-        self.rows.extend(rows(events));
-        (reason, totals)
-    }
-
-    fn times(&self, kind: TimeKind) -> Histogram {
-        let mut all = Histogram::new();
-        let texts = self.rows.iter().filter_map(|r| r.histograms.get(&kind));
-        texts.for_each(|text| all.merge(&Histogram::decode(text).unwrap()));
-        all
-    }
-}
-
-impl Core {
-    /// Checks that each slot is in the list for its state, and that the stored counts match the
-    /// slots.
-    fn check(&mut self, world: &World) {
-        let lists = [
-            self.idle.members(&mut self.connections),
-            self.pressing.members(&mut self.connections),
-            self.paused.members(&mut self.connections),
-            self.closing.members(&mut self.connections),
-            self.free.clone(),
-        ];
-        let mut seen: Vec<u32> = lists.concat();
-        seen.sort_unstable();
-        assert!(seen.iter().copied().eq(0..self.connections.len() as u32));
-        let (mut busy, mut carried, mut unclaimed) = (0, 0, 0);
-        for (slot, connection) in self.connections.iter().enumerate() {
-            let list = match connection.state {
-                ConnectionState::Idle => 0,
-                ConnectionState::Connecting | ConnectionState::Busy => 1,
-                ConnectionState::Paused => 2,
-                ConnectionState::Closing => 3,
-                ConnectionState::Closed => 4,
-            };
-            assert!(lists[list].contains(&(slot as u32)), "{connection:?}");
-            let connecting = connection.state == ConnectionState::Connecting;
-            busy += u64::from(connection.state == ConnectionState::Busy);
-            carried += u64::from(connecting && connection.carries);
-            unclaimed += u64::from(connecting && !connection.carries);
-        }
-        assert_eq!(busy, self.in_flight);
-        assert_eq!(carried, self.carried);
-        assert_eq!(unclaimed, self.opening_unclaimed);
-        assert_eq!(self.open, self.connections.len() - self.free.len());
-        assert!(self.open <= self.cap, "too many connections");
-        assert_eq!(self.open - lists[2].len(), world.open_sockets());
-    }
-}
 
 /// Checks that each group's counts add up, and that the groups add up to the total.
 fn groups_add_up(rows: &[SecondRow], plan: &Plan, whole: &Counts) {
@@ -456,10 +275,7 @@ fn waiting_for_the_only_connection_is_blocked_time() {
             response(core, at + 100 * MS);
             lab.gather();
         }
-        lab.core.recorder.end(start + 300 * MS);
-        lab.gather();
-        let (events, totals) = lab.gatherer.end(300 * MS);
-        lab.rows.extend(rows(events));
+        let totals = lab.end(start + 300 * MS, 300 * MS);
         assert_eq!(totals.counts.ok, 3);
         assert_eq!(lab.times(TimeKind::Lateness).max(), Some(0));
         let blocked = lab.times(TimeKind::Blocked).max().unwrap();
