@@ -364,7 +364,7 @@ fn lists_differences() {
         run.plan.model = floodmark_record::plan::Model::Closed {
             length: floodmark_record::plan::Length::Requests(1),
         };
-        run.plan.request.body = vec![b'x'; 100];
+        run.plan.request.body = vec![b'x'; 100].into();
     }
     b.runs[0].plan.seed = 9;
     b.environment.cpus = 8;

@@ -7,7 +7,8 @@ use floodmark_host::raise_open_files;
 use floodmark_load::budget::FileLimit;
 use floodmark_load::worker::{self, StopFlag};
 use floodmark_record::Timetable;
-use floodmark_record::plan::{Model, Plan, Schedule, WorkerInput};
+use floodmark_record::plan::{Model, Plan, Schedule};
+use floodmark_record::worker_input::WorkerInput;
 
 use crate::exit::Ending;
 
@@ -23,6 +24,7 @@ pub fn run() -> Result<(), Ending> {
             "worker: stdin does not start with a valid plan: {e}; use floodmark load"
         ))
     })?;
+    drop(line);
     read_timetable(&mut input.plan)?;
     // Ignore an invalid request here, because the run itself rejects it.
     let needed = worker::files_needed(&input.plan).unwrap_or(0);
@@ -44,7 +46,7 @@ pub fn run() -> Result<(), Ending> {
     });
     reader.map_err(|e| Ending::internal(format!("worker: cannot start a thread: {e}")))?;
     let lost = stop.clone();
-    worker::run(&input, files, &stop, |event| {
+    worker::run(input, files, &stop, |event| {
         let written = serde_json::to_vec(&event)
             .map_err(io::Error::from)
             .and_then(|mut line| {

@@ -8,8 +8,9 @@ use floodmark_observe::{Root, environment, process};
 use floodmark_plan::{FileError, Planned};
 use floodmark_record::events::RunId;
 use floodmark_record::place::Placement;
-use floodmark_record::plan::{Plan, WorkerInput};
+use floodmark_record::plan::Plan;
 use floodmark_record::run::ToolInfo;
+use floodmark_record::worker_input::WorkerInput;
 use floodmark_record::{Event, Record, SCHEMA_VERSION};
 use floodmark_record::{Metric, Observation};
 

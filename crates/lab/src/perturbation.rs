@@ -9,10 +9,11 @@ use floodmark_host::{ProcessPlacement, Stop};
 use floodmark_observe::{Root, family};
 use floodmark_record::Event;
 use floodmark_record::events::RunId;
-use floodmark_record::plan::{FiguresOf, Model, Plan, WorkerInput};
+use floodmark_record::plan::{FiguresOf, Model, Plan};
 use floodmark_record::proof::{Perturbation, Windows};
 use floodmark_record::run::Run;
 use floodmark_record::tls::TrustAnchor;
+use floodmark_record::worker_input::WorkerInput;
 
 use crate::folder::Folder;
 use crate::worker;

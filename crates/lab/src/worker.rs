@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use floodmark_host::{Child, ChildError, ProcessPlacement, Stop};
 use floodmark_record::Event;
-use floodmark_record::plan::{Schedule, WorkerInput};
+use floodmark_record::plan::Schedule;
+use floodmark_record::worker_input::WorkerInput;
 
 use crate::lines::read_line;
 

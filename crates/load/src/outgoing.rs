@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::backend::{SharedBytes, Slot};
+use crate::backend::{RequestBytes, SharedBytes, Slot};
 use crate::mix::Pick;
 use crate::request::{EncodedRequest, Varying};
 
@@ -53,7 +53,10 @@ impl Outgoing {
             .map(EncodedRequest::longest)
             .max();
         let ready = requests.iter().map(|request| match request {
-            EncodedRequest::Fixed(forms) => PreparedRequest::Fixed(forms.clone().map(Rc::new)),
+            EncodedRequest::Fixed(forms) => {
+                let form = |bytes| Rc::new(RequestBytes::Fixed(bytes));
+                PreparedRequest::Fixed(forms.clone().map(form))
+            }
             EncodedRequest::Varying(varying) => PreparedRequest::Varying(Arc::clone(varying)),
         });
         Outgoing {
@@ -112,7 +115,7 @@ impl RenderBuffers {
                         free(&mut self.spare, self.room)
                     }
                 };
-                if let Some(bytes) = Rc::get_mut(&mut bytes) {
+                if let Some(RequestBytes::Rendered(bytes)) = Rc::get_mut(&mut bytes) {
                     bytes.clear();
                     let request = (self.seed, due.pick.number);
                     varying.render(request, due.last, &mut self.scratch, bytes);
@@ -136,7 +139,7 @@ fn free(spare: &mut VecDeque<SharedBytes>, room: usize) -> SharedBytes {
 }
 
 fn buffer(room: usize) -> SharedBytes {
-    Rc::new(Vec::with_capacity(room))
+    Rc::new(Vec::with_capacity(room).into())
 }
 
 #[cfg(test)]

@@ -18,8 +18,9 @@ pub const LONGEST_VARYING: usize = 64 * 1024;
 /// connection.
 #[derive(Debug)]
 pub enum EncodedRequest {
-    /// The same bytes for every request.
-    Fixed([Vec<u8>; 2]),
+    /// The same bytes for every request. All load threads share them, and so do the two forms if
+    /// they are equal.
+    Fixed([Arc<Vec<u8>>; 2]),
     /// Rendered anew for every request.
     Varying(Arc<Varying>),
 }
@@ -80,6 +81,9 @@ pub enum InvalidRequest {
         "path {0:?} contains a brace that is not part of a template; write {{seq}}, {{rand:1-1000}} or {{uuid}}, or encode the brace as %7B or %7D"
     )]
     Brace(String),
+    /// The plan comes from a record, which contains only the hash of the body.
+    #[error("the record does not contain the body; measure again with the original file")]
+    MissingBody,
     /// The request has templates and is too long.
     #[error(
         "the request can become {0} bytes long, but the limit with templates is {LONGEST_VARYING}; shorten it or set templates = false"
@@ -137,16 +141,31 @@ pub(crate) fn of_plan(plan: &Plan) -> Cow<'_, [MixRequest]> {
 
 impl RequestText<'_> {
     fn request(&self) -> Result<EncodedRequest, (RequestPart, InvalidRequest)> {
-        let body = self.template(&self.of.request.body, RequestPart::Body)?;
+        let body = self.of.request.body.bytes();
+        let bytes = body.ok_or((RequestPart::Body, InvalidRequest::MissingBody))?;
+        if !self.of.templates {
+            let [kept, last] = self.closes().map(|close| {
+                let [before, after] = self.head(close, bytes, Some(bytes.len()))?;
+                Ok([before, after].concat())
+            });
+            return Ok(EncodedRequest::fixed([kept?, last?], bytes));
+        }
+        let body = self.template(bytes, RequestPart::Body)?;
         let path = self.template(self.of.path.as_bytes(), RequestPart::Path)?;
-        if self.of.templates && (path.holds(b'{') || path.holds(b'}')) {
+        if path.holds(b'{') || path.holds(b'}') {
             return Err((
                 RequestPart::Path,
                 InvalidRequest::Brace(self.of.path.clone()),
             ));
         }
-        let [kept, last] = [false, self.plan.close_first == CloseFirst::Server]
-            .map(|close| self.head(close, &body));
+        let [kept, last] = self.closes().map(|close| {
+            let length = (!body.varies()).then(|| body.longest());
+            let [before, after] = self.head(close, bytes, length)?;
+            Ok(EncodedHead {
+                before: self.template(&before, RequestPart::Headers)?,
+                after: self.template(&after, RequestPart::Headers)?,
+            })
+        });
         let heads = [kept?, last?];
         let longest = heads.iter().map(EncodedHead::longest).max().unwrap_or(0) + body.longest();
         let request = Varying {
@@ -155,11 +174,12 @@ impl RequestText<'_> {
             longest,
         };
         if !request.varies() {
-            return Ok(EncodedRequest::Fixed([false, true].map(|last| {
+            let whole = [false, true].map(|last| {
                 let mut bytes = Vec::with_capacity(longest);
                 request.render((0, 0), last, &mut Vec::new(), &mut bytes);
                 bytes
-            })));
+            });
+            return Ok(EncodedRequest::fixed(whole, b""));
         }
         if longest > LONGEST_VARYING {
             return Err((RequestPart::Body, InvalidRequest::TooLong(longest)));
@@ -167,29 +187,30 @@ impl RequestText<'_> {
         Ok(EncodedRequest::Varying(Arc::new(request)))
     }
 
-    /// Builds the head of a request.
+    /// Returns whether the connection closes after each of the two forms of a request.
+    fn closes(&self) -> [bool; 2] {
+        [false, self.plan.close_first == CloseFirst::Server]
+    }
+
+    /// Builds the head of a request, in two parts. Without a `length`, the body's length is between
+    /// the parts.
     /// The text is checked before its templates are rendered, because rendered values are valid in
     /// every position.
     fn head(
         &self,
         close: bool,
-        body: &RequestTemplate,
-    ) -> Result<EncodedHead, (RequestPart, InvalidRequest)> {
+        body: &[u8],
+        length: Option<usize>,
+    ) -> Result<[Vec<u8>; 2], (RequestPart, InvalidRequest)> {
         let spec = RequestSpec {
             method: &self.of.request.method,
             path: &self.of.path,
             authority: &self.plan.target.authority,
             headers: &self.of.request.headers,
-            body: &self.of.request.body,
+            body,
             close,
         };
-        let length = (!body.varies()).then(|| body.longest());
-        let [before, after] =
-            request_head(&spec, length).map_err(|error| (place(&error), error.into()))?;
-        Ok(EncodedHead {
-            before: self.template(&before, RequestPart::Headers)?,
-            after: self.template(&after, RequestPart::Headers)?,
-        })
+        request_head(&spec, length).map_err(|error| (place(&error), error.into()))
     }
 
     fn template(
@@ -197,11 +218,7 @@ impl RequestText<'_> {
         text: &[u8],
         place: RequestPart,
     ) -> Result<RequestTemplate, (RequestPart, InvalidRequest)> {
-        if self.of.templates {
-            RequestTemplate::parse(text).map_err(|error| (place, error.into()))
-        } else {
-            Ok(RequestTemplate::fixed(text))
-        }
+        RequestTemplate::parse(text).map_err(|error| (place, error.into()))
     }
 }
 
@@ -231,6 +248,18 @@ impl EncodedHead {
 }
 
 impl EncodedRequest {
+    /// Builds a request from the start of each of its two forms and the rest, which is the same in
+    /// both.
+    fn fixed([kept, last]: [Vec<u8>; 2], rest: &[u8]) -> Self {
+        let whole = |start: &[u8]| Arc::new([start, rest].concat());
+        let first = whole(&kept);
+        let second = match kept == last {
+            true => Arc::clone(&first),
+            false => whole(&last),
+        };
+        EncodedRequest::Fixed([first, second])
+    }
+
     /// Returns the maximum length of the request in bytes.
     #[must_use]
     pub fn longest(&self) -> usize {
@@ -306,7 +335,7 @@ mod tests {
 
     fn body(request: &mut MixRequest, text: &str) {
         request.request.method = "POST".to_owned();
-        request.request.body = text.as_bytes().to_vec();
+        request.request.body = text.as_bytes().to_vec().into();
     }
 
     #[test]
@@ -411,7 +440,7 @@ mod tests {
     fn a_plain_request_has_no_templates() {
         let mut plan = closed_plan(1, 1);
         plan.target.path = "/{seq}".to_owned();
-        plan.request.body = b"{seq}{rand:}".to_vec();
+        plan.request.body = b"{seq}{rand:}".to_vec().into();
         let requests = requests(&plan).unwrap();
         let EncodedRequest::Fixed([kept, _]) = &requests[0] else {
             panic!("{requests:?}");

@@ -73,14 +73,6 @@ impl RequestTemplate {
         Ok(template)
     }
 
-    /// Creates a template without placeholders.
-    #[must_use]
-    pub fn fixed(text: &[u8]) -> Self {
-        let mut template = RequestTemplate::default();
-        template.push_text(text);
-        template
-    }
-
     fn push_text(&mut self, text: &[u8]) {
         match self.parts.last_mut() {
             _ if text.is_empty() => {}

@@ -12,7 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use floodmark_record::Event;
 use floodmark_record::events::{Phase, WorkerReady};
 use floodmark_record::groups::GroupRow;
-use floodmark_record::plan::{Backend, Plan, WorkerInput};
+use floodmark_record::plan::{Backend, Plan};
+use floodmark_record::worker_input::WorkerInput;
 
 use crate::backend::IoBackend;
 use crate::backend::epoll::Epoll;
@@ -93,16 +94,18 @@ impl StopFlag {
 /// # Errors
 /// Fails if a request is invalid, or if the kernel refuses a required system call.
 pub fn run(
-    input: &WorkerInput,
+    mut input: WorkerInput,
     files: Option<FileLimit>,
     stop: &StopFlag,
     mut emit: impl FnMut(Event),
 ) -> Result<(), WorkerError> {
+    let requests = requests(&input.plan)?;
+    input.forget_bodies();
     let plan = &input.plan;
     let threads = plan.threads.clamp(1, plan.connections.max(1));
     let job = Job {
-        input,
-        requests: requests(plan)?,
+        input: &input,
+        requests,
         tls: (plan.tls.as_ref().map(|tls| Tls::new(tls, &input.anchors))).transpose()?,
         threads,
         phases: if !plan.warmup.is_zero() {

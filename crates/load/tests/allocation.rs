@@ -284,7 +284,7 @@ fn allocates_at_most(per_request: u64, plan: impl Fn(u32, f64) -> Plan) {
     let stop = StopFlag::default();
     let (mut watched, mut allocations, mut end) = (0, None, None);
     worker::run(
-        &input(plan(20, DEADLINE_S)),
+        input(plan(20, DEADLINE_S)),
         None,
         &stop,
         |event| match event {
@@ -346,7 +346,7 @@ fn takes_at_most(limit: u64, more: u64, plan: impl Fn(u32) -> Plan) {
         let stop = StopFlag::default();
         let input = input(plan(connections));
         let mut taken = None;
-        worker::run(&input, None, &stop, |event| {
+        worker::run(input, None, &stop, |event| {
             if let Event::Second(row) = event
                 && row.open_connections == u64::from(connections)
             {

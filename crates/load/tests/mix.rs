@@ -90,7 +90,7 @@ fn mixed(backend: Backend, address: SocketAddr, plan: Plan) -> Plan {
     let post = &mut requests[1].request;
     post.method = "POST".to_owned();
     post.headers = vec![("X-Id".to_owned(), "{uuid}".to_owned())];
-    post.body = br#"{"id":{seq},"a":{"b":{}}}"#.to_vec();
+    post.body = br#"{"id":{seq},"a":{"b":{}}}"#.to_vec().into();
     plan
 }
 

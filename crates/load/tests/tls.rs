@@ -18,8 +18,9 @@ use common::{Run, input, try_input};
 use floodmark_load::worker::StopFlag;
 use floodmark_record::TimeKind;
 use floodmark_record::events::EndReason;
-use floodmark_record::plan::{Arrivals, Backend, CloseFirst, ConnectionUse, Plan, WorkerInput};
+use floodmark_record::plan::{Arrivals, Backend, CloseFirst, ConnectionUse, Plan};
 use floodmark_record::tls::{TlsPlan, Trust};
+use floodmark_record::worker_input::WorkerInput;
 use rustls::{HandshakeKind, ServerConfig, ServerConnection, Stream};
 
 on_both_backends! {
@@ -117,7 +118,7 @@ fn fresh(requests: u64) -> Plan {
     }
 }
 
-fn run(input: &WorkerInput) -> Run {
+fn run(input: WorkerInput) -> Run {
     let run = try_input(input, &StopFlag::default()).unwrap();
     assert!(run.end.tls.is_some());
     run
@@ -136,7 +137,7 @@ fn every_suite_carries_kept_and_fresh_connections(backend: Backend) {
     for suite in SUITES {
         let server = Server::responding(server(&IDENTITY, &[suite], true));
         for (plan, connections) in [(closed_plan(3, 200), 3), (fresh(20), 20)] {
-            let run = run(&secured(backend, server.address, plan));
+            let run = run(secured(backend, server.address, plan));
             let counts = &run.end.counts;
             assert_eq!(counts.ok, counts.intended, "{suite:?}: {:?}", run.end);
             let tls = run.end.tls.as_ref().unwrap();
@@ -167,7 +168,7 @@ fn resumes_sessions_if_both_sides_allow_it(backend: Backend) {
             let server = Server::responding(server(&IDENTITY, &[suite], theirs));
             let mut input = secured(backend, server.address, fresh(30));
             input.plan.tls.as_mut().unwrap().resumption = ours;
-            let run = run(&input);
+            let run = run(input);
             assert_eq!(run.end.counts.ok, 30);
             let tls = run.end.tls.unwrap();
             assert_eq!((tls.handshakes, tls.resumed), (30, server.resumed()));
@@ -213,10 +214,10 @@ fn responses_and_requests_of_any_size_arrive_complete(backend: Backend) {
                 .map(|i| (b'a' + (i % 23) as u8) as char)
                 .collect();
             input.plan.request.method = "POST".to_owned();
-            input.plan.request.body = body.clone().into_bytes();
+            input.plan.request.body = body.clone().into_bytes().into();
             input.plan.expect = vec![floodmark_record::plan::Expect::Body(body)];
             input.plan.timeout = Duration::from_secs(30);
-            let run = run(&input);
+            let run = run(input);
             assert_eq!(run.end.counts.ok, 6, "{length}: {:?}", run.end);
         }
     }
@@ -231,7 +232,7 @@ fn the_open_model_works_over_https(backend: Backend) {
             timeout: Duration::from_secs(30),
             ..open_plan(Arrivals::Constant, 100.0, None, Some(60))
         };
-        let run = run(&secured(backend, server.address, plan));
+        let run = run(secured(backend, server.address, plan));
         assert_eq!(run.end.counts.ok, 60, "{:?}", run.end);
     }
 }
@@ -250,7 +251,7 @@ fn a_client_that_closes_first_sends_close_notify(backend: Backend) {
         close_first: CloseFirst::Client,
         ..fresh(8)
     };
-    let run = run(&secured(backend, server.address, plan));
+    let run = run(secured(backend, server.address, plan));
     assert_eq!(run.end.counts.ok, 8, "{:?}", run.end);
     let all = || (ends.lock().unwrap().len() == 8).then_some(());
     common::wait_for("the server's ends", all);
@@ -269,7 +270,7 @@ fn a_truncated_response_is_an_error(backend: Backend) {
                 stream.sock.shutdown(Shutdown::Write).unwrap();
             }
         });
-        let run = run(&secured(backend, server.address, fresh(3)));
+        let run = run(secured(backend, server.address, fresh(3)));
         let counts = &run.end.counts;
         if whole {
             assert_eq!((counts.ok, counts.malformed), (3, 0), "{:?}", run.end);
@@ -293,7 +294,7 @@ fn a_modified_record_makes_the_response_malformed(backend: Backend) {
             stream.sock.write_all(&record).unwrap();
             let _ = stream.sock.read(&mut [0; 100]);
         });
-        let run = run(&secured(backend, server.address, closed_plan(1, 3)));
+        let run = run(secured(backend, server.address, closed_plan(1, 3)));
         assert_eq!(run.end.counts.malformed, 3, "{after}: {:?}", run.end);
         assert_eq!(run.end.errors["tls_bad_record"], 3);
     }
@@ -315,7 +316,7 @@ fn names_an_alert(backend: Backend) {
             }
             let _ = stream.sock.read(&mut [0; 100]);
         });
-        let run = run(&secured(backend, server.address, fresh(3)));
+        let run = run(secured(backend, server.address, fresh(3)));
         let counts = &run.end.counts;
         let counted = [("reset", counts.reset), ("malformed", counts.malformed)];
         assert!(counted.contains(&(outcome, 3)), "{:?}", run.end);
@@ -330,7 +331,7 @@ fn renews_keys_within_a_run(backend: Backend) {
             stream.write_all(RESPONSE).unwrap();
         }
     });
-    let run = run(&secured(backend, server.address, closed_plan(2, 100)));
+    let run = run(secured(backend, server.address, closed_plan(2, 100)));
     assert_eq!(run.end.counts.ok, 100, "{:?}", run.end);
     assert_eq!(run.end.connects, 2);
 }
@@ -346,14 +347,14 @@ fn responds_to_close_notify(backend: Backend) {
     });
     let mut plan = fresh(4);
     plan.timeout = Duration::from_secs(30);
-    let run = run(&secured(backend, server.address, plan));
+    let run = run(secured(backend, server.address, plan));
     assert_eq!(run.end.counts.ok, 4, "{:?}", run.end);
     assert!(run.took.as_secs() < 25, "{:?}", run.took);
 }
 
 /// Checks that all connections fail with the error `name`, and that the run ends because no server
 /// is reachable.
-fn refused_as(input: &WorkerInput, name: &str, words: &str) {
+fn refused_as(input: WorkerInput, name: &str, words: &str) {
     let run = run(input);
     let counts = &run.end.counts;
     assert_eq!((counts.sent, run.end.connects), (0, 0), "{:?}", run.end);
@@ -406,7 +407,7 @@ fn names_the_reason_for_a_refused_certificate(backend: Backend) {
         for suite in [SUITES[0], SUITES[3]] {
             let server = Server::responding(server(&identity, &[suite], true));
             let input = secured(backend, server.address, closed_plan(2, 10));
-            refused_as(&input, name, words);
+            refused_as(input, name, words);
         }
     }
 }
@@ -417,7 +418,7 @@ fn insecure_mode_accepts_any_certificate(backend: Backend) {
         let mut input = secured(backend, server.address, closed_plan(2, 10));
         input.plan.tls.as_mut().unwrap().trust = Trust::Nothing;
         input.anchors.clear();
-        assert_eq!(run(&input).end.counts.ok, 10);
+        assert_eq!(run(input).end.counts.ok, 10);
     }
 }
 
@@ -428,7 +429,7 @@ fn names_other_handshake_failures(backend: Backend) {
     let mut same = config();
     same.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let same = Server::responding(same);
-    let ok = run(&secured(backend, same.address, closed_plan(1, 5)));
+    let ok = run(secured(backend, same.address, closed_plan(1, 5)));
     assert_eq!(ok.end.counts.ok, 5);
     let plain = serve(|mut stream, _| {
         let _ = stream.read(&mut [0; 4096]);
@@ -448,7 +449,7 @@ fn names_other_handshake_failures(backend: Backend) {
         (silent, "tls_closed_in_handshake", "during the handshake"),
     ] {
         let input = secured(backend, address, closed_plan(2, 10));
-        refused_as(&input, name, words);
+        refused_as(input, name, words);
     }
 }
 
@@ -456,7 +457,7 @@ fn a_handshake_that_hangs_times_out(backend: Backend) {
     let address = serve(|mut stream, _| while matches!(stream.read(&mut [0; 4096]), Ok(1..)) {});
     let mut plan = fresh(4);
     plan.timeout = Duration::from_millis(200);
-    let run = run(&secured(backend, address, plan));
+    let run = run(secured(backend, address, plan));
     assert_eq!(run.end.counts.sent, 0);
     assert!(
         run.end.errors.contains_key("tls_handshake_timed_out"),

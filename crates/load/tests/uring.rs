@@ -15,7 +15,7 @@ use std::time::Duration;
 use common::driver::{Driver, LONG, Seen, bytes, connected, ended};
 use common::server::{RESPONSE, read_request, serve};
 use common::{raise_open_files, uring_works};
-use floodmark_load::backend::{SharedBytes, Slot};
+use floodmark_load::backend::{RequestBytes, SharedBytes, Slot};
 use floodmark_load::coalescing::Batch;
 use floodmark_record::plan::CloseFirst;
 use socket2::{Domain, Socket, Type};
@@ -258,9 +258,9 @@ fn releases_replaced_requests() {
     let mut driver = Driver::uring(address, 1, 0);
     driver.open(0, None);
     driver.until(LONG, connected);
-    let mut given: Vec<Weak<Vec<u8>>> = Vec::new();
+    let mut given: Vec<Weak<RequestBytes>> = Vec::new();
     for _ in 0..1000 {
-        let request: SharedBytes = Rc::new(b"GET / HTTP/1.1\r\n\r\n".to_vec());
+        let request: SharedBytes = Rc::new(b"GET / HTTP/1.1\r\n\r\n".to_vec().into());
         driver.backend.send(0, &request);
         given.push(Rc::downgrade(&request));
         let held = given.iter().filter(|request| request.strong_count() > 0);
@@ -278,7 +278,7 @@ fn releases_replaced_requests() {
     let mut driver = Driver::uring(stuck, 1, 0);
     driver.open(0, None);
     driver.until(LONG, connected);
-    let long: SharedBytes = Rc::new(vec![b'x'; 20_000_000]);
+    let long: SharedBytes = Rc::new(vec![b'x'; 20_000_000].into());
     driver.backend.send(0, &long);
     driver.until(50, |_| true);
     driver.close(0, CloseFirst::Client);

@@ -198,7 +198,7 @@ impl MixEntry {
             request: RequestPlan {
                 method: method.to_owned(),
                 headers,
-                body: body.unwrap_or_default(),
+                body: body.unwrap_or_default().into(),
             },
             expect,
             templates: self.templates.unwrap_or(true),

@@ -7,6 +7,7 @@ use floodmark_load::budget::{self, Offer, SocketLocation};
 use floodmark_load::scoring;
 use floodmark_load::sources::unusable;
 use floodmark_observe::{Root, cpu, sysctl};
+use floodmark_record::body::RequestBody;
 use floodmark_record::plan::{
     Backend, Check, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, DEFAULT_TIMEOUT, FiguresOf,
     Model, Plan, RequestPlan, Target,
@@ -272,10 +273,11 @@ fn connections(spec: &PlanSpec, plan: &Plan, offer: &Offer) -> Result<u32, Strin
 
 fn request(spec: &PlanSpec) -> Result<RequestPlan, String> {
     let body = match &spec.body {
-        Some(BodySource::Text(text)) => text.clone().into_bytes(),
+        Some(BodySource::Text(text)) => text.clone().into_bytes().into(),
         Some(BodySource::File(path)) => input::read(path)
+            .map(RequestBody::from)
             .map_err(|why| format!("{} {}: {why}", spec.name("body-file"), path.display()))?,
-        None => Vec::new(),
+        None => RequestBody::default(),
     };
     let method = match &spec.method {
         Some(method) => method,
@@ -295,7 +297,7 @@ fn check(spec: &PlanSpec, request: &RequestPlan) -> Result<Option<Check>, String
         None => None,
         Some(CheckKind::Sequence) => Some(Check::Sequence),
         Some(CheckKind::Scoring) => Some(Check::Scoring {
-            score: scoring::score(&request.body)
+            score: scoring::score(request.body.bytes().unwrap_or_default())
                 .map_err(|why| format!("{} scoring: {why}", spec.name("check")))?,
         }),
     })

@@ -5,6 +5,8 @@
 //!
 //! Invariants: this crate does no I/O except reading and writing records, and it judges nothing.
 
+mod base64_bytes;
+pub mod body;
 pub mod cause;
 pub mod client;
 pub mod comparison;
@@ -35,6 +37,7 @@ pub mod tls;
 pub mod units;
 pub mod verdict;
 pub mod watch;
+pub mod worker_input;
 
 pub use comparison::{ClaimResult, ComparedMetric, Comparison};
 pub use events::{Event, SecondRow, ThreadUsage, WorkerEnd};

@@ -3,17 +3,17 @@
 //! The parent process writes the plan to a worker's stdin. The record contains the same plan.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::body::RequestBody;
 use crate::mix::Mix;
 pub use crate::model::{Arrivals, Length, Model, Rate, Schedule, Spacing};
 use crate::profile::RateStep;
 pub use crate::target::{Address, Target};
-use crate::tls::{TlsPlan, TrustAnchor};
+use crate::tls::TlsPlan;
 
 /// The load that one run sends to one target. Rates and counts are totals over all threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -91,7 +91,7 @@ impl Plan {
             request: RequestPlan {
                 method: "GET".to_owned(),
                 headers: Vec::new(),
-                body: Vec::new(),
+                body: RequestBody::default(),
             },
             mix: None,
             model: Model::Closed {
@@ -189,10 +189,8 @@ pub struct RequestPlan {
     pub method: String,
     /// Headers given by the user, in order.
     pub headers: Vec<(String, String)>,
-    /// Body in base64; empty if there is no body.
-    #[serde(with = "base64_bytes")]
-    #[schemars(with = "String")]
-    pub body: Vec<u8>,
+    /// Body; empty if there is no body.
+    pub body: RequestBody,
 }
 
 /// Number of requests that a connection serves.
@@ -339,24 +337,6 @@ pub enum Backend {
     Epoll,
 }
 
-/// First line of a worker's stdin, as JSON. A replay's timetable follows as bytes.
-///
-/// A later `stop` line, or the end of stdin, ends the run immediately.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct WorkerInput {
-    /// The plan.
-    pub plan: Plan,
-    /// Start time in ns since 1970; `None` to start immediately.
-    pub start_unix_ns: Option<u64>,
-    /// Number (`{seq}`) of the first request. All numbers in earlier attempts are smaller.
-    pub first_number: u64,
-    /// File for the responses that a check needs.
-    pub answers_file: Option<PathBuf>,
-    /// The certificate authorities to trust.
-    #[serde(default)]
-    pub anchors: Vec<TrustAnchor>,
-}
-
 /// Durations as seconds.
 mod seconds {
     use std::time::Duration;
@@ -370,19 +350,5 @@ mod seconds {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         let seconds = f64::deserialize(deserializer)?;
         Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)
-    }
-}
-
-pub(crate) mod base64_bytes {
-    use base64::{Engine, engine::general_purpose::STANDARD};
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&STANDARD.encode(bytes))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        STANDARD.decode(text).map_err(D::Error::custom)
     }
 }

@@ -85,6 +85,38 @@ fn sends_method_headers_and_body() {
 }
 
 #[test]
+fn a_result_contains_only_the_hash_of_a_long_body() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("body");
+    let body: Vec<u8> = (0..1_000_000_u32).map(|i| (i % 251) as u8).collect();
+    std::fs::write(&file, &body).unwrap();
+    let sent = body.clone();
+    let listener = Listener::start(move |mut stream| {
+        let mut received = Vec::new();
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(n @ 1..) = stream.read(&mut buffer) {
+            received.extend_from_slice(&buffer[..n]);
+            if received.ends_with(&sent) {
+                received.clear();
+                let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n");
+            }
+        }
+    });
+    let load = load(
+        &listener.url,
+        &["-n", "20", "-c", "2", "--body-file", file.to_str().unwrap()],
+    );
+    load.ends_with(0);
+    assert_eq!(load.counts().ok, 20);
+    assert!(load.run().bytes.sent > 20_000_000);
+    let recorded = &load.run().plan.request.body;
+    assert_eq!(recorded, &body.into());
+    assert_eq!(recorded.bytes(), None);
+    let events = std::fs::metadata(load.events()).unwrap().len();
+    assert!(events < 100_000, "{events} bytes");
+}
+
+#[test]
 fn reads_no_body_after_head() {
     let server = Serve::start(&["hello"]);
     let load = load(&server.url, &["-X", "HEAD", "-n", "200", "-c", "3"]);

@@ -8,7 +8,9 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use floodmark_record::plan::CloseFirst;
 use floodmark_record::tls::TlsUse;
@@ -23,9 +25,36 @@ mod full_queue;
 mod stamps;
 pub mod uring;
 
-/// The bytes of a request, shared by all components that may still need them.
+/// The bytes of a request, shared by all components of a load thread that may still need them.
 /// A buffer is reused when it has no other owners.
-pub type SharedBytes = Rc<Vec<u8>>;
+pub type SharedBytes = Rc<RequestBytes>;
+
+/// The bytes of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum RequestBytes {
+    /// Bytes that all load threads share.
+    Fixed(Arc<Vec<u8>>),
+    /// Bytes that were rendered for one request.
+    Rendered(Vec<u8>),
+}
+
+impl Deref for RequestBytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            RequestBytes::Fixed(bytes) => bytes,
+            RequestBytes::Rendered(bytes) => bytes,
+        }
+    }
+}
+
+impl From<Vec<u8>> for RequestBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        RequestBytes::Rendered(bytes)
+    }
+}
 
 /// Index of a connection within its load thread.
 pub type Slot = u32;

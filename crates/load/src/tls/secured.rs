@@ -85,7 +85,7 @@ impl<B: IoBackend> Secured<B> {
             let bytes = records(connection);
             if !bytes.is_empty() {
                 self.usage.wire_bytes_sent += bytes.len() as u64;
-                self.inner.send(slot, &Rc::new(bytes));
+                self.inner.send(slot, &Rc::new(bytes.into()));
             }
         }
     }

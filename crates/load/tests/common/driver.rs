@@ -84,7 +84,7 @@ impl Driver {
     }
 
     pub fn open(&mut self, slot: Slot, first: Option<&[u8]>) {
-        let first: Option<SharedBytes> = first.map(|bytes| Rc::new(bytes.to_vec()));
+        let first: Option<SharedBytes> = first.map(|bytes| Rc::new(bytes.to_vec().into()));
         self.backend.open(slot, Route::default(), first.as_ref());
         self.firsts.remove(&slot);
         if let Some(first) = first {
@@ -93,7 +93,7 @@ impl Driver {
     }
 
     pub fn send(&mut self, slot: Slot, bytes: &[u8]) {
-        self.backend.send(slot, &Rc::new(bytes.to_vec()));
+        self.backend.send(slot, &Rc::new(bytes.to_vec().into()));
     }
 
     /// Closes the slot's connection, and submits the close. Ignores all events.

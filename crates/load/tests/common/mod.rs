@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use floodmark_load::backend::uring::{Uring, unavailable};
 use floodmark_load::budget::FileLimit;
 use floodmark_load::worker::{self, StopFlag, WorkerError};
-use floodmark_record::plan::{Plan, WorkerInput};
+use floodmark_record::plan::Plan;
+use floodmark_record::worker_input::WorkerInput;
 use floodmark_record::{Counts, Event, SecondRow, WorkerEnd};
 
 /// Creates one test per backend from each function. The tests are named after the function.
@@ -86,7 +87,7 @@ pub fn try_run(
         answers_file,
         ..input(plan)
     };
-    try_input(&input, stop)
+    try_input(input, stop)
 }
 
 /// Returns the worker input for a plan.
@@ -101,7 +102,7 @@ pub fn input(plan: Plan) -> WorkerInput {
 }
 
 /// Runs a worker input.
-pub fn try_input(input: &WorkerInput, stop: &StopFlag) -> Result<Run, WorkerError> {
+pub fn try_input(input: WorkerInput, stop: &StopFlag) -> Result<Run, WorkerError> {
     let began = Instant::now();
     let (mut rows, mut end) = (Vec::new(), None);
     let files = Some(FileLimit {

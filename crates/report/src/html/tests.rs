@@ -153,7 +153,7 @@ fn hostile() -> Record {
     run.setting.insert(bad(), bad());
     run.plan.request.method = bad();
     run.plan.request.headers = vec![(bad(), bad())];
-    run.plan.request.body = HOSTILE.into();
+    run.plan.request.body = HOSTILE.as_bytes().to_vec().into();
     run.ended.detail = Some(bad());
     run.window.why = bad();
     run.validity.status = floodmark_record::run::Status::Invalid;

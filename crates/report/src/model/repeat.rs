@@ -119,18 +119,18 @@ fn request(request: &RequestPlan) -> Vec<TextLine> {
     });
     let mut lines: Vec<TextLine> = headers.collect();
     if !request.body.is_empty() {
-        let size = show_bytes(request.body.len() as u64);
-        lines.push(line(
-            "body",
-            match std::str::from_utf8(&request.body) {
-                Ok(text) => {
-                    let begin: String = text.chars().take(MAX_BODY).collect();
-                    let more = if begin.len() < text.len() { " …" } else { "" };
-                    format!("{size}: {begin}{more}")
-                }
-                Err(_) => format!("{size}, not text"),
-            },
-        ));
+        let size = show_bytes(request.body.len());
+        let text = request.body.bytes().map(std::str::from_utf8);
+        let what = match (request.body.digest(), text) {
+            (Some(digest), _) => format!("{size}, SHA-256 {}", digest.sha256),
+            (None, Some(Ok(text))) => {
+                let begin: String = text.chars().take(MAX_BODY).collect();
+                let more = if begin.len() < text.len() { " …" } else { "" };
+                format!("{size}: {begin}{more}")
+            }
+            (None, _) => format!("{size}, not text"),
+        };
+        lines.push(line("body", what));
     }
     lines
 }

@@ -1,0 +1,114 @@
+//! The input of a load process.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::body::{LongBodies, RequestBody};
+use crate::plan::Plan;
+use crate::tls::TrustAnchor;
+
+/// First line of a worker's stdin, as JSON. A replay's timetable follows as bytes.
+///
+/// A later `stop` line, or the end of stdin, ends the run immediately.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "InputForm", into = "InputForm")]
+pub struct WorkerInput {
+    /// The plan.
+    pub plan: Plan,
+    /// Start time in ns since 1970; `None` to start immediately.
+    pub start_unix_ns: Option<u64>,
+    /// Number (`{seq}`) of the first request. All numbers in earlier attempts are smaller.
+    pub first_number: u64,
+    /// File for the responses that a check needs.
+    pub answers_file: Option<PathBuf>,
+    /// The certificate authorities to trust.
+    pub anchors: Vec<TrustAnchor>,
+}
+
+/// The JSON form, in which long bodies are separate from the plan.
+#[derive(Serialize, Deserialize)]
+struct InputForm {
+    plan: Plan,
+    start_unix_ns: Option<u64>,
+    first_number: u64,
+    answers_file: Option<PathBuf>,
+    #[serde(default)]
+    anchors: Vec<TrustAnchor>,
+    #[serde(default)]
+    bodies: LongBodies,
+}
+
+impl WorkerInput {
+    /// Drops the bytes of long bodies, which are no longer needed after encoding the requests.
+    pub fn forget_bodies(&mut self) {
+        bodies(&mut self.plan).for_each(RequestBody::forget);
+    }
+}
+
+/// Returns the bodies of all requests.
+fn bodies(plan: &mut Plan) -> impl Iterator<Item = &mut RequestBody> {
+    let mix = plan.mix.iter_mut().flat_map(|mix| &mut mix.requests);
+    let mix = mix.map(|request| &mut request.request);
+    mix.chain([&mut plan.request])
+        .map(|request| &mut request.body)
+}
+
+impl From<InputForm> for WorkerInput {
+    fn from(mut form: InputForm) -> Self {
+        bodies(&mut form.plan).for_each(|body| body.restore(&form.bodies));
+        WorkerInput {
+            plan: form.plan,
+            start_unix_ns: form.start_unix_ns,
+            first_number: form.first_number,
+            answers_file: form.answers_file,
+            anchors: form.anchors,
+        }
+    }
+}
+
+impl From<WorkerInput> for InputForm {
+    fn from(mut input: WorkerInput) -> Self {
+        let mut long = LongBodies::new();
+        bodies(&mut input.plan).for_each(|body| body.save(&mut long));
+        InputForm {
+            plan: input.plan,
+            start_unix_ns: input.start_unix_ns,
+            first_number: input.first_number,
+            answers_file: input.answers_file,
+            anchors: input.anchors,
+            bodies: long,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::body::MAX_RECORDED;
+
+    #[test]
+    fn a_worker_gets_long_bodies_whole() {
+        let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
+        let mut plan = Plan::of(address.into());
+        plan.request.body = vec![7; MAX_RECORDED + 1].into();
+        let input = WorkerInput {
+            plan,
+            start_unix_ns: None,
+            first_number: 1,
+            answers_file: None,
+            anchors: Vec::new(),
+        };
+        let json = serde_json::to_string(&input).unwrap();
+        let mut read: WorkerInput = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            read.plan.request.body.bytes(),
+            input.plan.request.body.bytes()
+        );
+        read.forget_bodies();
+        assert_eq!(read.plan.request.body.bytes(), None);
+        assert_eq!(read, input);
+    }
+}
