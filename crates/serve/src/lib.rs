@@ -11,6 +11,7 @@
 mod connection;
 mod error;
 mod handoff;
+mod host;
 mod listen;
 mod numbers;
 mod pace;

@@ -1,5 +1,6 @@
 //! Computes responses to requests.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::mem;
 use std::rc::Rc;
@@ -12,9 +13,14 @@ use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RE
 use hyper::service::{Service, service_fn};
 use hyper::{Method, Request, Response, StatusCode};
 
+use crate::host::host_fault;
+use crate::numbers::Numbers;
 use crate::pace::Pace;
 use crate::worker::Worker;
 use crate::workload::NativeWorkload;
+
+/// Methods that each workload supports on its path.
+const METHODS: &str = "GET, HEAD";
 
 type HttpResponse = Response<Full<Bytes>>;
 
@@ -23,7 +29,7 @@ type HttpResponse = Response<Full<Bytes>>;
 pub(crate) fn service(
     worker: Rc<Worker>,
     pace: Rc<Pace>,
-) -> impl Service<Request<Incoming>, Response = HttpResponse, Error = hyper::Error, Future: Unpin> {
+) -> impl Service<Request<Incoming>, Response = HttpResponse, Error = Infallible, Future: Unpin> {
     service_fn(move |request: Request<Incoming>| {
         pace.begin(worker.register.now.get());
         let worker = Rc::clone(&worker);
@@ -36,7 +42,7 @@ pub(crate) fn service(
         poll_fn(move |cx| {
             let response = match &mut response {
                 Ok(response) => mem::take(response),
-                Err(delayed) => ready!(delayed.as_mut().poll(cx))?,
+                Err(delayed) => ready!(delayed.as_mut().poll(cx)),
             };
             Poll::Ready(Ok(finished(&worker, &pace, response)))
         })
@@ -56,18 +62,16 @@ fn finished(worker: &Worker, pace: &Pace, mut response: HttpResponse) -> HttpRes
 /// Returns the response, or `None` if the response must wait.
 fn immediate(worker: &Worker, request: &Request<Incoming>) -> Option<HttpResponse> {
     let workload = worker.shared.workload;
+    if let Some(reason) = host_fault(request.version(), request.headers()) {
+        return Some(refusal(StatusCode::BAD_REQUEST, reason, None));
+    }
     if request.uri().path() != workload.path() {
         let reason = format!("no such path; {workload} serves GET {}", workload.path());
         return Some(refusal(StatusCode::NOT_FOUND, &reason, None));
     }
-    // The dispatcher refuses HEAD, because a HEAD request would waste a number.
-    let is_head = request.method() == Method::HEAD;
-    if request.method() != Method::GET && (workload.has_state() || !is_head) {
-        let (allow, reason) = match workload.has_state() {
-            false => ("GET, HEAD", "method not allowed; use GET"),
-            true => ("GET", "method not allowed; use GET to take a number"),
-        };
-        let header = Some((ALLOW, allow));
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let header = Some((ALLOW, METHODS));
+        let reason = "method not allowed; use GET";
         return Some(refusal(StatusCode::METHOD_NOT_ALLOWED, reason, header));
     }
     match workload {
@@ -76,7 +80,16 @@ fn immediate(worker: &Worker, request: &Request<Incoming>) -> Option<HttpRespons
             "application/json",
             Bytes::from_static(br#"{"message":"Hello, World!"}"#),
         )),
-        NativeWorkload::Dispatcher => worker.shared.numbers.try_take().map(number),
+        NativeWorkload::Dispatcher => dispatch(&worker.shared.numbers, request.method()),
+    }
+}
+
+/// Returns the next number, or `None` if no number is reserved. The response to HEAD takes no
+/// number, so its length is not known.
+fn dispatch(numbers: &Numbers, method: &Method) -> Option<HttpResponse> {
+    match *method {
+        Method::HEAD => Some(ok("text/plain", Bytes::new())),
+        _ => numbers.try_take().map(number),
     }
 }
 
@@ -85,34 +98,42 @@ async fn delayed(
     worker: Rc<Worker>,
     pace: Rc<Pace>,
     mut request: Request<Incoming>,
-) -> Result<HttpResponse, hyper::Error> {
+) -> HttpResponse {
     let limit = worker.shared.limits.body_bytes;
     let mut left = limit;
     let mut too_long = request.body().size_hint().lower() > limit;
     while !too_long && let Some(frame) = request.body_mut().frame().await {
-        let bytes = frame?.into_data().map_or(0, |data| data.len() as u64);
+        let Ok(frame) = frame else {
+            let reason = "malformed or incomplete body; check its chunk sizes or Content-Length";
+            return last_refusal(&pace, StatusCode::BAD_REQUEST, reason);
+        };
+        let bytes = frame.into_data().map_or(0, |data| data.len() as u64);
         match left.checked_sub(bytes) {
             Some(rest) => left = rest,
             None => too_long = true,
         }
     }
     if too_long {
-        pace.linger.set(true);
         let reason = format!("body too long; the limit is {limit} bytes");
-        let header = Some((CONNECTION, "close"));
-        return Ok(refusal(StatusCode::PAYLOAD_TOO_LARGE, &reason, header));
+        return last_refusal(&pace, StatusCode::PAYLOAD_TOO_LARGE, &reason);
     }
     if let Some(response) = immediate(&worker, &request) {
-        return Ok(response);
+        return response;
     }
-    Ok(match worker.shared.numbers.take().await {
+    match worker.shared.numbers.take().await {
         Some(taken) => number(taken),
         None => refusal(
             StatusCode::SERVICE_UNAVAILABLE,
             "no number reserved; the state file cannot be written",
             Some((RETRY_AFTER, "1")),
         ),
-    })
+    }
+}
+
+/// Refuses a request whose end is unknown, so the connection cannot be kept.
+fn last_refusal(pace: &Pace, status: StatusCode, reason: &str) -> HttpResponse {
+    pace.linger.set(true);
+    refusal(status, reason, Some((CONNECTION, "close")))
 }
 
 fn number(number: u64) -> HttpResponse {

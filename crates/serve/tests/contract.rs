@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::net::Shutdown;
+
 use floodmark_serve::NativeWorkload;
 use support::{TestResponse, TestServer};
 
@@ -84,12 +86,7 @@ fn refuses_unknown_paths_and_methods_without_taking_numbers() {
             ));
             let response = client.response();
             assert_refusal(&response, 405);
-            let allow = if workload == NativeWorkload::Dispatcher {
-                "GET"
-            } else {
-                "GET, HEAD"
-            };
-            assert_eq!(response.header("allow"), Some(allow));
+            assert_eq!(response.header("allow"), Some("GET, HEAD"));
         }
         assert_eq!(client.get(workload.path()).status, 200, "still kept");
         if workload == NativeWorkload::Dispatcher {
@@ -100,25 +97,68 @@ fn refuses_unknown_paths_and_methods_without_taking_numbers() {
 
 #[test]
 fn head_returns_the_head_of_get_and_takes_no_number() {
-    let server = TestServer::of(NativeWorkload::Hello);
-    let mut client = server.connect();
-    client.send("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
-    let head = client.head_response();
-    assert_eq!(
-        (head.status, head.header("content-length")),
-        (200, Some("11"))
-    );
-    assert_eq!(
-        client.get("/").body,
-        "Hello World",
-        "the HEAD response has no body"
-    );
+    for name in NativeWorkload::NAMES {
+        let workload: NativeWorkload = name.parse().unwrap();
+        let server = TestServer::of(workload);
+        let mut client = server.connect();
+        for _ in 0..3 {
+            client.send(format!("HEAD {} HTTP/1.1\r\nHost: x\r\n\r\n", workload.path()));
+            let head = client.head_response();
+            // A following GET would fail if the HEAD response had a body.
+            let get = client.get(workload.path());
+            assert_eq!((head.status, get.status), (200, 200), "{name}");
+            assert_eq!(head.header("content-type"), get.header("content-type"));
+            let length = match workload {
+                NativeWorkload::Dispatcher => None,
+                _ => get.header("content-length"),
+            };
+            assert_eq!(head.header("content-length"), length, "{name}");
+        }
+        if workload == NativeWorkload::Dispatcher {
+            assert_eq!(server.stop().next_number, Some(4));
+        }
+    }
+}
 
+#[test]
+fn refuses_requests_without_exactly_one_valid_host() {
     let server = TestServer::of(NativeWorkload::Dispatcher);
     let mut client = server.connect();
-    client.send("HEAD /dispatcher HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(client.head_response().status, 405);
+    for host in ["", "Host: x\r\nHost: x\r\n", "Host: x y\r\n", "Host: user@x\r\n"] {
+        client.send(format!("GET /dispatcher HTTP/1.1\r\n{host}\r\n"));
+        assert_refusal(&client.response(), 400);
+    }
+    // A request with a body is refused after the body, so the connection is kept.
+    client.send("GET /dispatcher HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc");
+    assert_refusal(&client.response(), 400);
     assert_eq!(client.get("/dispatcher").body, "1");
+}
+
+#[test]
+fn refuses_malformed_bodies_before_closing() {
+    let server = TestServer::of(NativeWorkload::Hello);
+    for chunk in [
+        "g\r\n",
+        "\r\n",
+        "-1\r\nx\r\n",
+        "0x3\r\nabc\r\n",
+        "3\r\nabcd\r\n",
+        "3;\n",
+        "10000000000000000\r\n",
+    ] {
+        let mut client = server.connect();
+        client.send(format!(
+            "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}"
+        ));
+        let response = client.response();
+        assert_refusal(&response, 400);
+        assert_eq!(response.header("connection"), Some("close"), "{chunk:?}");
+        assert!(client.is_closed(), "{chunk:?}");
+    }
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc");
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    assert_refusal(&client.response(), 400);
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn responds_431_to_large_heads_and_closes() {
         assert_eq!(client.response().status, 431, "{} bytes", head.len());
         assert!(client.is_closed());
     }
-    let fits = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "y".repeat(16_000));
+    let fits = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "y".repeat(16_000));
     let mut client = server.connect();
     client.send(fits);
     assert_eq!(client.response().status, 200);
@@ -77,8 +77,8 @@ fn cuts_off_slow_requests_and_idle_connections() {
     assert_eq!(answered.get("/").status, 200);
     let drips: Vec<_> = [
         "GET / HTTP/1.1\r\nX: ",
-        "GET / HTTP/1.1\r\nContent-Length: 1000\r\n\r\n",
-        "GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nX: ",
+        "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nX: ",
     ]
     .into_iter()
     .map(|start| {

@@ -1,0 +1,125 @@
+//! Checks the `Host` header of requests (RFC 9112, section 3.2).
+
+use std::net::Ipv6Addr;
+
+use hyper::Version;
+use hyper::header::{HOST, HeaderMap};
+
+/// Returns why the `Host` header of a request is invalid, or `None` if it is valid.
+pub(crate) fn host_fault(version: Version, headers: &HeaderMap) -> Option<&'static str> {
+    let mut values = headers.get_all(HOST).iter();
+    match (values.next(), values.next()) {
+        (None, _) if version < Version::HTTP_11 => None,
+        (None, _) => Some("no Host header; send one"),
+        (Some(value), None) if is_host(value.as_bytes()) => None,
+        (Some(_), None) => Some("invalid Host header; send a host, or a host and a port"),
+        (Some(_), Some(_)) => Some("several Host headers; send one"),
+    }
+}
+
+/// Returns whether a value matches `uri-host [ ":" port ]` (RFC 9110, section 7.2). The host may be
+/// empty. `IPvFuture` does not match, because no such address exists.
+fn is_host(value: &[u8]) -> bool {
+    let (is_host, rest) = if let [b'[', rest @ ..] = value {
+        let end = rest.iter().position(|byte| *byte == b']');
+        let Some(end) = end else { return false };
+        (is_ipv6(&rest[..end]), &rest[end + 1..])
+    } else {
+        let end = value.iter().position(|byte| *byte == b':');
+        let (name, rest) = value.split_at(end.unwrap_or(value.len()));
+        (is_name(name), rest)
+    };
+    let is_port = match rest {
+        [] => true,
+        [b':', port @ ..] => port.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    is_host && is_port
+}
+
+fn is_ipv6(text: &[u8]) -> bool {
+    str::from_utf8(text).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
+}
+
+/// Returns whether a text matches `reg-name`, which includes IPv4 addresses (RFC 3986, section
+/// 3.2.2).
+fn is_name(mut text: &[u8]) -> bool {
+    loop {
+        text = match text {
+            [] => return true,
+            [b'%', high, low, rest @ ..]
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                rest
+            }
+            [byte, rest @ ..]
+                if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(byte) =>
+            {
+                rest
+            }
+            _ => return false,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderValue;
+    use proptest::prelude::*;
+
+    fn headers(values: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(HOST, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn http_1_1_requires_one_host() {
+        let fault = |version, values: &[&str]| host_fault(version, &headers(values));
+        assert_eq!(fault(Version::HTTP_11, &["x"]), None);
+        assert_eq!(fault(Version::HTTP_10, &[]), None);
+        for (version, values, expected) in [
+            (Version::HTTP_11, &[][..], "no Host"),
+            (Version::HTTP_11, &["x", "x"], "several Host"),
+            (Version::HTTP_10, &["x", "y"], "several Host"),
+            (Version::HTTP_10, &["x y"], "invalid Host"),
+        ] {
+            let reason = fault(version, values).unwrap();
+            assert!(reason.starts_with(expected), "{values:?}: {reason}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_not_a_host() {
+        for valid in [
+            "", "x", "x:", "127.0.0.1:80", "[::1]", "[::1]:80", "a_b", "%C3%A4.de",
+        ] {
+            assert!(is_host(valid.as_bytes()), "{valid:?}");
+        }
+        for invalid in [
+            "x y", "x/", "u@x", "x:80:80", "x:8a", "::1", "[::1", "[x]", "[::1]80", "%4", "x,\u{e4}",
+        ] {
+            assert!(!is_host(invalid.as_bytes()), "{invalid:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn accepts_the_grammar(
+            value in r"([A-Za-z0-9\-._~!$&'()*+,;=]|%[0-9A-Fa-f]{2}){0,20}(:[0-9]{0,6})?",
+        ) {
+            prop_assert!(is_host(value.as_bytes()));
+        }
+
+        #[test]
+        fn refuses_any_delimiter(
+            start in "[a-z]{0,5}", byte in r#"[ "/?#@\\<>^`{|}\]]"#, end in "[a-z]{0,5}",
+        ) {
+            let value = format!("{start}{byte}{end}");
+            prop_assert!(!is_host(value.as_bytes()));
+        }
+    }
+}
