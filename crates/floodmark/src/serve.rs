@@ -53,7 +53,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value = "1048576", value_parser = count_from_one, requires = "state")]
     pub reserve: u64,
 
-    /// Maximum number of connections; further connections get a 503 response [default: set by the
+    /// Maximum number of connections; further connections wait until one ends [default: set by the
     /// limit on open files]
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_connections: Option<NonZeroUsize>,

@@ -75,7 +75,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, stream: StdStream) {
 
 /// Closes the sending direction and discards received bytes, so that the client can read the last
 /// response. Does nothing if the stream could not be registered with the event loop.
-pub(crate) async fn linger(stream: io::Result<TcpStream>) {
+async fn linger(stream: io::Result<TcpStream>) {
     let drain = async {
         let mut stream = stream?;
         stream.shutdown().await?;

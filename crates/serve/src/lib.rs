@@ -8,6 +8,7 @@
 //!
 //! Invariants: the server does not use the load engine, and all queues and buffers are bounded.
 
+mod budget;
 mod connection;
 mod error;
 mod handoff;

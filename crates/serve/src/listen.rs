@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -36,6 +37,13 @@ pub(crate) fn listen(address: SocketAddr, share: bool) -> io::Result<TcpListener
 pub(crate) fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     Ok(accept_with(listener, flags)?.into())
+}
+
+/// Returns whether a connection waits in the accept queue.
+pub(crate) fn is_queued(listener: &TcpListener) -> bool {
+    let mut listeners = [PollFd::new(listener, PollFlags::IN)];
+    // Polling fails only for lack of memory. A connection may then be waiting.
+    poll(&mut listeners, Some(&Timespec::default())).map_or(true, |ready| ready > 0)
 }
 
 /// Returns whether `accept` failed for lack of file descriptors or memory. After such an error, an

@@ -52,7 +52,7 @@ pub(crate) fn service(
 fn finished(worker: &Worker, pace: &Pace, mut response: HttpResponse) -> HttpResponse {
     pace.request_since.set(None);
     worker.totals.borrow_mut().answered += 1;
-    if worker.closing.get() {
+    if worker.closing.get() || worker.shared.budget.is_exceeded() {
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }

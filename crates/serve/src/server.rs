@@ -4,32 +4,30 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::thread::{self, JoinHandle};
 
 use floodmark_host::raise_open_files;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
+use crate::budget::ConnectionBudget;
 use crate::error::ServeError;
 use crate::handoff::handoffs;
 use crate::listen;
 use crate::numbers::{Numbers, Reserver};
 use crate::settings::Settings;
-use crate::worker::{MAX_LINGERING_REFUSALS, ServerState, Worker};
+use crate::worker::{ServerState, Worker};
 
-/// Number of file descriptors that the server reserves for refused connections, event loops, the
-/// state file and other uses.
-pub(crate) const RESERVED_FILES: usize = MAX_LINGERING_REFUSALS + 64;
+/// Number of file descriptors that the server reserves for event loops, the state file and other
+/// uses.
+pub(crate) const RESERVED_FILES: usize = 64;
 
 /// Totals of a server from start to shutdown.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ServeSummary {
     /// Number of connections accepted and served.
     pub accepted: u64,
-    /// Number of connections refused with 503 at the connection limit.
-    pub shed: u64,
     /// Number of responses, including those that refuse a request. hyper's own responses to invalid
     /// heads (400, 431) are not counted.
     pub answered: u64,
@@ -43,7 +41,6 @@ impl ServeSummary {
     /// Adds the totals of a worker.
     fn add(&mut self, worker: ServeSummary) {
         self.accepted += worker.accepted;
-        self.shed += worker.shed;
         self.answered += worker.answered;
         self.cut_at_end += worker.cut_at_end;
     }
@@ -85,10 +82,8 @@ pub fn serve(
     let shared = Arc::new(ServerState {
         workload,
         limits,
-        max_connections,
-        open: AtomicUsize::new(0),
+        budget: ConnectionBudget::new(max_connections),
         handoffs,
-        lingering: Arc::new(Semaphore::new(MAX_LINGERING_REFUSALS)),
         numbers: Arc::clone(&numbers),
     });
     let ran = run(&shared, receivers, listener, shutdown, || on_ready(address));

@@ -26,7 +26,7 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-/// Limits of a server. Requests that exceed a limit are refused, so all queues are bounded.
+/// Limits of a server. They bound all queues and buffers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum size of a request head, in bytes. If a head is longer, the server responds with 431
@@ -38,9 +38,9 @@ pub struct Limits {
     /// Maximum size of a request body, in bytes. If a body is longer, the server responds with 413
     /// and closes the connection. Default: 64 KiB.
     pub body_bytes: u64,
-    /// Maximum number of connections. The server responds to further connections with 503 and
-    /// `Retry-After`, and closes them. Default: the hard limit on open files minus 320 file
-    /// descriptors for the server itself.
+    /// Maximum number of connections. Further connections wait in the kernel's accept queue, and
+    /// each connection then ends after its next response, so that all clients are served in turn.
+    /// Default: the hard limit on open files minus 64 file descriptors for the server itself.
     pub connections: Option<NonZeroUsize>,
     /// Time after which an idle connection is closed, at most 1.2 s late. Default: 60 s.
     pub idle: Duration,

@@ -5,17 +5,17 @@ use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::server::conn::http1;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::{spawn_local, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use crate::budget::ConnectionBudget;
 use crate::connection;
 use crate::handoff::{self, Handoff};
 use crate::listen;
@@ -30,21 +30,14 @@ const ACCEPTS_PER_TURN: usize = 64;
 /// Pause after `accept` has failed for lack of file descriptors or memory. Connections wait in the
 /// kernel's queue during the pause.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
-/// Maximum number of refused connections that linger. Further refused connections are closed right
-/// after the 503.
-pub(crate) const MAX_LINGERING_REFUSALS: usize = 256;
 
 /// State shared by all workers.
 pub(crate) struct ServerState {
     pub(crate) workload: NativeWorkload,
     pub(crate) limits: Limits,
-    /// Maximum number of connections across all workers.
-    pub(crate) max_connections: usize,
-    pub(crate) open: AtomicUsize,
+    pub(crate) budget: ConnectionBudget,
     /// Handoffs, one per worker.
     pub(crate) handoffs: Vec<Handoff>,
-    /// Permits for refused connections that linger.
-    pub(crate) lingering: Arc<Semaphore>,
     pub(crate) numbers: Arc<Numbers>,
 }
 
@@ -99,7 +92,7 @@ impl Worker {
 
     /// Stops counting a connection toward the limit.
     pub(crate) fn release(&self) {
-        self.shared.open.fetch_sub(1, Ordering::Relaxed);
+        self.shared.budget.release();
         self.handoff().release();
     }
 
@@ -145,23 +138,33 @@ impl Worker {
                     Err(e) if listen::is_exhaustion(&e) => sleep(EXHAUSTED_PAUSE).await,
                     // After other errors, the pending connection has already been closed
                     // (accept(2), "Error handling").
-                    _ => yield_now().await,
+                    _ => {
+                        self.shared.budget.wait_for_slot().await;
+                        yield_now().await;
+                    }
                 }
             }
             sleep(EXHAUSTED_PAUSE).await;
         }
     }
 
-    /// Accepts connections until `max` is reached or an error such as `WouldBlock` occurs.
+    /// Accepts connections until `max` is reached, no slot is free, or an error occurs. The error
+    /// is `WouldBlock` if no connection waits.
     fn accept_some(self: &Rc<Self>, listener: &TcpListener, max: usize) -> io::Result<()> {
+        let budget = &self.shared.budget;
         for _ in 0..max {
-            let stream = listen::accept(listener)?;
-            let before = self.shared.open.fetch_add(1, Ordering::Relaxed);
-            if before >= self.shared.max_connections {
-                self.shared.open.fetch_sub(1, Ordering::Relaxed);
-                self.shed(stream);
-                continue;
+            if !budget.try_take() {
+                let is_exceeded = listen::is_queued(listener);
+                budget.set_exceeded(is_exceeded);
+                let none_waits = || io::ErrorKind::WouldBlock.into();
+                return is_exceeded.then_some(()).ok_or_else(none_waits);
             }
+            let stream = listen::accept(listener).inspect_err(|error| {
+                budget.release();
+                if error.kind() == io::ErrorKind::WouldBlock {
+                    budget.set_exceeded(false);
+                }
+            })?;
             // Count the connection now, even if another worker serves it.
             self.totals.borrow_mut().accepted += 1;
             let own = if self.closing.get() {
@@ -175,21 +178,6 @@ impl Worker {
             }
         }
         Ok(())
-    }
-
-    /// Refuses a connection with a 503.
-    fn shed(self: &Rc<Self>, stream: TcpStream) {
-        self.totals.borrow_mut().shed += 1;
-        // The send buffer of a new socket has room for these few bytes. If writing fails, the
-        // client only sees the close.
-        let _ = io::Write::write(&mut &stream, refusal().as_bytes());
-        let Ok(permit) = Arc::clone(&self.shared.lingering).try_acquire_owned() else {
-            return;
-        };
-        spawn_local(async move {
-            connection::linger(tokio::net::TcpStream::from_std(stream)).await;
-            drop(permit);
-        });
     }
 
     /// Finishes requests in flight within the grace period, and closes idle connections. Returns
@@ -220,13 +208,4 @@ impl Worker {
         yield_now().await;
         cut as u64
     }
-}
-
-fn refusal() -> String {
-    let body = r#"{"error": "too many connections; try again later"}"#;
-    format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
-         retry-after: 1\r\nconnection: close\r\n\r\n{body}",
-        body.len()
-    )
 }

@@ -6,6 +6,8 @@ mod support;
 use std::io::Write;
 use std::net::Shutdown;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -149,38 +151,84 @@ fn cuts_off_a_client_that_never_reads() {
 }
 
 #[test]
-fn responds_503_beyond_the_connection_limit() {
+fn connections_beyond_the_limit_wait_for_a_slot() {
     let server = with_limits(Limits {
         connections: NonZeroUsize::new(10),
         ..Limits::default()
     });
     let mut kept: Vec<TestClient> = (0..10).map(|_| server.connect()).collect();
-    assert_eq!(kept[9].get("/").status, 200);
-    for _ in 0..300 {
-        let mut client = server.connect();
-        // A reset must not destroy the response.
+    for client in &mut kept {
+        assert_eq!(client.get("/").header("connection"), None);
+    }
+    let mut waiting: Vec<TestClient> = (0..300).map(|_| server.connect()).collect();
+    for client in &mut waiting {
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        let response = client.response();
-        assert_eq!(
-            (response.status, response.header("retry-after")),
-            (503, Some("1"))
-        );
-        assert!(response.body.starts_with("{\"error\": "), "{response:?}");
+    }
+    // The server makes room after a response, and only if it knows that connections wait.
+    for client in &mut kept {
+        while client.get("/").header("connection").is_none() {}
         assert!(client.is_closed());
     }
-    for client in &mut kept {
-        assert_eq!(client.get("/").status, 200);
+    for client in &mut waiting {
+        assert_eq!(client.response().body, "Hello World");
     }
-    kept.clear();
-    let until = Instant::now() + Duration::from_secs(30);
-    while server.connect().get("/").status != 200 {
-        assert!(
-            Instant::now() < until,
-            "closed connections still count toward the limit"
-        );
+    drop(waiting);
+    let mut client = server.connect();
+    assert_eq!(client.get("/").header("connection"), None);
+    assert_eq!(server.stop().accepted, 311);
+}
+
+#[test]
+fn idle_connections_make_room_for_waiting_ones() {
+    let server = with_limits(Limits {
+        connections: NonZeroUsize::new(2),
+        idle: Duration::from_millis(300),
+        ..Limits::default()
+    });
+    let _silent = server.connect();
+    let mut kept = server.connect();
+    assert_eq!(kept.get("/").status, 200);
+    assert_serves(&server);
+}
+
+#[test]
+fn busy_connections_make_room_for_waiting_ones() {
+    const CLIENTS: usize = 30;
+    let server = TestServer::start(Settings {
+        threads: NonZeroUsize::new(2),
+        limits: Limits {
+            connections: NonZeroUsize::new(4),
+            ..Limits::default()
+        },
+        ..settings(NativeWorkload::Hello)
+    });
+    let (address, served) = (server.address, Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let served = Arc::clone(&served);
+            thread::spawn(move || {
+                let began = Instant::now();
+                let mut responses = 0;
+                while served.load(Ordering::SeqCst) < CLIENTS {
+                    assert!(began.elapsed() < Duration::from_secs(30), "not all are served");
+                    let mut client = TestClient::connect(address);
+                    while served.load(Ordering::SeqCst) < CLIENTS {
+                        let response = client.get("/");
+                        responses += 1;
+                        if responses == 5 {
+                            served.fetch_add(1, Ordering::SeqCst);
+                        }
+                        if response.header("connection") == Some("close") {
+                            break;
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.join().unwrap();
     }
-    let summary = server.stop();
-    assert!(summary.shed >= 300, "{summary:?}");
 }
 
 #[test]

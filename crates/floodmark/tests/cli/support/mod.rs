@@ -289,9 +289,20 @@ impl Serve {
     }
 
     pub fn start_on(listen: &str, arguments: &[&str]) -> Serve {
+        Serve::start_as(listen, arguments, |_| {})
+    }
+
+    /// Starts the server after `prepare` has changed the command.
+    pub fn start_as(
+        listen: &str,
+        arguments: &[&str],
+        prepare: impl FnOnce(&mut Command),
+    ) -> Serve {
         let mut all = vec!["serve", "--listen", listen];
         all.extend_from_slice(arguments);
-        let mut child = floodmark(&all).stderr(Stdio::null()).spawn().unwrap();
+        let mut command = floodmark(&all);
+        prepare(&mut command);
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
