@@ -41,35 +41,37 @@ pub(crate) fn http(limits: &Limits) -> http1::Builder {
     http
 }
 
-/// Serves a connection until the connection ends.
-pub(crate) async fn serve(worker: Rc<Worker>, stream: StdStream) {
+/// Registers a connection, and returns the task that serves it until it ends.
+pub(crate) fn serve(worker: Rc<Worker>, stream: StdStream) -> impl Future<Output = ()> {
     let (number, pace) = worker.register.add();
-    let _registered = RegisteredConnection {
+    let registered = RegisteredConnection {
         worker: Rc::clone(&worker),
         number,
     };
-    let socket = ConnectionSocket::new(stream, Rc::clone(&pace), Rc::clone(&worker.register));
-    let service = service(Rc::clone(&worker), Rc::clone(&pace));
-    let mut connection = worker.http.serve_connection(socket, service);
-    let whole = poll_fn(|cx| {
-        pace.remember(cx.waker());
-        if pace.cut.get() {
-            return Poll::Ready(false);
-        }
-        match connection.poll_without_shutdown(cx) {
-            Poll::Ready(Ok(())) => Poll::Ready(!pace.linger.get()),
-            Poll::Ready(Err(_)) => {
-                pace.linger.set(true);
-                Poll::Ready(false)
+    async move {
+        let _registered = registered;
+        let socket = ConnectionSocket::new(stream, Rc::clone(&pace), Rc::clone(&worker.register));
+        let service = service(Rc::clone(&worker), Rc::clone(&pace));
+        let mut connection = worker.http.serve_connection(socket, service);
+        let whole = poll_fn(|cx| {
+            pace.remember(cx.waker());
+            if pace.cut.get() {
+                return Poll::Ready(false);
             }
-            Poll::Pending if worker.closing.get() && !pace.is_busy() => Poll::Ready(true),
-            Poll::Pending => Poll::Pending,
+            match connection.poll_without_shutdown(cx) {
+                Poll::Ready(Ok(())) => Poll::Ready(!pace.linger.get()),
+                Poll::Ready(Err(_)) => {
+                    pace.linger.set(true);
+                    Poll::Ready(false)
+                }
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await;
+        if !whole && pace.linger.get() && !pace.cut.get() {
+            // Box this future, so that it does not enlarge the future of every connection.
+            Box::pin(linger(connection.into_parts().io.into_registered())).await;
         }
-    })
-    .await;
-    if !whole && pace.linger.get() && !pace.cut.get() {
-        // Box this future, so that it does not enlarge the future of every connection.
-        Box::pin(linger(connection.into_parts().io.into_registered())).await;
     }
 }
 

@@ -17,16 +17,20 @@ use crate::settings::Limits;
 pub(crate) const STEP: Duration = Duration::from_millis(100);
 /// Number of steps in which all connections are scanned once.
 const STEPS_PER_SCAN: usize = 10;
+/// Maximum time to wait for a request head at shutdown, in steps: 1 s.
+const MAX_WAIT_AT_SHUTDOWN: ClockSteps = 10;
 
 /// Time since the worker started, in steps.
-type ClockSteps = u64;
+pub(crate) type ClockSteps = u64;
 
 /// The progress of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     moved: Cell<ClockSteps>,
     /// Start of the request in progress; `None` if every request got its response.
-    pub(crate) request_since: Cell<Option<ClockSteps>>,
+    request_since: Cell<Option<ClockSteps>>,
+    /// Whether the head of the request in progress is complete.
+    has_head: Cell<bool>,
     /// Whether the send buffer is full.
     pub(crate) write_blocked: Cell<bool>,
     /// Whether the connection must end immediately.
@@ -41,7 +45,7 @@ impl Pace {
     /// Records received bytes. The first byte starts a request.
     pub(crate) fn received(&self, now: ClockSteps) {
         self.moved.set(now);
-        self.begin(now);
+        self.begin_request(now);
     }
 
     /// Records sent bytes.
@@ -50,16 +54,30 @@ impl Pace {
         self.write_blocked.set(false);
     }
 
-    /// Records the start of a request, unless the request's first byte has already been recorded.
-    /// Pipelined requests may arrive in a single read.
-    pub(crate) fn begin(&self, now: ClockSteps) {
+    /// Records that the head of a request is complete. Its first byte may not have been recorded,
+    /// because pipelined requests may arrive in a single read.
+    pub(crate) fn received_head(&self, now: ClockSteps) {
+        self.begin_request(now);
+        self.has_head.set(true);
+    }
+
+    /// Records that a request has its response.
+    pub(crate) fn responded(&self) {
+        self.request_since.set(None);
+        self.has_head.set(false);
+    }
+
+    fn begin_request(&self, now: ClockSteps) {
         self.request_since
             .set(self.request_since.get().or(Some(now)));
     }
 
-    /// Returns whether a request or response is in progress.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.request_since.get().is_some() || self.write_blocked.get()
+    /// Returns since when the server has waited for a request head, or `None` if it does not wait.
+    /// For a request that has begun, the time starts at the shutdown if that is later.
+    fn waiting_since(&self, shutdown: ClockSteps) -> Option<ClockSteps> {
+        let begun = |since: ClockSteps| since.max(shutdown);
+        let is_waiting = !self.has_head.get() && !self.write_blocked.get();
+        is_waiting.then(|| self.request_since.get().map_or(self.moved.get(), begun))
     }
 
     /// Stores the waker of the connection's task. The waker stays valid for the life of the task.
@@ -67,17 +85,12 @@ impl Pace {
         self.waker.get_or_init(|| waker.clone());
     }
 
-    /// Wakes the connection's task, which then checks for shutdown.
-    pub(crate) fn wake(&self) {
+    /// Ends the connection immediately.
+    fn cut_off(&self) {
+        self.cut.set(true);
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
         }
-    }
-
-    /// Ends the connection immediately.
-    pub(crate) fn cut_off(&self) {
-        self.cut.set(true);
-        self.wake();
     }
 
     fn is_overdue(&self, now: ClockSteps, idle: ClockSteps, request: ClockSteps) -> bool {
@@ -134,10 +147,28 @@ impl Register {
         self.scanned.set(if to == slots { 0 } else { to });
     }
 
-    /// Performs an action on every connection.
-    pub(crate) fn for_each(&self, action: fn(&Pace)) {
+    /// Cuts off connections that have waited for a request head for more than a second, and returns
+    /// how many of them had begun a request. `shutdown` is the start of the shutdown.
+    ///
+    /// The request of a connection that was active a moment ago may be on its way. An immediate
+    /// close would reset the connection.
+    pub(crate) fn cut_off_waiting(&self, shutdown: ClockSteps) -> u64 {
+        let mut cut = 0;
+        for (_, pace) in self.connections.borrow().iter() {
+            let since = pace.waiting_since(shutdown);
+            let waited = since.map_or(0, |since| self.now.get().saturating_sub(since));
+            if waited > MAX_WAIT_AT_SHUTDOWN && !pace.cut.get() {
+                cut += u64::from(pace.request_since.get().is_some());
+                pace.cut_off();
+            }
+        }
+        cut
+    }
+
+    /// Cuts off all connections.
+    pub(crate) fn cut_off_all(&self) {
         let connections = self.connections.borrow();
-        connections.iter().for_each(|(_, pace)| action(pace));
+        connections.iter().for_each(|(_, pace)| pace.cut_off());
     }
 }
 
@@ -193,9 +224,8 @@ mod tests {
         let (_, done) = register.add();
         for pace in [&slow, &done] {
             pace.received(register.now.get());
-            assert!(pace.is_busy());
         }
-        done.request_since.set(None);
+        done.responded();
         for step in 0..10 {
             register.step(Duration::from_millis(700 + step), &limits);
             slow.received(register.now.get());
@@ -205,5 +235,33 @@ mod tests {
             "receiving one byte at a time does not extend the timeout"
         );
         assert!(!done.cut.get());
+    }
+
+    #[test]
+    fn shutdown_waits_a_second_for_request_heads() {
+        let register = Register::default();
+        let at = |tenths: u64| register.step(STEP * tenths as u32, &Limits::default());
+        let idle = register.add().1;
+        at(50);
+        let [fresh, begun, served, blocked] = [(); 4].map(|()| register.add().1);
+        let pace = |pace: &Pace| pace.cut.get();
+        for pace in [&begun, &served] {
+            pace.received(50);
+        }
+        served.received_head(50);
+        blocked.write_blocked.set(true);
+        at(55);
+        assert_eq!(register.cut_off_waiting(55), 0);
+        assert!(pace(&idle) && !pace(&fresh), "active in the last second");
+        at(61);
+        assert_eq!(register.cut_off_waiting(55), 0);
+        assert!(pace(&fresh) && !pace(&begun), "a second after the shutdown");
+        at(66);
+        begun.received(66); // receiving one byte at a time does not extend the time
+        assert_eq!(register.cut_off_waiting(55), 1);
+        assert!(pace(&begun));
+        at(500);
+        assert_eq!(register.cut_off_waiting(55), 0);
+        assert!(!served.cut.get() && !blocked.cut.get());
     }
 }

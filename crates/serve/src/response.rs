@@ -31,7 +31,7 @@ pub(crate) fn service(
     pace: Rc<Pace>,
 ) -> impl Service<Request<Incoming>, Response = HttpResponse, Error = Infallible, Future: Unpin> {
     service_fn(move |request: Request<Incoming>| {
-        pace.begin(worker.register.now.get());
+        pace.received_head(worker.register.now.get());
         let worker = Rc::clone(&worker);
         let pace = Rc::clone(&pace);
         let is_complete = request.body().is_end_stream();
@@ -50,9 +50,9 @@ pub(crate) fn service(
 }
 
 fn finished(worker: &Worker, pace: &Pace, mut response: HttpResponse) -> HttpResponse {
-    pace.request_since.set(None);
+    pace.responded();
     worker.totals.borrow_mut().answered += 1;
-    if worker.closing.get() || worker.shared.budget.is_exceeded() {
+    if worker.is_stopping() || worker.shared.budget.is_exceeded() {
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }

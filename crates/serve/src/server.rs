@@ -31,7 +31,7 @@ pub struct ServeSummary {
     /// Number of responses, including those that refuse a request. hyper's own responses to invalid
     /// heads (400, 431) are not counted.
     pub answered: u64,
-    /// Number of connections closed at the end of the grace period.
+    /// Number of connections closed at shutdown before their request or response was complete.
     pub cut_at_end: u64,
     /// Next number of the dispatcher.
     pub next_number: Option<u64>,
@@ -49,8 +49,10 @@ impl ServeSummary {
 /// Runs a server until `shutdown` completes, and blocks the calling thread.
 ///
 /// `on_ready` is called with the server's address once the server accepts connections. `shutdown`
-/// is polled on a tokio runtime. After `shutdown`, the server stops accepting connections. Requests
-/// in flight are finished with `Connection: close` within [`Limits::grace`](crate::Limits::grace).
+/// is polled on a tokio runtime. After `shutdown`, new connections are not established. Established
+/// connections that wait are still served, and each response is the last on its connection. The
+/// server waits up to 1 s for a request head, and in total up to
+/// [`Limits::grace`](crate::Limits::grace).
 ///
 /// # Errors
 /// The address, the state file or a thread is not available, or the next number cannot be written
@@ -118,8 +120,6 @@ fn run(
         workers.push(start_worker(number, run)?);
         Ok(())
     });
-    // The listener is closed when the last worker stops accepting.
-    drop(listener);
     drop(stopped);
     if started.is_ok() {
         on_ready();
@@ -131,6 +131,10 @@ fn run(
             }
         });
     }
+    // Without the filter, connections that are established during the shutdown are reset.
+    let _ = listen::refuse_handshakes(&listener);
+    // The listener is closed when the last worker stops accepting.
+    drop(listener);
     stop.send_replace(true);
     // Join all workers, even after an error.
     let joined: Vec<_> = workers.into_iter().map(join).collect();

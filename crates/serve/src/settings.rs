@@ -47,7 +47,8 @@ pub struct Limits {
     /// Maximum time from the first to the last byte of a request. The limit is enforced at most
     /// 1.2 s late. Default: 10 s.
     pub request: Duration,
-    /// Maximum time for requests in flight at shutdown. Default: 5 s.
+    /// Maximum time for requests in flight at shutdown. The server waits at most 1.2 s for an
+    /// incomplete request head. Default: 5 s.
     pub grace: Duration,
     /// Size of the block of numbers that the dispatcher reserves with each write of the state file.
     /// A crash skips at most 1.5 blocks. Default: 1,048,576, which allows 2.6 s per write at

@@ -12,7 +12,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
-use tokio::task::{spawn_local, yield_now};
+use tokio::task::{JoinHandle, spawn_local, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::budget::ConnectionBudget;
@@ -20,7 +20,7 @@ use crate::connection;
 use crate::handoff::{self, Handoff};
 use crate::listen;
 use crate::numbers::Numbers;
-use crate::pace::{Pace, Register, STEP};
+use crate::pace::{ClockSteps, Register, STEP};
 use crate::server::ServeSummary;
 use crate::settings::Limits;
 use crate::workload::NativeWorkload;
@@ -30,6 +30,10 @@ const ACCEPTS_PER_TURN: usize = 64;
 /// Pause after `accept` has failed for lack of file descriptors or memory. Connections wait in the
 /// kernel's queue during the pause.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
+/// Minimum time for handshakes in progress to complete at shutdown.
+const HANDSHAKE_TIME: Duration = Duration::from_millis(100);
+/// Interval between checks for the end of the shutdown.
+const SHUTDOWN_POLL: Duration = Duration::from_millis(5);
 
 /// State shared by all workers.
 pub(crate) struct ServerState {
@@ -48,15 +52,14 @@ pub(crate) struct Worker {
     pub(crate) http: http1::Builder,
     /// Index of the worker and of its handoff.
     number: usize,
-    /// Whether the server is stopping, so that each response is the last on its connection.
-    pub(crate) closing: Cell<bool>,
+    /// Start of the shutdown. Each response is then the last on its connection.
+    stopping_since: Cell<Option<ClockSteps>>,
     /// Totals so far.
     pub(crate) totals: RefCell<ServeSummary>,
 }
 
 impl Worker {
-    /// Serves until `stop` becomes true or its sender is dropped. The worker then closes all
-    /// connections within the grace period.
+    /// Serves until `stop` becomes true or its sender is dropped, and then drains.
     pub(crate) async fn run(
         number: usize,
         shared: Arc<ServerState>,
@@ -69,7 +72,7 @@ impl Worker {
             http: connection::http(&shared.limits),
             number,
             shared,
-            closing: Cell::default(),
+            stopping_since: Cell::default(),
             totals: RefCell::default(),
         });
         let clock = spawn_local(Rc::clone(&worker).keep_time());
@@ -79,15 +82,14 @@ impl Worker {
             _ = stop.wait_for(|stop| *stop) => {}
             () = worker.take_over(&mut handed) => {}
         }
-        accepting.abort();
-        // Wait until the aborted task has ended.
-        let _ = accepting.await;
-        let cut_at_end = worker.drain(listener, handed).await;
+        worker.drain(accepting, listener, handed).await;
         clock.abort();
-        ServeSummary {
-            cut_at_end,
-            ..worker.totals.take()
-        }
+        worker.totals.take()
+    }
+
+    /// Returns whether the server is shutting down.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping_since.get().is_some()
     }
 
     /// Stops counting a connection toward the limit.
@@ -119,6 +121,9 @@ impl Worker {
         loop {
             ticks.tick().await;
             self.register.step(began.elapsed(), &self.shared.limits);
+            if let Some(since) = self.stopping_since.get() {
+                self.totals.borrow_mut().cut_at_end += self.register.cut_off_waiting(since);
+            }
         }
     }
 
@@ -167,7 +172,7 @@ impl Worker {
             })?;
             // Count the connection now, even if another worker serves it.
             self.totals.borrow_mut().accepted += 1;
-            let own = if self.closing.get() {
+            let own = if self.is_stopping() {
                 Some(stream)
             } else {
                 handoff::hand_over(&self.shared.handoffs, self.number, stream)
@@ -180,32 +185,32 @@ impl Worker {
         Ok(())
     }
 
-    /// Finishes requests in flight within the grace period, and closes idle connections. Returns
-    /// the number of connections that were cut off.
+    /// Serves the connections in the accept queue, finishes requests in flight and ends all
+    /// connections within the grace period. The kernel must not add connections to the queue.
     async fn drain(
         self: &Rc<Self>,
+        accepting: JoinHandle<()>,
         listener: Arc<TcpListener>,
         mut handed: UnboundedReceiver<TcpStream>,
-    ) -> u64 {
-        self.closing.set(true);
-        // Accept the connections in the kernel's queue, which are already established for their
-        // clients. An error means that the queue is empty.
-        let max_queued = self.shared.max_connections.min(65_535);
-        let _ = self.accept_some(&listener, max_queued);
-        drop(listener);
+    ) {
+        let began = Instant::now();
+        let grace = self.shared.limits.grace;
+        self.stopping_since.set(Some(self.register.now.get()));
         handed.close();
         self.take_over(&mut handed).await;
-        // Yield twice, because requests that have arrived become visible after the next poll.
-        yield_now().await;
-        yield_now().await;
-        self.register.for_each(Pace::wake);
-        let until = Instant::now() + self.shared.limits.grace;
-        while self.register.len() > 0 && Instant::now() < until {
-            sleep(Duration::from_millis(5)).await;
+        let may_queue = || began.elapsed() < HANDSHAKE_TIME || listen::is_queued(&listener);
+        while may_queue() && began.elapsed() < grace {
+            sleep(SHUTDOWN_POLL).await;
         }
-        let cut = self.register.len();
-        self.register.for_each(Pace::cut_off);
+        accepting.abort();
+        // The listener stays open until the aborted task has ended.
+        let _ = accepting.await;
+        drop(listener);
+        while self.register.len() > 0 && began.elapsed() < grace {
+            sleep(SHUTDOWN_POLL).await;
+        }
+        self.totals.borrow_mut().cut_at_end += self.register.len() as u64;
+        self.register.cut_off_all();
         yield_now().await;
-        cut as u64
     }
 }
