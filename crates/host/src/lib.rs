@@ -24,7 +24,7 @@ pub use lease::{Lease, sweep};
 pub use limits::{OpenFiles, Raised, open_files, raise_open_files};
 pub use namespace::Namespace;
 pub use placement::ProcessPlacement;
-pub use replace::replace_file;
+pub use replace::{replace_file, sync_folder};
 pub use rustix::process::Signal;
 pub use scratch::{Scratch, sweep_folders};
 pub use signals::Stop;

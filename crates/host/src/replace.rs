@@ -1,4 +1,4 @@
-//! Atomic replacement of files.
+//! Atomic replacement of files, and durable names.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -28,6 +28,14 @@ pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     write().inspect_err(|_| {
         let _ = fs::remove_file(&temporary);
     })?;
+    sync_folder(path)
+}
+
+/// Syncs the folder of a file, so that the file's name survives a crash of the host.
+///
+/// # Errors
+/// The folder cannot be opened or synced.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),

@@ -47,9 +47,7 @@ fn is_name(mut text: &[u8]) -> bool {
     loop {
         text = match text {
             [] => return true,
-            [b'%', high, low, rest @ ..]
-                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
-            {
+            [b'%', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
                 rest
             }
             [byte, rest @ ..]
@@ -95,12 +93,20 @@ mod tests {
     #[test]
     fn refuses_what_is_not_a_host() {
         for valid in [
-            "", "x", "x:", "127.0.0.1:80", "[::1]", "[::1]:80", "a_b", "%C3%A4.de",
+            "",
+            "x",
+            "x:",
+            "127.0.0.1:80",
+            "[::1]",
+            "[::1]:80",
+            "a_b",
+            "%C3%A4.de",
         ] {
             assert!(is_host(valid.as_bytes()), "{valid:?}");
         }
         for invalid in [
-            "x y", "x/", "u@x", "x:80:80", "x:8a", "::1", "[::1", "[x]", "[::1]80", "%4", "x,\u{e4}",
+            "x y", "x/", "u@x", "x:80:80", "x:8a", "::1", "[::1", "[x]", "[::1]80", "%4",
+            "x,\u{e4}",
         ] {
             assert!(!is_host(invalid.as_bytes()), "{invalid:?}");
         }

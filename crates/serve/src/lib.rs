@@ -4,7 +4,7 @@
 //!
 //! Start reading in `server.rs`, then read `worker.rs` (one thread), `connection.rs` and
 //! `response.rs`. The dispatcher's numbers are in `numbers.rs`, and the state file is in
-//! `state_file.rs`.
+//! `state_file.rs` and `state_slots.rs`.
 //!
 //! Invariants: the server does not use the load engine, and all queues and buffers are bounded.
 
@@ -21,6 +21,7 @@ mod server;
 mod settings;
 mod socket;
 mod state_file;
+mod state_slots;
 mod worker;
 mod workload;
 

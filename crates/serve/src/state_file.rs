@@ -1,62 +1,72 @@
 //! The state file of the dispatcher. The file guarantees that no number greater than or equal to
 //! `next` has ever been handed out.
 //!
-//! ```text
-//! floodmark dispatcher state 1
-//! next 1048577
-//! sum 5d1f0c4a1e0b7c33
-//! ```
-//!
-//! Each write replaces the file atomically, so the file contains either the old or the new value.
-//! Any other content is refused as damaged.
-//!
-//! Alternating between two slots in one file would need one sync per write instead of two. But a
-//! torn write and later corruption of a slot would look the same. After a torn write, the other
-//! slot is valid. After corruption, the other slot is too old, and numbers would repeat.
-//!
-//! The lock is a separate file (`FILE.lock`), because a rename replaces the state file. The lock
-//! file is never removed. Otherwise two servers could lock two different files.
+//! A server locks the state file itself and writes it in place, so that no other name of the file
+//! lets in a second server. See `state_slots.rs` for the content.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use floodmark_host::lock::lock;
-use floodmark_host::replace_file;
+use floodmark_host::sync_folder;
+use rustix::fs::OFlags;
 
-const MAGIC: &str = "floodmark dispatcher state ";
-const VERSION: u32 = 1;
-/// Maximum size of a state file, in bytes. A longer file is not a state file.
-const MAX_BYTES: u64 = 256;
+use crate::state_slots::{SLOT_BYTES, SlotFault, parse_slots, render_slot};
 
 /// An error while opening, reading or writing a state file.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The file is not a state file.
-    #[error("{} is not a state file; choose another path, or remove the file to start at 1", .0.display())]
+    #[error("{}: not a state file; choose another path, or remove the file to start at 1", .0.display())]
     Foreign(PathBuf),
     /// The file was written by a later version.
-    #[error("{} was written by a later version of floodmark; use that version or another path", .0.display())]
+    #[error("{}: written by a later version of floodmark; use that version or another path", .0.display())]
     Version(PathBuf),
-    /// The checksum is invalid.
+    /// The checksums are invalid.
     #[error(
-        "{} is damaged (invalid checksum); restore a copy, or remove the file to start at 1, which repeats numbers",
+        "{}: damaged (invalid checksums); restore a copy, or remove the file to start at 1, which repeats numbers",
         .0.display()
     )]
     Damaged(PathBuf),
+    /// The path names a folder, FIFO, socket, device or link without a target.
+    #[error("{}: {kind}, not a regular file; choose another path", .path.display())]
+    NotRegular {
+        /// The path.
+        path: PathBuf,
+        /// What the path names, with an article.
+        kind: &'static str,
+    },
+    /// The file must not be read or written.
+    #[error("{}: not readable and writable; run chmod u+rw on it, or choose another path", .0.display())]
+    Permissions(PathBuf),
+    /// The file has further names.
+    #[error(
+        "{}: has {links} hard links, and numbers repeat if one is replaced; remove the other names, or choose another path",
+        .path.display()
+    )]
+    HardLinks {
+        /// The path.
+        path: PathBuf,
+        /// Number of names.
+        links: u64,
+    },
     /// The file is in use by another server.
-    #[error("{} is in use by another server; stop that server or choose another path", .0.display())]
+    #[error("{}: in use by another server; stop that server or choose another path", .0.display())]
     Locked(PathBuf),
+    /// The path no longer names the file that the server opened.
+    #[error("{}: removed or replaced during use; move the file back, or restart the server", .0.display())]
+    Replaced(PathBuf),
     /// The next number exceeds 64 bits.
-    #[error("{} has too few 64-bit numbers left; choose another path", .0.display())]
+    #[error("{}: too few 64-bit numbers left; choose another path", .0.display())]
     Exhausted(PathBuf),
     /// A system call failed.
-    #[error("cannot {doing} {}: {source}; check that its folder exists, is writable and has free space", .path.display())]
+    #[error("{}: cannot {doing}: {source}; check that its folder exists, is writable and has free space", .path.display())]
     Io {
         /// The operation.
         doing: &'static str,
-        /// The file or folder.
+        /// The file.
         path: PathBuf,
         /// The cause.
         source: io::Error,
@@ -67,95 +77,130 @@ pub enum StateError {
 #[derive(Debug)]
 pub(crate) struct StateFile {
     path: PathBuf,
-    _lock: File,
+    file: File,
+    /// Device and inode.
+    id: (u64, u64),
 }
 
 impl StateFile {
     /// Opens and locks the file, and returns it with the first number to hand out. That number is 1
-    /// if the file is new.
+    /// if the file is new or empty.
     pub(crate) fn open(path: &Path) -> Result<(Self, u64), StateError> {
-        // Resolve links, so that two names for the same file share a lock, and a rename replaces
-        // the file rather than a link.
         let path = match fs::canonicalize(path) {
             Ok(path) => path,
             Err(e) if e.kind() == io::ErrorKind::NotFound => path.to_owned(),
             Err(e) => return Err(failed("open", path, e)),
         };
-        let lock = take_lock(&path)?;
-        let next = read(&path)?;
-        Ok((StateFile { path, _lock: lock }, next))
+        let (file, found) = open_regular(&path)?;
+        // Lock before the other checks, so that they stay true while the server runs.
+        match lock(&file) {
+            Ok(true) => {}
+            Ok(false) => return Err(StateError::Locked(path)),
+            Err(error) => return Err(failed("lock", &path, error)),
+        }
+        let id = (found.dev(), found.ino());
+        let state = StateFile { path, file, id };
+        let links = state.check_path()?.nlink();
+        if links > 1 {
+            let path = state.path;
+            return Err(StateError::HardLinks { path, links });
+        }
+        let next = state.read()?;
+        Ok((state, next))
     }
 
     /// Writes `next` durably. No number greater than or equal to `next` may have been handed out.
     /// After an error, the file contains either the old or the new value.
     pub(crate) fn write(&self, next: u64) -> Result<(), StateError> {
-        replace_file(&self.path, render(next).as_bytes())
-            .map_err(|e| failed("write", &self.path, e))
+        self.check_path()?;
+        let slot = render_slot(next);
+        // The order is that of `state_slots.rs`.
+        for offset in [SLOT_BYTES as u64, 0] {
+            let written = self.file.write_all_at(&slot, offset);
+            let synced = written.and_then(|()| self.file.sync_data());
+            synced.map_err(|error| failed("write", &self.path, error))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the path still names the open file. Otherwise, a second server could open the
+    /// path and lock another file.
+    fn check_path(&self) -> Result<Metadata, StateError> {
+        match fs::symlink_metadata(&self.path) {
+            Ok(named) if (named.dev(), named.ino()) == self.id => Ok(named),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(failed("check", &self.path, error))
+            }
+            _ => Err(StateError::Replaced(self.path.clone())),
+        }
+    }
+
+    fn read(&self) -> Result<u64, StateError> {
+        let mut content = Vec::new();
+        let read = (&self.file)
+            .take(2 * SLOT_BYTES as u64)
+            .read_to_end(&mut content);
+        read.map_err(|error| failed("read", &self.path, error))?;
+        if content.is_empty() {
+            sync_folder(&self.path).map_err(|error| failed("create", &self.path, error))?;
+            return Ok(1);
+        }
+        parse_slots(&content).map_err(|fault| {
+            let path = self.path.clone();
+            match fault {
+                SlotFault::Foreign => StateError::Foreign(path),
+                SlotFault::Version => StateError::Version(path),
+                SlotFault::Damaged => StateError::Damaged(path),
+            }
+        })
     }
 }
 
-fn take_lock(path: &Path) -> Result<File, StateError> {
-    let mut lock_path = OsString::from(path);
-    lock_path.push(".lock");
-    let lock_path = PathBuf::from(lock_path);
-    let file = File::options()
+/// Opens or creates a regular file. Opening a device can have effects, so the kind is checked before
+/// and after.
+fn open_regular(path: &Path) -> Result<(File, Metadata), StateError> {
+    let exists = match fs::symlink_metadata(path) {
+        Ok(found) => check_kind(path, &found).map(|()| true)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(failed("open", path, error)),
+    };
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let opened = File::options()
+        .read(true)
+        .write(true)
         .create(true)
-        .append(true)
-        .open(&lock_path)
-        .map_err(|e| failed("open", &lock_path, e))?;
-    match lock(&file) {
-        Ok(true) => Ok(file),
-        Ok(false) => Err(StateError::Locked(path.to_owned())),
-        Err(error) => Err(failed("lock", &lock_path, error)),
+        .truncate(false)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path);
+    let file = opened.map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem if exists => {
+            StateError::Permissions(path.to_owned())
+        }
+        _ => failed("open", path, error),
+    })?;
+    let found = file
+        .metadata()
+        .map_err(|error| failed("open", path, error))?;
+    check_kind(path, &found)?;
+    // Root may write to read-only files.
+    if found.permissions().readonly() {
+        return Err(StateError::Permissions(path.to_owned()));
     }
+    Ok((file, found))
 }
 
-fn read(path: &Path) -> Result<u64, StateError> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(1),
-        Err(e) => return Err(failed("open", path, e)),
+fn check_kind(path: &Path, found: &Metadata) -> Result<(), StateError> {
+    let found = found.file_type();
+    let kind = match () {
+        () if found.is_file() => return Ok(()),
+        () if found.is_dir() => "a folder",
+        () if found.is_symlink() => "a link without a target",
+        () if found.is_fifo() => "a FIFO",
+        () if found.is_socket() => "a socket",
+        () => "a device",
     };
-    let is_file = file.metadata().map(|m| m.is_file());
-    if !is_file.map_err(|e| failed("read", path, e))? {
-        return Err(StateError::Foreign(path.to_owned()));
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES)
-        .read_to_end(&mut bytes)
-        .map_err(|e| failed("read", path, e))?;
-    parse(&bytes).map_err(|error| error(path.to_owned()))
-}
-
-/// Parses the content and returns the next number. The error is a function that takes the path.
-fn parse(bytes: &[u8]) -> Result<u64, fn(PathBuf) -> StateError> {
-    let Some(rest) = bytes.strip_prefix(MAGIC.as_bytes()) else {
-        return Err(StateError::Foreign);
-    };
-    let mut lines = str::from_utf8(rest).unwrap_or_default().lines();
-    let version = lines.next().and_then(|line| line.parse::<u32>().ok());
-    if version.is_some_and(|version| version > VERSION) {
-        return Err(StateError::Version);
-    }
-    let number = lines.next().and_then(|line| line.strip_prefix("next "));
-    let next = number.and_then(|number| number.parse().ok());
-    // Refuse other representations of the same number.
-    next.filter(|next| *next > 0 && render(*next).as_bytes() == bytes)
-        .ok_or(StateError::Damaged)
-}
-
-fn render(next: u64) -> String {
-    let content = format!("{MAGIC}{VERSION}\nnext {next}\n");
-    let sum = fnv1a(content.as_bytes());
-    format!("{content}sum {sum:016x}\n")
-}
-
-/// Computes the 64-bit FNV-1a hash. Each step is a bijection of the state, so changing one byte
-/// always changes the hash.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    let path = path.to_owned();
+    Err(StateError::NotRegular { path, kind })
 }
 
 /// Returns the error for a failed system call.
@@ -170,6 +215,7 @@ pub(crate) fn failed(doing: &'static str, path: &Path, source: io::Error) -> Sta
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn reads_back_what_it_wrote() {
@@ -184,54 +230,67 @@ mod tests {
     }
 
     #[test]
-    fn detects_any_changed_byte() {
-        let good = render(1_048_577);
-        assert_eq!(parse(good.as_bytes()).ok(), Some(1_048_577));
-        for at in 0..good.len() {
-            for flip in [0x01, 0x20, 0x80] {
-                let mut bad = good.clone().into_bytes();
-                bad[at] ^= flip;
-                assert!(parse(&bad).is_err(), "byte {at} ^ {flip}");
-            }
-        }
-        for cut in 0..good.len() {
-            assert!(parse(&good.as_bytes()[..cut]).is_err(), "cut at {cut}");
-        }
-        let error = |content: &str| parse(content.as_bytes()).unwrap_err()(PathBuf::new());
-        for foreign in ["", "#!/bin/sh\n"] {
-            assert!(matches!(error(foreign), StateError::Foreign(_)));
-        }
-        let later = error(&format!("{MAGIC}2\nwhatever\n"));
-        assert!(matches!(later, StateError::Version(_)));
-        for damaged in [render(0), format!("{good} ")] {
-            assert!(matches!(error(&damaged), StateError::Damaged(_)));
-        }
-    }
-
-    #[test]
-    fn the_checksum_is_fnv1a() {
-        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
-    }
-
-    #[test]
-    fn locks_the_file_behind_a_link() {
+    fn locks_the_file_under_every_name() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state");
+        let name = |name| folder.path().join(name);
+        let path = name("state");
         let (file, _) = StateFile::open(&path).unwrap();
         file.write(7).unwrap();
-        let link = folder.path().join("link");
-        std::os::unix::fs::symlink(&path, &link).unwrap();
-        for name in [&path, &link] {
-            let error = StateFile::open(name).unwrap_err();
+        symlink(&path, name("symbolic")).unwrap();
+        fs::hard_link(&path, name("hard")).unwrap();
+        for other in [&path, &name("symbolic"), &name("hard")] {
+            file.write(8).unwrap();
+            let error = StateFile::open(other).unwrap_err();
             assert!(matches!(error, StateError::Locked(_)), "{error}");
         }
         drop(file);
-        let (file, next) = StateFile::open(&link).unwrap();
-        assert_eq!(next, 7);
-        file.write(8).unwrap();
+        let error = StateFile::open(&path).unwrap_err();
+        assert!(error.to_string().contains("2 hard links"), "{error}");
+        fs::remove_file(name("hard")).unwrap();
+        let (file, next) = StateFile::open(&name("symbolic")).unwrap();
+        assert_eq!(next, 8);
+        file.write(9).unwrap();
         drop(file);
-        assert!(link.is_symlink());
-        assert_eq!(StateFile::open(&path).unwrap().1, 8);
+        assert!(name("symbolic").is_symlink());
+        assert_eq!(StateFile::open(&path).unwrap().1, 9);
+    }
+
+    #[test]
+    fn does_not_write_after_the_file_was_removed_or_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, away) = (folder.path().join("state"), folder.path().join("away"));
+        let (file, _) = StateFile::open(&path).unwrap();
+        file.write(7).unwrap();
+        fs::rename(&path, &away).unwrap();
+        let error = StateFile::open(&away).unwrap_err();
+        assert!(matches!(error, StateError::Locked(_)), "{error}");
+        let second = StateFile::open(&path).unwrap().0;
+        second.write(1).unwrap();
+        let error = file.write(8).unwrap_err();
+        assert!(matches!(error, StateError::Replaced(_)), "{error}");
+        fs::rename(&away, &path).unwrap();
+        file.write(8).unwrap();
+        assert!(second.write(2).is_err());
+    }
+
+    #[test]
+    fn repairs_a_damaged_slot_and_converts_version_1() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        // Written by version 1.
+        let earlier = "floodmark dispatcher state 1\nnext 42\nsum 9e33da6a17583038\n";
+        fs::write(&path, earlier).unwrap();
+        let (file, next) = StateFile::open(&path).unwrap();
+        assert_eq!(next, 42);
+        file.write(43).unwrap();
+        let whole = [render_slot(43), render_slot(43)].concat();
+        assert_eq!(fs::read(&path).unwrap(), whole);
+        for offset in [0, SLOT_BYTES as u64] {
+            file.file.write_all_at(b"damage", offset).unwrap();
+            assert_eq!(parse_slots(&fs::read(&path).unwrap()), Ok(43));
+            file.write(43).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), whole);
+        }
     }
 
     #[test]
@@ -240,12 +299,10 @@ mod tests {
         let path = folder.path().join("notes.txt");
         fs::write(&path, "my notes").unwrap();
         let error = StateFile::open(&path).unwrap_err().to_string();
-        assert!(error.contains("notes.txt is not a state file"));
-        assert!(error.contains("choose another path"));
+        assert!(error.contains("notes.txt: not a state file"), "{error}");
+        assert!(error.contains("choose another path"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"my notes", "unchanged");
         let error = StateFile::open(&folder.path().join("missing/state")).unwrap_err();
         assert!(error.to_string().contains("its folder exists"), "{error}");
-        let error = StateFile::open(folder.path()).unwrap_err();
-        assert!(matches!(error, StateError::Foreign(_)), "{error}");
     }
 }

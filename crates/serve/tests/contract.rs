@@ -102,7 +102,10 @@ fn head_returns_the_head_of_get_and_takes_no_number() {
         let server = TestServer::of(workload);
         let mut client = server.connect();
         for _ in 0..3 {
-            client.send(format!("HEAD {} HTTP/1.1\r\nHost: x\r\n\r\n", workload.path()));
+            client.send(format!(
+                "HEAD {} HTTP/1.1\r\nHost: x\r\n\r\n",
+                workload.path()
+            ));
             let head = client.head_response();
             // A following GET would fail if the HEAD response had a body.
             let get = client.get(workload.path());
@@ -124,7 +127,12 @@ fn head_returns_the_head_of_get_and_takes_no_number() {
 fn refuses_requests_without_exactly_one_valid_host() {
     let server = TestServer::of(NativeWorkload::Dispatcher);
     let mut client = server.connect();
-    for host in ["", "Host: x\r\nHost: x\r\n", "Host: x y\r\n", "Host: user@x\r\n"] {
+    for host in [
+        "",
+        "Host: x\r\nHost: x\r\n",
+        "Host: x y\r\n",
+        "Host: user@x\r\n",
+    ] {
         client.send(format!("GET /dispatcher HTTP/1.1\r\n{host}\r\n"));
         assert_refusal(&client.response(), 400);
     }

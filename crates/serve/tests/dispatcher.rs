@@ -5,10 +5,13 @@ mod support;
 
 use std::fs;
 use std::num::{NonZeroU64, NonZeroUsize};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use floodmark_serve::{Limits, NativeWorkload, ServeError, Settings, StateError, serve};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use support::{TestClient, TestServer, settings};
 
 fn durable(path: &std::path::Path, block: u64) -> Settings {
@@ -90,6 +93,57 @@ fn refuses_a_second_server_on_the_same_file() {
     assert!(matches!(error, ServeError::State(StateError::Locked(_))));
     assert!(error.to_string().contains("in use by another server"));
     assert_eq!(take(&server, 1, 1), [[1]]);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn refuses_what_is_not_a_regular_file_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name| folder.path().join(name);
+    mknodat(CWD, name("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+    let _socket = UnixListener::bind(name("socket")).unwrap();
+    symlink(name("missing"), name("link")).unwrap();
+    for (path, kind) in [
+        (name("fifo"), "a FIFO"),
+        (name("socket"), "a socket"),
+        (name("link"), "a link without a target"),
+        (folder.path().to_owned(), "a folder"),
+        ("/dev/null".into(), "a device"),
+    ] {
+        let refused = serve(durable(&path, 50), std::future::pending(), |_| panic!());
+        let error = refused.unwrap_err().to_string();
+        let path = path.canonicalize().unwrap_or(path);
+        let start = format!("{}: {kind}, not a regular file; ", path.display());
+        assert!(error.starts_with(&start), "{error}");
+    }
+    assert!(!name("missing").exists());
+}
+
+#[test]
+fn refuses_a_read_only_file_unchanged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    TestServer::start(durable(&path, 50)).stop();
+    let bytes = fs::read(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    let error = serve(durable(&path, 50), std::future::pending(), |_| panic!()).unwrap_err();
+    assert!(error.to_string().contains("chmod u+rw"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
+fn a_removed_state_file_ends_the_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let server = TestServer::start(durable(&path, 20));
+    fs::remove_file(&path).unwrap();
+    let mut client = server.connect();
+    for expected in 1..=20 {
+        assert_eq!(client.get("/dispatcher").body, expected.to_string());
+    }
+    assert_eq!(client.get("/dispatcher").status, 503);
+    let error = server.begin_stop().join().unwrap().unwrap_err();
+    assert!(error.to_string().contains("removed or replaced"), "{error}");
 }
 
 #[test]
@@ -100,9 +154,11 @@ fn refuses_a_damaged_file_unchanged() {
     let mut bytes = fs::read(&path).unwrap();
     let digit = bytes.iter().position(|b| *b == b'x').unwrap() + 3;
     bytes[digit] ^= 1;
+    let second = digit + bytes.len() / 2;
+    bytes[second] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let error = serve(durable(&path, 50), std::future::pending(), |_| panic!()).unwrap_err();
-    assert!(error.to_string().contains("is damaged"), "{error}");
+    assert!(error.to_string().contains("state: damaged"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), bytes);
 }
 

@@ -60,7 +60,10 @@ fn responds_431_to_large_heads_and_closes() {
         assert_eq!(client.response().status, 431, "{} bytes", head.len());
         assert!(client.is_closed());
     }
-    let fits = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "y".repeat(16_000));
+    let fits = format!(
+        "GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n",
+        "y".repeat(16_000)
+    );
     let mut client = server.connect();
     client.send(fits);
     assert_eq!(client.response().status, 200);
@@ -210,7 +213,10 @@ fn busy_connections_make_room_for_waiting_ones() {
                 let began = Instant::now();
                 let mut responses = 0;
                 while served.load(Ordering::SeqCst) < CLIENTS {
-                    assert!(began.elapsed() < Duration::from_secs(30), "not all are served");
+                    assert!(
+                        began.elapsed() < Duration::from_secs(30),
+                        "not all are served"
+                    );
                     let mut client = TestClient::connect(address);
                     while served.load(Ordering::SeqCst) < CLIENTS {
                         let response = client.get("/");

@@ -171,7 +171,10 @@ fn shutdown_resets_no_fresh_connection() {
         let summary = server.stop();
         let responses = clients.into_iter().map(|client| client.join().unwrap());
         let responses: Result<Vec<usize>, String> = responses.collect();
-        let responses: usize = responses.unwrap_or_else(|e| panic!("round {round}: {e}")).iter().sum();
+        let responses: usize = responses
+            .unwrap_or_else(|e| panic!("round {round}: {e}"))
+            .iter()
+            .sum();
         assert_eq!(summary.answered, responses as u64, "round {round}");
         assert_eq!(summary.cut_at_end, 0, "round {round}");
     }

@@ -293,11 +293,7 @@ impl Serve {
     }
 
     /// Starts the server after `prepare` has changed the command.
-    pub fn start_as(
-        listen: &str,
-        arguments: &[&str],
-        prepare: impl FnOnce(&mut Command),
-    ) -> Serve {
+    pub fn start_as(listen: &str, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Serve {
         let mut all = vec!["serve", "--listen", listen];
         all.extend_from_slice(arguments);
         let mut command = floodmark(&all);
