@@ -24,7 +24,7 @@ pub enum Suite {
 }
 
 /// A batch of third-party cases.
-pub struct Batch {
+pub struct CaseBatch {
     /// Name of the suite, and of its folder of cases.
     pub name: &'static str,
     /// Heading of the section in `docs/accuracy.md`.
@@ -35,25 +35,25 @@ pub struct Batch {
 
 impl Suite {
     /// Returns the batch, or `None` for our own cases.
-    pub const fn batch(self) -> Option<Batch> {
+    pub const fn batch(self) -> Option<CaseBatch> {
         Some(match self {
             Suite::Own => return None,
-            Suite::ThirdParty => Batch {
+            Suite::ThirdParty => CaseBatch {
                 name: "third-party",
                 heading: "# Servers from package registries\n",
                 set_aside: &["php", "go", "tomcat", "node", "wsgi"],
             },
-            Suite::ThirdParty2 => Batch {
+            Suite::ThirdParty2 => CaseBatch {
                 name: "third-party-2",
                 heading: "# More servers from package registries\n",
                 set_aside: &["bun", "varnish", "tornado"],
             },
-            Suite::ThirdParty3 => Batch {
+            Suite::ThirdParty3 => CaseBatch {
                 name: "third-party-3",
                 heading: "# Third batch of servers from package registries\n",
                 set_aside: &["twisted", "squid", "cheroot"],
             },
-            Suite::ThirdParty4 => Batch {
+            Suite::ThirdParty4 => CaseBatch {
                 name: "third-party-4",
                 heading: "# Fourth batch of servers from package registries\n",
                 set_aside: &["granian", "sanic", "poco"],
