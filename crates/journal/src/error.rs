@@ -1,0 +1,108 @@
+//! Errors of a journal.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A reason why a journal cannot be opened or has failed.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The path is not a folder.
+    #[error("{} is not a folder; choose the path of a new or empty folder for the journal", .0.display())]
+    NotAFolder(PathBuf),
+    /// The folder contains other files, and no journal.
+    #[error("{} contains {other:?} but no journal; choose a new or empty folder", .folder.display())]
+    Foreign {
+        /// The folder.
+        folder: PathBuf,
+        /// Name of a file that is not part of a journal.
+        other: String,
+    },
+    /// Another process uses the journal.
+    #[error("the journal {} is in use by another process; stop that process or choose another folder", .0.display())]
+    InUse(PathBuf),
+    /// A file of the journal is not a regular file, or does not start with the expected bytes.
+    #[error("{} is not a file of a journal; move it away, and restore the original file from a copy", .0.display())]
+    NotAJournalFile(PathBuf),
+    /// A file was written by a later version.
+    #[error("{} was written by a later version of floodmark; use that version or another folder", .0.display())]
+    LaterVersion(PathBuf),
+    /// A file contains records of another kind.
+    #[error("{} has records of {found} bytes instead of {expected}; choose the journal of this workload or another folder", .file.display())]
+    OtherRecords {
+        /// The file.
+        file: PathBuf,
+        /// Size of a record in the file, in bytes.
+        found: u32,
+        /// Expected size of a record, in bytes.
+        expected: u32,
+    },
+    /// A batch is damaged, but a later one is intact.
+    #[error(
+        "{}: the batch at byte {offset} is damaged or missing, but later records are intact; restore the folder from a copy, \
+         or give up this batch and all later records: truncate -s {offset} '{}'{then}",
+        .file.display(), .file.display()
+    )]
+    DamagedBatch {
+        /// Segment with the damage.
+        file: PathBuf,
+        /// Offset of the damaged batch, in bytes.
+        offset: usize,
+        /// What else to do to give up the records, as text.
+        then: String,
+    },
+    /// The header of a segment, or a snapshot, has a wrong checksum.
+    #[error("{} is damaged (invalid checksum); restore the journal's folder from a copy, or choose another folder to start empty", .0.display())]
+    DamagedFile(PathBuf),
+    /// A file of the journal is missing.
+    #[error("{} is missing, although later files of the journal exist; restore the journal's folder from a copy, or choose another folder to start empty", .0.display())]
+    MissingFile(PathBuf),
+    /// A write stored fewer bytes than given.
+    #[error("a write to {} stored {written} of {expected} bytes; free disk space or raise the file size limit, then restart", .file.display())]
+    ShortWrite {
+        /// The segment.
+        file: PathBuf,
+        /// Number of bytes written.
+        written: usize,
+        /// Number of bytes given.
+        expected: usize,
+    },
+    /// A system call failed.
+    #[error("cannot {doing} {}: {source}; check that the folder is writable and that the disk is healthy and has free space", .path.display())]
+    Io {
+        /// The operation.
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A thread of the journal cannot start.
+    #[error(
+        "cannot start a thread of the journal: {0}; free memory or raise the limit on processes"
+    )]
+    Thread(io::Error),
+    /// A thread of the journal panicked.
+    #[error("a thread of the journal panicked; report its output as a bug")]
+    Panicked,
+}
+
+/// A reason why a record was not appended. The record is not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// The journal has failed. It accepts no more records.
+    #[error("the journal has failed")]
+    Failed,
+    /// The queue is full because the disk is too slow.
+    #[error("the journal's queue is full")]
+    Full,
+}
+
+/// Returns a function that wraps the error of a failed system call.
+pub(crate) fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> JournalError {
+    let path = path.to_owned();
+    move |source| JournalError::Io {
+        doing,
+        path,
+        source,
+    }
+}

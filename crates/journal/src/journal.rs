@@ -1,0 +1,172 @@
+//! A journal and its threads.
+
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+
+use crate::JournalState;
+use crate::error::{AppendError, JournalError};
+use crate::folder::JournalFolder;
+use crate::format::BLOCK;
+use crate::queue::{JournalQueue, Progress};
+use crate::recovery::recover;
+use crate::upkeep::{SegmentRequest, Upkeep};
+use crate::writer::{self, MemoryStore, SegmentStore};
+
+/// Sizes of a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Size of a segment, in bytes. Rounded up to blocks of 4 KiB, at least 4 blocks. The journal
+    /// keeps up to three segments. Default: 32 MiB.
+    pub segment_bytes: u64,
+    /// Maximum size of the records that wait for the next write, in bytes, and at most the size of
+    /// a segment. Default: 4 MiB.
+    pub queue_bytes: usize,
+}
+
+impl Default for JournalOptions {
+    fn default() -> Self {
+        JournalOptions {
+            segment_bytes: 32 << 20,
+            queue_bytes: 4 << 20,
+        }
+    }
+}
+
+/// An open journal. Dropping it stores all records in the queue.
+pub struct Journal {
+    queue: Arc<JournalQueue>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Journal {
+    /// Opens the journal in a folder and reads it back. Creates the folder if necessary; its parent
+    /// must exist. Returns the state after all records, starting from `empty`.
+    ///
+    /// # Errors
+    /// The folder is in use, is not a journal, or cannot be read or written; or the journal is
+    /// damaged.
+    pub fn open<S: JournalState>(
+        folder: &Path,
+        options: &JournalOptions,
+        empty: S,
+    ) -> Result<(Self, S), JournalError> {
+        let folder = JournalFolder::open(folder)?;
+        let block = BLOCK as u64;
+        let segment_bytes = options.segment_bytes.next_multiple_of(block).max(4 * block);
+        let recovered = recover(&folder, segment_bytes, empty)?;
+        let state = recovered.state.clone();
+        // A batch must fit into an empty segment.
+        let max_batch = usize::try_from(segment_bytes - block).unwrap_or(usize::MAX);
+        let queue = JournalQueue::new(recovered.records, options.queue_bytes.min(max_batch));
+        let (requests, requested) = mpsc::channel();
+        let (preparing, prepared) = mpsc::channel();
+        let upkeep = Upkeep {
+            folder,
+            segment_bytes,
+            record_bytes: S::RECORD_BYTES as u32,
+            requests: requested,
+            prepared: preparing,
+        };
+        let first = SegmentRequest {
+            snapshot: None,
+            current: recovered.segment.sequence(),
+        };
+        // The receiver still exists.
+        let _ = requests.send(first);
+        let store = SegmentStore {
+            state: recovered.state,
+            records: recovered.records,
+            segment: recovered.segment,
+            requests,
+            prepared,
+        };
+        let mut journal = Journal {
+            queue: Arc::new(queue),
+            threads: Vec::new(),
+        };
+        journal.spawn("journal", |queue| writer::run(queue, store))?;
+        journal.spawn("journal-upkeep", |queue| upkeep.run(queue))?;
+        Ok((journal, state))
+    }
+
+    /// Opens a journal that stores nothing, to measure the cost of the queue alone.
+    ///
+    /// # Errors
+    /// The journal's thread cannot start.
+    pub fn in_memory(options: &JournalOptions) -> Result<Self, JournalError> {
+        let mut journal = Journal {
+            queue: Arc::new(JournalQueue::new(0, options.queue_bytes)),
+            threads: Vec::new(),
+        };
+        journal.spawn("journal", |queue| writer::run(queue, MemoryStore))?;
+        Ok(journal)
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        run: impl FnOnce(Arc<JournalQueue>) + Send + 'static,
+    ) -> Result<(), JournalError> {
+        let queue = Arc::clone(&self.queue);
+        let thread = thread::Builder::new().name(name.into());
+        let thread = thread
+            .spawn(move || run(queue))
+            .map_err(JournalError::Thread)?;
+        // The first thread takes the batches.
+        self.queue.set_thread(thread.thread());
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Appends a record and returns its number. Numbers start at 1 and have no gaps. The record is
+    /// durable once [`Self::progress`] has reached its number. Call [`Self::commit`] afterwards.
+    ///
+    /// # Errors
+    /// The journal has failed, or its queue is full. The record is then not stored.
+    pub fn append(&self, record: &[u8]) -> Result<u64, AppendError> {
+        self.queue.append(record)
+    }
+
+    /// Asks the journal to write the appended records. A call after several records is cheaper than
+    /// a call after each record.
+    pub fn commit(&self) {
+        self.queue.commit();
+    }
+
+    /// Returns the number of durable records, and the cause if the journal has failed.
+    #[must_use]
+    pub fn progress(&self) -> Progress<'_> {
+        self.queue.progress()
+    }
+
+    /// Calls `listener` on the journal thread after each batch and after a failure. The listener
+    /// must be quick, because it delays the next batch.
+    pub fn listen(&self, listener: impl Fn() + Send + Sync + 'static) {
+        self.queue.listen(Box::new(listener));
+    }
+
+    /// Stores all records in the queue and closes the journal.
+    ///
+    /// # Errors
+    /// The journal has failed.
+    pub fn close(mut self) -> Result<(), Arc<JournalError>> {
+        self.finish();
+        let failure = self.queue.progress().failure.cloned();
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn finish(&mut self) {
+        self.queue.close();
+        for thread in self.threads.drain(..) {
+            // A panic has made the journal fail.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}

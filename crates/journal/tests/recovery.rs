@@ -1,0 +1,324 @@
+//! Tests that a journal reads back what it stored, and refuses what it cannot trust.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use floodmark_journal::{Journal, JournalError, JournalState};
+use support::{Counted, SMALL, TestJournal, segments};
+
+const BLOCK: usize = 4096;
+
+fn refusal(folder: &Path) -> JournalError {
+    match TestJournal::with(folder, &SMALL) {
+        Ok(_) => panic!("the journal was opened"),
+        Err(error) => error,
+    }
+}
+
+/// Fills a segment with seven one-block batches of three records.
+fn fill_segment(journal: &mut TestJournal) {
+    for _ in 0..7 {
+        assert!(journal.add(3));
+    }
+}
+
+/// Writes seven batches to the first segment and three to the second. Leaves the folder as if the
+/// process had been killed before it wrote a snapshot. Returns the number of records.
+fn two_segments(folder: &Path) -> u64 {
+    let mut journal = TestJournal::open(folder);
+    fill_segment(&mut journal);
+    let early = ["00000001.segment", "snapshot"].map(|name| folder.join(name));
+    let early = early.map(|path| (fs::read(&path).unwrap(), path));
+    for _ in 0..3 {
+        assert!(journal.add(3));
+    }
+    let records = journal.records();
+    drop(journal);
+    for (bytes, path) in early {
+        fs::write(path, bytes).unwrap();
+    }
+    fs::remove_file(folder.join("00000003.segment")).unwrap();
+    records
+}
+
+#[test]
+fn recovers_several_segments() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = two_segments(folder.path());
+    assert_eq!((records, segments(folder.path()).len()), (30, 2));
+    assert_eq!(TestJournal::open(folder.path()).records(), records);
+}
+
+/// Creates a journal with two segments and changes its files.
+fn changed(change: impl FnOnce(&Path)) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    two_segments(folder.path());
+    change(folder.path());
+    folder
+}
+
+#[test]
+fn keeps_all_records_over_many_restarts_and_segments() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("journal");
+    let mut expected = 0;
+    for round in 0..12 {
+        let mut journal = TestJournal::open(&folder);
+        assert_eq!(journal.records(), expected, "round {round}");
+        for batch in 0..=round {
+            assert!(journal.add(1 + 80 * batch));
+        }
+        expected = journal.records();
+        assert!(segments(&folder).len() <= 3, "{:?}", segments(&folder));
+        if round % 2 == 0 {
+            journal.journal.close().unwrap();
+        }
+    }
+    assert!(expected > 10_000);
+}
+
+#[test]
+fn stores_appended_records_on_close() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(folder.path(), &SMALL, Counted::default()).unwrap();
+    for n in 1..=5_u64 {
+        assert_eq!(journal.append(&n.to_le_bytes()), Ok(n));
+    }
+    journal.close().unwrap();
+    assert_eq!(TestJournal::open(folder.path()).records(), 5);
+}
+
+#[test]
+fn cuts_a_torn_tail() {
+    for torn in [8, BLOCK / 2, BLOCK] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = TestJournal::open(folder.path());
+        assert!(journal.add(5) && journal.add(600));
+        drop(journal);
+        let path = &segments(folder.path())[0];
+        let mut bytes = fs::read(path).unwrap();
+        // The second batch takes two blocks.
+        let end = 2 * BLOCK + 24 + 8 * 600;
+        bytes[end - torn..end].fill(0);
+        fs::write(path, bytes).unwrap();
+        let mut journal = TestJournal::open(folder.path());
+        assert_eq!(journal.records(), 5);
+        assert!(journal.add(1));
+        drop(journal);
+        assert_eq!(TestJournal::open(folder.path()).records(), 6);
+    }
+}
+
+#[test]
+fn refuses_a_damaged_middle_and_the_advice_works() {
+    let folder = changed(|folder| {
+        let first = &segments(folder)[0];
+        let mut bytes = fs::read(first).unwrap();
+        bytes[3 * BLOCK + 30] ^= 4;
+        fs::write(first, bytes).unwrap();
+    });
+    let folder = folder.path();
+    let error = refusal(folder);
+    let message = error.to_string();
+    assert!(message.contains("segment: the batch at byte 12288 is damaged"));
+    assert!(matches!(error, JournalError::DamagedBatch { offset, .. } if offset == 3 * BLOCK));
+    // The advice names a command, and the segments to move away.
+    let command = message.split("later records: ").nth(1).unwrap();
+    let (command, rest) = command.split_once(", then move '").unwrap();
+    let next = rest.split_once("' and later segments away").unwrap().0;
+    assert!(
+        Command::new("sh")
+            .args(["-c", command])
+            .status()
+            .unwrap()
+            .success()
+    );
+    for later in segments(folder)
+        .iter()
+        .filter(|path| *path >= Path::new(next))
+    {
+        fs::remove_file(later).unwrap();
+    }
+    let mut journal = TestJournal::open(folder);
+    assert_eq!(journal.records(), 6, "two batches before the damage");
+    assert!(journal.add(1));
+}
+
+#[test]
+fn refuses_a_lost_batch_at_the_end_of_an_earlier_segment() {
+    let folder = changed(|folder| {
+        let first = &segments(folder)[0];
+        let mut bytes = fs::read(first).unwrap();
+        bytes[7 * BLOCK..].fill(0);
+        fs::write(first, bytes).unwrap();
+    });
+    let error = refusal(folder.path());
+    let JournalError::DamagedBatch { file, offset, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(
+        (file, offset),
+        (segments(folder.path())[0].clone(), 7 * BLOCK)
+    );
+}
+
+#[test]
+fn refuses_missing_files() {
+    let missing = |error| match error {
+        JournalError::MissingFile(file) => file.file_name().unwrap().to_owned(),
+        other => panic!("{other}"),
+    };
+    let folder = changed(|folder| fs::remove_file(&segments(folder)[0]).unwrap());
+    assert!(
+        missing(refusal(folder.path()))
+            .to_string_lossy()
+            .ends_with(".segment")
+    );
+    let folder = changed(|folder| {
+        for segment in segments(folder) {
+            fs::remove_file(segment).unwrap();
+        }
+    });
+    assert!(
+        missing(refusal(folder.path()))
+            .to_string_lossy()
+            .ends_with(".segment")
+    );
+    // The journal has dropped its first segment, so it depends on its snapshot.
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = TestJournal::open(folder.path());
+    for _ in 0..3 {
+        fill_segment(&mut journal);
+    }
+    drop(journal);
+    fs::remove_file(folder.path().join("snapshot")).unwrap();
+    assert_eq!(missing(refusal(folder.path())), "snapshot");
+}
+
+#[test]
+fn refuses_foreign_and_damaged_files() {
+    let write = |name: &'static str, content: &'static [u8]| {
+        let folder = changed(|folder| {
+            let path = match name {
+                "segment" => segments(folder)[0].clone(),
+                name => folder.join(name),
+            };
+            fs::write(path, content).unwrap();
+        });
+        refusal(folder.path())
+    };
+    for name in ["segment", "snapshot"] {
+        let error = write(name, b"my notes");
+        assert!(matches!(error, JournalError::NotAJournalFile(_)), "{error}");
+    }
+    let later = |magic: &[u8]| [magic, &2_u32.to_le_bytes(), &[0; 100]].concat();
+    let error = write("segment", later(b"FMjournl").leak());
+    assert!(matches!(error, JournalError::LaterVersion(_)), "{error}");
+    let error = write("snapshot", later(b"FMsnapsh").leak());
+    assert!(matches!(error, JournalError::LaterVersion(_)), "{error}");
+    let error = write("snapshot", b"FMsnapsh\x01\0\0\0");
+    assert!(matches!(error, JournalError::DamagedFile(_)), "{error}");
+
+    let notes = tempfile::tempdir().unwrap();
+    fs::write(notes.path().join("notes.txt"), "my notes").unwrap();
+    let error = refusal(notes.path());
+    assert!(
+        error.to_string().contains("\"notes.txt\" but no journal"),
+        "{error}"
+    );
+    let error = refusal(&notes.path().join("notes.txt"));
+    assert!(matches!(error, JournalError::NotAFolder(_)), "{error}");
+    let error = refusal(&notes.path().join("missing/journal"));
+    assert!(
+        error.to_string().contains("cannot create the folder"),
+        "{error}"
+    );
+    assert_eq!(fs::read_dir(notes.path()).unwrap().count(), 1, "unchanged");
+}
+
+#[test]
+fn does_not_wait_for_a_fifo_and_follows_no_link() {
+    for kind in ["fifo", "link", "folder"] {
+        let folder = changed(|folder| {
+            let path = &segments(folder)[0];
+            let moved = folder.join("moved");
+            fs::rename(path, &moved).unwrap();
+            match kind {
+                "fifo" => {
+                    let made = Command::new("mkfifo").arg(path).status().unwrap();
+                    assert!(made.success());
+                }
+                "link" => symlink(moved, path).unwrap(),
+                _ => fs::create_dir(path).unwrap(),
+            }
+        });
+        let error = refusal(folder.path());
+        assert!(
+            matches!(error, JournalError::NotAJournalFile(_)),
+            "{kind}: {error}"
+        );
+    }
+}
+
+#[test]
+fn one_process_at_a_time_uses_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link");
+    let folder = folder.path().join("journal");
+    let journal = TestJournal::open(&folder);
+    symlink(&folder, &link).unwrap();
+    for name in [&folder, &link] {
+        let error = refusal(name);
+        assert!(
+            error.to_string().contains("is in use by another process"),
+            "{error}"
+        );
+    }
+    drop(journal);
+    assert_eq!(TestJournal::open(&link).records(), 0);
+}
+
+#[test]
+fn refuses_records_of_another_size() {
+    #[derive(Clone)]
+    struct Wide;
+    impl JournalState for Wide {
+        const RECORD_BYTES: usize = 16;
+        fn apply(&mut self, _: &[u8]) {}
+        fn snapshot(&self) -> Vec<u8> {
+            Vec::new()
+        }
+        fn restore(_: &[u8]) -> Option<Self> {
+            Some(Wide)
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    two_segments(folder.path());
+    let Err(error) = Journal::open(folder.path(), &SMALL, Wide) else {
+        panic!("the journal was opened");
+    };
+    assert!(
+        error
+            .to_string()
+            .contains("has records of 8 bytes instead of 16"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_full_queue_refuses_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(folder.path(), &SMALL, Counted::default()).unwrap();
+    let appended = (1..10_000_u64).find(|n| journal.append(&n.to_le_bytes()).is_err());
+    assert_eq!(appended, Some((8 * 1024 - 24) / 8 + 1), "bounded");
+    journal.close().unwrap();
+    assert_eq!(
+        TestJournal::open(folder.path()).records(),
+        appended.unwrap() - 1
+    );
+}

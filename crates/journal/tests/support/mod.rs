@@ -1,0 +1,103 @@
+//! A state that checks the order of its records, and a journal that acknowledges records.
+#![allow(dead_code, reason = "each test binary uses only some of these helpers")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use floodmark_journal::{Journal, JournalError, JournalOptions, JournalState};
+
+/// Sizes that make the journal change segments often.
+pub const SMALL: JournalOptions = JournalOptions {
+    segment_bytes: 32 * 1024,
+    queue_bytes: 8 * 1024,
+};
+
+/// Counts records. Record `n` must contain the number `n`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counted(pub u64);
+
+impl JournalState for Counted {
+    const RECORD_BYTES: usize = 8;
+
+    fn apply(&mut self, records: &[u8]) {
+        for record in records.as_chunks::<8>().0 {
+            self.0 += 1;
+            assert_eq!(u64::from_le_bytes(*record), self.0, "a wrong record");
+        }
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        self.0.to_le_bytes().to_vec()
+    }
+
+    fn restore(bytes: &[u8]) -> Option<Self> {
+        Some(Counted(u64::from_le_bytes(bytes.try_into().ok()?)))
+    }
+}
+
+/// A journal that waits until its records are durable.
+pub struct TestJournal {
+    pub journal: Journal,
+    next: u64,
+    progressed: Receiver<()>,
+}
+
+impl TestJournal {
+    pub fn open(folder: &Path) -> Self {
+        Self::with(folder, &SMALL).unwrap()
+    }
+
+    pub fn with(folder: &Path, options: &JournalOptions) -> Result<Self, JournalError> {
+        let (journal, state) = Journal::open(folder, options, Counted::default())?;
+        assert_eq!(journal.progress().durable, state.0);
+        let (notify, progressed) = channel();
+        journal.listen(move || {
+            let _ = notify.send(());
+        });
+        Ok(TestJournal {
+            journal,
+            next: state.0,
+            progressed,
+        })
+    }
+
+    /// Number of records in the journal.
+    pub fn records(&self) -> u64 {
+        self.next
+    }
+
+    /// Appends records as one batch and waits until they are durable. Returns whether they are.
+    pub fn add(&mut self, records: u64) -> bool {
+        for _ in 0..records {
+            let record = (self.next + 1).to_le_bytes();
+            if self.journal.append(&record).is_err() {
+                return false;
+            }
+            self.next += 1;
+        }
+        self.journal.commit();
+        loop {
+            let progress = self.journal.progress();
+            if progress.durable >= self.next {
+                return true;
+            }
+            if progress.failure.is_some() {
+                return false;
+            }
+            let _ = self.progressed.recv_timeout(Duration::from_secs(30));
+        }
+    }
+}
+
+/// Returns the segments of a journal in order, including the prepared one.
+pub fn segments(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut segments: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|it| it == "segment"))
+        .collect();
+    segments.sort();
+    segments
+}
