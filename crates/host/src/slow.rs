@@ -5,7 +5,7 @@
 //! killed.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::Signal;
 
+use crate::process_set::ProcessSet;
 use crate::signals::Stop;
 
 /// Duration of each stop.
@@ -28,36 +29,11 @@ pub const RUNNING: Duration = Duration::from_millis(4);
 pub const COMMAND: &str = "slow";
 
 /// Processes to stop and resume. Dropping this value resumes them.
-/// A process file descriptor never refers to a different process (pidfd_open(2)).
-struct ContinueOnDrop(Vec<OwnedFd>);
-
-impl ContinueOnDrop {
-    /// Opens descriptors for the processes that have not ended.
-    fn open(pids: &[u32]) -> io::Result<Self> {
-        let mut open = Vec::new();
-        for pid in pids {
-            let pid = Pid::from_raw(pid.cast_signed()).ok_or(Errno::INVAL)?;
-            match pidfd_open(pid, PidfdFlags::empty()) {
-                Err(Errno::SRCH) => {}
-                fd => open.push(fd?),
-            }
-        }
-        Ok(ContinueOnDrop(open))
-    }
-
-    /// Sends a signal to the processes that have not ended.
-    fn signal(&self, signal: Signal) -> io::Result<()> {
-        let send = |process| match pidfd_send_signal(process, signal) {
-            Ok(()) | Err(Errno::SRCH) => Ok(()),
-            Err(error) => Err(error.into()),
-        };
-        self.0.iter().map(send).fold(Ok(()), Result::and)
-    }
-}
+struct ContinueOnDrop(ProcessSet);
 
 impl Drop for ContinueOnDrop {
     fn drop(&mut self) {
-        let _ = self.signal(Signal::CONT);
+        let _ = self.0.signal(Signal::CONT);
     }
 }
 
@@ -68,12 +44,12 @@ impl Drop for ContinueOnDrop {
 /// This process may not send signals to one of the processes, or the kernel has no pidfd_open
 /// (before Linux 5.3).
 pub fn serve(pids: &[u32], until: impl AsFd, stop: &Stop) -> io::Result<()> {
-    let processes = ContinueOnDrop::open(pids)?;
+    let processes = ContinueOnDrop(ProcessSet::open(pids)?);
     let mut pipe = [PollFd::new(&until, PollFlags::empty())];
     while !stop.is_set() && !pipe[0].revents().contains(PollFlags::HUP) {
-        processes.signal(Signal::STOP)?;
+        processes.0.signal(Signal::STOP)?;
         thread::sleep(STOPPED);
-        processes.signal(Signal::CONT)?;
+        processes.0.signal(Signal::CONT)?;
         match poll(
             &mut pipe,
             Some(&RUNNING.try_into().map_err(io::Error::other)?),
