@@ -134,12 +134,29 @@ impl Child {
     ///
     /// # Errors
     /// The file cannot be created, or the program cannot be started.
-    pub fn start_logged(mut command: Command, log: &Path) -> Result<Self, ChildError> {
+    pub fn start_logged(command: Command, log: &Path) -> Result<Self, ChildError> {
+        Self::start_with_output(command, log, File::create(log))
+    }
+
+    /// Starts a command without stdin and appends its stdout and stderr to a file.
+    ///
+    /// # Errors
+    /// The file cannot be written, or the program cannot be started.
+    pub fn start_appending(command: Command, log: &Path) -> Result<Self, ChildError> {
+        let file = File::options().create(true).append(true).open(log);
+        Self::start_with_output(command, log, file)
+    }
+
+    fn start_with_output(
+        mut command: Command,
+        log: &Path,
+        file: io::Result<File>,
+    ) -> Result<Self, ChildError> {
         let failed = |source| ChildError::Log {
             path: log.to_owned(),
             source,
         };
-        let file = File::create(log).map_err(failed)?;
+        let file = file.map_err(failed)?;
         let second = file.try_clone().map_err(failed)?;
         command.stdin(Stdio::null()).stdout(file).stderr(second);
         Self::start(command)

@@ -261,6 +261,7 @@ impl Attempts<'_> {
             start_unix_ns: None,
             first_number: *first_number,
             anchors: self.planned.anchors.clone(),
+            outlasts_server: false,
         };
         let mut interruption = None;
         let failure = worker::run(self.side, &input, self.stop, |event| {

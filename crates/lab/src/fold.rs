@@ -33,7 +33,7 @@ use crate::run_events::RunEvents;
 const TEST_VALIDITY: &str = "FLOODMARK_TEST_VALIDITY";
 
 /// Names of the judges whose versions the record lists.
-const JUDGES: [&str; 9] = [
+const JUDGES: [&str; 10] = [
     "steady",
     "saturation",
     "intervals",
@@ -43,6 +43,7 @@ const JUDGES: [&str; 9] = [
     "comparisons",
     "sweeps",
     "claims",
+    "crash",
 ];
 
 /// Folds the events of a result folder and evaluates the runs. Ignores an incomplete last line.
@@ -123,6 +124,14 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
             record.sweeps = comparing::sweeps(&record);
             record.claims = comparing::claims(&record);
         }
+    }
+    let crash = record
+        .experiment
+        .as_ref()
+        .and_then(|asked| asked.crash.clone());
+    if let Some(settings) = crash {
+        let trials = events.crash.into_iter();
+        record.crash = trials.map(|trial| trial.result(&settings)).collect();
     }
     let version = env!("CARGO_PKG_VERSION");
     let judges = JUDGES.map(|judge| (judge.to_owned(), version.to_owned()));

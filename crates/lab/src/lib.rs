@@ -5,6 +5,7 @@
 
 pub mod attempt;
 mod attempt_monitor;
+mod crash_results;
 pub mod exit_monitor;
 pub mod experiment;
 mod external_client;

@@ -228,6 +228,7 @@ impl PerturbationTest<'_> {
             first_number: *next_number,
             answers_file: None,
             anchors: self.anchors.to_vec(),
+            outlasts_server: false,
         };
         let lead_ns = (lead_s * 1e9) as u64;
         let (mut ok, mut window_ns) = (0, None);

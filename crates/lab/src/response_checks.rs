@@ -38,11 +38,7 @@ impl ResponsesSoFar {
         let result = match self.add(folder, run, check) {
             Ok(()) => self.judge(check),
             Err(why) => CheckResult {
-                name: match check {
-                    Check::Sequence => "sequence",
-                    Check::Scoring { .. } => "scoring",
-                }
-                .to_owned(),
+                name: check.name().to_owned(),
                 held: false,
                 detail: format!("not evaluated: {why}"),
             },
@@ -114,7 +110,7 @@ impl ResponsesSoFar {
 
 /// Returns how many requests may have used up a dispatcher number that no response contained. A
 /// 5xx response may follow a completed write, for example after a journal timeout.
-fn unknown(counts: &Counts) -> u64 {
+pub(crate) fn unknown(counts: &Counts) -> u64 {
     let failed: u64 = counts.statuses.range(500..600).map(|(_, n)| n).sum();
     counts.unknown() + counts.reconnects + failed
 }

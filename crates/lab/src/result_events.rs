@@ -9,6 +9,7 @@ use floodmark_record::Event;
 use floodmark_record::experiment::{ExperimentDescription, Resumed};
 use floodmark_record::run::{Environment, ToolInfo};
 
+use crate::crash_results::CrashEvents;
 use crate::lines::read_line;
 use crate::run_events::RunEvents;
 use crate::worker::EVENT_LIMIT;
@@ -26,6 +27,8 @@ pub struct ResultEvents {
     pub skipped: Vec<String>,
     /// The runs, including superseded ones.
     pub runs: Vec<RunEvents>,
+    /// The crash rounds of each trial.
+    pub crash: Vec<CrashEvents>,
 }
 
 impl ResultEvents {
@@ -69,6 +72,8 @@ impl ResultEvents {
                     run.missing.extend(missing);
                 }
             }
+            Event::CrashBegan(began) => CrashEvents::begin(&mut self.crash, began),
+            Event::CrashRound(round) => CrashEvents::add(&mut self.crash, round),
             event => {
                 if let Some(run) = self.runs.last_mut() {
                     run.take(event);

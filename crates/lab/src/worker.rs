@@ -176,6 +176,7 @@ mod tests {
             first_number: 1,
             answers_file: None,
             anchors: Vec::new(),
+            outlasts_server: false,
         };
         let mut events = 0;
         let placement = ProcessPlacement::default();

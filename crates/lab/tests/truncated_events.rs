@@ -134,6 +134,7 @@ fn events() -> Vec<Event> {
             notices: Vec::new(),
             fd_limit: Some(1024),
             fd_limit_before: Some(1024),
+            clock_origin_ns: None,
         }),
     ];
     all.extend((0..SECONDS).flat_map(|index| [part(index), second(index)]));

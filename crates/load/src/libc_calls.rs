@@ -7,17 +7,28 @@ use std::mem::MaybeUninit;
 use crate::clock::{NS_PER_S, Ns};
 
 /// Returns the calling thread's CPU time so far in ns (`CLOCK_THREAD_CPUTIME_ID`).
+pub(crate) fn thread_cpu() -> Ns {
+    read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Returns the time of the host's monotonic clock in ns (`CLOCK_MONOTONIC`). Other processes on the
+/// host read the same clock.
+pub(crate) fn monotonic_ns() -> Ns {
+    read_clock(libc::CLOCK_MONOTONIC)
+}
+
+/// Reads a clock.
 ///
 /// This function does not use `rustix`, which reads clocks from the vDSO and crashes if valgrind
 /// hides the vDSO.
-pub(crate) fn thread_cpu() -> Ns {
+fn read_clock(clock: libc::clockid_t) -> Ns {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: the kernel writes to a timespec that outlives the call. If the call fails, the
     // timespec stays zero.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as Ns * NS_PER_S + time.tv_nsec as Ns
 }
 

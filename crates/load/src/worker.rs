@@ -22,6 +22,7 @@ use crate::budget::{self, FileLimit, SocketLocation};
 use crate::clock::{Clock, Ns};
 use crate::core::Core;
 use crate::gather::Gatherer;
+use crate::libc_calls::monotonic_ns;
 use crate::message::{Message, PhaseEnd};
 use crate::opening::Opening;
 use crate::outgoing::Outgoing;
@@ -103,6 +104,7 @@ pub fn run(
     input.forget_bodies();
     let plan = &input.plan;
     let threads = plan.threads.clamp(1, plan.connections.max(1));
+    let (clock, clock_origin_ns) = (Clock::start(), monotonic_ns());
     let job = Job {
         input: &input,
         requests,
@@ -113,12 +115,7 @@ pub fn run(
         } else {
             &[Phase::Measure]
         },
-        shared: SharedState::new(
-            threads,
-            Arc::clone(&stop.0),
-            Clock::start(),
-            input.first_number,
-        ),
+        shared: SharedState::new(threads, Arc::clone(&stop.0), clock, input.first_number),
     };
     let groups = groups(plan);
     // Encode a histogram before the clock starts, so that the memory for compressing rows is
@@ -137,6 +134,7 @@ pub fn run(
         notices: Vec::new(),
         fd_limit: files.map(|files| files.now),
         fd_limit_before: files.map(|files| files.before),
+        clock_origin_ns: Some(clock_origin_ns),
     }));
 
     let (ends, cores) = thread::scope(|scope| -> Result<_, WorkerError> {
@@ -240,10 +238,11 @@ impl Job<'_> {
         let deadline = plan.deadline.as_nanos() as Ns;
         let recorder = Recorder::new(first, out.clone(), returned, deadline, Rows::of(plan));
         let cap = cap(plan, number, self.threads);
+        let core = Core::new(plan, (number, self.threads), cap, recorder);
         let thread = StartingThread {
             job: self,
             number,
-            core: Core::new(plan, (number, self.threads), cap, recorder),
+            core: core.outlasting_server(self.input.outlasts_server),
             out,
         };
         let (clock, targets) = (

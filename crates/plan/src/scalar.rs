@@ -129,6 +129,26 @@ kind!(
     json_schema!({ "type": "string", "pattern": format!("{DURATION}|^0$") })
 );
 
+/// Longest time before a crash.
+const LONGEST_CRASH_TIME: Duration = Duration::from_secs(60);
+
+kind!(
+    /// `"random"` (`None`), a duration, or a range of durations, such as `"200ms-1s"`.
+    CrashTime,
+    Option<(Duration, Duration)>,
+    "\"random\", a duration up to 60s such as \"1s\", or a range such as \"200ms-1s\"",
+    |scalar| match scalar.text()?.trim() {
+        "random" => Some(None),
+        text => {
+            let (from, to) = text.split_once('-').unwrap_or((text, text));
+            let (from, to) = (parse_duration(from.trim()).ok()?, parse_duration(to.trim()).ok()?);
+            (from <= to && to <= LONGEST_CRASH_TIME).then_some(Some((from, to)))
+        }
+    },
+    json_schema!({ "type": "string", "pattern": "^random$|^[0-9.]+\\s*(ns|us|µs|ms|s|m|min)(\\s*-\\s*[0-9.]+\\s*(ns|us|µs|ms|s|m|min))?$" }),
+    "random"
+);
+
 kind!(
     /// `"auto"` or a duration.
     WarmupText,

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::client::ClientRan;
+use crate::crash::{CrashBegan, CrashRound};
 use crate::experiment::{ExperimentDescription, Resumed};
 use crate::groups::GroupRow;
 use crate::kept::ScoringSummary;
@@ -107,6 +108,10 @@ pub enum Event {
         /// Perturbations that could not be applied, one line each.
         missing: Vec<String>,
     },
+    /// The crash rounds of a trial started.
+    CrashBegan(CrashBegan),
+    /// A crash round ended; all earlier events are synced to disk.
+    CrashRound(CrashRound),
 }
 
 /// Identifies an attempt within a result.
@@ -139,6 +144,10 @@ pub struct WorkerReady {
     pub fd_limit: Option<u64>,
     /// Original open-file limit of the worker; null if unknown.
     pub fd_limit_before: Option<u64>,
+    /// Origin of the worker's clock on the host's monotonic clock (`CLOCK_MONOTONIC`), in ns.
+    /// The times of kept responses start at this origin. Null in events from older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_origin_ns: Option<u64>,
 }
 
 /// Progress in opening connections before the clock starts.

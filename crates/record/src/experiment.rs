@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::comparison::{Agreement, ComparedMetric};
+use crate::crash::CrashSettings;
 use crate::events::RunId;
 use crate::run::ToolInfo;
 use crate::sweep::Sweep;
@@ -41,6 +42,9 @@ pub struct ExperimentDescription {
     /// Expected outcome of the check; null if not stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_check: Option<ExpectedCheck>,
+    /// Crash rounds of each trial. Such an experiment has no other runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crash: Option<CrashSettings>,
 }
 
 /// Resumption of an interrupted experiment.

@@ -10,6 +10,7 @@ pub mod body;
 pub mod cause;
 pub mod client;
 pub mod comparison;
+pub mod crash;
 pub mod events;
 pub mod experiment;
 pub mod groups;

@@ -301,6 +301,17 @@ pub enum Check {
     },
 }
 
+impl Check {
+    /// Returns the name of the check.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Check::Sequence => "sequence",
+            Check::Scoring { .. } => "scoring",
+        }
+    }
+}
+
 /// An inclusive range of source addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sources {

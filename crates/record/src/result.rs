@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA_VERSION;
 use crate::comparison::{ClaimResult, Comparison};
+use crate::crash::CrashResult;
 use crate::experiment::{ExperimentDescription, Resumed};
 use crate::run::{Environment, Interval, Run, ToolInfo};
 use crate::sweep::Swept;
@@ -42,6 +43,9 @@ pub struct Record {
     /// Results of published claims.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<ClaimResult>,
+    /// Results of crash rounds, by trial.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub crash: Vec<CrashResult>,
     /// Version of each judge.
     pub judges: std::collections::BTreeMap<String, String>,
 }
@@ -88,6 +92,7 @@ impl Record {
             comparisons: Vec::new(),
             sweeps: Vec::new(),
             claims: Vec::new(),
+            crash: Vec::new(),
             judges: std::collections::BTreeMap::new(),
         }
     }

@@ -24,6 +24,9 @@ pub struct WorkerInput {
     pub answers_file: Option<PathBuf>,
     /// The certificate authorities to trust.
     pub anchors: Vec<TrustAnchor>,
+    /// Whether the run continues while no connection can be opened to a server that was reached
+    /// before. Otherwise, such a run ends after 2 s.
+    pub outlasts_server: bool,
 }
 
 /// The JSON form, in which long bodies are separate from the plan.
@@ -37,6 +40,8 @@ struct InputForm {
     anchors: Vec<TrustAnchor>,
     #[serde(default)]
     bodies: LongBodies,
+    #[serde(default)]
+    outlasts_server: bool,
 }
 
 impl WorkerInput {
@@ -63,6 +68,7 @@ impl From<InputForm> for WorkerInput {
             first_number: form.first_number,
             answers_file: form.answers_file,
             anchors: form.anchors,
+            outlasts_server: form.outlasts_server,
         }
     }
 }
@@ -77,6 +83,7 @@ impl From<WorkerInput> for InputForm {
             first_number: input.first_number,
             answers_file: input.answers_file,
             anchors: input.anchors,
+            outlasts_server: input.outlasts_server,
             bodies: long,
         }
     }
@@ -100,6 +107,7 @@ mod tests {
             first_number: 1,
             answers_file: None,
             anchors: Vec::new(),
+            outlasts_server: true,
         };
         let json = serde_json::to_string(&input).unwrap();
         let mut read: WorkerInput = serde_json::from_str(&json).unwrap();

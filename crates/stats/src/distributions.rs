@@ -1,5 +1,5 @@
 //! Quantiles and tails of Student's t and chi-square distributions, for any positive degrees of
-//! freedom.
+//! freedom, and quantiles of the beta distribution.
 //!
 //! The quantiles are found by bisection, which always converges. The quantiles of `statrs` are less
 //! precise.
@@ -57,6 +57,14 @@ pub(crate) fn chi_square_lower_quantile(p: f64, degrees: f64) -> f64 {
     }
     // The median is below the mean, which is `degrees`.
     bisect(degrees, |x| gamma_lr(degrees / 2.0, x / 2.0) < p)
+}
+
+/// Returns the value that a beta distribution with the parameters `a` and `b` exceeds with
+/// probability `p`. All arguments must be positive.
+#[must_use]
+pub(crate) fn beta_upper_quantile(p: f64, a: f64, b: f64) -> f64 {
+    debug_assert!(p > 0.0 && a > 0.0 && b > 0.0, "{p} {a} {b}");
+    bisect(1.0, |x| beta_reg(a, b, x) < 1.0 - p)
 }
 
 /// Returns the largest value between 0 and `high` for which `is_below` holds.

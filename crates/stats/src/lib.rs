@@ -8,6 +8,8 @@ mod distributions;
 pub mod estimate;
 pub mod histogram;
 pub mod interval;
+pub mod loss;
+pub mod recovery;
 pub mod saturation;
 pub mod steady;
 #[cfg(test)]

@@ -32,6 +32,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = processes)]
     pub processes: Option<u32>,
 
+    /// Number of crash rounds per trial, at most 10k [default: set by the experiment]
+    #[arg(long, value_name = "N", value_parser = attempts)]
+    pub rounds: Option<u32>,
+
     /// Duration of the load in each measurement, with a unit [default: set by the experiment]
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration)]
     pub duration: Option<Duration>,
@@ -51,8 +55,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
 
-    /// Resume the interrupted experiment in this result folder; fully measured server processes are
-    /// not repeated [default: none]
+    /// Resume the interrupted experiment in this result folder; fully measured server processes and
+    /// complete crash rounds are not repeated [default: none]
     #[arg(long, value_name = "FOLDER", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
 

@@ -6,11 +6,12 @@ use floodmark_host::Stop;
 use floodmark_lab::Folder;
 use floodmark_lab::experiment::{
     EarlierResult, ExperimentOutcome, ExperimentRunner, PlacementError, TrialHosts, TrialSchedule,
-    plan_trial,
+    plan_trial, with_crash_load,
 };
 use floodmark_lab::manifest::{Changes, Experiment};
 use floodmark_record::Record;
 use floodmark_record::comparison::{ClaimResult, Holds};
+use floodmark_record::crash::CrashResult;
 use floodmark_record::experiment::ExpectedCheck;
 use floodmark_record::run::Run;
 
@@ -29,7 +30,12 @@ mod progress;
 pub fn run(args: &RunArgs) -> Result<(), Ending> {
     let experiment = read(args)?;
     // Reject all invalid input before starting any process.
+    let crash = experiment.description.crash.as_ref();
     for trial in &experiment.trials {
+        let trial = &match crash {
+            None => trial.clone(),
+            Some(_) => with_crash_load(trial),
+        };
         let port = trial.port.unwrap_or(1);
         let planned = match TrialHosts::create(&trial.at) {
             Ok(hosts) => {
@@ -62,10 +68,12 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         schedule = schedule.after(earlier);
     }
     if !args.quiet {
-        let length = schedule
-            .length()
-            .map(|length| format!(" – {} of load", about(length)));
-        let length = length.unwrap_or_default();
+        let length = match crash {
+            Some(crash) => format!(" – {} crash rounds per trial", crash.rounds),
+            None => schedule.length().map_or_else(String::new, |length| {
+                format!(" – {} of load", about(length))
+            }),
+        };
         out::note(&format!(
             "{}{length}\n",
             floodmark_report::plain::line(&experiment.description.question)
@@ -96,6 +104,7 @@ fn read(args: &RunArgs) -> Result<Experiment, Ending> {
         processes: args.processes,
         duration: args.duration,
         prove: args.prove,
+        rounds: args.rounds,
     };
     Experiment::read(&path)
         .map_err(Ending::usage)?
@@ -159,6 +168,7 @@ fn ending(
         Some(Ending::new(invalid.exit, named(run, invalid.message)))
     }));
     all.extend(failed_check(experiment, runs, args.only.is_empty()));
+    all.extend(crash_loss(experiment, &outcome.record.crash));
     if args.fail_on_claims {
         all.extend(refuted(&outcome.record.claims));
     }
@@ -192,4 +202,25 @@ fn failed_check(experiment: &Experiment, runs: &[Run], all_trials: bool) -> Opti
         };
     }
     checks.find(|check| !check.held).map(endings::failed_check)
+}
+
+/// Returns an [`Ending`] if crash rounds have an unexpected outcome.
+fn crash_loss(experiment: &Experiment, trials: &[CrashResult]) -> Option<Ending> {
+    let expects_loss = experiment.description.expected_check == Some(ExpectedCheck::Violated);
+    let unexpected = trials.iter().find_map(|trial| match trial.losses.first() {
+        Some(loss) if !expects_loss => Some(format!(
+            "{}: {} of {} crash rounds lost data, first round {}: {}",
+            trial.trial,
+            trial.lost,
+            trial.rounds,
+            loss.round,
+            loss.violations.join("; ")
+        )),
+        None if expects_loss && trial.rounds > 0 => Some(format!(
+            "{}: none of {} crash rounds lost data, but the experiment expects a loss",
+            trial.trial, trial.rounds
+        )),
+        _ => None,
+    });
+    unexpected.map(|message| Ending::new(Exit::Check, message))
 }

@@ -29,8 +29,8 @@ pub fn within<T: Send>(
     done.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// Starts a command in a folder and writes its output to `log`. If floodmark is killed, its next
-/// run finds the lease and ends the process.
+/// Starts a command in a folder and writes its output to a new file `log`. If floodmark is killed,
+/// its next run finds the lease and ends the process.
 pub fn start(
     side: &ProcessPlacement,
     words: &[String],
@@ -38,10 +38,31 @@ pub fn start(
     log: &Path,
     leases: &Path,
 ) -> Result<(Child, Lease), String> {
+    let child = Child::start_logged(command(side, words, folder), log);
+    leased(child, leases)
+}
+
+/// Works like [`start`], but appends to `log`.
+pub fn start_again(
+    side: &ProcessPlacement,
+    words: &[String],
+    folder: &Path,
+    log: &Path,
+    leases: &Path,
+) -> Result<(Child, Lease), String> {
+    let child = Child::start_appending(command(side, words, folder), log);
+    leased(child, leases)
+}
+
+fn command(side: &ProcessPlacement, words: &[String], folder: &Path) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).current_dir(folder);
     side.place(&mut command);
-    let child = Child::start_logged(command, log).map_err(|error| error.to_string())?;
+    command
+}
+
+fn leased(child: Result<Child, ChildError>, leases: &Path) -> Result<(Child, Lease), String> {
+    let child = child.map_err(|error| error.to_string())?;
     let lease = Lease::take(leases, &child).map_err(|error| {
         format!(
             "{}: {error}; choose another folder with TMPDIR",

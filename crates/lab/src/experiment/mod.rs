@@ -1,5 +1,5 @@
 //! Runs an experiment: builds and starts its systems, loads them in rounds, stops them, and records
-//! the results.
+//! the results. An experiment with crash rounds also crashes and restarts them.
 //!
 //! A failure affects only the trial in which it occurs.
 
@@ -7,6 +7,7 @@ mod build;
 mod child;
 mod client;
 mod counter;
+mod crash;
 mod delay_proxy;
 mod hosts;
 mod log_tail;
@@ -41,6 +42,7 @@ use state::ExperimentState;
 use store::StoreInstance;
 
 pub use client::ExternalClient;
+pub use crash::with_crash_load;
 pub use delay_proxy::LISTENING;
 pub use hosts::{PlacementError, TrialHosts};
 pub use resume::EarlierResult;
@@ -203,6 +205,9 @@ impl<'a> ExperimentRunner<'a> {
                 return None;
             }
         };
+        if let Some(settings) = &self.experiment.description.crash {
+            return crash::run(self, trial, &hosts, settings, state);
+        }
         let name = format!("{}-{process}", trial.name);
         let (server, store) = match self.start(trial, &name, &hosts, state) {
             Ok(started) => started,

@@ -1,6 +1,7 @@
 //! Starts a program that listens on a port, waits until the program is ready, and stops it.
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
@@ -18,6 +19,12 @@ use crate::manifest::{Filler, Start};
 
 /// Interval between two readiness checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Lowest port for a program that is restarted.
+const LOWEST_PORT: u16 = 10_000;
+
+/// Maximum number of ports to try for a program that is restarted.
+const PORT_TRIES: u64 = 100;
 
 /// Signal number of SIGKILL.
 const SIGKILL: i32 = 9;
@@ -76,6 +83,10 @@ impl Drop for RunFolder {
     }
 }
 
+/// Starts a child process: [`child::start`] or [`child::start_again`].
+type StartChild =
+    fn(&ProcessPlacement, &[String], &Path, &Path, &Path) -> Result<(Child, Lease), String>;
+
 /// Checks whether a program is ready. The error message says why the program is not ready.
 pub type ReadyCheck<'a> = dyn Fn(SocketAddr) -> Result<(), String> + 'a;
 
@@ -93,29 +104,45 @@ impl ProgramSpec<'_> {
     }
 
     fn try_start(
-        mut self,
+        self,
         paths: ProgramPaths<'_>,
         ready: &ReadyCheck<'_>,
         stop: &Stop,
     ) -> Result<RunningProgram, StepError> {
+        let within = self.start.ready_within();
+        let mut program = self.spawn(paths, child::start)?;
+        program.wait_until_ready(within, ready, stop)?;
+        Ok(program)
+    }
+
+    /// Starts the program again with the same run folder, and appends to its log. Does not wait
+    /// until the program is ready.
+    pub fn restart(self, paths: ProgramPaths<'_>) -> Result<RunningProgram, StepError> {
+        let prefix = format!("{} does not start again", self.name);
+        let started = self.spawn(paths, child::start_again);
+        started.map_err(|error| StepError::from(error).of(&prefix))
+    }
+
+    fn spawn(
+        mut self,
+        paths: ProgramPaths<'_>,
+        start: StartChild,
+    ) -> Result<RunningProgram, String> {
         let address = child::within(self.side, || free_address(self.host, self.port))?;
         self.filler.set("port", address.port().to_string());
         self.filler.set("run", paths.run.display().to_string());
         self.prepare(&paths.run)?;
         let run = RunFolder(paths.run);
         let words = self.filler.fill_words(&self.start.command);
-        let (child, lease) =
-            child::start(self.side, &words, self.folder, &paths.log, paths.leases)?;
-        let mut program = RunningProgram {
+        let (child, lease) = start(self.side, &words, self.folder, &paths.log, paths.leases)?;
+        Ok(RunningProgram {
             child,
             lease,
             log: paths.log,
             address,
             stop_within: self.start.stop_within(),
             _run: run,
-        };
-        program.wait_until_ready(self.start.ready_within(), ready, stop)?;
-        Ok(program)
+        })
     }
 
     /// Creates the run folder and copies the manifest's files to it.
@@ -138,7 +165,8 @@ impl RunningProgram {
         self.child.pid()
     }
 
-    fn wait_until_ready(
+    /// Waits until the program is ready.
+    pub fn wait_until_ready(
         &mut self,
         timeout: Duration,
         ready: &ReadyCheck<'_>,
@@ -213,6 +241,23 @@ impl RunningProgram {
             Err(error) => Some(error.to_string()),
         }
     }
+}
+
+/// Finds a free port that the kernel gives to no outgoing connection, so that a program can listen on
+/// it again after a restart. Otherwise, a client that connects to the port of a stopped server can get
+/// the same port as its own, and thereby connect to itself. Falls back to any free port.
+pub fn restartable_address(host: Ipv4Addr) -> Result<SocketAddr, String> {
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let lowest = range.split_whitespace().next();
+    let lowest: u16 = lowest.and_then(|low| low.parse().ok()).unwrap_or(0);
+    let below = LOWEST_PORT..lowest;
+    let span = below.len() as u64;
+    // A different first port in each process avoids most conflicts between floodmark processes.
+    let first = RandomState::new().hash_one(host);
+    let mut ports =
+        (0..span.min(PORT_TRIES)).map(|i| below.start + ((first % span + i) % span) as u16);
+    let found = ports.find_map(|port| free_address(host, Some(port)).ok());
+    found.map_or_else(|| free_address(host, None), Ok)
 }
 
 /// Finds a free port on a host, or checks that the given port is free.

@@ -7,12 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use floodmark_observe::{Root, environment};
+use floodmark_record::crash::CrashRound;
 use floodmark_record::events::RunId;
 use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::plan::Plan;
 use floodmark_record::run::Environment;
 
-use super::{TrialHosts, plan_trial};
+use super::{TrialHosts, plan_trial, with_crash_load};
+use crate::crash_results::CrashEvents;
 use crate::folder::EVENTS;
 use crate::manifest::Experiment;
 use crate::result_events::ResultEvents;
@@ -25,6 +27,10 @@ pub struct EarlierResult {
     complete: BTreeSet<(String, u32)>,
     /// All other runs.
     pub incomplete: Vec<RunId>,
+    /// The last crash round of each trial.
+    crash: BTreeMap<String, CrashRound>,
+    /// Number of crash rounds per trial; 0 without crash rounds.
+    crash_rounds: u32,
 }
 
 impl EarlierResult {
@@ -50,13 +56,28 @@ impl EarlierResult {
             check_host(environment, &now).map_err(different)?;
         }
         check_load(&events.runs, experiment).map_err(different)?;
-        Ok(Self::of(&events.runs, experiment))
+        check_crash_load(&events.crash, experiment).map_err(different)?;
+        let last = |trial: CrashEvents| Some((trial.began.trial, trial.rounds.into_iter().last()?));
+        let crash = experiment.description.crash.as_ref();
+        Ok(EarlierResult {
+            crash: events.crash.into_iter().filter_map(last).collect(),
+            crash_rounds: crash.map_or(0, |crash| crash.rounds),
+            ..Self::of(&events.runs, experiment)
+        })
     }
 
     /// Returns whether a server process of a trial was measured completely.
     #[must_use]
     pub fn contains(&self, trial: &str, process: u32) -> bool {
-        self.complete.contains(&(trial.to_owned(), process))
+        let last = self.last_crash_round(trial);
+        let has_all_rounds = last.is_some_and(|last| last.round >= self.crash_rounds);
+        has_all_rounds || self.complete.contains(&(trial.to_owned(), process))
+    }
+
+    /// Returns the last crash round of a trial.
+    #[must_use]
+    pub fn last_crash_round(&self, trial: &str) -> Option<&CrashRound> {
+        self.crash.get(trial)
     }
 
     fn of(runs: &[RunEvents], experiment: &Experiment) -> Self {
@@ -79,6 +100,7 @@ impl EarlierResult {
         EarlierResult {
             incomplete: incomplete.cloned().collect(),
             complete,
+            ..EarlierResult::default()
         }
     }
 }
@@ -108,7 +130,10 @@ fn check_experiment(
     }
     match then == now {
         true => Ok(()),
-        false => Err("the experiment's question, claims or expectations have changed".to_owned()),
+        false => Err(
+            "the experiment's question, claims, expectations or crash rounds have changed"
+                .to_owned(),
+        ),
     }
 }
 
@@ -144,6 +169,30 @@ fn check_load(runs: &[RunEvents], experiment: &Experiment) -> Result<(), String>
             }
             let now = plan_trial(trial, &hosts, &run.plan.target.url)?.plan;
             if comparable(&run.plan) != comparable(&now) {
+                return changed("load");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the crash rounds of each trial have the same placement and load as before.
+fn check_crash_load(earlier: &[CrashEvents], experiment: &Experiment) -> Result<(), String> {
+    for trial in &experiment.trials {
+        let of_trial = |earlier: &&CrashEvents| earlier.began.trial == trial.name;
+        for began in earlier
+            .iter()
+            .filter(of_trial)
+            .map(|earlier| &earlier.began)
+        {
+            let changed = |what: &str| Err(format!("the {what} of {} has changed", trial.name));
+            let hosts = TrialHosts::create(&trial.at).map_err(|error| error.to_string())?;
+            if began.place != hosts.place {
+                return changed("placement");
+            }
+            let url = &began.plan.target.url;
+            let now = plan_trial(&with_crash_load(trial), &hosts, url)?.plan;
+            if comparable(&began.plan) != comparable(&now) {
                 return changed("load");
             }
         }

@@ -13,18 +13,6 @@ pub fn start(
     store: Option<&str>,
     paths: ProgramPaths<'_>,
 ) -> Result<RunningProgram, StepError> {
-    let mut filler = runner.filler(trial, hosts);
-    filler.set("store", store.unwrap_or("none"));
-    trial.server.fill(&trial.setting, &mut filler);
-    let spec = ProgramSpec {
-        name: &trial.name,
-        start: &trial.server.start,
-        folder: &trial.server.folder,
-        side: &hosts.server,
-        host: hosts.address,
-        port: trial.port,
-        filler,
-    };
     let path = &trial.ready;
     let ready = |address| {
         let response = probe::request(&hosts.client, address, WorkloadRequest::get(path))?;
@@ -33,7 +21,28 @@ pub fn start(
             status => Err(format!("GET {path} returns {status}")),
         }
     };
-    spec.start(paths, &ready, runner.stop)
+    spec(runner, trial, hosts, store).start(paths, &ready, runner.stop)
+}
+
+/// Returns how to start the server of a trial.
+pub fn spec<'a>(
+    runner: &ExperimentRunner<'_>,
+    trial: &'a Trial,
+    hosts: &'a TrialHosts,
+    store: Option<&str>,
+) -> ProgramSpec<'a> {
+    let mut filler = runner.filler(trial, hosts);
+    filler.set("store", store.unwrap_or("none"));
+    trial.server.fill(&trial.setting, &mut filler);
+    ProgramSpec {
+        name: &trial.name,
+        start: &trial.server.start,
+        folder: &trial.server.folder,
+        side: &hosts.server,
+        host: hosts.address,
+        port: trial.port,
+        filler,
+    }
 }
 
 /// Returns the fault in a server's response to the trial's request, if any.

@@ -9,9 +9,11 @@ use floodmark_host::{Scratch, Stop};
 use floodmark_observe::MonitoredStore;
 
 use super::delay_proxy::DelayProxy;
-use super::program::{ProgramPaths, ProgramSpec, RunningProgram, free_address};
+use super::program::{
+    ProgramPaths, ProgramSpec, RunningProgram, free_address, restartable_address,
+};
 use super::{ExperimentRunner, StepError, TrialHosts, child};
-use crate::manifest::{Filler, StoreSource, TrialStore};
+use crate::manifest::{Filler, Store, StoreSource, TrialStore};
 
 /// Timeout for connecting to a store.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -25,7 +27,9 @@ pub struct StoreInstance {
     address: SocketAddr,
     /// The store's process, if floodmark started it. Declared before the data folder, so that the
     /// process ends first.
-    program: Option<RunningProgram>,
+    pub(super) program: Option<RunningProgram>,
+    /// Values of all placeholders except the port and the run folder.
+    filler: Filler,
     proxy: Option<DelayProxy>,
     _data: Option<Scratch>,
 }
@@ -53,21 +57,15 @@ impl StoreInstance {
                 let folder = Scratch::create(data, &store.name)
                     .map_err(|error| failed(format!("{}: {error}", data.display())))?;
                 let folder = scratch.insert(folder);
+                let free = || restartable_address(Ipv4Addr::LOCALHOST);
+                let own = child::within(&hosts.server, free).map_err(failed)?;
                 let free = || free_address(Ipv4Addr::LOCALHOST, None);
                 let other = child::within(&hosts.server, free).map_err(failed)?;
                 filler.set("data", folder.path().display().to_string());
                 filler.set("host", Ipv4Addr::LOCALHOST.to_string());
                 filler.set("other-port", other.port().to_string());
                 store.fill(setting, &mut filler);
-                let spec = ProgramSpec {
-                    name: &store.name,
-                    start: &store.start,
-                    folder: &store.folder,
-                    side: &hosts.server,
-                    host: Ipv4Addr::LOCALHOST,
-                    port: None,
-                    filler,
-                };
+                let spec = spec(store, hosts, own, filler.clone());
                 let ready = |address| child::within(&hosts.server, || connect(address));
                 program
                     .insert(spec.start(paths, &ready, runner.stop)?)
@@ -84,9 +82,29 @@ impl StoreInstance {
             reached: reached.to_string(),
             address,
             program,
+            filler,
             proxy,
             _data: scratch,
         })
+    }
+
+    /// Starts a store that has ended again, with the same data and address. Waits until the store
+    /// accepts connections.
+    pub fn restart(
+        &mut self,
+        store: &Store,
+        hosts: &TrialHosts,
+        paths: ProgramPaths<'_>,
+        stop: &Stop,
+    ) -> Result<(), StepError> {
+        // The run folder of the ended process goes first.
+        self.program = None;
+        let spec = spec(store, hosts, self.address, self.filler.clone());
+        let program = self.program.insert(spec.restart(paths)?);
+        let ready = |address| child::within(&hosts.server, || connect(address));
+        program
+            .wait_until_ready(store.start.ready_within(), &ready, stop)
+            .map_err(|error| error.of(&format!("{} does not start again", store.name)))
     }
 
     /// Returns the id of the process that floodmark started. Either this process or one of its
@@ -117,6 +135,23 @@ impl StoreInstance {
     pub fn stop(self, name: &str, stop: &Stop) -> Option<String> {
         drop(self.proxy);
         self.program?.stop(&format!("the store {name}"), stop)
+    }
+}
+
+fn spec<'a>(
+    store: &'a Store,
+    hosts: &'a TrialHosts,
+    address: SocketAddr,
+    filler: Filler,
+) -> ProgramSpec<'a> {
+    ProgramSpec {
+        name: &store.name,
+        start: &store.start,
+        folder: &store.folder,
+        side: &hosts.server,
+        host: Ipv4Addr::LOCALHOST,
+        port: Some(address.port()),
+        filler,
     }
 }
 

@@ -44,7 +44,12 @@ impl TrialSchedule {
     /// Returns the schedule of an experiment.
     #[must_use]
     pub fn of(experiment: &Experiment) -> Self {
-        let rounds = 1..=experiment.description.processes;
+        // Crash rounds are no attempts.
+        let processes = match experiment.description.crash {
+            None => experiment.description.processes,
+            Some(_) => 0,
+        };
+        let rounds = 1..=processes;
         let entries = rounds.flat_map(|process| {
             experiment.trials.iter().flat_map(move |trial| {
                 (1..=trial.load.attempt_count()).map(move |attempt| ScheduledAttempt {

@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use super::claim::{ClaimSection, claim};
 use super::client::Client;
+use super::crash::{self, CrashSection};
 use super::found::{ManifestCache, names_in};
 use super::place::{ExperimentPlace, TrialPlacement};
 use super::store::Store;
@@ -45,6 +46,8 @@ pub(super) struct ExperimentManifest {
     /// Adds at least one minute per process. Default: false.
     #[serde(default)]
     prove: bool,
+    /// Crash rounds. Each trial then has these rounds instead of measurements. Default: none.
+    crash: Option<Located<CrashSection>>,
     /// Expected outcome.
     #[serde(default)]
     expect: ExpectSection,
@@ -61,7 +64,8 @@ struct ExpectSection {
     /// Expected path from the requests in flight to the limit, such as
     /// `["threads server", "timer server"]`. Each step consists of a kind and a process.
     path: Option<Located<Vec<String>>>,
-    /// Expected outcome of the check. With `violated`, the experiment fails if the check holds.
+    /// Expected outcome of the check. With `violated`, the experiment fails if the check holds. In
+    /// crash rounds, the check is violated if a round loses data, and each trial must lose data.
     check: Option<ExpectedCheck>,
 }
 
@@ -89,6 +93,8 @@ pub struct Changes {
     pub duration: Option<Duration>,
     /// Whether to prove verdicts by perturbation.
     pub prove: bool,
+    /// Number of crash rounds per trial.
+    pub rounds: Option<u32>,
 }
 
 impl Experiment {
@@ -158,8 +164,26 @@ impl Experiment {
         let expected_path = checked_names(&file, expect.path, ("path", "step"), &kinds, kind)?;
         let claims = manifest.claim.into_iter();
         let claims = claims.map(|section| claim(&file, section, &trials));
-        let claims = claims.collect::<Result<_, _>>()?;
+        let claims = claims.collect::<Result<Vec<_>, _>>()?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let crash = manifest
+            .crash
+            .map(|section| crash::settings(&file, &section, &trials));
+        let crash = crash.transpose()?;
+        let other = [
+            ("prove", manifest.prove),
+            ("ladder", ladder.is_some()),
+            ("claim", !claims.is_empty()),
+            ("place.processes", processes.is_some_and(|n| n > 1)),
+        ];
+        if crash.is_some()
+            && let Some((key, _)) = other.iter().find(|(_, is_given)| *is_given)
+        {
+            let what = format!(
+                "`{key}` conflicts with [crash], which measures no throughput; remove one of them"
+            );
+            return Err(file.error_at_start(what));
+        }
         Ok(Experiment {
             description: ExperimentDescription {
                 name: name.into_owned(),
@@ -173,6 +197,7 @@ impl Experiment {
                 expected_also,
                 expected_path,
                 expected_check: expect.check,
+                crash,
             },
             trials,
             prove: manifest.prove,
@@ -244,6 +269,7 @@ impl Experiment {
             }
             about.sweeps.retain(|sweep| !sweep.points.is_empty());
         }
+        self.change_rounds(changes)?;
         self.prove |= changes.prove;
         for trial in &mut self.trials {
             if let Some(attempts) = changes.attempts {
@@ -272,6 +298,34 @@ impl Experiment {
             self.description.processes = processes;
         }
         Ok(self)
+    }
+}
+
+impl Experiment {
+    /// Applies the number of crash rounds, and refuses changes that crash rounds conflict with.
+    fn change_rounds(&mut self, changes: &Changes) -> Result<(), String> {
+        let Some(crash) = &mut self.description.crash else {
+            return match changes.rounds {
+                None => Ok(()),
+                Some(_) => Err(
+                    "--rounds: the experiment has no crash rounds; remove --rounds, or add [crash] to the file"
+                        .to_owned(),
+                ),
+            };
+        };
+        crash.rounds = changes.rounds.unwrap_or(crash.rounds);
+        let conflicting = [
+            ("--attempts", changes.attempts.is_some()),
+            ("--processes", changes.processes.is_some()),
+            ("--duration", changes.duration.is_some()),
+            ("--prove", changes.prove),
+        ];
+        match conflicting.iter().find(|(_, is_given)| *is_given) {
+            None => Ok(()),
+            Some((flag, _)) => Err(format!(
+                "{flag} conflicts with crash rounds; use --rounds to change their number"
+            )),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod claim;
 mod client;
+mod crash;
 mod experiment;
 mod figure;
 mod fill;

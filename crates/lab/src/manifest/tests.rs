@@ -166,6 +166,7 @@ fn applies_changes_from_the_command_line() {
         processes: Some(2),
         duration: Some(Duration::from_millis(1500)),
         prove: true,
+        ..Changes::default()
     })
     .unwrap();
     assert!(experiment.prove && !lab.read().unwrap().prove);

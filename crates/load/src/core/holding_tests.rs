@@ -173,3 +173,23 @@ fn a_held_connection_proves_that_the_server_is_running() {
         assert_eq!(core.hopeless(), expected);
     }
 }
+
+#[test]
+fn outlasts_a_server_that_was_reached_before() {
+    for (reached, expected) in [(true, None), (false, Some(EndReason::ServerGone))] {
+        let mut lab = Lab::new(&held_plan());
+        lab.core = lab.core.outlasting_server(true);
+        let core = &mut lab.core;
+        let start = seconds(1.0);
+        core.prepare(start);
+        if reached {
+            stands(core, 0, start);
+            core.on(Completion::Ended { slot: 0 }, start);
+        }
+        for (slot, at) in [(1, start), (2, start + 10 * GONE_NS)] {
+            let error = std::io::Error::from_raw_os_error(libc::ECONNREFUSED);
+            core.on(Completion::ConnectFailed { slot, error }, at);
+        }
+        assert_eq!(core.hopeless(), expected, "reached: {reached}");
+    }
+}

@@ -119,6 +119,8 @@ pub struct Core {
     pub last_response: Option<Ns>,
     /// The time at which the server started to refuse all connections.
     refused_since: Option<Ns>,
+    /// Whether the run continues while a server that was reached before refuses all connections.
+    outlasts_server: bool,
     gone: bool,
     not_http: u64,
     /// Body bytes from the current piece of a response.
@@ -175,9 +177,20 @@ impl Core {
             last_life: 0,
             last_response: None,
             refused_since: None,
+            outlasts_server: false,
             gone: false,
             not_http: 0,
             body: Vec::new(),
+        }
+    }
+
+    /// Sets whether the run continues while a server that was reached before refuses all
+    /// connections.
+    #[must_use]
+    pub fn outlasting_server(self, outlasts_server: bool) -> Self {
+        Core {
+            outlasts_server,
+            ..self
         }
     }
 

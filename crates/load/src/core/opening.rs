@@ -262,7 +262,8 @@ impl Core {
         } else {
             NEVER_THERE_NS
         };
-        if self.recorder.open == 0 && now.saturating_sub(since) >= patience {
+        let outlasts = self.outlasts_server && self.ever_connected;
+        if !outlasts && self.recorder.open == 0 && now.saturating_sub(since) >= patience {
             self.gone = true;
         }
     }

@@ -98,6 +98,7 @@ pub fn input(plan: Plan) -> WorkerInput {
         first_number: 1,
         answers_file: None,
         anchors: Vec::new(),
+        outlasts_server: false,
     }
 }
 

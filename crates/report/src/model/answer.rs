@@ -10,8 +10,8 @@ use floodmark_record::run::{Run, Status};
 use super::figures::{count_of, extremes, rate, time};
 use super::names::{NamedRun, by_load};
 use super::{
-    Block, Blocks, Emphasis, Span, attempts, comparison, experiment, outcomes, plain, run, sweep,
-    verdict,
+    Block, Blocks, Emphasis, Span, attempts, comparison, crash, experiment, outcomes, plain, run,
+    sweep, verdict,
 };
 
 /// Returns the paragraphs that answer a record's question.
@@ -24,7 +24,14 @@ pub(crate) fn blocks(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     let (swept, single): (Vec<_>, Vec<_>) = loads
         .into_iter()
         .partition(|load| has_curves && is_swept(record, load));
-    if all.is_empty() {
+    for trial in &record.crash {
+        let sentence = format!("{}.", crash::sentence(trial));
+        blocks.paragraph([match trial.lost {
+            0 => plain(sentence),
+            _ => Emphasis::Bad.span(sentence),
+        }]);
+    }
+    if all.is_empty() && record.crash.is_empty() {
         blocks.paragraph([plain("Nothing was measured.")]);
     }
     // The points of a sweep are shown as curves instead of sentences.

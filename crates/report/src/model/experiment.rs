@@ -10,8 +10,8 @@ use super::figures::{
     NOT_MEASURED, count_of, cpu_per_request, median, microseconds, optional, per_second, time,
 };
 use super::{
-    Blocks, ColumnCell, Detail, Emphasis, FigureTable, Span, TextLine, claims, comparison, faint,
-    ladder, line, outcomes, placement, plain, process_use, run, sweep, verdict,
+    Blocks, ColumnCell, Detail, Emphasis, FigureTable, Span, TextLine, claims, comparison, crash,
+    faint, ladder, line, outcomes, placement, plain, process_use, run, sweep, verdict,
 };
 
 /// Explanation above the table of trials.
@@ -32,10 +32,13 @@ pub(crate) fn document(record: &Record) -> Blocks {
     let trials: Vec<(&str, TrialRuns<'_>)> = trials.collect();
     blocks.paragraph([Emphasis::Strong.span(&experiment.question)]);
     blocks.gap();
-    let rows = trials.iter();
-    let rows = rows.map(|(name, runs)| ((*name).to_owned(), cells(runs)));
-    blocks.tables([FigureTable::of(rows, "")]);
-    blocks.paragraph([faint(EXPLANATION)]);
+    if experiment.crash.is_none() {
+        let rows = trials.iter();
+        let rows = rows.map(|(name, runs)| ((*name).to_owned(), cells(runs)));
+        blocks.tables([FigureTable::of(rows, "")]);
+        blocks.paragraph([faint(EXPLANATION)]);
+    }
+    crash::add(&mut blocks, &record.crash);
     blocks.lines(verdict::of_trials(&trials));
     for (name, runs) in &trials {
         let client = runs.first().map(|run| process_use::external_client(run));
@@ -122,6 +125,7 @@ fn validity(runs: &TrialRuns<'_>) -> Span {
 }
 
 /// Returns text such as `interrupted; resumed once; 2 runs repeated on fresh server processes`.
+/// Complete crash rounds are never repeated.
 pub(crate) fn resumed(record: &Record) -> Option<String> {
     let times = match record.resumed.len() {
         0 => return None,
@@ -129,6 +133,9 @@ pub(crate) fn resumed(record: &Record) -> Option<String> {
         n => format!("{n} times"),
     };
     let runs = record.resumed.iter().map(|one| one.anew.len() as u64).sum();
+    if !record.crash.is_empty() {
+        return Some(format!("interrupted; resumed {times}"));
+    }
     let runs = count_of(runs, "run");
     Some(format!(
         "interrupted; resumed {times}; {runs} repeated on fresh server processes"

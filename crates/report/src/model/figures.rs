@@ -110,7 +110,7 @@ pub(crate) fn level(confidence: f64) -> String {
 pub(crate) fn count_of(n: u64, noun: &str) -> String {
     let plural = match (n, noun) {
         (1, _) => "",
-        (_, "process" | "server process") => "es",
+        (_, noun) if noun.ends_with('s') => "es",
         _ => "s",
     };
     glue(&format!("{} {noun}{plural}", show_count(n)))

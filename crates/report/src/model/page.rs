@@ -7,8 +7,9 @@ use super::chart::{DamagedHistogram, distribution, observed, over_time, swept};
 use super::figures::count_of;
 use super::names::{self, NamedRun};
 use super::{
-    Block, Blocks, FigureTable, answer, attempts, claims, comparison, environment, faint, groups,
-    ladder, line, outcomes, plain, plan, process_use, repeat, run, steps, summary, sweep, times,
+    Block, Blocks, FigureTable, answer, attempts, claims, comparison, crash, environment, faint,
+    groups, ladder, line, outcomes, plain, plan, process_use, repeat, run, steps, summary, sweep,
+    times,
 };
 
 /// Maximum number of rows in a table.
@@ -55,6 +56,7 @@ impl PageContent {
             plans: plans(&all),
             answer: answer::blocks(record, &all, next),
             sections: vec![
+                ("Crash rounds", crash_rounds(record)),
                 (
                     "Cost of each step",
                     Blocks::of_tables(ladder::table(record)),
@@ -116,6 +118,12 @@ fn plans(all: &[NamedRun<'_>]) -> Blocks {
         let started = names::timestamp(started);
         blocks.paragraph([plain(format!("{words}{times}. Started {started}."))]);
     }
+    blocks
+}
+
+fn crash_rounds(record: &Record) -> Blocks {
+    let mut blocks = Blocks::of_tables(crash::table(&record.crash));
+    blocks.lines(crash::losses(&record.crash));
     blocks
 }
 

@@ -10,6 +10,7 @@ use crate::support::{alive, code, finish, floodmark, succeeds, text, valid};
 mod beside;
 mod checks;
 mod clients;
+mod crash;
 mod failing;
 mod hosts;
 mod left_over;

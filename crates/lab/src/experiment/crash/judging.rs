@@ -1,0 +1,97 @@
+//! Reads the responses of a crash round and has them judged.
+//!
+//! A check must provide the acknowledged requests, the number of unknown ones, and what the state
+//! contained after the restart. The checks of counters get the recovered state from the responses
+//! after the restart.
+
+use floodmark_check::crash::{RoundContext, crashed_scoring, crashed_sequence};
+use floodmark_check::{CheckContext, decode_numbers, decode_scores};
+use floodmark_record::WorkerEnd;
+use floodmark_record::crash::{DurableState, RoundFindings};
+use floodmark_record::kept::{KeptScore, TotalLine};
+use floodmark_record::plan::Check;
+
+use crate::response_checks::unknown;
+
+/// What is known about a round besides its responses.
+#[derive(Debug)]
+pub struct RoundFacts<'a> {
+    /// The worker's last event.
+    pub end: &'a WorkerEnd,
+    /// Time of the restart on the worker's clock; `None` if the server kept running.
+    pub restarted_ns: Option<u64>,
+    /// Whether floodmark started the server before this round.
+    pub is_fresh_start: bool,
+    /// The state at the end of the previous round.
+    pub earlier: Option<DurableState>,
+}
+
+/// Result of judging a round.
+#[derive(Debug)]
+pub struct JudgedRound {
+    pub findings: RoundFindings,
+    pub state: DurableState,
+    /// Times of all ok responses, on the worker's clock.
+    pub done_ns: Vec<u64>,
+}
+
+/// Judges a round from the content of its response file.
+///
+/// # Errors
+/// The file is damaged.
+pub fn judge(check: Check, bytes: &[u8], facts: &RoundFacts<'_>) -> Result<JudgedRound, String> {
+    let end = facts.end;
+    let warmup = end.warmup_counts.as_ref();
+    let round = RoundContext {
+        restarted_ns: facts.restarted_ns,
+        is_fresh_start: facts.is_fresh_start,
+        earlier: facts.earlier,
+        responses: CheckContext {
+            unknown: unknown(&end.counts) + warmup.map_or(0, unknown),
+            out_of_order_on_connection: end.out_of_order,
+            offenders: &end.offenders,
+            unreadable: end.not_numbers,
+        },
+    };
+    match check {
+        Check::Sequence => {
+            let mut numbers = decode_numbers(bytes).map_err(|error| error.to_string())?;
+            let (findings, state) = crashed_sequence(&mut numbers, &round);
+            Ok(JudgedRound {
+                findings,
+                state,
+                done_ns: done_times(&numbers, facts, |one| (one.sent_ns, one.done_ns)),
+            })
+        }
+        Check::Scoring { score } => {
+            let scored = end.scored.clone().unwrap_or_default();
+            let first = facts.earlier.and_then(|state| state.line);
+            let line = first.or(scored.line);
+            let line = line.unwrap_or(TotalLine::through(score, 0, 0.0));
+            let by = scored.line.map_or(Some(0), |own| own.ahead_of(&line));
+            let scores = decode_scores(bytes).map_err(|error| error.to_string())?;
+            let mut scores: Vec<KeptScore> = scores.iter().map(|one| one.moved(by, 0)).collect();
+            let (findings, state) = crashed_scoring(&mut scores, line, &scored, &round);
+            Ok(JudgedRound {
+                findings,
+                state,
+                done_ns: done_times(&scores, facts, |one| (one.sent_ns(), one.done_ns())),
+            })
+        }
+    }
+}
+
+/// Returns the time of each response. A busy client can read a response of the ended server after the
+/// restart; such a response counts as returned just before the restart.
+fn done_times<T>(
+    responses: &[T],
+    facts: &RoundFacts<'_>,
+    times: impl Fn(&T) -> (u64, u64),
+) -> Vec<u64> {
+    let restarted = facts.restarted_ns.unwrap_or(0);
+    let done = responses.iter().map(|response| match times(response) {
+        (sent, done) if sent < restarted => done.min(restarted - 1),
+        (_, done) => done,
+    });
+    done.collect()
+}

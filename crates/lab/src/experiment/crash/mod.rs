@@ -1,0 +1,174 @@
+//! Crash rounds of a trial (docs/decisions/0029-crash-rounds.md).
+//!
+//! All rounds share one durable state: the store, and the server's run folder. Each round starts with
+//! the state that the previous round left behind.
+
+mod judging;
+mod load;
+mod processes;
+mod round;
+mod time;
+
+use std::time::Duration;
+
+use floodmark_record::Event;
+use floodmark_record::crash::{CrashBegan, CrashRound, CrashSettings};
+
+use super::program::restartable_address;
+use super::{ExperimentRunner, ExperimentState, StepError, TrialHosts, child, plan_trial, server};
+use crate::attempt::unix_ms;
+use crate::manifest::Trial;
+use crate::worker::WorkerFailure;
+use processes::CrashProcesses;
+use round::{NextRound, RoundError};
+
+/// Length of a round's load. floodmark ends the load earlier, once the server has recovered.
+const LOAD_LENGTH: Duration = Duration::from_secs(3600);
+
+/// Number of losses of a trial that are shown during the rounds.
+const LOSSES_SHOWN: u32 = 3;
+
+/// Number of rounds between two progress messages.
+const PROGRESS_EVERY: u32 = 10;
+
+/// Returns a trial whose load lasts until floodmark ends it.
+#[must_use]
+pub fn with_crash_load(trial: &Trial) -> Trial {
+    let mut trial = trial.clone();
+    trial.load.duration = Some(LOAD_LENGTH);
+    trial
+}
+
+/// Runs the crash rounds of a trial that the earlier result does not contain.
+pub(super) fn run<'a>(
+    runner: &ExperimentRunner<'a>,
+    trial: &'a Trial,
+    hosts: &TrialHosts,
+    settings: &CrashSettings,
+    state: &mut ExperimentState<'a, '_>,
+) -> Option<WorkerFailure> {
+    let failed = match try_run(runner, trial, hosts, settings, state) {
+        Ok(()) | Err(RoundError::Step(StepError::Interrupted)) => return None,
+        Err(RoundError::Worker(failure)) => return Some(failure),
+        Err(RoundError::LoadEnded) => format!("{}: the load ended too early", trial.name),
+        Err(RoundError::Step(StepError::Failed(what))) => what,
+    };
+    state.fail_trial(trial, failed);
+    None
+}
+
+fn try_run<'a>(
+    runner: &ExperimentRunner<'a>,
+    trial: &'a Trial,
+    hosts: &TrialHosts,
+    settings: &CrashSettings,
+    state: &mut ExperimentState<'a, '_>,
+) -> Result<(), RoundError> {
+    let own = placed(trial, hosts)?;
+    let name = format!("{}-1", own.name);
+    let (server, store) = runner.start(&own, &name, hosts, state)?;
+    let url = format!("http://{}{}", server.address, own.sent_to());
+    let planned = plan_trial(&own, hosts, &url).map_err(|what| format!("{}: {what}", own.place))?;
+    let mut processes = CrashProcesses {
+        runner,
+        trial: &own,
+        hosts,
+        settings,
+        planned: &planned,
+        name: &name,
+        server: Some(server),
+        store,
+        phase: "at the start",
+    };
+    if let Some(server) = &mut processes.server
+        && let Some(fault) = server::response_fault(server, &own, hosts)
+    {
+        return Err(format!("{}: unexpected response: {fault}", own.name).into());
+    }
+    let workload = trial.workload.map(|workload| workload.name());
+    state.folder.append(&Event::CrashBegan(CrashBegan {
+        trial: trial.name.clone(),
+        system: trial.server.name.clone(),
+        workload: workload.unwrap_or(&trial.path).to_owned(),
+        plan: planned.plan.clone(),
+        place: hosts.place.clone(),
+        unix_ms: unix_ms(),
+    }));
+    let ran = rounds(&mut processes, state);
+    let CrashProcesses { server, store, .. } = processes;
+    // Stop the server first, so that it does not log the loss of its store.
+    let killed = server.and_then(|server| server.stop("the server", runner.stop));
+    let store_name = trial.at.store.as_ref().map_or("", |behind| behind.name());
+    let store = store.and_then(|store| store.stop(store_name, runner.stop));
+    for what in killed.into_iter().chain(store) {
+        state
+            .listener
+            .on_problem(&format!("{}: {what}", trial.name));
+    }
+    ran
+}
+
+/// Returns the trial with a load for crash rounds and with a port on which its server can listen
+/// again after a crash.
+fn placed(trial: &Trial, hosts: &TrialHosts) -> Result<Trial, String> {
+    let mut trial = with_crash_load(trial);
+    if trial.port.is_none() {
+        let address = child::within(&hosts.server, || restartable_address(hosts.address));
+        let address = address.map_err(|what| format!("{}: {what}", trial.name))?;
+        trial.port = Some(address.port());
+    }
+    Ok(trial)
+}
+
+fn rounds(
+    processes: &mut CrashProcesses<'_, '_>,
+    state: &mut ExperimentState<'_, '_>,
+) -> Result<(), RoundError> {
+    let (trial, of) = (processes.trial, processes.settings.rounds);
+    let earlier = processes.runner.earlier;
+    let last = earlier.and_then(|earlier| earlier.last_crash_round(&trial.name));
+    let first = last.map_or(1, |last| last.round + 1);
+    // floodmark removes the data of a store that it starts, so the state is new.
+    let is_kept = trial
+        .at
+        .store
+        .as_ref()
+        .is_none_or(|store| store.started().is_none());
+    let mut known = last.filter(|_| is_kept).map(|last| last.state);
+    let mut lost = 0;
+    for number in first..=of {
+        if processes.runner.stop.is_set() || state.folder.failure().is_some() {
+            return Ok(());
+        }
+        if number == first || number % PROGRESS_EVERY == 0 {
+            let name = &trial.name;
+            let step = format!("{name}: crash round {number} of {of}, {lost} lost");
+            state.listener.on_step(&step);
+        }
+        let next = NextRound {
+            number,
+            is_fresh_start: number == first,
+            earlier: known,
+        };
+        let round = next.run(processes, state)?;
+        known = Some(round.state);
+        if let Some(violation) = round.found.violations.first() {
+            lost += 1;
+            if lost <= LOSSES_SHOWN {
+                let (name, number) = (&trial.name, round.round);
+                let problem = format!("{name}: crash round {number} lost data: {violation}");
+                state.listener.on_problem(&problem);
+            }
+        }
+        append(round, state);
+    }
+    Ok(())
+}
+
+/// Records a round. A killed floodmark process loses no complete round.
+fn append(round: CrashRound, state: &mut ExperimentState<'_, '_>) {
+    let event = Event::CrashRound(round);
+    state.folder.append(&event);
+    state.folder.sync();
+    state.listener.on_event(&event);
+}

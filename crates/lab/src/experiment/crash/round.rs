@@ -1,0 +1,283 @@
+//! One crash round: load, signal, restart under load, recovery.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floodmark_record::crash::{CrashRound, CrashSignal, CrashTarget, DurableState};
+use floodmark_record::plan::{Check, Plan};
+use floodmark_record::units::show_duration;
+use floodmark_record::worker_input::WorkerInput;
+use floodmark_record::{Counts, WorkerEnd};
+use floodmark_stats::recovery::recovery;
+
+use super::judging::{RoundFacts, judge};
+use super::load::RunningLoad;
+use super::processes::CrashProcesses;
+use super::time::crash_time;
+use crate::experiment::{ExperimentState, StepError};
+use crate::worker::WorkerFailure;
+
+/// Interval between two checks of a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Maximum time until the load starts.
+const LOAD_START: Duration = Duration::from_secs(30);
+
+/// Time for which a process is stopped beyond the request timeout.
+const STOPPED_BEYOND_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Time for which the load continues after the first ok response.
+const LOAD_AFTER: Duration = Duration::from_millis(300);
+
+/// Maximum time for which the load waits for full speed after the first ok response.
+const FULL_SPEED_LIMIT: Duration = Duration::from_secs(2);
+
+/// Share of the earlier rate that counts as full speed.
+const FULL_SPEED: f64 = 0.9;
+
+/// Period before the crash in which the rate is measured, in ns.
+const RATE_PERIOD_NS: u64 = 1_000_000_000;
+
+/// Why a round was not completed.
+#[derive(Debug)]
+pub(super) enum RoundError {
+    /// The server, the store or a file failed, or floodmark was interrupted.
+    Step(StepError),
+    /// The worker failed.
+    Worker(WorkerFailure),
+    /// The load ended before the round did.
+    LoadEnded,
+}
+
+impl From<StepError> for RoundError {
+    fn from(error: StepError) -> Self {
+        RoundError::Step(error)
+    }
+}
+
+impl From<String> for RoundError {
+    fn from(what: String) -> Self {
+        RoundError::Step(StepError::Failed(what))
+    }
+}
+
+impl From<WorkerFailure> for RoundError {
+    fn from(failure: WorkerFailure) -> Self {
+        RoundError::Worker(failure)
+    }
+}
+
+/// A round to run.
+pub(super) struct NextRound {
+    /// Number of the round, from 1.
+    pub(super) number: u32,
+    /// Whether floodmark started the server before this round.
+    pub(super) is_fresh_start: bool,
+    /// The state at the end of the previous round.
+    pub(super) earlier: Option<DurableState>,
+}
+
+/// Times of a crash on the worker's clock, in ns.
+struct CrashTimes {
+    began: u64,
+    signaled: u64,
+    restarted: u64,
+}
+
+impl NextRound {
+    /// Runs the round.
+    pub(super) fn run(
+        self,
+        processes: &mut CrashProcesses<'_, '_>,
+        state: &ExperimentState<'_, '_>,
+    ) -> Result<CrashRound, RoundError> {
+        let (settings, planned, hosts) = (processes.settings, processes.planned, processes.hosts);
+        let first = &planned.plan;
+        let plan = Plan {
+            seed: first.seed.wrapping_add(u64::from(self.number) - 1),
+            ..first.clone()
+        };
+        let check = plan
+            .check
+            .ok_or_else(|| "the plan has no check".to_owned())?;
+        let after = crash_time(settings, first.seed, self.number);
+        let name = format!("crash-{}-{}.bin", processes.trial.name, self.number);
+        let path = state.folder.path().join(&name);
+        let input = WorkerInput {
+            plan,
+            start_unix_ns: None,
+            first_number: 1,
+            answers_file: Some(path.clone()),
+            anchors: planned.anchors.clone(),
+            outlasts_server: true,
+        };
+        let side = &hosts.client;
+        let (times, end) = thread::scope(|scope| {
+            let load = RunningLoad::start(scope, side, &input)?;
+            let times = crash(processes, &load, after, state);
+            // The load must end in any case, because the scope waits for its thread.
+            let end = load.end();
+            match times {
+                Ok(times) => Ok((times, end?)),
+                Err(RoundError::LoadEnded) => Err(end.map_or_else(RoundError::Worker, |end| {
+                    let failed = show_counts(&end.counts);
+                    format!("the load ended before the round did ({failed})").into()
+                })),
+                Err(error) => Err(error),
+            }
+        })?;
+        self.judged(check, &times, &end, (path, name), processes)
+    }
+
+    /// Judges the responses of the round. Removes their file if nothing was lost.
+    fn judged(
+        &self,
+        check: Check,
+        times: &CrashTimes,
+        end: &WorkerEnd,
+        (path, name): (PathBuf, String),
+        processes: &CrashProcesses<'_, '_>,
+    ) -> Result<CrashRound, RoundError> {
+        let unreadable = |error: String| format!("{}: {error}", path.display());
+        let bytes = fs::read(&path).map_err(|error| unreadable(error.to_string()))?;
+        let facts = RoundFacts {
+            end,
+            restarted_ns: processes.restarts_server().then_some(times.restarted),
+            is_fresh_start: self.is_fresh_start,
+            earlier: self.earlier,
+        };
+        let mut judged = judge(check, &bytes, &facts).map_err(unreadable)?;
+        let recovered = recovery(
+            &mut judged.done_ns,
+            times.began,
+            times.signaled,
+            times.restarted,
+        );
+        let first_ok_ns = recovered
+            .first_ok_ns
+            .ok_or_else(|| format!("{}: no ok response after the restart", processes.trial.name))?;
+        let keeps_responses = !judged.findings.violations.is_empty();
+        if !keeps_responses {
+            fs::remove_file(&path).map_err(|error| unreadable(error.to_string()))?;
+        }
+        let mut counts = end.warmup_counts.clone().unwrap_or_default();
+        counts.merge(&end.counts);
+        Ok(CrashRound {
+            trial: processes.trial.name.clone(),
+            round: self.number,
+            signaled_ns: times.signaled - times.began,
+            restarted_ns: times.restarted - times.began,
+            counts,
+            first_ok_ns,
+            full_speed_ns: recovered.full_speed_ns,
+            rate_before_per_s: recovered.rate_before_per_s,
+            found: judged.findings,
+            responses: keeps_responses.then_some(name),
+            state: judged.state,
+        })
+    }
+}
+
+/// Lists the outcomes of a load that ended too early.
+fn show_counts(counts: &Counts) -> String {
+    format!(
+        "{} ok, {} reset, {} timed out, {} connect failures",
+        counts.ok, counts.reset, counts.timed_out, counts.connect_failed
+    )
+}
+
+/// Waits for the time of the crash, sends the signal, restarts the process and waits until the
+/// server has recovered.
+fn crash(
+    processes: &mut CrashProcesses<'_, '_>,
+    load: &RunningLoad<'_>,
+    after: Duration,
+    state: &ExperimentState<'_, '_>,
+) -> Result<CrashTimes, RoundError> {
+    processes.phase = "before the crash";
+    let deadline = Instant::now() + LOAD_START;
+    let started = wait(processes, load, deadline, || load.began_ns().is_some())?;
+    let began = load.began_ns().filter(|_| started);
+    let began = began.ok_or_else(|| {
+        format!(
+            "{}: the load did not start within {}",
+            processes.trial.name,
+            show_duration(LOAD_START)
+        )
+    })?;
+    let crash_at = began + after.as_nanos() as u64;
+    let left = Duration::from_nanos(crash_at.saturating_sub(load.now_ns()));
+    wait(processes, load, Instant::now() + left, || false)?;
+    let signaled = load.now_ns();
+    let restarted = match processes.settings.signal {
+        CrashSignal::Stop => {
+            processes.phase = "while it was stopped";
+            let stopped = processes.stop()?;
+            let pause = processes.planned.plan.timeout + STOPPED_BEYOND_TIMEOUT;
+            wait(processes, load, Instant::now() + pause, || false)?;
+            let restarted = load.now_ns();
+            stopped.resume()?;
+            restarted
+        }
+        CrashSignal::Kill | CrashSignal::Term => {
+            processes.end()?;
+            let restarted = load.now_ns();
+            processes.restart(state)?;
+            restarted
+        }
+    };
+    processes.phase = "after the restart";
+    let within = processes.trial.server.start.ready_within();
+    let recovered = |load: &RunningLoad<'_>| load.highest_rate_since(restarted) > 0.0;
+    if !wait(processes, load, Instant::now() + within, || recovered(load))? {
+        return Err(processes.not_recovered(within).into());
+    }
+    let before = load.rate_per_s(signaled.saturating_sub(RATE_PERIOD_NS).max(began), signaled);
+    let first_ok = Instant::now();
+    wait(processes, load, first_ok + FULL_SPEED_LIMIT, || {
+        let is_full = |rate: f64| load.highest_rate_since(restarted) >= FULL_SPEED * rate;
+        first_ok.elapsed() >= LOAD_AFTER && before.is_none_or(is_full)
+    })?;
+    Ok(CrashTimes {
+        began,
+        signaled,
+        restarted,
+    })
+}
+
+/// Waits until a condition holds. Returns false if it does not hold by the deadline.
+fn wait(
+    processes: &mut CrashProcesses<'_, '_>,
+    load: &RunningLoad<'_>,
+    deadline: Instant,
+    condition: impl Fn() -> bool,
+) -> Result<bool, RoundError> {
+    loop {
+        if processes.runner.stop.is_set() {
+            return Err(StepError::Interrupted.into());
+        }
+        if let Some(what) = processes.exit() {
+            return Err(what.into());
+        }
+        if condition() {
+            return Ok(true);
+        }
+        if load.has_ended() {
+            return Err(RoundError::LoadEnded);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        thread::sleep(POLL_INTERVAL.min(left));
+    }
+}
+
+impl CrashProcesses<'_, '_> {
+    /// Returns whether each round restarts the server.
+    fn restarts_server(&self) -> bool {
+        self.settings.kill == CrashTarget::Server && self.settings.signal != CrashSignal::Stop
+    }
+}

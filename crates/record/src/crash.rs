@@ -1,0 +1,226 @@
+//! Crash rounds: the server or its store fails under load and starts again, and the recovered state
+//! is compared with the acknowledged requests (docs/decisions/0029-crash-rounds.md).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::kept::TotalLine;
+use crate::outcome::Counts;
+use crate::place::Placement;
+use crate::plan::Plan;
+
+/// Process that fails in a crash round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CrashTarget {
+    /// The server.
+    #[default]
+    Server,
+    /// The store that floodmark started for the trial.
+    Store,
+}
+
+impl CrashTarget {
+    /// Returns the name for messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            CrashTarget::Server => "server",
+            CrashTarget::Store => "store",
+        }
+    }
+}
+
+/// Signal that a crash round sends to the process group of its target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum CrashSignal {
+    /// SIGKILL: the processes end at once.
+    #[default]
+    Kill,
+    /// SIGTERM: the processes end in their own way.
+    Term,
+    /// SIGSTOP for longer than the request timeout, and then SIGCONT.
+    Stop,
+}
+
+impl CrashSignal {
+    /// Returns the name of the signal.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            CrashSignal::Kill => "SIGKILL",
+            CrashSignal::Term => "SIGTERM",
+            CrashSignal::Stop => "SIGSTOP",
+        }
+    }
+}
+
+/// Crash rounds that an experiment requests for each trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CrashSettings {
+    /// Number of rounds per trial.
+    pub rounds: u32,
+    /// Process that fails.
+    pub kill: CrashTarget,
+    /// Signal that is sent.
+    pub signal: CrashSignal,
+    /// Earliest time of the signal, in seconds after the start of the load.
+    pub from_s: f64,
+    /// Latest time of the signal, in seconds after the start of the load. Each round draws its time
+    /// uniformly from this range, from the seed in its plan and its number.
+    pub to_s: f64,
+}
+
+/// Start of a trial's crash rounds on one durable state. A resumed experiment has several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CrashBegan {
+    /// Name of the trial.
+    pub trial: String,
+    /// Name of the system.
+    pub system: String,
+    /// Name of the workload, or the path of the requests.
+    pub workload: String,
+    /// Plan of the first round. Each later round increases the seed by one.
+    pub plan: Plan,
+    /// Placement of client and server, if requested.
+    pub place: Option<Placement>,
+    /// Wall-clock time in milliseconds since 1970.
+    pub unix_ms: u64,
+}
+
+/// One crash round. All times are in ns since the start of the round's load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CrashRound {
+    /// Name of the trial.
+    pub trial: String,
+    /// Number of the round, from 1.
+    pub round: u32,
+    /// Time at which the signal was sent.
+    pub signaled_ns: u64,
+    /// Time at which the process was started again. For SIGSTOP, the time of SIGCONT.
+    pub restarted_ns: u64,
+    /// Outcomes of the round's requests.
+    pub counts: Counts,
+    /// Time between the restart and the first ok response to a request that was sent after the
+    /// restart.
+    pub first_ok_ns: u64,
+    /// Time between the restart and the start of the first 100 ms with at least 90 % of the earlier
+    /// rate. Null if the load ended before that time, or if the earlier rate is unknown.
+    pub full_speed_ns: Option<u64>,
+    /// Ok responses per second before the signal; null if the load had run for less than 100 ms.
+    pub rate_before_per_s: Option<f64>,
+    /// What the check found.
+    pub found: RoundFindings,
+    /// File with the responses, relative to the result folder. Kept only if data was lost.
+    pub responses: Option<String>,
+    /// The state at the end of the round, with which the next round is compared.
+    pub state: DurableState,
+}
+
+/// What a check found in one crash round. A round without violations lost nothing:
+/// acknowledged ⊆ recovered ⊆ acknowledged ∪ unknown, in order.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoundFindings {
+    /// Number of requests that were acknowledged before the restart of the server. All acknowledged
+    /// requests if the server kept running.
+    pub acknowledged: u64,
+    /// Number of requests with an unknown outcome. The server may have executed them or not.
+    pub unknown: u64,
+    /// Last number that the state contained after the restart, for a check that counts. The last
+    /// number of the round if the server kept running.
+    pub recovered: Option<u64>,
+    /// Violations, one string each.
+    pub violations: Vec<String>,
+}
+
+/// The known content of a durable state between two rounds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct DurableState {
+    /// Largest number that the last server process acknowledged; null without a response.
+    pub number: Option<u64>,
+    /// Number of requests with an unknown outcome since then.
+    pub unknown: u64,
+    /// Expected totals (`scoring`); null for other checks.
+    pub line: Option<TotalLine>,
+    /// Distance of the totals from the line, in scores; null if not a whole number.
+    pub distance: Option<i32>,
+}
+
+/// Result of a trial's crash rounds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CrashResult {
+    /// Name of the trial.
+    pub trial: String,
+    /// Name of the system.
+    pub system: String,
+    /// Name of the workload, or the path of the requests.
+    pub workload: String,
+    /// Name of the check.
+    pub check: String,
+    /// Process that failed.
+    pub kill: CrashTarget,
+    /// Signal that was sent.
+    pub signal: CrashSignal,
+    /// Number of rounds that the experiment requests.
+    pub rounds_requested: u32,
+    /// Number of complete rounds.
+    pub rounds: u32,
+    /// Number of rounds in which the recovered state contradicts the acknowledged requests.
+    pub lost: u32,
+    /// One-sided upper bound on the probability that a round loses data; null without rounds.
+    pub upper_bound: Option<f64>,
+    /// Confidence of the upper bound, such as 0.95.
+    pub confidence: f64,
+    /// Time between the restart and the first ok response.
+    pub first_ok: RecoveryTimes,
+    /// Time between the restart and the return to at least 90 % of the earlier rate.
+    pub full_speed: RecoveryTimes,
+    /// Outcomes of all requests.
+    pub requests: Counts,
+    /// Number of requests that were acknowledged before a restart.
+    pub acknowledged: u64,
+    /// Number of requests with an unknown outcome.
+    pub unknown: u64,
+    /// Plan of the first round.
+    pub plan: Plan,
+    /// Placement of client and server, if requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Placement>,
+    /// Rounds that lost data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<CrashLoss>,
+}
+
+/// Recovery times over the rounds of a trial.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RecoveryTimes {
+    /// Number of rounds with a time.
+    pub count: u32,
+    /// Shortest time in ms.
+    pub min_ms: Option<f64>,
+    /// Median time in ms.
+    pub median_ms: Option<f64>,
+    /// Longest time in ms.
+    pub max_ms: Option<f64>,
+}
+
+/// A round that lost data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CrashLoss {
+    /// Number of the round, from 1.
+    pub round: u32,
+    /// Time of the signal, in seconds after the start of the load.
+    pub signaled_s: f64,
+    /// Number of requests that were acknowledged before the restart.
+    pub acknowledged: u64,
+    /// Number of requests with an unknown outcome.
+    pub unknown: u64,
+    /// Last number that the state contained after the restart; null for a check that does not
+    /// count.
+    pub recovered: Option<u64>,
+    /// Violations, one string each.
+    pub violations: Vec<String>,
+    /// File with the responses of the round, relative to the result folder.
+    pub responses: Option<String>,
+}

@@ -1,0 +1,241 @@
+//! Crash rounds: how many lost data, and how quickly the server recovered.
+
+use floodmark_record::crash::{CrashLoss, CrashResult, RecoveryTimes};
+use floodmark_record::units::show_count;
+
+use super::figures::{NOT_MEASURED, count_of, glue, level, microseconds, optional};
+use super::{Blocks, Emphasis, FigureTable, TableCell, TableRow, TextLine, plain};
+
+/// Explanation of the table.
+const EXPLANATION: &str = "recovery times from the restart to the first ok response, and to 90 % of \
+    the earlier rate: median, and maximum in parentheses";
+
+/// Maximum number of losses that are listed per trial.
+const MAX_LOSSES: usize = 20;
+
+/// Adds the crash rounds of an experiment.
+pub(crate) fn add(blocks: &mut Blocks, trials: &[CrashResult]) {
+    blocks.tables(table(trials));
+    blocks.lines(trials.iter().map(result));
+    blocks.lines(trials.iter().flat_map(|trial| {
+        let first = trial.losses.first();
+        first.map(|loss| TextLine::new("", [plain(loss_text(trial, loss))]))
+    }));
+}
+
+/// Returns the table of all trials, or `None` without crash rounds.
+pub(crate) fn table(trials: &[CrashResult]) -> Option<FigureTable> {
+    let rows = trials.iter().map(|trial| {
+        let emphasis = match trial.lost {
+            0 => Emphasis::Good,
+            _ => Emphasis::Bad,
+        };
+        let cells: Vec<TableCell> = vec![
+            plain(trial.rounds.to_string()).into(),
+            emphasis.span(trial.lost.to_string()).into(),
+            plain(bound(trial)).into(),
+            recovery(&trial.first_ok),
+            recovery(&trial.full_speed),
+            plain(show_count(trial.acknowledged)).into(),
+            plain(show_count(trial.unknown)).into(),
+        ];
+        TableRow::new(&trial.trial, cells)
+    });
+    let heads = [
+        "rounds",
+        "lost",
+        "upper bound",
+        "first ok",
+        "full speed",
+        "acknowledged",
+        "unknown",
+    ];
+    (!trials.is_empty()).then(|| FigureTable {
+        note: EXPLANATION.to_owned(),
+        ..FigureTable::new(heads, rows)
+    })
+}
+
+/// Returns the losses of all trials, for the page.
+pub(crate) fn losses(trials: &[CrashResult]) -> Vec<TextLine> {
+    let mut lines = Vec::new();
+    for trial in trials {
+        let shown = trial.losses.iter().take(MAX_LOSSES);
+        lines.extend(shown.map(|loss| TextLine::new("loss", [plain(loss_text(trial, loss))])));
+        let more = trial.losses.len().saturating_sub(MAX_LOSSES);
+        if more > 0 {
+            let more = count_of(more as u64, "more loss");
+            lines.push(TextLine::new("", [plain(format!("{more} in the record"))]));
+        }
+    }
+    lines
+}
+
+/// Returns the result of a trial as a sentence, without a full stop.
+pub(crate) fn sentence(trial: &CrashResult) -> String {
+    let cause = format!("{} to the {}", trial.signal.name(), trial.kill.name());
+    let (rounds, requested) = (trial.rounds, trial.rounds_requested);
+    let name = &trial.trial;
+    if rounds == 0 {
+        return format!("{name}: none of {requested} crash rounds was completed ({cause})");
+    }
+    let outcome = match trial.lost {
+        0 => format!("no loss in {}", count_of(rounds.into(), "crash round")),
+        lost => format!("{lost} of {rounds} crash rounds lost data"),
+    };
+    let left = match rounds < requested {
+        true => format!(
+            "; {} of {requested} rounds were not run",
+            requested - rounds
+        ),
+        false => String::new(),
+    };
+    let bounded = match trial.upper_bound {
+        Some(share) if share < 1.0 => format!(
+            "; at most {} of such rounds lose data ({} upper bound)",
+            bound(trial),
+            level(trial.confidence)
+        ),
+        _ => String::new(),
+    };
+    format!("{name}: {outcome} ({cause}){left}{bounded}")
+}
+
+fn result(trial: &CrashResult) -> TextLine {
+    let emphasis = match trial.lost {
+        0 => Emphasis::Plain,
+        _ => Emphasis::Bad,
+    };
+    TextLine::new("crash", [emphasis.span(sentence(trial))])
+}
+
+fn bound(trial: &CrashResult) -> String {
+    optional(trial.upper_bound, |bound| {
+        let percent = 100.0 * bound;
+        // Round up, because the figure is an upper bound. The margin absorbs rounding errors.
+        let up = |percent: f64| (percent - 1e-9).ceil();
+        let shown = match percent {
+            p if p < 10.0 => up(p * 10.0) / 10.0,
+            p => up(p),
+        };
+        glue(&format!("{shown} %"))
+    })
+}
+
+fn recovery(times: &RecoveryTimes) -> TableCell {
+    let ms = |ms: f64| microseconds(ms * 1000.0);
+    match (times.median_ms, times.max_ms) {
+        (Some(median), Some(max)) => TableCell::new(ms(median), Some(format!("({})", ms(max)))),
+        _ => plain(NOT_MEASURED).into(),
+    }
+}
+
+fn loss_text(trial: &CrashResult, loss: &CrashLoss) -> String {
+    let responses = loss.responses.iter();
+    let responses: String = responses
+        .map(|file| format!("; responses: {file}"))
+        .collect();
+    format!(
+        "{}, round {}: {}{responses}",
+        trial.trial,
+        loss.round,
+        loss.violations.join("; ")
+    )
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use floodmark_record::Counts;
+    use floodmark_record::crash::{CrashSignal, CrashTarget};
+
+    use super::*;
+    use crate::fixture;
+    use crate::style::Style;
+    use crate::terminal;
+
+    pub(crate) fn trial(name: &str, rounds: u32, losses: Vec<CrashLoss>) -> CrashResult {
+        let lost = losses.len() as u32;
+        let times = RecoveryTimes {
+            count: rounds,
+            min_ms: Some(20.0),
+            median_ms: Some(25.5),
+            max_ms: Some(40.25),
+        };
+        CrashResult {
+            trial: name.to_owned(),
+            system: "server".to_owned(),
+            workload: "dispatcher".to_owned(),
+            check: "sequence".to_owned(),
+            kill: CrashTarget::Server,
+            signal: CrashSignal::Kill,
+            rounds_requested: 300,
+            rounds,
+            lost,
+            upper_bound: floodmark_stats::loss::upper_bound(lost.into(), rounds.into()),
+            confidence: floodmark_stats::loss::CONFIDENCE,
+            first_ok: times,
+            full_speed: RecoveryTimes::default(),
+            requests: Counts::default(),
+            acknowledged: 1_234_567,
+            unknown: 4_800,
+            plan: fixture::closed_plan(),
+            place: None,
+            losses,
+        }
+    }
+
+    pub(crate) fn loss(round: u32) -> CrashLoss {
+        CrashLoss {
+            round,
+            signaled_s: 0.75,
+            acknowledged: 1_200,
+            unknown: 3,
+            recovered: Some(0),
+            violations: vec!["the restart lost 1,200 numbers".to_owned()],
+            responses: Some(format!("crash-control-{round}.bin")),
+        }
+    }
+
+    #[test]
+    fn shows_losses_bounds_and_recovery_times() {
+        let trials = [
+            trial("durable", 300, Vec::new()),
+            trial("control", 5, (1..=5).map(loss).collect()),
+            trial("rare", 40, vec![loss(17)]),
+            CrashResult {
+                first_ok: RecoveryTimes::default(),
+                ..trial("none", 0, Vec::new())
+            },
+        ];
+        let mut blocks = Blocks::default();
+        add(&mut blocks, &trials);
+        blocks.lines(losses(&trials));
+        for (name, width) in [("wide", 110), ("narrow", 60)] {
+            let style = Style {
+                color: false,
+                width,
+            };
+            insta::assert_snapshot!(name, terminal::draw(&blocks, style));
+        }
+    }
+
+    #[test]
+    fn rounds_bounds_up() {
+        let bound_of = |upper_bound| {
+            bound(&CrashResult {
+                upper_bound,
+                ..trial("a", 1, Vec::new())
+            })
+        };
+        for (figure, shown) in [
+            (Some(0.01), "1 %"),
+            (Some(3.0 / 299.0), "1.1 %"),
+            (Some(0.3), "30 %"),
+            (Some(0.3001), "31 %"),
+            (Some(1.0), "100 %"),
+            (None, "–"),
+        ] {
+            assert_eq!(bound_of(figure).replace('\u{a0}', " "), shown);
+        }
+    }
+}
