@@ -1,5 +1,6 @@
 //! `cargo xtask test`: runs every test step, then prints one table.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -50,6 +51,8 @@ enum SuiteStep {
     Systems,
     /// Compare floodmark with the known-truth server
     Truth,
+    /// Run 5 crash rounds of the native dispatcher, and crash rounds of servers that must lose data
+    Crash,
     /// Measure and judge 11 of our own cases (at least 9 verdicts must be right) and 10 third-party
     /// cases (at least 8)
     Causes,
@@ -67,7 +70,7 @@ impl SuiteStep {
     /// Returns the programs that the step needs, besides Rust's tools.
     fn tools(self) -> &'static [SystemTool] {
         match self {
-            SuiteStep::Tests => &[PYTHON],
+            SuiteStep::Tests | SuiteStep::Crash => &[PYTHON],
             SuiteStep::Systems => &[JAVA, MAVEN, NGINX, XZ],
             SuiteStep::Causes => &[PYTHON, PIP, NODE, NPM, JAVA, NGINX, HAPROXY],
             SuiteStep::Fuzz => &[CPLUSPLUS],
@@ -100,6 +103,7 @@ impl SuiteStep {
             SuiteStep::Usage => usage::run(workspace, &Mode { check: true }),
             SuiteStep::Systems => return bench::step(workspace, "systems"),
             SuiteStep::Truth => return truth::run(workspace, truth::Cases::Suite),
+            SuiteStep::Crash => crash(workspace),
             SuiteStep::Causes => return bench::step(workspace, "causes"),
             SuiteStep::Fuzz => fuzz::run(workspace, FUZZ_SECONDS),
         };
@@ -116,6 +120,17 @@ impl Selection {
     fn includes(&self, step: SuiteStep) -> bool {
         (self.only.is_empty() || self.only.contains(&step)) && !self.skip.contains(&step)
     }
+}
+
+/// Runs a bounded part of the experiments with crash rounds.
+fn crash(workspace: &Workspace) -> Result<(), TaskError> {
+    let floodmark = workspace.build_release("floodmark")?;
+    let experiments = ["crash-dispatcher --rounds 5", "crash-controls"];
+    TaskError::of_all(experiments.map(|experiment| {
+        let mut run = Command::new(&floodmark);
+        run.arg("run").args(experiment.split(' '));
+        command::run(run.current_dir(&workspace.root)).map(drop)
+    }))
 }
 
 /// Result of a step and its ignored parts.
