@@ -220,5 +220,6 @@ pub(crate) fn result(
         name: name.to_owned(),
         held,
         detail: if held { success() } else { faults.join("; ") },
+        history: Vec::new(),
     }
 }

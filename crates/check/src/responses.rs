@@ -1,9 +1,11 @@
 //! Responses kept for a check, and the binary file that stores them.
 //!
 //! The file contains three little-endian 64-bit words (24 bytes) per response. For numbers, the
-//! words are `number`, `sent_ns` and `done_ns`. For scores, the words are those of a [`KeptScore`].
+//! words are `number`, `sent_ns` and `done_ns`. For scores, the words are those of a [`KeptScore`],
+//! and for operations, those of a [`KeptOperation`].
 
 use floodmark_record::kept::{KEPT_BYTES, KeptScore};
+use floodmark_record::operation::KeptOperation;
 
 /// A number drawn from a counter. Both times come from the same monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +31,9 @@ pub enum ResponsesError {
         /// Length of the file in bytes.
         bytes: usize,
     },
+    /// The file of items ends in the middle of an item.
+    #[error("the file of items is truncated: {0} bytes is not a multiple of 8; repeat the run")]
+    TruncatedItems(usize),
     /// A response arrived before its request was sent.
     #[error(
         "response {response} in the response file arrived before its request was sent ({done_ns} ns < {sent_ns} ns): the file is damaged; repeat the run"
@@ -40,6 +45,14 @@ pub enum ResponsesError {
         sent_ns: u64,
         /// Time at which the response was complete, in ns.
         done_ns: u64,
+    },
+    /// An operation has no kind.
+    #[error(
+        "operation {operation} in the response file has an unknown kind: the file is damaged; repeat the run"
+    )]
+    UnknownKind {
+        /// Number of the operation, from 1.
+        operation: usize,
     },
 }
 
@@ -73,6 +86,32 @@ pub fn decode_scores(bytes: &[u8]) -> Result<Vec<KeptScore>, ResponsesError> {
     Ok(triples(bytes)?.map(KeptScore).collect())
 }
 
+/// Reads a file of operations. An operation without a kind is an error.
+///
+/// # Errors
+/// The file is truncated.
+pub fn decode_operations(
+    bytes: &[u8],
+) -> Result<impl ExactSizeIterator<Item = Result<KeptOperation, ResponsesError>>, ResponsesError> {
+    let decode = |(i, words)| match KeptOperation(words) {
+        operation if operation.has_kind() => Ok(operation),
+        _ => Err(ResponsesError::UnknownKind { operation: i + 1 }),
+    };
+    Ok(triples(bytes)?.enumerate().map(decode))
+}
+
+/// Reads a file of items: one little-endian 64-bit number each.
+///
+/// # Errors
+/// The file is truncated.
+pub fn decode_items(bytes: &[u8]) -> Result<Vec<u64>, ResponsesError> {
+    let (items, rest) = bytes.as_chunks::<8>();
+    match rest {
+        [] => Ok(items.iter().copied().map(u64::from_le_bytes).collect()),
+        _ => Err(ResponsesError::TruncatedItems(bytes.len())),
+    }
+}
+
 fn triples(bytes: &[u8]) -> Result<impl ExactSizeIterator<Item = [u64; 3]>, ResponsesError> {
     let (triples, rest) = bytes.as_chunks::<KEPT_BYTES>();
     if !rest.is_empty() {
@@ -90,6 +129,7 @@ fn triples(bytes: &[u8]) -> Result<impl ExactSizeIterator<Item = [u64; 3]>, Resp
 #[cfg(test)]
 mod tests {
     use super::*;
+    use floodmark_record::operation::OperationKind;
     use proptest::prelude::*;
 
     fn encode(numbers: &[DrawnNumber]) -> Vec<u8> {
@@ -133,6 +173,27 @@ mod tests {
         assert_eq!(decode_scores(&bytes[..47]), Err(error));
     }
 
+    #[test]
+    fn refuses_operations_without_a_kind() {
+        let write = KeptOperation::new(OperationKind::Acknowledged, 3, 17, 5, 6);
+        let mut bytes: Vec<u8> = write.0.into_iter().flat_map(u64::to_le_bytes).collect();
+        let decode = |bytes: &[u8]| decode_operations(bytes)?.collect::<Result<Vec<_>, _>>();
+        assert_eq!(decode(&bytes), Ok(vec![write]));
+        assert_eq!(decode_items(&bytes).map(|items| items[0]), Ok(17));
+        assert_eq!(
+            decode_items(&bytes[1..]),
+            Err(ResponsesError::TruncatedItems(23))
+        );
+        bytes.extend([0xff; KEPT_BYTES]);
+        let error = ResponsesError::UnknownKind { operation: 2 };
+        assert_eq!(decode(&bytes), Err(error));
+        let error = ResponsesError::Truncated {
+            response: 2,
+            bytes: 47,
+        };
+        assert_eq!(decode(&bytes[..47]), Err(error));
+    }
+
     proptest! {
         #[test]
         fn decodes_what_was_encoded(triples in proptest::collection::vec((any::<u64>(), 0..u64::MAX / 2, 0..u64::MAX / 2), 0..50)) {
@@ -147,7 +208,7 @@ mod tests {
 
         #[test]
         fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = (decode_numbers(&bytes), decode_scores(&bytes));
+            let _ = (decode_numbers(&bytes), decode_scores(&bytes), decode_operations(&bytes).map(Iterator::count));
         }
     }
 }

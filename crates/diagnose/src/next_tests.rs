@@ -180,6 +180,7 @@ fn suggests_a_next_step_for_each_run() {
                     name: "sequence".to_owned(),
                     held: false,
                     detail: String::new(),
+                    history: Vec::new(),
                 });
             }),
             "the failed check \"sequence\"",

@@ -20,6 +20,7 @@ use crate::exit_monitor::ExitMonitor;
 use crate::experiment::ExternalClient;
 use crate::fold::fold_with;
 use crate::folder::Folder;
+use crate::readback::SetReader;
 use crate::run_end;
 use crate::server_log::ServerLog;
 use crate::worker::{self, WorkerFailure};
@@ -64,11 +65,11 @@ pub fn finish(
     Ok((record, failure.or(unwritten)))
 }
 
-/// Returns the name of the file that contains an attempt's responses.
-fn answers_name(run: &RunId) -> String {
+/// Returns the name of a file that contains an attempt's responses or items.
+fn file_name(content: &str, run: &RunId) -> String {
     match &run.trial {
-        Some(trial) => format!("answers-{trial}-{}-{}.bin", run.process, run.attempt),
-        None => format!("answers-{}.bin", run.attempt),
+        Some(trial) => format!("{content}-{trial}-{}-{}.bin", run.process, run.attempt),
+        None => format!("{content}-{}.bin", run.attempt),
     }
 }
 
@@ -255,8 +256,10 @@ impl Attempts<'_> {
         folder: &mut Folder,
         listener: &mut Listener<'_>,
     ) -> LoadEnd {
+        let set = SetReader::of(self.side, &plan, run.attempt == 1);
+        let answers = folder.path().join(file_name("answers", run));
         let input = WorkerInput {
-            answers_file: plan.check.map(|_| folder.path().join(answers_name(run))),
+            answers_file: plan.check.as_ref().map(|_| answers),
             plan,
             start_unix_ns: None,
             first_number: *first_number,
@@ -275,6 +278,10 @@ impl Attempts<'_> {
             }
         })
         .err();
+        if let Some(set) = set {
+            let items = set.write_items(folder.path(), file_name("items", run));
+            folder.append(&Event::ReadBack(items));
+        }
         LoadEnd {
             interruption: failure.as_ref().map(ToString::to_string).or(interruption),
             failure,

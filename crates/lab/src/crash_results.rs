@@ -46,7 +46,7 @@ impl CrashEvents {
         let sum = |of: fn(&CrashRound) -> u64| rounds.iter().map(of).sum();
         let losses: Vec<CrashLoss> = rounds.iter().filter_map(loss_of).collect();
         CrashResult {
-            check: began.plan.check.map_or("", Check::name).to_owned(),
+            check: began.plan.check.as_ref().map_or("", Check::name).to_owned(),
             kill: settings.kill,
             signal: settings.signal,
             rounds_requested: settings.rounds,

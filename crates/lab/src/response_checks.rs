@@ -4,20 +4,30 @@ use std::fs;
 use std::path::Path;
 
 use floodmark_check::{
-    CheckContext, DrawnNumber, decode_numbers, decode_scores, scoring, sequence,
+    CheckContext, DrawnNumber, FoundItems, check_api, decode_items, decode_numbers,
+    decode_operations, decode_scores, scoring, sequence,
 };
 use floodmark_record::Counts;
+use floodmark_record::api_check::ItemsFile;
 use floodmark_record::kept::{KeptScore, ScoringSummary, TotalLine};
+use floodmark_record::operation::KeptOperation;
 use floodmark_record::plan::Check;
 use floodmark_record::run::CheckResult;
+use floodmark_record::units::show_count;
 
 use crate::run_events::RunEvents;
+
+/// Maximum number of operations that a check of an API keeps in memory, 24 bytes each.
+const MAX_OPERATIONS: u64 = 100_000_000;
 
 /// Responses of one server process in all attempts so far. Each number may occur only once.
 #[derive(Default)]
 pub struct ResponsesSoFar {
     numbers: Vec<DrawnNumber>,
     scores: Vec<KeptScore>,
+    operations: Vec<KeptOperation>,
+    /// Items of a set that were found after the latest attempt.
+    found: FoundItems,
     /// Expected totals over all attempts.
     line: Option<TotalLine>,
     scored: ScoringSummary,
@@ -32,7 +42,7 @@ pub struct ResponsesSoFar {
 impl ResponsesSoFar {
     /// Checks all responses so far, including those of this run.
     pub fn check(&mut self, folder: &Path, run: &RunEvents) -> Vec<CheckResult> {
-        let Some(check) = run.plan.check else {
+        let Some(check) = &run.plan.check else {
             return Vec::new();
         };
         let result = match self.add(folder, run, check) {
@@ -41,19 +51,28 @@ impl ResponsesSoFar {
                 name: check.name().to_owned(),
                 held: false,
                 detail: format!("not evaluated: {why}"),
+                history: Vec::new(),
             },
         };
         vec![result]
     }
 
     /// Adds the recorded responses of a run.
-    fn add(&mut self, folder: &Path, run: &RunEvents, check: Check) -> Result<(), String> {
+    fn add(&mut self, folder: &Path, run: &RunEvents, check: &Check) -> Result<(), String> {
         let Some(end) = &run.end else {
             return Err("the client process died before it recorded the responses".to_owned());
         };
         let Some(file) = &end.answers else {
             return Err("no responses were recorded".to_owned());
         };
+        let operations = self.operations.len() as u64 + file.count;
+        if operations > MAX_OPERATIONS && check.api().is_some() {
+            return Err(format!(
+                "{} operations; the maximum is {}; make the run shorter",
+                show_count(operations),
+                show_count(MAX_OPERATIONS)
+            ));
+        }
         let path = folder.join(&file.file);
         let error = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let bytes = fs::read(&path).map_err(|e| error(&e))?;
@@ -81,6 +100,18 @@ impl ResponsesSoFar {
                 }
                 self.scored.join(&scored);
             }
+            Check::Api(api) => {
+                if api.readback.is_some() {
+                    self.found = found_items(folder, run.items.as_ref())?;
+                }
+                let operations = decode_operations(&bytes).map_err(|e| error(&e))?;
+                self.operations.reserve_exact(operations.len());
+                for operation in operations {
+                    let operation = operation.map_err(|e| error(&e))?.moved(earlier_ns);
+                    latest = latest.max(operation.done_ns());
+                    self.operations.push(operation);
+                }
+            }
         }
         self.clock_ns = latest + 1;
         let warmup = end.warmup_counts.as_ref();
@@ -91,7 +122,7 @@ impl ResponsesSoFar {
         Ok(())
     }
 
-    fn judge(&mut self, check: Check) -> CheckResult {
+    fn judge(&mut self, check: &Check) -> CheckResult {
         let context = CheckContext {
             unknown: self.unknown,
             out_of_order_on_connection: self.out_of_order,
@@ -101,11 +132,37 @@ impl ResponsesSoFar {
         match check {
             Check::Sequence => sequence(&mut self.numbers, &context),
             Check::Scoring { score } => {
-                let line = self.line.unwrap_or(TotalLine::through(score, 0, 0.0));
+                let line = self.line.unwrap_or(TotalLine::through(*score, 0, 0.0));
                 scoring(&mut self.scores, line, &self.scored, &context)
+            }
+            Check::Api(api) => {
+                check_api(api, &mut self.operations, &mut self.found, self.unreadable)
             }
         }
     }
+}
+
+/// Reads the items that were found after an attempt.
+fn found_items(folder: &Path, file: Option<&ItemsFile>) -> Result<FoundItems, String> {
+    let Some(file) = file else {
+        return Err("the items were not read back".to_owned());
+    };
+    if let Some(why) = &file.failure {
+        return Err(format!("the items could not be read back: {why}"));
+    }
+    if file.before > 0 {
+        return Err(format!(
+            "the set had {} items before the first attempt; start with an empty set",
+            show_count(file.before)
+        ));
+    }
+    let path = folder.join(&file.file);
+    let error = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let bytes = fs::read(&path).map_err(|e| error(&e))?;
+    Ok(FoundItems {
+        numbers: decode_items(&bytes).map_err(|e| error(&e))?,
+        unreadable: file.unreadable,
+    })
 }
 
 /// Returns how many requests may have used up a dispatcher number that no response contained. A

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use floodmark_record::api_check::ItemsFile;
 use floodmark_record::client::ClientRan;
 use floodmark_record::events::{EndReason, Event, PartRow, Phase, RunId, WorkerReady};
 use floodmark_record::groups::{GroupPoint, GroupRow};
@@ -31,6 +32,8 @@ pub struct RunEvents {
     pub warmup: Counts,
     pub warmup_to_ns: u64,
     pub end: Option<WorkerEnd>,
+    /// Items that were read back after the load.
+    pub items: Option<ItemsFile>,
     /// Name of the external client.
     pub driven_by: Option<String>,
     pub client: Option<ClientRan>,
@@ -122,6 +125,7 @@ impl RunEvents {
             warmup: Counts::default(),
             warmup_to_ns: 0,
             end: None,
+            items: None,
             driven_by: None,
             client: None,
             observed: Observed::default(),
@@ -147,6 +151,7 @@ impl RunEvents {
             Event::Part(part) => self.parts.push(part),
             Event::Second(row) => self.take_second(row),
             Event::End(end) => self.end = Some(end),
+            Event::ReadBack(items) => self.items = Some(items),
             Event::ClientRan(ran) => self.client = Some(ran),
             Event::Observed(observed) => self.observed = observed,
             Event::Logged(logged) => self.logged = logged,

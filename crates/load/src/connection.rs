@@ -3,6 +3,7 @@
 use floodmark_wire::Reader;
 
 use crate::clock::Ns;
+use crate::kept_responses::CheckedRequest;
 use crate::linked::Link;
 use crate::recorder::Moments;
 
@@ -37,6 +38,8 @@ pub struct ConnectionSlot {
     pub retried: bool,
     /// Whether the request asked the server to close the connection.
     pub last: bool,
+    /// Whether the request was passed to the kernel together with the connect.
+    pub sent_with_connect: bool,
     /// Length of the request in bytes.
     pub length: usize,
     /// Number of responses received since the connection was opened.
@@ -61,4 +64,21 @@ pub struct ConnectionSlot {
     pub last_number: Option<u64>,
     /// Position in the list that contains the connection, if any.
     pub link: Link,
+}
+
+impl ConnectionSlot {
+    /// Returns the request as a check needs it. Its outcome was known at `done`.
+    #[inline]
+    #[must_use]
+    pub fn checked_request(&self, done: Ns) -> CheckedRequest {
+        CheckedRequest {
+            number: self.moments.pick.number,
+            // The server may have executed such a request before the connection was reported.
+            sent: match self.sent_with_connect {
+                true => self.opening,
+                false => self.moments.sent,
+            },
+            done,
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! Classifies responses against the plan's expectations.
 
 use floodmark_record::Outcome;
+use floodmark_record::api_check::OperationRule;
+use floodmark_record::operation::OperationKind;
 use floodmark_record::plan::{Check, Expect, Plan};
 
 use crate::request;
@@ -15,24 +17,37 @@ pub const NOT_A_NUMBER: &str = "not_a_number";
 /// Error name for an ok response whose body is not a valid response to a score.
 pub const NOT_A_SCORE: &str = "not_a_score";
 
+/// Error name for an ok response that lacks the value that a check needs.
+pub const NO_VALUE: &str = "no_value";
+
+/// The content that a check needs from the responses to one request.
+#[derive(Debug, Clone)]
+enum ContentRule {
+    Number,
+    Score(f64),
+    Operation(OperationRule),
+}
+
 /// The expectations for the responses to one request of the plan, by kind.
 #[derive(Debug, Clone, Default)]
 pub struct Judge {
     statuses: Vec<u16>,
     bodies: Vec<Vec<u8>>,
     values: Vec<serde_json::Value>,
-    check: Option<Check>,
+    content: Option<ContentRule>,
     /// Whether the requests are HEAD requests, whose responses have no body.
     pub to_head: bool,
 }
 
-/// The content that a check needs from an ok response.
+/// The content of a response that a check needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CheckedContent {
     /// The number in the body.
     Number(u64),
     /// The request's score, and the response to this score.
     Score(f64, ScoreResponse),
+    /// The kind of an operation on an API, and the value in the response, if any.
+    Operation(OperationKind, Option<u64>),
 }
 
 impl Judge {
@@ -41,8 +56,9 @@ impl Judge {
     pub fn of_plan(plan: &Plan) -> Vec<Self> {
         request::of_plan(plan)
             .iter()
-            .map(|of| Judge {
-                check: plan.check,
+            .enumerate()
+            .map(|(index, of)| Judge {
+                content: plan.check.as_ref().and_then(|check| rule(check, index)),
                 to_head: of.request.method == "HEAD",
                 ..Judge::new(&of.expect)
             })
@@ -64,20 +80,33 @@ impl Judge {
     /// Returns whether [`Judge::outcome`] needs the body of a response.
     #[must_use]
     pub fn needs_body(&self) -> bool {
-        self.check.is_some() || !self.bodies.is_empty() || !self.values.is_empty()
+        let content_in_body = match &self.content {
+            Some(ContentRule::Operation(rule)) => rule.value.is_some(),
+            content => content.is_some(),
+        };
+        content_in_body || !self.bodies.is_empty() || !self.values.is_empty()
     }
 
     /// Returns the error name for an ok response that lacks the required content.
     /// Returns `None` if no content is required.
     #[must_use]
     pub fn wants(&self) -> Option<&'static str> {
-        self.check.map(|check| match check {
-            Check::Sequence => NOT_A_NUMBER,
-            Check::Scoring { .. } => NOT_A_SCORE,
+        self.content.as_ref().map(|content| match content {
+            ContentRule::Number => NOT_A_NUMBER,
+            ContentRule::Score(_) => NOT_A_SCORE,
+            ContentRule::Operation(_) => NO_VALUE,
         })
     }
 
-    /// Classifies a complete response, and returns the checked content of an ok response.
+    /// Returns whether the requests write to an API that a check covers.
+    /// Such a request must not be sent twice, and its outcome is kept even without a response.
+    #[inline]
+    #[must_use]
+    pub fn is_checked_write(&self) -> bool {
+        matches!(&self.content, Some(ContentRule::Operation(rule)) if rule.is_write)
+    }
+
+    /// Classifies a complete response, and returns its checked content, if any.
     /// If several statuses, bodies or values are expected, the response must match one of each
     /// kind.
     #[inline]
@@ -88,13 +117,14 @@ impl Judge {
         } else {
             self.statuses.contains(&status)
         };
-        let figures = match self.check {
-            Some(check) if expected => figures(check, body),
+        let content = match &self.content {
+            Some(ContentRule::Operation(rule)) => return operation(rule, status, body),
+            Some(rule) if expected => content(rule, body),
             _ => None,
         };
-        let has_content = figures.is_some() || self.check.is_none();
+        let has_content = content.is_some() || self.content.is_none();
         if expected && has_content && (!self.needs_body() || self.body_fits(body)) {
-            (Outcome::Ok, figures)
+            (Outcome::Ok, content)
         } else if matches!(status, 429 | 503) && !expected {
             (Outcome::Rejected, None)
         } else {
@@ -111,14 +141,40 @@ impl Judge {
     }
 }
 
-/// Parses a body as required by a check.
-fn figures(check: Check, body: &[u8]) -> Option<CheckedContent> {
+/// Returns the rule for the responses to the request at an index of the mix.
+fn rule(check: &Check, index: usize) -> Option<ContentRule> {
     match check {
-        Check::Sequence => number(body).map(CheckedContent::Number),
-        Check::Scoring { score } => {
-            ScoreResponse::read(body).map(|response| CheckedContent::Score(score, response))
-        }
+        Check::Sequence => Some(ContentRule::Number),
+        Check::Scoring { score } => Some(ContentRule::Score(*score)),
+        Check::Api(api) => api.rules().get(index).cloned().map(ContentRule::Operation),
     }
+}
+
+/// Parses the body of an ok response as required by a check.
+fn content(rule: &ContentRule, body: &[u8]) -> Option<CheckedContent> {
+    match rule {
+        ContentRule::Number => number(body).map(CheckedContent::Number),
+        ContentRule::Score(score) => {
+            ScoreResponse::read(body).map(|response| CheckedContent::Score(*score, response))
+        }
+        ContentRule::Operation(_) => None,
+    }
+}
+
+/// Classifies a response to an operation. The status decides the outcome, except that the response
+/// must have the required value.
+fn operation(rule: &OperationRule, status: u16, body: &[u8]) -> (Outcome, Option<CheckedContent>) {
+    let body = body.get(..LONGEST_BODY).unwrap_or(body);
+    let operation = rule.classify(status, body);
+    let outcome = match operation.map(|(kind, _)| kind) {
+        Some(OperationKind::Acknowledged | OperationKind::Read | OperationKind::ReadNothing) => {
+            Outcome::Ok
+        }
+        _ if matches!(status, 429 | 503) => Outcome::Rejected,
+        _ => Outcome::Wrong,
+    };
+    let content = operation.map(|(kind, value)| CheckedContent::Operation(kind, value));
+    (outcome, content)
 }
 
 /// Parses a body as a decimal number, which may be surrounded by white space.
@@ -134,6 +190,7 @@ pub fn number(body: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use floodmark_record::pointer::JsonPointer;
 
     #[test]
     fn without_expectations_the_status_decides() {
@@ -168,7 +225,7 @@ mod tests {
     #[test]
     fn a_check_requires_content_in_an_ok_response() {
         let of = |check| Judge {
-            check: Some(check),
+            content: rule(&check, 0),
             ..Judge::default()
         };
         let body = br#"{"averageScore":2,"totalScore":2,"numberOfTrials":1}"#;
@@ -185,6 +242,46 @@ mod tests {
         let seventeen = (Outcome::Ok, Some(CheckedContent::Number(17)));
         assert_eq!(sequence.outcome(200, b"17"), seventeen);
         assert_eq!(sequence.outcome(200, body), (Outcome::Wrong, None));
+    }
+
+    #[test]
+    fn operations_have_content_whatever_their_outcome() {
+        use OperationKind::{Acknowledged, Read, ReadNothing, Refused, Unknown};
+        let judge = |is_write, value: Option<JsonPointer>| Judge {
+            content: Some(ContentRule::Operation(OperationRule { is_write, value })),
+            ..Judge::default()
+        };
+        let write = judge(true, None);
+        assert!(write.is_checked_write() && !write.needs_body());
+        let operation = |kind, value| Some(CheckedContent::Operation(kind, value));
+        assert_eq!(
+            write.outcome(201, b""),
+            (Outcome::Ok, operation(Acknowledged, None))
+        );
+        assert_eq!(
+            write.outcome(409, b""),
+            (Outcome::Wrong, operation(Refused, None))
+        );
+        assert_eq!(
+            write.outcome(429, b""),
+            (Outcome::Rejected, operation(Refused, None))
+        );
+        assert_eq!(
+            write.outcome(503, b""),
+            (Outcome::Rejected, operation(Unknown, None))
+        );
+        let read = judge(false, Some(JsonPointer::default()));
+        assert!(!read.is_checked_write() && read.needs_body());
+        assert_eq!(
+            read.outcome(200, b"17"),
+            (Outcome::Ok, operation(Read, Some(17)))
+        );
+        assert_eq!(
+            read.outcome(404, b"17"),
+            (Outcome::Ok, operation(ReadNothing, None))
+        );
+        assert_eq!(read.outcome(200, b"seventeen"), (Outcome::Wrong, None));
+        assert_eq!(read.outcome(503, b"17"), (Outcome::Rejected, None));
     }
 
     #[test]

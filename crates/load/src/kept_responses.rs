@@ -1,6 +1,8 @@
 //! Responses kept for a check (`--check`). Each response takes 24 bytes.
 
 use floodmark_record::kept::{KeptScore, SHOWN, ScoringSummary, StrangeTotal, TotalLine};
+use floodmark_record::operation::{KeptOperation, key_of};
+use floodmark_record::plan::{Check, Plan};
 
 use crate::clock::Ns;
 use crate::judge::CheckedContent;
@@ -13,6 +15,8 @@ const BLOCK: usize = 64 * 1024;
 #[derive(Debug, Default)]
 pub struct KeptResponses {
     blocks: Vec<Vec<[u64; 3]>>,
+    /// Number of keys in a check of an API.
+    keys: u64,
     /// Number of responses whose number does not exceed the previous number on the same connection.
     pub out_of_order: u64,
     /// Descriptions of the first responses that are out of order.
@@ -22,10 +26,38 @@ pub struct KeptResponses {
     scored: ScoringSummary,
 }
 
+/// A request whose response is kept. Times in ns on the worker's clock.
+#[derive(Debug, Clone, Copy)]
+pub struct CheckedRequest {
+    /// Number of the request (`{seq}`).
+    pub number: u64,
+    /// Time by which the request had not been passed to the kernel.
+    pub sent: Ns,
+    /// Time at which the outcome was known.
+    pub done: Ns,
+}
+
 impl KeptResponses {
-    /// Keeps one response. `last` is the previous number on the same connection, and is updated.
-    pub fn add(&mut self, figures: CheckedContent, sent: Ns, done: Ns, last: &mut Option<u64>) {
-        let (number, words) = match figures {
+    /// Creates an empty list for the responses to a plan's requests.
+    #[must_use]
+    pub fn of_plan(plan: &Plan) -> Self {
+        let api = plan.check.as_ref().and_then(Check::api);
+        KeptResponses {
+            keys: api.map_or(1, |api| api.keys),
+            ..KeptResponses::default()
+        }
+    }
+
+    /// Keeps the content of one response. `last` is the previous number on the same connection, and
+    /// is updated.
+    pub fn add(&mut self, content: CheckedContent, of: CheckedRequest, last: &mut Option<u64>) {
+        let CheckedRequest { sent, done, .. } = of;
+        let (number, words) = match content {
+            CheckedContent::Operation(kind, value) => {
+                let key = key_of(of.number, self.keys);
+                let value = value.unwrap_or(of.number);
+                return self.push(KeptOperation::new(kind, key, value, sent, done).0);
+            }
             CheckedContent::Number(number) => (number, [number, sent, done]),
             CheckedContent::Score(score, response) => {
                 let number = response.number_of_trials;
@@ -43,6 +75,10 @@ impl KeptResponses {
             });
         }
         *last = Some(number);
+        self.push(words);
+    }
+
+    fn push(&mut self, words: [u64; 3]) {
         match self.blocks.last_mut() {
             Some(block) if block.len() < BLOCK => block.push(words),
             _ => {
@@ -139,6 +175,32 @@ fn show(shown: &mut Vec<String>, words: impl FnOnce() -> String) {
 mod tests {
     use super::*;
     use floodmark_record::kept::KEPT_BYTES;
+    use floodmark_record::operation::OperationKind;
+
+    const REQUEST: CheckedRequest = CheckedRequest {
+        number: 5,
+        sent: 1,
+        done: 2,
+    };
+
+    #[test]
+    fn keeps_operations_with_their_keys() {
+        let mut kept = KeptResponses {
+            keys: 100,
+            ..KeptResponses::default()
+        };
+        let read = CheckedContent::Operation(OperationKind::Read, Some(17));
+        let write = CheckedContent::Operation(OperationKind::Unknown, None);
+        for content in [read, write] {
+            kept.add(content, REQUEST, &mut None);
+        }
+        let key = key_of(5, 100);
+        let expected = [
+            KeptOperation::new(OperationKind::Read, key, 17, 1, 2),
+            KeptOperation::new(OperationKind::Unknown, key, 5, 1, 2),
+        ];
+        assert_eq!(kept.blocks, [expected.map(|operation| operation.0)]);
+    }
 
     fn scores(responses: &[(u64, f64)]) -> KeptResponses {
         let mut kept = KeptResponses::default();
@@ -148,7 +210,8 @@ mod tests {
                 total_score: *total_score,
                 number_of_trials: *number_of_trials,
             };
-            kept.add(CheckedContent::Score(10.0, response), 1, 2, &mut None);
+            let content = CheckedContent::Score(10.0, response);
+            kept.add(content, REQUEST, &mut None);
         }
         kept
     }

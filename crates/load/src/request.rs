@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use floodmark_record::mix::MixRequest;
-use floodmark_record::plan::{CloseFirst, Plan};
+use floodmark_record::plan::{Check, CloseFirst, Plan};
 use floodmark_wire::{RequestError, RequestSpec, request_head};
 
 use crate::template::{RequestTemplate, TemplateError, push_decimal, randomness};
@@ -218,7 +218,9 @@ impl RequestText<'_> {
         text: &[u8],
         place: RequestPart,
     ) -> Result<RequestTemplate, (RequestPart, InvalidRequest)> {
-        RequestTemplate::parse(text).map_err(|error| (place, error.into()))
+        let keys = self.plan.check.as_ref().and_then(Check::api);
+        let keys = keys.map(|api| api.keys);
+        RequestTemplate::parse(text, keys).map_err(|error| (place, error.into()))
     }
 }
 

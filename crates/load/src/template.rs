@@ -1,9 +1,11 @@
-//! Templates: `{seq}`, `{rand:a-b}` and `{uuid}` are replaced with new values in each request.
+//! Templates: `{seq}`, `{rand:a-b}` and `{uuid}` are replaced with new values in each request. In the
+//! requests of a check, `{key}` is replaced as well.
 //!
 //! All other braces are literal. A JSON body is therefore sent unchanged, because JSON cannot
 //! contain `{seq}` outside strings. Inside strings, `{{seq}}` represents a literal `{seq}`. The
 //! other placeholders follow the same rule.
 
+use floodmark_record::operation::key_of;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -14,6 +16,9 @@ const LONGEST_NUMBER: usize = 20;
 
 /// Number of characters in a UUID.
 const UUID_LENGTH: usize = 36;
+
+/// Placeholder for a key.
+const KEY: &[u8] = b"{key}";
 
 /// Text with placeholders.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,6 +40,8 @@ enum Marker {
     Rand { low: u64, high: u64 },
     /// A random UUID (version 4, RFC 9562).
     Uuid,
+    /// The request's key.
+    Key { keys: u64 },
 }
 
 /// A `{rand:…}` is invalid.
@@ -45,11 +52,16 @@ enum Marker {
 pub struct TemplateError(String);
 
 impl RequestTemplate {
-    /// Parses text with placeholders.
+    /// Parses text with placeholders. With `keys`, `{key}` is a placeholder for a number from 1 to
+    /// `keys`.
     ///
     /// # Errors
     /// Fails if a `{rand:…}` does not contain two whole numbers, the smaller number first.
-    pub fn parse(text: &[u8]) -> Result<Self, TemplateError> {
+    pub fn parse(text: &[u8], keys: Option<u64>) -> Result<Self, TemplateError> {
+        let marker = |text: &[u8]| match keys {
+            Some(keys) if text.starts_with(KEY) => Ok(Some((Marker::Key { keys }, KEY.len()))),
+            _ => marker(text),
+        };
         let mut template = RequestTemplate::default();
         let mut rest = text;
         while let Some(at) = rest.iter().position(|b| *b == b'{') {
@@ -89,6 +101,19 @@ impl RequestTemplate {
             .any(|part| matches!(part, TemplatePart::Marker(_)))
     }
 
+    /// Returns whether the text contains `{seq}`.
+    #[must_use]
+    pub fn has_seq(&self) -> bool {
+        self.parts.contains(&TemplatePart::Marker(Marker::Seq))
+    }
+
+    /// Returns whether the text contains the placeholder `{key}`.
+    #[must_use]
+    pub fn has_key(&self) -> bool {
+        let is_key = |part: &TemplatePart| matches!(part, TemplatePart::Marker(Marker::Key { .. }));
+        self.parts.iter().any(is_key)
+    }
+
     /// Returns whether the template is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -109,7 +134,9 @@ impl RequestTemplate {
         let longest = |part: &TemplatePart| match part {
             TemplatePart::Text(text) => text.len(),
             TemplatePart::Marker(Marker::Uuid) => UUID_LENGTH,
-            TemplatePart::Marker(Marker::Seq | Marker::Rand { .. }) => LONGEST_NUMBER,
+            TemplatePart::Marker(Marker::Seq | Marker::Rand { .. } | Marker::Key { .. }) => {
+                LONGEST_NUMBER
+            }
         };
         self.parts.iter().map(longest).sum()
     }
@@ -131,6 +158,9 @@ impl RequestTemplate {
                     push_decimal(value, out);
                 }
                 TemplatePart::Marker(Marker::Uuid) => push_uuid(random, out),
+                TemplatePart::Marker(Marker::Key { keys }) => {
+                    push_decimal(key_of(number, *keys), out);
+                }
             }
         }
     }

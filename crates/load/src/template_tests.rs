@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn render(text: &str, seed: u64, number: u64) -> String {
-    let template = RequestTemplate::parse(text.as_bytes()).unwrap();
+    let template = RequestTemplate::parse(text.as_bytes(), None).unwrap();
     let mut out = Vec::with_capacity(template.longest());
     let room = out.capacity();
     template.render(number, &mut randomness(seed, number), &mut out);
@@ -36,7 +36,11 @@ fn other_braces_are_left_alone() {
         "{seq:1}{uuid }{random}{rand}",
     ] {
         assert_eq!(render(text, 1, 5), text);
-        assert!(!RequestTemplate::parse(text.as_bytes()).unwrap().varies());
+        assert!(
+            !RequestTemplate::parse(text.as_bytes(), None)
+                .unwrap()
+                .varies()
+        );
     }
     assert_eq!(render(r#"{"a":{"b":{seq}}}"#, 1, 5), r#"{"a":{"b":5}}"#);
 }
@@ -64,7 +68,7 @@ fn refuses_invalid_ranges() {
         "{rand:+1-5}",
         "{{rand:5}}",
     ] {
-        let error = RequestTemplate::parse(text.as_bytes())
+        let error = RequestTemplate::parse(text.as_bytes(), None)
             .unwrap_err()
             .to_string();
         assert!(error.contains("such as {rand:1-1000}"), "{text}: {error}");
@@ -115,7 +119,7 @@ proptest! {
 
     #[test]
     fn keeps_text_without_markers(text in proptest::collection::vec(any::<u8>(), 0..60)) {
-        if let Ok(template) = RequestTemplate::parse(&text) && !template.varies() && !text.windows(2).any(|w| w == b"{{") {
+        if let Ok(template) = RequestTemplate::parse(&text, None) && !template.varies() && !text.windows(2).any(|w| w == b"{{") {
             let mut out = Vec::new();
             template.render(1, &mut randomness(1, 1), &mut out);
             prop_assert_eq!(out, text);
@@ -124,6 +128,22 @@ proptest! {
 
     #[test]
     fn parsing_never_panics(text in "[{}a-z0-9:seqrand-]{0,40}") {
-        let _ = RequestTemplate::parse(text.as_bytes());
+        let _ = RequestTemplate::parse(text.as_bytes(), None);
+    }
+}
+
+#[test]
+fn renders_keys_only_in_checks() {
+    let text = b"/items/{key}?n={seq}&literal={{key}}";
+    let plain = RequestTemplate::parse(text, None).unwrap();
+    assert!(plain.holds(b'{') && plain.has_seq() && !plain.has_key());
+    let template = RequestTemplate::parse(text, Some(5)).unwrap();
+    assert!(template.has_seq() && template.has_key());
+    for number in 1..50 {
+        let mut out = Vec::new();
+        template.render(number, &mut randomness(1, number), &mut out);
+        let key = floodmark_record::operation::key_of(number, 5);
+        let expected = format!("/items/{key}?n={number}&literal={{key}}");
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

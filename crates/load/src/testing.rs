@@ -2,8 +2,12 @@
 
 use std::net::SocketAddr;
 
+use floodmark_record::api_check::{ApiCheck, ApiCheckKind};
 use floodmark_record::mix::{Mix, MixRequest};
-use floodmark_record::plan::{Arrivals, FiguresOf, Length, Model, Plan, Rate, Schedule, Spacing};
+use floodmark_record::plan::{
+    Arrivals, Check, FiguresOf, Length, Model, Plan, Rate, Schedule, Spacing,
+};
+use floodmark_record::pointer::JsonPointer;
 use floodmark_record::profile::{Ramp, RateStep, Replay};
 use floodmark_record::timetable::{Timetable, checksum};
 use floodmark_record::units::Bytes;
@@ -102,6 +106,22 @@ pub fn replay_plan(times: Vec<u64>, window_s: f64) -> Plan {
         timetable,
     };
     scheduled(Schedule::Replay { replay, requests })
+}
+
+/// Returns the plan with a check of a register. The first request of the mix writes, and the second
+/// reads.
+pub fn checked(plan: Plan, keys: u64) -> Plan {
+    let api = ApiCheck {
+        kind: ApiCheckKind::Register,
+        keys,
+        write_value: None,
+        read_value: Some(JsonPointer::default()),
+        readback: None,
+    };
+    Plan {
+        check: Some(Check::Api(Box::new(api))),
+        ..plan
+    }
 }
 
 /// Returns the plan with a mix of GET requests that have the given weights.

@@ -12,11 +12,11 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
-use common::plans::{closed_plan, with_mix};
+use common::plans::{checked, closed_plan, with_mix};
 use common::server::{fast, respond_to_all, serve_on};
 use common::tls::{Authority, SUITES, server};
 use common::{input, raise_open_files, run};
@@ -230,6 +230,9 @@ fn filling_in_templates_allocates_nothing(backend: Backend) {
     }
 }
 
+/// Held by a test that counts allocations in this process.
+static JUDGING: Mutex<()> = Mutex::new(());
+
 /// Returns the plan with templates.
 fn varying(plan: Plan) -> Plan {
     let mut plan = with_mix(plan, &[3, 2, 1]);
@@ -248,24 +251,46 @@ fn reading_scores_allocates_nothing() {
         check: Some(Check::Scoring { score: 10.0 }),
         ..closed_plan(1, 1)
     };
-    let judges = Judge::of_plan(&plan);
     let bodies: [&[u8]; 3] = [
         br#"{"averageScore":10.0,"totalScore":1.0E7,"numberOfTrials":1000000}"#,
         br#"{"numberOfTrials":3,"averageScore":10.000000000000000001,"totalScore":30}"#,
         b" { \"totalScore\" : 20 ,\n\"numberOfTrials\" : 2.0 , \"averageScore\" : 1e1 } ",
     ];
+    judging_allocates_nothing(Judge::of_plan(&plan).remove(0), bodies);
+}
+
+/// Finding a value in a response for `--check FILE` allocates no memory.
+#[test]
+fn finding_values_allocates_nothing() {
+    let mut plan = checked(with_mix(closed_plan(1, 1), &[1, 1]), 5);
+    let Some(Check::Api(api)) = &mut plan.check else {
+        panic!("{:?}", plan.check);
+    };
+    api.read_value = Some("/data/1/value".to_owned().try_into().unwrap());
+    let bodies: [&[u8]; 3] = [
+        br#"{"meta":{"value":1},"data":[{"value":2},{"value":"3"}]}"#,
+        br#"{"data":[[1,2],{"name":"\\","value":null}],"x":[1.5]}"#,
+        b" { \"data\" : [ 0 , { \"value\" : 18446744073709551615 } ] } ",
+    ];
+    judging_allocates_nothing(Judge::of_plan(&plan).remove(1), bodies);
+}
+
+/// Checks that a judge accepts the bodies and allocates no memory.
+fn judging_allocates_nothing(judge: Judge, bodies: [&'static [u8]; 3]) {
+    let _alone = JUDGING.lock().unwrap();
+    let before = COUNTED.load(Ordering::Relaxed);
     let counted = thread::Builder::new()
         .name("load-scores".to_owned())
         .spawn(move || {
             WATCH.store(true, Ordering::Relaxed);
             for body in bodies.iter().cycle().take(300) {
-                let (outcome, figures) = judges[0].outcome(200, body);
-                assert!(outcome == Outcome::Ok && figures.is_some());
+                let (outcome, content) = judge.outcome(200, body);
+                assert!(outcome == Outcome::Ok && content.is_some());
             }
             let counted = COUNTED.load(Ordering::Relaxed);
             drop(std::hint::black_box(Box::new(1)));
             WATCH.store(false, Ordering::Relaxed);
-            (counted, COUNTED.load(Ordering::Relaxed))
+            (counted - before, COUNTED.load(Ordering::Relaxed) - before)
         });
     let counted = counted.unwrap().join().unwrap();
     assert_eq!(counted, (0, 1), "only the deliberate allocation");

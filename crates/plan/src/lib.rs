@@ -6,6 +6,7 @@
 //!
 //! Invariant: this crate starts no process and connects to no server.
 
+pub mod api_check;
 mod host_addresses;
 pub mod input;
 mod io_backend;
@@ -19,6 +20,7 @@ pub mod toml_file;
 pub mod trust;
 pub mod values;
 
+pub use api_check::{CheckDocument, CheckFile};
 pub use host_addresses::HostAddresses;
 pub use mix::MixFile;
 pub use planning::{Planned, plan};

@@ -116,7 +116,7 @@ impl MixFile {
     }
 
     /// Returns the position of a request or of one of its parts, such as `mix.toml:12`.
-    fn place(&self, request: usize, part: RequestPart) -> String {
+    pub(crate) fn place(&self, request: usize, part: RequestPart) -> String {
         let Some(entry) = self.entries.get(request) else {
             return self.file.path().display().to_string();
         };
@@ -132,14 +132,14 @@ impl MixFile {
 }
 
 /// Returns the position of a value, or `fallback` if the value is missing.
-fn span_of<T>(value: &Option<Located<T>>, fallback: &Range<usize>) -> Range<usize> {
+pub(crate) fn span_of<T>(value: &Option<Located<T>>, fallback: &Range<usize>) -> Range<usize> {
     value
         .as_ref()
         .map_or_else(|| fallback.clone(), Located::span)
 }
 
 /// Divides the weights by their greatest common divisor and returns the new sum.
-fn reduce(requests: &mut [MixRequest]) -> u64 {
+pub(crate) fn reduce(requests: &mut [MixRequest]) -> u64 {
     fn greatest_common_divisor(a: u32, b: u32) -> u32 {
         if b == 0 {
             a
@@ -171,18 +171,7 @@ impl MixEntry {
             None if body.is_some() => "POST",
             None => "GET",
         };
-        let parse = |text: &Located<String>| {
-            parse_header(text).map_err(|what| file.error(&text.span(), format!("headers: {what}")))
-        };
-        let own = self.headers.iter().flat_map(|headers| headers.iter());
-        let mut headers = own.map(parse).collect::<Result<Vec<_>, _>>()?;
-        let own = headers.len();
-        for (name, value) in &defaults.headers {
-            let is_own = |(n, _): &(String, String)| n.eq_ignore_ascii_case(name);
-            if !headers[..own].iter().any(is_own) {
-                headers.push((name.clone(), value.clone()));
-            }
-        }
+        let headers = headers(file, self.headers.as_ref(), defaults)?;
         let parse = |text: &Located<String>| {
             text.parse::<Expect>()
                 .map_err(|what| file.error(&text.span(), format!("expect: {what}")))
@@ -193,7 +182,7 @@ impl MixEntry {
         };
         Ok(MixRequest {
             name: name.to_owned(),
-            weight: self.weight(file)?,
+            weight: weight(file, self.weight.as_ref())?,
             path: path.to_string(),
             request: RequestPlan {
                 method: method.to_owned(),
@@ -220,22 +209,6 @@ impl MixEntry {
         Ok(name)
     }
 
-    fn weight(&self, file: &TomlFile) -> Result<u32, FileError> {
-        let Some(weight) = &self.weight else {
-            return Ok(1);
-        };
-        match u32::try_from(**weight) {
-            Ok(n @ 1..=MAX_WEIGHT) => Ok(n),
-            _ => {
-                let what = format!(
-                    "weight: expected a whole number from 1 to {MAX_WEIGHT}, not {}",
-                    **weight
-                );
-                Err(file.error(&weight.span(), what))
-            }
-        }
-    }
-
     fn body(&self, file: &TomlFile) -> Result<Option<Vec<u8>>, FileError> {
         match (&self.body, &self.body_file) {
             (Some(_), Some(path)) => Err(file.error(
@@ -257,6 +230,45 @@ impl MixEntry {
     }
 }
 
+/// Returns the headers of a request, followed by those of the defaults that the request does not
+/// set.
+pub(crate) fn headers(
+    file: &TomlFile,
+    own: Option<&Located<Vec<Located<String>>>>,
+    defaults: &PlanSpec,
+) -> Result<Vec<(String, String)>, FileError> {
+    let parse = |text: &Located<String>| {
+        parse_header(text).map_err(|what| file.error(&text.span(), format!("headers: {what}")))
+    };
+    let own = own.into_iter().flat_map(|headers| headers.iter());
+    let mut headers = own.map(parse).collect::<Result<Vec<_>, _>>()?;
+    let own = headers.len();
+    for (name, value) in &defaults.headers {
+        let is_own = |(n, _): &(String, String)| n.eq_ignore_ascii_case(name);
+        if !headers[..own].iter().any(is_own) {
+            headers.push((name.clone(), value.clone()));
+        }
+    }
+    Ok(headers)
+}
+
+/// Returns the weight of a request, which is 1 by default.
+pub(crate) fn weight(file: &TomlFile, weight: Option<&Located<i64>>) -> Result<u32, FileError> {
+    let Some(weight) = weight else {
+        return Ok(1);
+    };
+    match u32::try_from(**weight) {
+        Ok(n @ 1..=MAX_WEIGHT) => Ok(n),
+        _ => {
+            let what = format!(
+                "weight: expected a whole number from 1 to {MAX_WEIGHT}, not {}",
+                **weight
+            );
+            Err(file.error(&weight.span(), what))
+        }
+    }
+}
+
 /// Reads the mix file of a plan, if any.
 pub(crate) fn of_spec(spec: &PlanSpec, target: &Target) -> Result<Option<MixFile>, String> {
     let Some(path) = &spec.mix else {
@@ -274,19 +286,21 @@ pub(crate) fn of_spec(spec: &PlanSpec, target: &Target) -> Result<Option<MixFile
 }
 
 /// Checks that the plan's requests are valid. Returns the length of the longest request, in bytes.
-pub(crate) fn longest_request(plan: &Plan, file: Option<&MixFile>) -> Result<usize, String> {
+///
+/// `place` returns the position of a part of a request in the file that contains the requests.
+pub(crate) fn longest_request(
+    plan: &Plan,
+    place: impl Fn(usize, RequestPart) -> Option<String>,
+) -> Result<usize, String> {
     let fault = match requests(plan) {
         Ok(requests) => return Ok(longest(&requests)),
         Err(fault) => fault,
     };
-    let Some(file) = file else {
-        return Err(format!("the request: {fault}"));
-    };
-    let name = &file.mix.requests[fault.index].name;
-    Err(format!(
-        "--mix {}: the request \"{name}\": {fault}",
-        file.place(fault.index, fault.place)
-    ))
+    let name = plan.mix.as_ref().map(|mix| &mix.requests[fault.index].name);
+    match place(fault.index, fault.place).zip(name) {
+        Some((place, name)) => Err(format!("{place}: the request \"{name}\": {fault}")),
+        None => Err(format!("the request: {fault}")),
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use floodmark_record::units::{show_count, show_rate};
 
 use crate::spec::{BodySource, CheckKind, LoadSpec, Origin, PlanSpec, Warmup};
 use crate::target::{self, Resolved};
-use crate::{input, io_backend, mix, schedule, trust};
+use crate::{api_check, input, io_backend, mix, schedule, trust};
 
 /// Maximum number of connections per client. The state of 1,000,000 connections takes up to 2 GiB.
 pub const MAX_CONNECTIONS: u64 = 1_000_000;
@@ -98,9 +98,7 @@ pub fn plan(
         ));
     }
     plan.check = check(spec, &plan.request)?;
-    let file = mix::of_spec(spec, &plan.target)?;
-    plan.mix = file.as_ref().map(|file| file.mix.clone());
-    let longest = mix::longest_request(&plan, file.as_ref())?;
+    let longest = requests_of_files(spec, &mut plan)?;
     let (backend, notice) = io_backend::choose(spec, &plan, &mut offer, longest)?;
     plan.backend = backend;
     notices.extend(notice);
@@ -291,10 +289,29 @@ fn request(spec: &PlanSpec) -> Result<RequestPlan, String> {
     })
 }
 
-/// Returns the check for the responses. For `scoring`, reads the score from the request body.
+/// Reads the mix file or check file of a plan, if any. Returns the length of the longest request, in
+/// bytes.
+fn requests_of_files(spec: &PlanSpec, plan: &mut Plan) -> Result<usize, String> {
+    if let Some(file) = api_check::of_spec(spec, plan)? {
+        plan.mix = Some(file.mix.clone());
+        plan.check = Some(Check::Api(Box::new(file.check.clone())));
+        let name = spec.name("check");
+        let place = |request, part| Some(format!("{name} {}", file.place(request, part)));
+        return mix::longest_request(plan, place);
+    }
+    let file = mix::of_spec(spec, &plan.target)?;
+    plan.mix = file.as_ref().map(|file| file.mix.clone());
+    mix::longest_request(plan, |request, part| {
+        let place = file.as_ref()?.place(request, part);
+        Some(format!("{} {place}", spec.name("mix")))
+    })
+}
+
+/// Returns the check for the responses, unless a file describes it. For `scoring`, reads the score
+/// from the request body.
 fn check(spec: &PlanSpec, request: &RequestPlan) -> Result<Option<Check>, String> {
     Ok(match spec.load.check {
-        None => None,
+        None | Some(CheckKind::File(_)) => None,
         Some(CheckKind::Sequence) => Some(Check::Sequence),
         Some(CheckKind::Scoring) => Some(Check::Scoring {
             score: scoring::score(request.body.bytes().unwrap_or_default())

@@ -1,17 +1,19 @@
 //! The settings of a load as the user gave them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use floodmark_load::replay;
 use floodmark_record::plan::{CloseFirst, DEFAULT_DURATION, Expect, Rate, Sources, Spacing};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::host_addresses::HostAddresses;
 use crate::planning::{MAX_CONNECTIONS, MAX_THREADS};
 use crate::scalar::{Count, MAX_COUNT, PositiveDuration, RatePerSecond, WarmupText, content};
+use crate::toml_file::nearest;
 use crate::values::{self, MAX_ATTEMPTS};
 
 /// Source of the settings, which determines their names in error messages.
@@ -108,7 +110,9 @@ pub struct LoadSpec {
     #[serde(deserialize_with = "content::count::<_, 0, MAX_COUNT>")]
     #[schemars(with = "Count<0, MAX_COUNT>")]
     pub seed: Option<u64>,
-    /// Check that covers all responses. Default: none.
+    /// Check that covers all responses: `sequence`, `scoring`, or a check file that ends in .toml.
+    /// Default: none.
+    #[schemars(schema_with = "CheckKind::schema")]
     pub check: Option<CheckKind>,
 }
 
@@ -132,7 +136,10 @@ impl LoadSpec {
             ($($field:ident)*) => { $(if other.$field.is_some() { self.$field = other.$field; })* };
         }
         replace!(connections threads duration requests rate burst within arrivals fresh requests_per_connection);
-        replace!(close_first sources warmup attempts timeout deadline seed check);
+        replace!(close_first sources warmup attempts timeout deadline seed);
+        if other.check.is_some() {
+            self.check.clone_from(&other.check);
+        }
     }
 
     /// Returns the keys of all given settings.
@@ -273,13 +280,58 @@ pub enum BackendChoice {
 }
 
 /// A check that covers all responses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum CheckKind {
     /// Each response is the next number from a single counter.
     Sequence,
     /// Each response reports the count, sum and mean of all scores so far.
     Scoring,
+    /// The requests write to and read from an API that this file describes.
+    File(PathBuf),
+}
+
+impl CheckKind {
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": r"^(sequence|scoring|.+\.toml)$" })
+    }
+
+    /// Makes the path of a check file relative to a folder.
+    pub fn relative_to(&mut self, folder: &Path) {
+        if let CheckKind::File(path) = self {
+            *path = folder.join(&*path);
+        }
+    }
+}
+
+impl FromStr for CheckKind {
+    type Err = String;
+
+    /// Reads the name of a check, or the path of a check file that ends in `.toml`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = ["sequence", "scoring"];
+        match text {
+            "sequence" => Ok(CheckKind::Sequence),
+            "scoring" => Ok(CheckKind::Scoring),
+            _ if Path::new(text).extension().is_some_and(|end| end == "toml") => {
+                Ok(CheckKind::File(text.into()))
+            }
+            _ => Err(match nearest(text, names.into_iter()) {
+                Some(name) => format!("unknown check \"{text}\"; did you mean \"{name}\"?"),
+                None => format!(
+                    "unknown check \"{text}\"; expected sequence, scoring, or a file that ends in .toml"
+                ),
+            }),
+        }
+    }
+}
+
+impl TryFrom<String> for CheckKind {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
 }
 
 /// Warm-up before the measurement.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::api_check::ItemsFile;
 use crate::client::ClientRan;
 use crate::crash::{CrashBegan, CrashRound};
 use crate::experiment::{ExperimentDescription, Resumed};
@@ -81,6 +82,8 @@ pub enum Event {
     Second(SecondRow),
     /// The worker ended.
     End(WorkerEnd),
+    /// The items of a set were read back after the load (`--check`).
+    ReadBack(ItemsFile),
     /// An external client ended. Its run has no worker events.
     ClientRan(ClientRan),
     /// Samples taken during the load.

@@ -5,6 +5,7 @@
 //!
 //! Invariants: this crate does no I/O except reading and writing records, and it judges nothing.
 
+pub mod api_check;
 mod base64_bytes;
 pub mod body;
 pub mod cause;
@@ -21,10 +22,12 @@ pub mod metric;
 pub mod mix;
 mod model;
 mod names;
+pub mod operation;
 pub mod outcome;
 pub mod path;
 pub mod place;
 pub mod plan;
+pub mod pointer;
 pub mod profile;
 pub mod proof;
 pub mod remote;

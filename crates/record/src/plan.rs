@@ -8,6 +8,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::api_check::ApiCheck;
 use crate::body::RequestBody;
 use crate::mix::Mix;
 pub use crate::model::{Arrivals, Length, Model, Rate, Schedule, Spacing};
@@ -289,7 +290,7 @@ pub enum Expect {
 }
 
 /// Check of all responses.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Check {
     /// Each response is a number. The server must return each number once and in order.
@@ -299,15 +300,27 @@ pub enum Check {
         /// Score of each request.
         score: f64,
     },
+    /// The requests write to and read from an API that a file describes.
+    Api(Box<ApiCheck>),
 }
 
 impl Check {
     /// Returns the name of the check.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Check::Sequence => "sequence",
             Check::Scoring { .. } => "scoring",
+            Check::Api(api) => api.kind.name(),
+        }
+    }
+
+    /// Returns the description of the API; `None` for other checks.
+    #[must_use]
+    pub fn api(&self) -> Option<&ApiCheck> {
+        match self {
+            Check::Api(api) => Some(api),
+            Check::Sequence | Check::Scoring { .. } => None,
         }
     }
 }

@@ -468,4 +468,8 @@ pub struct CheckResult {
     pub held: bool,
     /// Finding of the check, including the first violations.
     pub detail: String,
+    /// Operations around the first violation, one per line. Those that show the violation start
+    /// with `>`. Empty if the check has no history.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<String>,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, ValueEnum};
 use floodmark_diagnose::conditions::Condition;
 use floodmark_plan::HostAddresses;
-use floodmark_plan::spec::Warmup;
+use floodmark_plan::spec::{CheckKind, Warmup};
 use floodmark_plan::values::{attempts, count_from_one, positive_duration, sources, warmup};
 use floodmark_record::mix::parse_header;
 use floodmark_record::plan::{Expect, Rate, Sources};
@@ -202,9 +202,10 @@ pub struct LoadArgs {
 
     /// Check all responses together. `sequence`: responses are consecutive numbers without repeats
     /// or gaps. `scoring`: the request body is {"score": N}, and each response contains
-    /// numberOfTrials, totalScore and averageScore of all scores so far [default: none]
-    #[arg(long, value_enum, value_name = "CHECK", help_heading = "Judgment")]
-    pub check: Option<CheckArg>,
+    /// numberOfTrials, totalScore and averageScore of all scores so far. FILE.toml: a check file,
+    /// which describes how to write to and read from an API [default: none]
+    #[arg(long, value_name = "sequence|scoring|FILE", help_heading = "Judgment")]
+    pub check: Option<CheckKind>,
 
     /// Maximum response time, with a unit, for an ok response to count as goodput [default:
     /// --timeout]
@@ -272,13 +273,4 @@ pub enum BackendFlag {
     Uring,
     /// epoll
     Epoll,
-}
-
-/// Check of all responses together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum CheckArg {
-    /// Consecutive numbers without repeats or gaps
-    Sequence,
-    /// Number, sum and mean of all scores
-    Scoring,
 }

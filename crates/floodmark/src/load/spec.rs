@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use floodmark_load::replay::TimestampUnit;
-use floodmark_plan::spec::{BackendChoice, BodySource, CheckKind, RateSteps, ReplaySpec};
+use floodmark_plan::spec::{BackendChoice, BodySource, RateSteps, ReplaySpec};
 use floodmark_plan::target::ResolveError;
 use floodmark_plan::{LoadSpec, PlanSpec, values};
 use floodmark_record::plan::{CloseFirst, Spacing};
 
-use super::args::{BackendFlag, CheckArg, Closer, LoadArgs, SpacingFlag};
+use super::args::{BackendFlag, Closer, LoadArgs, SpacingFlag};
 use crate::exit::Ending;
 
 /// Flags for changing rates and for replays.
@@ -93,10 +93,7 @@ impl LoadArgs {
                 timeout: Some(self.timeout),
                 deadline: self.deadline,
                 seed: Some(self.seed),
-                check: self.check.map(|check| match check {
-                    CheckArg::Sequence => CheckKind::Sequence,
-                    CheckArg::Scoring => CheckKind::Scoring,
-                }),
+                check: self.check.clone(),
             },
             ramp: changing.ramp,
             steps: changing.steps.clone(),

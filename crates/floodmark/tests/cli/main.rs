@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "test helpers are test code too")]
 
 mod addresses;
+mod api_check;
 mod backend;
 mod bad_input;
 mod budget;

@@ -9,8 +9,8 @@ use floodmark_host::ProcessPlacement;
 use floodmark_record::metric::{ProcessFigure, Role};
 use floodmark_record::{Metric, Observation};
 
-use super::probe;
 use crate::manifest::WorkloadRequest;
+use crate::probe;
 
 /// Interval between samples.
 const INTERVAL: Duration = Duration::from_secs(1);

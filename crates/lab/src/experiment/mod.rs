@@ -13,7 +13,6 @@ mod hosts;
 mod log_tail;
 mod measurement;
 mod prerequisites;
-mod probe;
 mod program;
 mod proof;
 mod resume;

@@ -1,8 +1,9 @@
 //! Starts the server of a trial and checks its response.
 
 use super::program::{ProgramPaths, ProgramSpec, RunningProgram};
-use super::{ExperimentRunner, StepError, TrialHosts, probe};
+use super::{ExperimentRunner, StepError, TrialHosts};
 use crate::manifest::{Trial, WorkloadRequest};
+use crate::probe;
 
 /// Starts the server of a trial and waits until it is ready. `store` is the address of the trial's
 /// store, which is already running.

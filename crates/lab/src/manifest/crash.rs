@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use floodmark_plan::FileError;
 use floodmark_plan::scalar::{Count, CrashTime};
+use floodmark_plan::spec::CheckKind;
 use floodmark_plan::toml_file::{Located, TomlFile};
 use floodmark_record::crash::{CrashSettings, CrashSignal, CrashTarget};
 use schemars::JsonSchema;
@@ -70,8 +71,10 @@ pub(super) fn settings(
 fn refusal(trial: &Trial, kill: CrashTarget) -> Option<String> {
     let load = &trial.load;
     let store = trial.at.store.as_ref();
-    if load.check.is_none() {
-        return Some("crash rounds need a check; add check = \"sequence\" or check = \"scoring\" to its load".to_owned());
+    match &load.check {
+        Some(CheckKind::Sequence | CheckKind::Scoring) => {}
+        None => return Some("crash rounds need a check; add check = \"sequence\" or check = \"scoring\" to its load".to_owned()),
+        Some(CheckKind::File(_)) => return Some("crash rounds support no check files; write check = \"sequence\" or check = \"scoring\"".to_owned()),
     }
     if trial.client.is_some() {
         return Some(
@@ -202,6 +205,11 @@ mod tests {
                 "rounds = 1",
                 &TRIAL.replace("check = \"sequence\"", "fresh = true"),
                 "mine: crash rounds need a check",
+            ),
+            (
+                "rounds = 1",
+                &TRIAL.replace("\"sequence\"", "\"items.toml\""),
+                "mine: crash rounds support no check files",
             ),
             (
                 "rounds = 1",

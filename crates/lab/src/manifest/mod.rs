@@ -61,6 +61,12 @@ pub fn experiment_schema() -> Json {
     titled::<experiment::ExperimentManifest>("floodmark: an experiment")
 }
 
+/// Returns the JSON Schema of a check file, kept in `docs/check.schema.json`.
+#[must_use]
+pub fn check_schema() -> Json {
+    titled::<floodmark_plan::CheckDocument>("floodmark: a check (load --check FILE)")
+}
+
 fn titled<T: schemars::JsonSchema>(title: &str) -> Json {
     let mut schema = schema::<T>();
     schema["title"] = json!(title);

@@ -163,6 +163,9 @@ impl TrialReader<'_> {
         if let Some(own) = &section.load {
             load.override_with(own);
         }
+        if let Some(check) = &mut load.check {
+            check.relative_to(&folder_of(file.path()));
+        }
         let client = match &section.client {
             Some(name) => {
                 let client = self.clients.get(file, name)?;

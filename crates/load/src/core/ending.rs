@@ -1,6 +1,7 @@
 //! Ends requests and connections for reasons other than a response.
 
 use floodmark_record::Outcome;
+use floodmark_record::operation::OperationKind;
 use floodmark_record::plan::CloseFirst;
 use floodmark_wire::ReadError;
 
@@ -10,6 +11,7 @@ use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::ConnectionState;
 use crate::failure::{self, Break, ConnectFailure};
+use crate::judge::CheckedContent;
 
 /// Minimum duration, in ns, of a TLS handshake that counts as failed if the run ends before it does.
 const LONG_HANDSHAKE: Ns = 1_000_000_000;
@@ -29,6 +31,7 @@ impl Core {
                 ConnectionState::Busy => {
                     self.recorder.in_flight_at_end(group);
                     self.in_flight -= 1;
+                    self.keep_unknown(slot as Slot, now);
                 }
                 ConnectionState::Connecting if connection.carries => {
                     let handshake = connection.reached.map(|since| now.saturating_sub(since));
@@ -50,12 +53,15 @@ impl Core {
                     } else {
                         self.recorder.unsent(group, 1);
                     }
-                    self.targets.given_up(connection.target);
+                    let target = connection.target;
+                    self.targets.given_up(target);
                     self.carried -= 1;
+                    // The backend may have sent the request together with the connect.
+                    self.keep_unknown(slot as Slot, now);
                 }
                 _ => continue,
             }
-            connection.carries = false;
+            self.connections[slot].carries = false;
             self.pressing.remove(&mut self.connections, slot as Slot);
             self.shut(slot as Slot, CloseFirst::Client, now);
         }
@@ -99,9 +105,11 @@ impl Core {
 
     /// Handles a connection that ended before the first byte of a response.
     /// If the connection was established before the request was assigned, retries the request once.
+    /// A write that a check covers is not retried, because it could take effect twice.
     fn lost(&mut self, slot: Slot, name: &'static str, now: Ns) {
         let connection = &mut self.connections[slot as usize];
-        if (connection.used > 0 || connection.rested) && !connection.retried {
+        let is_write = self.judges[connection.moments.pick.group as usize].is_checked_write();
+        if (connection.used > 0 || connection.rested) && !connection.retried && !is_write {
             connection.retried = true;
             connection.moments.sent = 0;
             self.in_flight -= 1;
@@ -136,7 +144,20 @@ impl Core {
         let moments = self.connections[slot as usize].moments;
         self.recorder.failed(&moments, now, outcome);
         self.in_flight -= 1;
+        self.keep_unknown(slot, now);
         self.done_with(slot, now);
+    }
+
+    /// Keeps a write that ends without a response, if a check covers it.
+    fn keep_unknown(&mut self, slot: Slot, now: Ns) {
+        let connection = &mut self.connections[slot as usize];
+        if !self.judges[connection.moments.pick.group as usize].is_checked_write() {
+            return;
+        }
+        let content = CheckedContent::Operation(OperationKind::Unknown, None);
+        let request = connection.checked_request(now);
+        self.responses
+            .add(content, request, &mut connection.last_number);
     }
 
     pub(super) fn time_out(&mut self, slot: Slot, now: Ns) {
@@ -155,9 +176,17 @@ impl Core {
                     Some(_) => failure::HANDSHAKE_TIMED_OUT,
                     None => failure::CONNECT_TIMED_OUT,
                 };
+                let mut failure = ConnectFailure::by_server(name);
+                let judge = &self.judges[connection.moments.pick.group as usize];
+                if connection.carries && judge.is_checked_write() {
+                    // The backend may have sent the request together with the connect, so the
+                    // request is not sent to another address.
+                    failure.of_address = false;
+                    self.keep_unknown(slot, now);
+                }
                 let how = CloseFirst::Client;
                 self.actions.push(Action::Close { slot, how });
-                self.connect_failed(slot, ConnectFailure::by_server(name), now);
+                self.connect_failed(slot, failure, now);
             }
             ConnectionState::Closed
             | ConnectionState::Closing

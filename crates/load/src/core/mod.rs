@@ -7,6 +7,8 @@
 //!              connection    and failures              responses     requests, connections
 //! ```
 
+#[cfg(test)]
+mod checked_tests;
 mod ending;
 mod holding;
 #[cfg(test)]
@@ -145,7 +147,7 @@ impl Core {
         Core {
             actions: Vec::with_capacity(64),
             recorder,
-            responses: KeptResponses::default(),
+            responses: KeptResponses::of_plan(plan),
             targets: Targets::new(plan, thread, threads),
             connections: Vec::new(),
             free: Vec::new(),

@@ -1,5 +1,6 @@
 //! Reads and classifies responses.
 
+use floodmark_record::Outcome;
 use floodmark_record::plan::CloseFirst;
 use floodmark_wire::ReadError;
 
@@ -89,18 +90,18 @@ impl Core {
             &connection.body
         };
         let judge = &self.judges[connection.moments.pick.group as usize];
-        let (outcome, figures) = judge.outcome(status, body);
+        let (outcome, content) = judge.outcome(status, body);
         self.recorder
             .responded(&connection.moments, at, status, outcome);
         if let Some(lacking) = judge.wants() {
-            match figures {
-                Some(figures) => {
-                    let sent = connection.moments.sent;
-                    self.responses
-                        .add(figures, sent, at, &mut connection.last_number);
-                }
-                None if (200..400).contains(&status) => self.recorder.error(lacking),
-                None => {}
+            // An ok status without the required content is not an ok response.
+            if (200..400).contains(&status) && outcome == Outcome::Wrong {
+                self.recorder.error(lacking);
+            }
+            if let Some(content) = content {
+                let request = connection.checked_request(now);
+                self.responses
+                    .add(content, request, &mut connection.last_number);
             }
         }
         connection.used += 1;

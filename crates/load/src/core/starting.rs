@@ -129,6 +129,7 @@ impl Core {
             ..Moments::default()
         };
         connection.retried = false;
+        connection.sent_with_connect = false;
         connection.last = self.close_first == CloseFirst::Server
             && uses.is_some_and(|n| connection.used + 1 >= n);
         self.dispatch(slot, now);

@@ -42,7 +42,7 @@ fn sum(rows: &[SecondRow]) -> Counts {
 }
 
 prop_compose! {
-    fn plans()(
+    pub(super) fn plans()(
         open in any::<bool>(),
         connections in 1u32..9,
         requests in 1u64..150,

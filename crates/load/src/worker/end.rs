@@ -12,7 +12,7 @@ use floodmark_record::tls::TlsUse;
 use super::{Job, PhaseResult, groups};
 use crate::core::{Core, HeldSoFar};
 use crate::group_times::GroupTimes;
-use crate::judge::{NOT_A_NUMBER, NOT_A_SCORE};
+use crate::judge::{NO_VALUE, NOT_A_NUMBER, NOT_A_SCORE};
 use crate::kept_responses::KeptResponses;
 use crate::message::PhaseEnd;
 use crate::targets;
@@ -61,7 +61,7 @@ impl Job<'_> {
             .iter_mut()
             .filter_map(|end| end.tls.take())
             .reduce(TlsUse::merged);
-        let not_numbers = [NOT_A_NUMBER, NOT_A_SCORE]
+        let not_numbers = [NOT_A_NUMBER, NOT_A_SCORE, NO_VALUE]
             .iter()
             .filter_map(|name| errors.get(*name))
             .sum();

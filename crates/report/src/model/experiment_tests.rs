@@ -107,6 +107,7 @@ fn shows_the_first_violated_check_of_each_trial() {
             name: "sequence".to_owned(),
             held,
             detail: format!("detail of {process}"),
+            history: Vec::new(),
         }];
         run
     };

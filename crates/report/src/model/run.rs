@@ -3,7 +3,7 @@
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::Plan;
 use floodmark_record::remote::{AlignmentMethod, RemoteObservation};
-use floodmark_record::run::{Run, Saturation, Status, SteadyClass};
+use floodmark_record::run::{CheckResult, Run, Saturation, Status, SteadyClass};
 use floodmark_record::units::{show_count, show_ns};
 
 use super::figures::{count_of, duration, glue, interval, level, percent, rate};
@@ -189,14 +189,21 @@ pub(crate) fn validity_of(run: &Run) -> Span {
 
 /// Returns the results of the run's checks.
 pub(crate) fn checks(run: &Run) -> Vec<TextLine> {
-    let line = |check: &floodmark_record::run::CheckResult| {
+    let lines = |check: &CheckResult| {
         let result = match check.held {
             true => Emphasis::Good.span("held:"),
             false => Emphasis::Bad.span("violated:"),
         };
-        TextLine::new("check", [plain(&check.name), result, plain(&check.detail)])
+        let line = TextLine::new("check", [plain(&check.name), result, plain(&check.detail)]);
+        [line].into_iter().chain(history(check))
     };
-    run.checks.iter().map(line).collect()
+    run.checks.iter().flat_map(lines).collect()
+}
+
+/// Returns the operations around a violation.
+pub(crate) fn history(check: &CheckResult) -> Vec<TextLine> {
+    let line = |operation: &String| TextLine::new("", [plain(operation)]);
+    check.history.iter().map(line).collect()
 }
 
 /// Returns the notes, the log lines and the list of missing data.

@@ -38,8 +38,8 @@ pub struct JudgedRound {
 /// Judges a round from the content of its response file.
 ///
 /// # Errors
-/// The file is damaged.
-pub fn judge(check: Check, bytes: &[u8], facts: &RoundFacts<'_>) -> Result<JudgedRound, String> {
+/// The file is damaged, or the check is not one of a counter.
+pub fn judge(check: &Check, bytes: &[u8], facts: &RoundFacts<'_>) -> Result<JudgedRound, String> {
     let end = facts.end;
     let warmup = end.warmup_counts.as_ref();
     let round = RoundContext {
@@ -67,7 +67,7 @@ pub fn judge(check: Check, bytes: &[u8], facts: &RoundFacts<'_>) -> Result<Judge
             let scored = end.scored.clone().unwrap_or_default();
             let first = facts.earlier.and_then(|state| state.line);
             let line = first.or(scored.line);
-            let line = line.unwrap_or(TotalLine::through(score, 0, 0.0));
+            let line = line.unwrap_or(TotalLine::through(*score, 0, 0.0));
             let by = scored.line.map_or(Some(0), |own| own.ahead_of(&line));
             let scores = decode_scores(bytes).map_err(|error| error.to_string())?;
             let mut scores: Vec<KeptScore> = scores.iter().map(|one| one.moved(by, 0)).collect();
@@ -77,6 +77,9 @@ pub fn judge(check: Check, bytes: &[u8], facts: &RoundFacts<'_>) -> Result<Judge
                 state,
                 done_ns: done_times(&scores, facts, |one| (one.sent_ns(), one.done_ns())),
             })
+        }
+        Check::Api(_) => {
+            Err("crash rounds support only the checks sequence and scoring".to_owned())
         }
     }
 }

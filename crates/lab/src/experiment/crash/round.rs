@@ -99,9 +99,7 @@ impl NextRound {
             seed: first.seed.wrapping_add(u64::from(self.number) - 1),
             ..first.clone()
         };
-        let check = plan
-            .check
-            .ok_or_else(|| "the plan has no check".to_owned())?;
+        let check = (first.check.as_ref()).ok_or_else(|| "the plan has no check".to_owned())?;
         let after = crash_time(settings, first.seed, self.number);
         let name = format!("crash-{}-{}.bin", processes.trial.name, self.number);
         let path = state.folder.path().join(&name);
@@ -134,7 +132,7 @@ impl NextRound {
     /// Judges the responses of the round. Removes their file if nothing was lost.
     fn judged(
         &self,
-        check: Check,
+        check: &Check,
         times: &CrashTimes,
         end: &WorkerEnd,
         (path, name): (PathBuf, String),

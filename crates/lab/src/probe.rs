@@ -9,11 +9,20 @@ use floodmark_wire::{Reader, RequestSpec, request_bytes};
 
 use crate::manifest::WorkloadRequest;
 
-/// Maximum time for a complete response.
-const TIMEOUT: Duration = Duration::from_secs(2);
+/// Limits for one response.
+#[derive(Debug, Clone, Copy)]
+pub struct ProbeLimits {
+    /// Maximum time for a complete response.
+    pub timeout: Duration,
+    /// Maximum length of a response, in bytes.
+    pub length: usize,
+}
 
-/// Maximum length of a response, in bytes.
-const RESPONSE_LIMIT: usize = 1 << 20;
+/// Limits for the response to a workload's request.
+const LIMITS: ProbeLimits = ProbeLimits {
+    timeout: Duration::from_secs(2),
+    length: 1 << 20,
+};
 
 /// A complete response.
 #[derive(Debug)]
@@ -48,29 +57,46 @@ pub fn request(
         close: true,
     })
     .map_err(|error| error.to_string())?;
-    let response = from.within(|| exchange(address, &request));
+    send(from, address, &request, LIMITS)
+}
+
+/// Sends the bytes of a request from the client's host on a new connection.
+///
+/// # Errors
+/// No complete HTTP/1.1 response arrives within the limits.
+pub fn send(
+    from: &ProcessPlacement,
+    address: SocketAddr,
+    request: &[u8],
+    limits: ProbeLimits,
+) -> Result<ProbeResponse, String> {
+    let response = from.within(|| exchange(address, request, limits));
     response
         .and_then(|response| response)
         .map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                format!("no response within {} s", TIMEOUT.as_secs())
+                format!("no response within {} s", limits.timeout.as_secs())
             }
             _ => error.to_string(),
         })
 }
 
-fn exchange(address: SocketAddr, request: &[u8]) -> io::Result<ProbeResponse> {
+fn exchange(address: SocketAddr, request: &[u8], limits: ProbeLimits) -> io::Result<ProbeResponse> {
+    let ProbeLimits {
+        timeout,
+        length: limit,
+    } = limits;
     let failed = |what: String| Err(io::Error::other(what));
     let begin = Instant::now();
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
+    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_write_timeout(Some(timeout))?;
     stream.write_all(request)?;
     let mut reader = Reader::new();
     reader.expect_response(false);
-    let (mut body, mut buffer, mut length) = (Vec::new(), [0; 8192], 0);
+    let (mut body, mut buffer, mut length) = (Vec::new(), [0; 64 << 10], 0);
     loop {
-        let left = TIMEOUT.saturating_sub(begin.elapsed());
+        let left = timeout.saturating_sub(begin.elapsed());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -82,10 +108,8 @@ fn exchange(address: SocketAddr, request: &[u8]) -> io::Result<ProbeResponse> {
             read => read?,
         };
         length += n;
-        if length > RESPONSE_LIMIT {
-            return failed(format!(
-                "the response is longer than {RESPONSE_LIMIT} bytes"
-            ));
+        if length > limit {
+            return failed(format!("the response is longer than {limit} bytes"));
         }
         let response = match n {
             0 => reader.end(),

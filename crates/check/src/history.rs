@@ -1,0 +1,100 @@
+//! The operations around a violation, as text.
+
+use std::collections::BinaryHeap;
+
+use floodmark_record::operation::{KeptOperation, OperationKind};
+use floodmark_record::units::show_count;
+
+/// Maximum number of operations in a history, in addition to those that show the violation.
+const NEIGHBORS: usize = 10;
+
+/// Returns one line per operation: those that show a violation, marked with `>`, and those that
+/// were sent at about the same time as the last of them, marked with `·`. `verb` names a write.
+pub(crate) fn history(all: &[KeptOperation], marked: &[KeptOperation], verb: &str) -> Vec<String> {
+    let Some(last) = marked.iter().map(KeptOperation::done_ns).max() else {
+        return Vec::new();
+    };
+    // The operations that are farthest away come first, so that nearer ones replace them.
+    let mut nearest: BinaryHeap<(u64, [u64; 3])> = BinaryHeap::new();
+    for operation in all.iter().filter(|operation| !marked.contains(operation)) {
+        nearest.push((operation.sent_ns().abs_diff(last), operation.0));
+        if nearest.len() > NEIGHBORS {
+            nearest.pop();
+        }
+    }
+    let neighbors = nearest.into_iter().map(|(_, words)| KeptOperation(words));
+    let mut shown: Vec<KeptOperation> = marked.iter().copied().chain(neighbors).collect();
+    shown.sort_unstable_by_key(order);
+    shown.dedup();
+    let mut skipped = vec![0u64; shown.len() + 1];
+    for operation in all {
+        if let Err(place) = shown.binary_search_by_key(&order(operation), order) {
+            skipped[place] += 1;
+        }
+    }
+    let mut lines = Vec::new();
+    for (place, operation) in shown.iter().enumerate() {
+        // Operations before the first and after the last line are of no interest.
+        if place > 0 && skipped[place] > 0 {
+            lines.push(format!("… {} more", show_count(skipped[place])));
+        }
+        let mark = if marked.contains(operation) {
+            '>'
+        } else {
+            '·'
+        };
+        lines.push(format!("{mark} {}", line(operation, verb)));
+    }
+    lines
+}
+
+fn order(operation: &KeptOperation) -> (u64, u64, [u64; 3]) {
+    (operation.sent_ns(), operation.done_ns(), operation.0)
+}
+
+/// Describes an operation: `1.002003 s to 1.002504 s: write 17`.
+fn line(operation: &KeptOperation, verb: &str) -> String {
+    let seconds = |ns: u64| format!("{:.6} s", ns as f64 / 1e9);
+    let (value, kind) = (show_count(operation.value()), operation.kind());
+    let what = match kind {
+        OperationKind::Read => format!("read {value}"),
+        OperationKind::ReadNothing => "read no value".to_owned(),
+        OperationKind::Acknowledged => format!("{verb} {value}"),
+        OperationKind::Refused => format!("{verb} {value}, refused"),
+        OperationKind::Unknown => format!("{verb} {value}, outcome unknown"),
+    };
+    let (sent, done) = (seconds(operation.sent_ns()), seconds(operation.done_ns()));
+    format!("{sent} to {done}: {what}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_the_marked_operations_and_their_neighbors() {
+        let write = |n: u64| {
+            KeptOperation::new(
+                OperationKind::Acknowledged,
+                1,
+                n,
+                n * 1_000_000,
+                n * 1_000_000 + 500_000,
+            )
+        };
+        let all: Vec<KeptOperation> = (1..=100).map(write).collect();
+        let lines = history(&all, &[write(3), write(50)], "write");
+        let expected = [
+            "> 0.003000 s to 0.003500 s: write 3",
+            "… 41 more",
+            "· 0.045000 s to 0.045500 s: write 45",
+        ];
+        assert_eq!(lines[..3], expected);
+        assert_eq!(lines.len(), 1 + 1 + NEIGHBORS + 1);
+        assert!(
+            lines.contains(&"> 0.050000 s to 0.050500 s: write 50".to_owned()),
+            "{lines:#?}"
+        );
+        assert_eq!(history(&all, &[], "write"), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,188 @@
+//! The `set` check: every acknowledged item is found at the end, once, and nothing else.
+//!
+//! Each request inserts an item with a number of its own. After the attempt, all items are read
+//! back. An insert with an unknown outcome may or may not be found. A refused insert must not be
+//! found.
+
+use floodmark_record::kept::SHOWN;
+use floodmark_record::operation::{KeptOperation, OperationKind};
+use floodmark_record::run::CheckResult;
+use floodmark_record::units::show_count;
+
+use crate::counter::{count, fault};
+use crate::history::history;
+
+/// The items that were read back after an attempt.
+#[derive(Debug, Default)]
+pub struct FoundItems {
+    /// The items' numbers, in any order.
+    pub numbers: Vec<u64>,
+    /// Number of items without a whole number.
+    pub unreadable: u64,
+}
+
+/// Compares all inserts of a process with the items that were found.
+///
+/// The check sorts both in place, which takes O(n log n) time and O(1) extra memory. It fails if
+/// there are no inserts.
+#[must_use]
+pub fn set(inserts: &mut [KeptOperation], found: &mut FoundItems) -> CheckResult {
+    inserts.sort_unstable_by_key(|insert| (insert.value(), insert.0));
+    found.numbers.sort_unstable();
+    let scan = SetScan::of(inserts, &found.numbers);
+    let mut faults = scan.faults();
+    if found.unreadable > 0 {
+        let [one, many] = ["item that was found has", "items that were found have"];
+        faults.push(format!(
+            "{} no whole number",
+            count(found.unreadable, one, many)
+        ));
+    }
+    if inserts.is_empty() && faults.is_empty() {
+        faults.push("no item was inserted, so there is nothing to check".to_owned());
+    }
+    let held = faults.is_empty();
+    let first = scan.first.as_ref();
+    CheckResult {
+        name: "set".to_owned(),
+        held,
+        detail: if held {
+            scan.success()
+        } else {
+            faults.join("; ")
+        },
+        history: first.map_or_else(Vec::new, |first| history(inserts, &[*first], "insert")),
+    }
+}
+
+/// Result of merging inserts and items.
+#[derive(Default)]
+struct SetScan {
+    acknowledged: u64,
+    unknown: u64,
+    /// Number of inserts with an unknown outcome whose item was found.
+    unknown_found: u64,
+    /// Acknowledged inserts whose item was not found.
+    lost: ItemNumbers,
+    /// Items that were found more than once.
+    repeated: ItemNumbers,
+    /// Items of refused inserts.
+    refused: ItemNumbers,
+    /// Items that were never sent.
+    foreign: ItemNumbers,
+    /// The insert whose violation was sent first.
+    first: Option<KeptOperation>,
+}
+
+/// The count and the first of some numbers.
+#[derive(Default)]
+struct ItemNumbers {
+    count: u64,
+    first: Vec<String>,
+}
+
+impl ItemNumbers {
+    fn add(&mut self, number: u64) {
+        self.count += 1;
+        if self.first.len() < SHOWN {
+            self.first.push(show_count(number));
+        }
+    }
+
+    fn fault(&self, nouns: [&str; 2], rule: &str) -> Option<String> {
+        let is_complete = self.count == self.first.len() as u64;
+        fault(self.count, nouns, rule, &self.first, is_complete)
+    }
+}
+
+impl SetScan {
+    /// Merges inserts and items, both sorted by number. Each number is inserted once.
+    fn of(inserts: &[KeptOperation], items: &[u64]) -> Self {
+        let mut scan = SetScan::default();
+        let mut items = items.chunk_by(|a, b| a == b).peekable();
+        for insert in inserts {
+            let number = insert.value();
+            while let Some(item) = items.next_if(|same| same[0] < number) {
+                scan.foreign.add(item[0]);
+            }
+            let times = items
+                .next_if(|same| same[0] == number)
+                .map_or(0, <[u64]>::len);
+            if scan.take(insert, times)
+                && scan
+                    .first
+                    .is_none_or(|first| insert.sent_ns() < first.sent_ns())
+            {
+                scan.first = Some(*insert);
+            }
+        }
+        items.for_each(|same| scan.foreign.add(same[0]));
+        scan
+    }
+
+    /// Counts an insert whose item was found so many times. Returns whether this is a violation.
+    fn take(&mut self, insert: &KeptOperation, times: usize) -> bool {
+        let number = insert.value();
+        let is_found = times > 0;
+        if times > 1 {
+            self.repeated.add(number);
+        }
+        match insert.kind() {
+            OperationKind::Refused => {
+                if is_found {
+                    self.refused.add(number);
+                }
+                is_found
+            }
+            OperationKind::Acknowledged => {
+                self.acknowledged += 1;
+                if !is_found {
+                    self.lost.add(number);
+                }
+                times != 1
+            }
+            OperationKind::Unknown | OperationKind::Read | OperationKind::ReadNothing => {
+                self.unknown += 1;
+                self.unknown_found += u64::from(is_found);
+                times > 1
+            }
+        }
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let of_all = format!(
+            "of {}",
+            count(self.acknowledged, "acknowledged item", "acknowledged items")
+        );
+        let faults = [
+            self.lost
+                .fault(["item", "items"], &format!("{of_all} lost")),
+            self.repeated
+                .fault(["item", "items"], "found more than once"),
+            self.refused.fault(
+                ["item", "items"],
+                "found although the server had refused the insert",
+            ),
+            self.foreign
+                .fault(["item", "items"], "found that this process was never sent"),
+        ];
+        faults.into_iter().flatten().collect()
+    }
+
+    fn success(&self) -> String {
+        let acknowledged = count(self.acknowledged, "acknowledged item", "acknowledged items");
+        let unknown = match self.unknown {
+            0 => String::new(),
+            n => format!(
+                "; {} with an unknown outcome, of which {} found",
+                count(n, "item", "items"),
+                show_count(self.unknown_found)
+            ),
+        };
+        format!("{acknowledged}: each found once, and no other item{unknown}")
+    }
+}
+
+#[cfg(test)]
+#[path = "set_tests.rs"]
+mod tests;

@@ -1,0 +1,362 @@
+//! Tests of `--check FILE` with a correct CRUD server and with servers that have one fault each.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use crate::support::{code, folded, load, run, text};
+
+/// Server of items, a set and counters. Arguments: fault, port.
+const SERVER: &str = r#"
+import json, sys, threading, time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+fault = sys.argv[1]
+lock = threading.Lock()
+items, old, names, counters, writes = {}, {}, [], {}, 0
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    wbufsize = -1
+    disable_nagle_algorithm = True
+
+    def answer(self, status, value):
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        path, _, query = self.path.partition('?')
+        with lock:
+            if path == '/set':
+                page = int(query.removeprefix('page='))
+                return self.answer(200, {'data': [{'name': n} for n in names[100 * page - 100:100 * page]]})
+            source = old if fault == 'stale' and writes % 7 == 0 else items
+            source = counters if path.startswith('/counter') else source
+            if path not in source:
+                return self.answer(404, {})
+            self.answer(200, {'value': source[path]})
+
+    def do_PUT(self):
+        self.write(lambda value: (old.update({self.path: items.get(self.path, value)}), items.update({self.path: value})))
+
+    def do_POST(self):
+        if self.path == '/set':
+            return self.write(names.append)
+        self.write(lambda _: counters.update({self.path: counters.get(self.path, 0) + 1}))
+
+    def write(self, store):
+        global writes
+        value = json.loads(self.rfile.read(int(self.headers.get('Content-Length', 0))) or '{}').get('value')
+        with lock:
+            writes += 1
+            # The check finds a lost write only if a read follows before the next write.
+            due = writes % (5 if self.path.startswith('/items') else 50) == 0
+            if not (due and fault == 'lost'):
+                store(value)
+            if due and fault == 'twice':
+                store(value)
+            answer = counters.get(self.path)
+        if due and fault == 'silent':
+            self.close_connection = True
+            return
+        status = {'failing': 500, 'refusing': 409}.get(fault) if due else 200
+        self.answer(status or 200, {'value': answer})
+
+    def log_message(self, *_):
+        pass
+
+ThreadingHTTPServer.request_queue_size = 200
+server = ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"#;
+
+const SET: &str = r#"
+kind = "set"
+write = { path = "/set", body = '{"value": "{seq}"}' }
+readback = { path = "/set?page={page}", items = "/data", value = "/name" }
+"#;
+
+const REGISTER: &str = r#"
+kind = "register"
+keys = 3
+write = { method = "PUT", path = "/items/{key}", body = '{"value": {seq}}' }
+read = { path = "/items/{key}", value = "/value", weight = 2 }
+"#;
+
+const COUNTER: &str = r#"
+kind = "counter"
+keys = 2
+write = { path = "/counter/{key}", value = "/value" }
+"#;
+
+const READ_COUNTER: &str = r#"
+kind = "counter"
+write = { path = "/counter" }
+read = { path = "/counter", value = "/value" }
+"#;
+
+/// A server that is killed on drop.
+struct CrudServer {
+    child: Child,
+    url: String,
+}
+
+impl CrudServer {
+    fn start(fault: &str) -> Self {
+        let mut child = Command::new("python3")
+            .args(["-c", SERVER, fault])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut port)
+            .unwrap();
+        CrudServer {
+            child,
+            url: format!("http://127.0.0.1:{}", port.trim()),
+        }
+    }
+}
+
+impl Drop for CrudServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Writes a check file into a temporary folder.
+fn file(content: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("check.toml");
+    std::fs::write(&path, content).unwrap();
+    (folder, path)
+}
+
+/// Returns the detail and the history of the check after 600 requests to a server with a fault.
+fn checked(fault: &str, content: &str, held: bool) -> (String, Vec<String>) {
+    let server = CrudServer::start(fault);
+    let (_folder, path) = file(content);
+    let check = path.to_str().unwrap();
+    let arguments = [
+        "-n",
+        "600",
+        "-c",
+        "8",
+        "-t",
+        "2",
+        "--timeout",
+        "2s",
+        "--check",
+        check,
+    ];
+    let load = load(&server.url, &arguments);
+    let result = load.run().checks[0].clone();
+    assert_eq!(result.held, held, "{fault}: {result:#?}");
+    load.ends_with(i32::from(!held));
+    assert_eq!(load.run().plan.mix.as_ref().unwrap().file, "check.toml");
+    if !held {
+        let printed = load.stderr();
+        let words = format!("check {} failed: ", result.name);
+        assert!(
+            printed.lines().last().unwrap().contains(&words),
+            "{printed}"
+        );
+    }
+    let again = folded(&load.folder.path().join("result"));
+    assert_eq!(again.runs[0].checks, load.run().checks);
+    (result.detail, result.history)
+}
+
+#[test]
+fn a_correct_server_passes() {
+    for (content, words) in [
+        (
+            SET,
+            "600 acknowledged items: each found once, and no other item",
+        ),
+        (REGISTER, " of 3 keys: linearizable"),
+        (COUNTER, "600 increments of 2 counters: "),
+        (READ_COUNTER, "300 increments of 1 counter: "),
+    ] {
+        let (detail, history) = checked("none", content, true);
+        assert!(detail.contains(words), "{detail}");
+        assert!(history.is_empty());
+    }
+}
+
+#[test]
+fn finds_lost_writes() {
+    for (content, words) in [
+        (SET, "12 items of 600 acknowledged items lost (first: 50, "),
+        (REGISTER, "key "),
+        (COUNTER, " more than once ("),
+        (READ_COUNTER, "key 1: "),
+    ] {
+        let (detail, history) = checked("lost", content, false);
+        // Numbers and order of concurrent requests differ between runs.
+        let words = words.split(" (first").next().unwrap();
+        assert!(detail.contains(words), "{detail}");
+        assert!(
+            history.iter().any(|line| line.starts_with('>')),
+            "{history:#?}"
+        );
+    }
+}
+
+#[test]
+fn finds_stale_reads() {
+    let (detail, history) = checked("stale", REGISTER, false);
+    assert!(detail.contains(": a read returned "), "{detail}");
+    assert!(detail.contains(" had replaced it"), "{detail}");
+    let read = |line: &&String| line.starts_with('>') && line.contains(": read ");
+    assert!(history.iter().any(|line| read(&line)), "{history:#?}");
+    assert!(
+        history.iter().any(|line| line.contains(": write ")),
+        "{history:#?}"
+    );
+}
+
+#[test]
+fn finds_writes_that_the_server_had_refused_or_executed_twice() {
+    let (detail, _) = checked("refusing", SET, false);
+    let words = "12 items found although the server had refused the insert (";
+    assert!(detail.contains(words), "{detail}");
+    let (detail, _) = checked("twice", SET, false);
+    assert!(
+        detail.contains("12 items found more than once ("),
+        "{detail}"
+    );
+    let (detail, _) = checked("twice", READ_COUNTER, false);
+    assert!(detail.contains(", but expected at most "), "{detail}");
+}
+
+#[test]
+fn accepts_unknown_outcomes() {
+    for fault in ["failing", "silent"] {
+        for content in [SET, REGISTER, COUNTER, READ_COUNTER] {
+            let (detail, _) = checked(fault, content, true);
+            let is_set = content == SET;
+            let words = "12 items with an unknown outcome, of which 12 found";
+            assert!(!is_set || detail.contains(words), "{detail}");
+        }
+    }
+}
+
+#[test]
+fn covers_all_attempts_and_the_warm_up() {
+    let server = CrudServer::start("none");
+    for content in [SET, REGISTER] {
+        let (_folder, path) = file(content);
+        let check = path.to_str().unwrap();
+        let arguments = [
+            "-n",
+            "100",
+            "-c",
+            "4",
+            "--warmup",
+            "100ms",
+            "--attempts",
+            "2",
+            "--check",
+            check,
+        ];
+        let load = load(&server.url, &arguments);
+        load.ends_with(0);
+        let [first, second] = &load.record.runs[..] else {
+            panic!("{:?}", load.record.runs);
+        };
+        assert!(first.checks[0].held && second.checks[0].held);
+        assert_ne!(first.checks, second.checks);
+    }
+    let (_folder, path) = file(SET);
+    let load = load(
+        &server.url,
+        &["-n", "10", "--check", path.to_str().unwrap()],
+    );
+    load.ends_with(1);
+    let detail = &load.run().checks[0].detail;
+    assert!(
+        detail.ends_with(" items before the first attempt; start with an empty set"),
+        "{detail}"
+    );
+}
+
+#[test]
+fn shows_the_history_in_the_summary() {
+    let server = CrudServer::start("lost");
+    let (_folder, path) = file(SET);
+    let output = run(&[
+        "load",
+        &server.url,
+        "-n",
+        "100",
+        "-c",
+        "1",
+        "--check",
+        path.to_str().unwrap(),
+    ]);
+    assert_eq!(code(&output), 1);
+    let printed = text(&output.stdout);
+    assert!(
+        printed.contains("set violated: 2 items of 100 acknowledged items lost (50, 100)"),
+        "{printed}"
+    );
+    assert!(
+        printed
+            .lines()
+            .any(|line| line.trim_start().starts_with("> ") && line.contains("insert 50")),
+        "{printed}"
+    );
+}
+
+#[test]
+fn refuses_invalid_files_and_conflicting_flags() {
+    let (_folder, path) = file(REGISTER);
+    let check = path.to_str().unwrap();
+    for (arguments, words) in [
+        (
+            &["http://127.0.0.1:9/items", "--check", check][..],
+            "takes the paths from the check file",
+        ),
+        (
+            &["http://127.0.0.1:9", "--check", check, "-X", "PUT"],
+            "--method conflicts with --check",
+        ),
+        (
+            &["http://127.0.0.1:9", "--check", check, "-b", "x"],
+            "--body conflicts with --check",
+        ),
+        (
+            &["http://127.0.0.1:9", "--check", "missing.toml"],
+            "--check missing.toml: ",
+        ),
+        (
+            &["http://127.0.0.1:9", "--check", "sequense"],
+            "did you mean \"sequence\"?",
+        ),
+    ] {
+        let output = run(&[&["load"], arguments].concat());
+        assert_eq!(code(&output), 2, "{arguments:?}");
+        let printed = text(&output.stderr);
+        assert!(printed.contains(words), "{printed}");
+    }
+    let (_folder, path) = file(&REGISTER.replace("/items/{key}\", body", "items/{key}\", body"));
+    let output = run(&[
+        "load",
+        "http://127.0.0.1:9",
+        "--check",
+        path.to_str().unwrap(),
+    ]);
+    assert_eq!(code(&output), 2);
+    let printed = text(&output.stderr);
+    assert!(
+        printed.contains("check.toml:4: the request \"write\": "),
+        "{printed}"
+    );
+}

@@ -1,0 +1,165 @@
+//! Reads back all items of a set after an attempt (`--check`).
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use floodmark_host::ProcessPlacement;
+use floodmark_record::api_check::{ItemsFile, Readback};
+use floodmark_record::plan::{Plan, Target};
+use floodmark_record::pointer::PointedValue;
+use floodmark_wire::{RequestSpec, request_bytes};
+
+use crate::probe::{self, ProbeLimits};
+
+/// Limits for one page.
+const LIMITS: ProbeLimits = ProbeLimits {
+    timeout: Duration::from_secs(60),
+    length: 1 << 30,
+};
+
+/// Placeholder for the number of the page.
+const PAGE: &str = "{page}";
+
+/// Maximum number of pages.
+const MAX_PAGES: u64 = 1_000_000;
+
+/// Items of one or more pages.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Items {
+    numbers: Vec<u64>,
+    /// Number of items without a whole number.
+    unreadable: u64,
+}
+
+impl Items {
+    fn count(&self) -> u64 {
+        self.numbers.len() as u64 + self.unreadable
+    }
+}
+
+/// The set that a plan writes to.
+pub(crate) struct SetReader<'a> {
+    from: &'a ProcessPlacement,
+    address: SocketAddr,
+    target: Target,
+    readback: Readback,
+    /// Number of items before the first attempt, or why they could not be read.
+    before: Result<u64, String>,
+}
+
+impl<'a> SetReader<'a> {
+    /// Returns the set that a plan writes to, or `None` if the plan does not check a set. Before the
+    /// first attempt, counts the items.
+    pub(crate) fn of(from: &'a ProcessPlacement, plan: &Plan, is_first: bool) -> Option<Self> {
+        let api = plan.check.as_ref()?.api()?;
+        let mut set = SetReader {
+            from,
+            address: plan.target.ip_addresses().next()?,
+            target: plan.target.clone(),
+            readback: api.readback.clone()?,
+            before: Ok(0),
+        };
+        if is_first {
+            set.before = set.items().map(|items| items.count());
+        }
+        Some(set)
+    }
+
+    /// Reads all items, and writes them to a file in `folder`.
+    pub(crate) fn write_items(&self, folder: &Path, name: String) -> ItemsFile {
+        let before = |why: &String| format!("before the first attempt: {why}");
+        let mut file = ItemsFile {
+            before: *self.before.as_ref().unwrap_or(&0),
+            failure: self.before.as_ref().err().map(before),
+            ..ItemsFile::default()
+        };
+        if file.failure.is_some() {
+            return file;
+        }
+        match self.items() {
+            Ok(items) => {
+                file.count = items.numbers.len() as u64;
+                file.unreadable = items.unreadable;
+                let path = folder.join(&name);
+                let written = write(&path, &items.numbers);
+                file.failure = written
+                    .err()
+                    .map(|error| format!("{}: {error}", path.display()));
+            }
+            Err(why) => file.failure = Some(why),
+        }
+        file.file = name;
+        file
+    }
+
+    /// Reads all items.
+    fn items(&self) -> Result<Items, String> {
+        if !self.readback.path.contains(PAGE) {
+            return self.page(&self.readback.path);
+        }
+        let mut all = Items::default();
+        let mut previous: Option<Items> = None;
+        for number in 1..=MAX_PAGES {
+            let path = self.readback.path.replace(PAGE, &number.to_string());
+            let page = self.page(&path)?;
+            // Some servers return the last page for every later number.
+            if page.count() == 0 || previous.as_ref() == Some(&page) {
+                return Ok(all);
+            }
+            all.numbers.extend_from_slice(&page.numbers);
+            all.unreadable += page.unreadable;
+            if previous.is_some_and(|previous| page.count() < previous.count()) {
+                return Ok(all);
+            }
+            previous = Some(page);
+        }
+        Err(format!(
+            "GET {}: more than {MAX_PAGES} pages; use larger pages",
+            self.readback.path
+        ))
+    }
+
+    /// Reads one page.
+    fn page(&self, path: &str) -> Result<Items, String> {
+        let failed = |why: &dyn std::fmt::Display| format!("GET {path}: {why}");
+        let request = request_bytes(&RequestSpec {
+            method: "GET",
+            path,
+            authority: &self.target.authority,
+            headers: &self.readback.headers,
+            body: &[],
+            close: true,
+        })
+        .map_err(|error| failed(&error))?;
+        let response =
+            probe::send(self.from, self.address, &request, LIMITS).map_err(|why| failed(&why))?;
+        if response.status != 200 {
+            return Err(failed(&format_args!("status {}", response.status)));
+        }
+        let mut items = Items::default();
+        let mut take = |value| match value {
+            PointedValue::Number(number) => items.numbers.push(number),
+            PointedValue::Null | PointedValue::Other => items.unreadable += 1,
+        };
+        let Readback {
+            items: place,
+            value,
+            ..
+        } = &self.readback;
+        place
+            .each_number(&response.body, value, &mut take)
+            .map_err(|why| failed(&why))?;
+        Ok(items)
+    }
+}
+
+fn write(path: &Path, numbers: &[u64]) -> std::io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    for number in numbers {
+        file.write_all(&number.to_le_bytes())?;
+    }
+    file.flush()
+}

@@ -1,0 +1,165 @@
+//! Operations on an API kept for a check: 24 bytes each, in memory and on disk.
+
+/// Number of bits for a time in ns. 48 bits are enough for 78 hours.
+const TIME_BITS: u32 = 48;
+
+/// Latest representable time in ns.
+const LATEST: u64 = (1 << TIME_BITS) - 1;
+
+/// Number of bits for a key.
+const KEY_BITS: u32 = 29;
+
+/// Maximum number of keys in a check.
+pub const MAX_KEYS: u64 = 1_000_000;
+
+/// Kind and outcome of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OperationKind {
+    /// A read that returned a value.
+    Read = 0,
+    /// A read that found no value: status 404 or JSON null.
+    ReadNothing = 1,
+    /// A write that the server acknowledged with status 2xx or 3xx.
+    Acknowledged = 2,
+    /// A write that the server refused with status 4xx. The server must not execute it.
+    Refused = 3,
+    /// A write that the server may have executed: no usable response arrived, or its status is 5xx.
+    Unknown = 4,
+}
+
+impl OperationKind {
+    const ALL: [OperationKind; 5] = [
+        OperationKind::Read,
+        OperationKind::ReadNothing,
+        OperationKind::Acknowledged,
+        OperationKind::Refused,
+        OperationKind::Unknown,
+    ];
+}
+
+/// An operation kept for a check, packed into three 64-bit words.
+/// The file stores the words in little-endian order.
+/// Both times come from the same monotonic clock. Times above 78 hours are stored as 78 hours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptOperation(pub [u64; 3]);
+
+impl KeptOperation {
+    /// Packs an operation on a key, from 1 to [`MAX_KEYS`].
+    ///
+    /// `value` is the value that was read or written. For an increment that returned a value, it is
+    /// the returned value.
+    #[must_use]
+    pub fn new(kind: OperationKind, key: u64, value: u64, sent_ns: u64, done_ns: u64) -> Self {
+        let label = (kind as u64) << KEY_BITS | key & ((1 << KEY_BITS) - 1);
+        let (sent, took) = (sent_ns.min(LATEST), done_ns.saturating_sub(sent_ns));
+        let low = (label & 0xffff) << TIME_BITS;
+        let high = (label >> 16) << TIME_BITS;
+        KeptOperation([value, low | sent, high | took.min(LATEST)])
+    }
+
+    /// Returns the kind. Words that were not packed by [`KeptOperation::new`] are `Unknown`.
+    #[must_use]
+    pub fn kind(&self) -> OperationKind {
+        let kind = OperationKind::ALL.get(self.kind_index());
+        kind.copied().unwrap_or(OperationKind::Unknown)
+    }
+
+    /// Returns whether the words have a kind. If not, the file that contains them is damaged.
+    #[must_use]
+    pub fn has_kind(&self) -> bool {
+        self.kind_index() < OperationKind::ALL.len()
+    }
+
+    fn kind_index(&self) -> usize {
+        (self.label() >> KEY_BITS) as usize
+    }
+
+    /// Returns the key.
+    #[must_use]
+    pub fn key(&self) -> u64 {
+        self.label() & ((1 << KEY_BITS) - 1)
+    }
+
+    /// Returns the value that was read or written.
+    #[must_use]
+    pub fn value(&self) -> u64 {
+        self.0[0]
+    }
+
+    /// Returns the time at which the request was sent, in ns.
+    #[must_use]
+    pub fn sent_ns(&self) -> u64 {
+        self.0[1] & LATEST
+    }
+
+    /// Returns the time at which the outcome was known, in ns.
+    #[must_use]
+    pub fn done_ns(&self) -> u64 {
+        self.sent_ns() + (self.0[2] & LATEST)
+    }
+
+    /// Converts the operation to a clock that started `earlier_ns` ns before the current clock.
+    #[must_use]
+    pub fn moved(&self, earlier_ns: u64) -> Self {
+        let sent = self.sent_ns().saturating_add(earlier_ns).min(LATEST);
+        KeptOperation([self.0[0], self.0[1] & !LATEST | sent, self.0[2]])
+    }
+
+    fn label(&self) -> u64 {
+        (self.0[2] >> TIME_BITS) << 16 | self.0[1] >> TIME_BITS
+    }
+}
+
+/// Returns the key of request `number`, from 1 to `keys`.
+/// Consecutive numbers get keys in a fixed random order.
+#[must_use]
+pub fn key_of(number: u64, keys: u64) -> u64 {
+    // The mixing function of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^= mixed >> 31;
+    1 + ((u128::from(mixed) * u128::from(keys)) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kept::KEPT_BYTES;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_kept_operation_has_the_size_of_other_kept_responses() {
+        assert_eq!(size_of::<KeptOperation>(), KEPT_BYTES);
+    }
+
+    #[test]
+    fn spreads_numbers_evenly_over_the_keys() {
+        let mut counts = [0u32; 10];
+        for number in 1..=10_000 {
+            counts[key_of(number, 10) as usize - 1] += 1;
+        }
+        assert!(counts.iter().all(|n| (800..1200).contains(n)), "{counts:?}");
+        assert_eq!(key_of(7, 1), 1);
+    }
+
+    #[test]
+    fn detects_words_that_are_no_operation() {
+        assert!(!KeptOperation([0, 0, u64::MAX]).has_kind());
+    }
+
+    proptest! {
+        #[test]
+        fn packs_and_unpacks(
+            kind in proptest::sample::select(OperationKind::ALL.to_vec()), key in 1u64..=MAX_KEYS, value in any::<u64>(),
+            sent in 0u64..LATEST / 2, took in 0u64..LATEST / 4, earlier in 0u64..LATEST / 4,
+        ) {
+            let kept = KeptOperation::new(kind, key, value, sent, sent + took);
+            prop_assert_eq!((kept.kind(), kept.key(), kept.value()), (kind, key, value));
+            prop_assert!(kept.has_kind());
+            prop_assert_eq!((kept.sent_ns(), kept.done_ns()), (sent, sent + took));
+            let moved = KeptOperation::new(kind, key, value, sent + earlier, sent + took + earlier);
+            prop_assert_eq!(kept.moved(earlier), moved);
+        }
+    }
+}
