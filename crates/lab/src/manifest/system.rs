@@ -36,7 +36,7 @@ pub(super) struct SystemManifest {
     /// One-line description of the system.
     #[serde(rename = "about")]
     _about: Option<String>,
-    /// Workloads that the system serves.
+    /// Workloads that the system serves; [] for a server with an API of its own.
     workloads: Located<Vec<String>>,
     /// Programs that must be installed, such as "java >= 17". If one is missing, the system is
     /// skipped.

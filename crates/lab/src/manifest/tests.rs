@@ -157,6 +157,26 @@ fn ready_defaults_to_the_path_of_the_workload() {
 }
 
 #[test]
+fn a_system_without_workloads_has_a_path() {
+    let system = SYSTEM
+        .replace("[\"hello\"]", "[]")
+        .replace("[start]", "[start]\nready = \"GET /items\"");
+    let experiment = "question = \"?\"\n[[trial]]\nsystem = \"one\"\n";
+    let trial = Lab::new(&system, experiment)
+        .read()
+        .unwrap()
+        .trials
+        .remove(0);
+    assert_eq!((trial.workload, trial.path.as_str()), (None, "/items"));
+    let error = Lab::new(SYSTEM, experiment).read().unwrap_err();
+    assert_eq!(error, "e.toml:2: workload is missing; one serves hello");
+    let wrong = format!("{experiment}workload = \"hello\"\n");
+    let error = Lab::new(&system, &wrong).read().unwrap_err();
+    let words = "e.toml:4: workload: one does not serve hello; remove workload";
+    assert_eq!(error, words);
+}
+
+#[test]
 fn applies_changes_from_the_command_line() {
     let lab = Lab::new(SYSTEM, EXPERIMENT);
     let changed = |changes: Changes| lab.read().unwrap().changed(&changes);

@@ -34,8 +34,8 @@ pub(super) struct TrialSection {
     pub name: Option<Located<Name>>,
     /// Name of the system. Its folder is systems/NAME, next to the experiments folder.
     system: Option<Located<Name>>,
-    /// Workload to request. Optional for a trial with `command`. Without a workload, such a trial
-    /// requests the path of `ready`.
+    /// Workload to request. Optional for a trial with `command`, and for a system without workloads.
+    /// Without a workload, the trial requests the path of `ready`.
     workload: Option<Located<Workload>>,
     /// Knobs of the system, such as { threads = 2 }.
     setting: Option<Located<LocatedMap<ScalarText>>>,
@@ -346,10 +346,14 @@ impl TrialReader<'_> {
         let (span, what) = match &section.workload {
             Some(workload) if system.workloads.contains(workload) => return Ok(()),
             Some(workload) => {
-                let fix = did_you_mean(workload.name(), offered());
+                let fix = match system.workloads.is_empty() {
+                    true => "remove workload".to_owned(),
+                    false => did_you_mean(workload.name(), offered()),
+                };
                 let what = format!("workload: {name} does not serve {}; {fix}", **workload);
                 (workload.span(), what)
             }
+            None if system.workloads.is_empty() => return Ok(()),
             None => {
                 let all = offered().collect::<Vec<_>>().join(", ");
                 (
