@@ -10,7 +10,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use floodmark_host::open_files;
 use floodmark_plan::values::count_from_one;
 use floodmark_record::units::{parse_duration, show_count};
-use floodmark_serve::{Limits, NativeWorkload, ServeError, Settings, StateError};
+use floodmark_serve::{
+    JournalError, JournalSetting, Limits, NativeWorkload, ServeError, Settings, StateError,
+};
 
 use crate::exit::{Ending, HELP, stop_on_signals};
 
@@ -26,7 +28,8 @@ const STOP_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct ServeArgs {
-    /// Workload: hello (GET /), json (GET /json) or dispatcher (GET /dispatcher)
+    /// Workload: hello (GET /), json (GET /json), dispatcher (GET /dispatcher) or scoring (POST
+    /// /scoring)
     #[arg(hide_possible_values = true, value_parser = workload())]
     pub workload: NativeWorkload,
 
@@ -35,7 +38,7 @@ pub struct ServeArgs {
     pub listen: SocketAddr,
 
     /// Share the port with this user's other processes (SO_REUSEPORT), to exceed the connection
-    /// limit of one process; not for dispatcher [default: refuse a port that is in use]
+    /// limit of one process; not for dispatcher and scoring [default: refuse a port that is in use]
     #[arg(long)]
     pub share_port: bool,
 
@@ -53,6 +56,11 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value = "1048576", value_parser = count_from_one, requires = "state")]
     pub reserve: u64,
 
+    /// scoring: where scores are kept; none, memory (like file, but without a disk) or file:PATH,
+    /// which stores each score in the folder PATH before its response is sent
+    #[arg(long, value_name = "JOURNAL", default_value = "none", value_parser = journal)]
+    pub journal: JournalSetting,
+
     /// Maximum number of connections; further connections wait until one ends [default: set by the
     /// limit on open files]
     #[arg(long, value_name = "N", value_parser = positive)]
@@ -65,6 +73,10 @@ pub struct ServeArgs {
 
 fn workload() -> impl TypedValueParser<Value = NativeWorkload> {
     PossibleValuesParser::new(NativeWorkload::NAMES).try_map(|name| name.parse())
+}
+
+fn journal(text: &str) -> Result<JournalSetting, String> {
+    text.parse().map_err(str::to_owned)
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -83,11 +95,15 @@ fn positive(text: &str) -> Result<NonZeroUsize, String> {
 fn ending(error: ServeError) -> Ending {
     match error {
         ServeError::State(StateError::Locked(_))
+        | ServeError::Journal(JournalError::InUse(_) | JournalError::Thread(_))
+        | ServeError::JournalFailed(_)
         | ServeError::Listen { .. }
         | ServeError::Thread(_) => Ending::server(error),
         ServeError::NoState(_)
         | ServeError::SharedState(_)
         | ServeError::Connections { .. }
+        | ServeError::NoJournal(_)
+        | ServeError::Journal(_)
         | ServeError::State(_) => Ending::usage(error),
         ServeError::Panicked => Ending::internal(error),
     }
@@ -102,6 +118,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Ending> {
         share_port: args.share_port,
         threads: args.threads,
         state: args.state.clone(),
+        journal: args.journal.clone(),
         limits: Limits {
             connections: args.max_connections,
             idle: args.idle,

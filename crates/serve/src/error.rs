@@ -2,6 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+
+use floodmark_journal::JournalError;
 
 use crate::server::RESERVED_FILES;
 use crate::state_file::StateError;
@@ -33,12 +36,21 @@ pub enum ServeError {
     /// A state file was given for a workload without state.
     #[error("{0} keeps no state; omit --state, or use `floodmark serve dispatcher`")]
     NoState(NativeWorkload),
+    /// A journal was given for a workload without a journal.
+    #[error("{0} has no journal; omit --journal, or use `floodmark serve scoring`")]
+    NoJournal(NativeWorkload),
     /// A shared port was requested for a workload that keeps state.
     #[error("{0} has state, which servers cannot share; omit --share-port")]
     SharedState(NativeWorkload),
     /// The state file cannot be opened, read or written.
     #[error(transparent)]
     State(#[from] StateError),
+    /// The journal cannot be opened.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The journal failed while the server was running. All later scores were refused.
+    #[error("the journal failed while the server was running: {0}")]
+    JournalFailed(Arc<JournalError>),
     /// A server thread or its event loop cannot start.
     #[error(
         "cannot start a server thread: {0}; use fewer threads, or free memory or file descriptors"

@@ -1,14 +1,17 @@
-//! The native servers of floodmark: `hello`, `json` and `dispatcher` on hyper and tokio. Their
+//! The native servers of floodmark: `hello`, `json`, `dispatcher` and `scoring` on hyper and tokio. Their
 //! throughput is a reference for other systems. [`serve`] runs one workload until shutdown and
 //! prints nothing.
 //!
 //! Start reading in `server.rs`, then read `worker.rs` (one thread), `connection.rs` and
 //! `response.rs`. The dispatcher's numbers are in `numbers.rs`, and the state file is in
-//! `state_file.rs` and `state_slots.rs`.
+//! `state_file.rs` and `state_slots.rs`. The scores and their journal are in `scoring.rs`, `scores.rs`
+//! and `commits.rs`.
 //!
 //! Invariants: the server does not use the load engine, and all queues and buffers are bounded.
 
+mod body;
 mod budget;
+mod commits;
 mod connection;
 mod error;
 mod handoff;
@@ -17,6 +20,8 @@ mod listen;
 mod numbers;
 mod pace;
 mod response;
+mod scores;
+mod scoring;
 mod server;
 mod settings;
 mod socket;
@@ -26,7 +31,8 @@ mod worker;
 mod workload;
 
 pub use error::ServeError;
+pub use floodmark_journal::JournalError;
 pub use server::{ServeSummary, serve};
-pub use settings::{Limits, Settings};
+pub use settings::{JournalSetting, Limits, Settings};
 pub use state_file::StateError;
 pub use workload::NativeWorkload;

@@ -7,22 +7,22 @@ use std::rc::Rc;
 use std::task::{Poll, ready};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::service::{Service, service_fn};
 use hyper::{Method, Request, Response, StatusCode};
 
+use crate::body::{BodyFault, read_body};
 use crate::host::host_fault;
 use crate::numbers::Numbers;
 use crate::pace::Pace;
+use crate::scoring::{is_json, score};
 use crate::worker::Worker;
 use crate::workload::NativeWorkload;
 
-/// Methods that each workload supports on its path.
-const METHODS: &str = "GET, HEAD";
-
-type HttpResponse = Response<Full<Bytes>>;
+/// A response whose length is known.
+pub(crate) type HttpResponse = Response<Full<Bytes>>;
 
 /// Returns the service that responds to the requests on a connection, one after the other. Most
 /// responses are immediate and need no allocation.
@@ -59,20 +59,24 @@ fn finished(worker: &Worker, pace: &Pace, mut response: HttpResponse) -> HttpRes
     response
 }
 
-/// Returns the response, or `None` if the response must wait.
+/// Returns the response, or `None` if the response must wait or depends on the body.
 fn immediate(worker: &Worker, request: &Request<Incoming>) -> Option<HttpResponse> {
     let workload = worker.shared.workload;
     if let Some(reason) = host_fault(request.version(), request.headers()) {
         return Some(refusal(StatusCode::BAD_REQUEST, reason, None));
     }
+    let methods = workload.methods();
+    let first = || methods.split(',').next().unwrap_or_default();
     if request.uri().path() != workload.path() {
-        let reason = format!("no such path; {workload} serves GET {}", workload.path());
+        let (first, path) = (first(), workload.path());
+        let reason = format!("no such path; {workload} serves {first} {path}");
         return Some(refusal(StatusCode::NOT_FOUND, &reason, None));
     }
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let header = Some((ALLOW, METHODS));
-        let reason = "method not allowed; use GET";
-        return Some(refusal(StatusCode::METHOD_NOT_ALLOWED, reason, header));
+    let method = request.method().as_str();
+    if !methods.split(", ").any(|allowed| allowed == method) {
+        let header = Some((ALLOW, methods));
+        let reason = format!("method not allowed; use {}", first());
+        return Some(refusal(StatusCode::METHOD_NOT_ALLOWED, &reason, header));
     }
     match workload {
         NativeWorkload::Hello => Some(ok("text/plain", Bytes::from_static(b"Hello World"))),
@@ -81,6 +85,12 @@ fn immediate(worker: &Worker, request: &Request<Incoming>) -> Option<HttpRespons
             Bytes::from_static(br#"{"message":"Hello, World!"}"#),
         )),
         NativeWorkload::Dispatcher => dispatch(&worker.shared.numbers, request.method()),
+        NativeWorkload::Scoring if !is_json(request.headers()) => Some(refusal(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the body is not JSON; send Content-Type: application/json",
+            None,
+        )),
+        NativeWorkload::Scoring => None,
     }
 }
 
@@ -93,32 +103,29 @@ fn dispatch(numbers: &Numbers, method: &Method) -> Option<HttpResponse> {
     }
 }
 
-/// Discards the request body, waits for a number if needed, and returns the response.
+/// Reads the request body, waits for a number or a journal if needed, and returns the response.
 async fn delayed(
     worker: Rc<Worker>,
     pace: Rc<Pace>,
     mut request: Request<Incoming>,
 ) -> HttpResponse {
     let limit = worker.shared.limits.body_bytes;
-    let mut left = limit;
-    let mut too_long = request.body().size_hint().lower() > limit;
-    while !too_long && let Some(frame) = request.body_mut().frame().await {
-        let Ok(frame) = frame else {
+    let body = match read_body(&mut request, limit).await {
+        Ok(body) => body,
+        Err(BodyFault::Malformed) => {
             let reason = "malformed or incomplete body; check its chunk sizes or Content-Length";
             return last_refusal(&pace, StatusCode::BAD_REQUEST, reason);
-        };
-        let bytes = frame.into_data().map_or(0, |data| data.len() as u64);
-        match left.checked_sub(bytes) {
-            Some(rest) => left = rest,
-            None => too_long = true,
         }
-    }
-    if too_long {
-        let reason = format!("body too long; the limit is {limit} bytes");
-        return last_refusal(&pace, StatusCode::PAYLOAD_TOO_LARGE, &reason);
-    }
+        Err(BodyFault::TooLong) => {
+            let reason = format!("body too long; the limit is {limit} bytes");
+            return last_refusal(&pace, StatusCode::PAYLOAD_TOO_LARGE, &reason);
+        }
+    };
     if let Some(response) = immediate(&worker, &request) {
         return response;
+    }
+    if let Some(scores) = &worker.shared.scores {
+        return score(&worker, scores, &body).await;
     }
     match worker.shared.numbers.take().await {
         Some(taken) => number(taken),
@@ -140,21 +147,22 @@ fn number(number: u64) -> HttpResponse {
     ok("text/plain", Bytes::from(number.to_string()))
 }
 
-fn ok(content_type: &'static str, body: Bytes) -> HttpResponse {
+/// Returns a response with status 200.
+pub(crate) fn ok(content_type: &'static str, body: Bytes) -> HttpResponse {
     let mut response = Response::new(Full::new(body));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
-/// Returns an error response with a one-line JSON body. `reason` must not contain characters that
-/// JSON requires to be escaped.
-fn refusal(
+/// Returns an error response with a one-line JSON body.
+pub(crate) fn refusal(
     status: StatusCode,
     reason: &str,
     header: Option<(HeaderName, &'static str)>,
 ) -> HttpResponse {
-    let body = format!("{{\"error\": \"{reason}\"}}");
+    let reason = serde_json::Value::from(reason);
+    let body = format!("{{\"error\": {reason}}}");
     let mut response = ok("application/json", Bytes::from(body));
     *response.status_mut() = status;
     if let Some((name, value)) = header {

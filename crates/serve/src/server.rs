@@ -16,8 +16,10 @@ use crate::error::ServeError;
 use crate::handoff::handoffs;
 use crate::listen;
 use crate::numbers::{Numbers, Reserver};
-use crate::settings::Settings;
+use crate::scores::Scores;
+use crate::settings::{JournalSetting, Settings};
 use crate::worker::{ServerState, Worker};
+use crate::workload::NativeWorkload;
 
 /// Number of file descriptors that the server reserves for event loops, the state file and other
 /// uses.
@@ -55,30 +57,40 @@ impl ServeSummary {
 /// [`Limits::grace`](crate::Limits::grace).
 ///
 /// # Errors
-/// The address, the state file or a thread is not available, or the next number cannot be written
-/// at the end. If the number cannot be written, the next start leaves a gap.
+/// The address, the state file, the journal or a thread is not available, the journal has failed, or
+/// the next number cannot be written at the end. If the number cannot be written, the next start
+/// leaves a gap.
 pub fn serve(
     settings: Settings,
     shutdown: impl Future<Output = ()> + Send + 'static,
     on_ready: impl FnOnce(SocketAddr),
 ) -> Result<ServeSummary, ServeError> {
     let (workload, address) = (settings.workload, settings.listen);
-    let Settings { state, limits, .. } = settings;
-    if state.is_some() && !workload.has_state() {
+    let Settings {
+        state,
+        journal,
+        limits,
+        ..
+    } = settings;
+    if state.is_some() && workload != NativeWorkload::Dispatcher {
         return Err(ServeError::NoState(workload));
+    }
+    if journal != JournalSetting::None && workload != NativeWorkload::Scoring {
+        return Err(ServeError::NoJournal(workload));
     }
     if settings.share_port && workload.has_state() {
         return Err(ServeError::SharedState(workload));
     }
     let max_connections = max_connections(limits.connections)?;
-    // Listen before opening the state file, so that a second server on this port cannot change the
-    // file.
+    // Listen before opening files, so that a second server on this port cannot change them.
     let cannot_listen = |source| ServeError::Listen { address, source };
     let listener = listen::listen(address, settings.share_port).map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
     let reserver = state.map(|path| Reserver::start(&path, limits.reserve.get()));
     let (numbers, reserver) = reserver.transpose()?.unzip();
     let numbers = numbers.unwrap_or_else(Numbers::volatile);
+    let scores = (workload == NativeWorkload::Scoring).then(|| Scores::open(&journal));
+    let scores = scores.transpose()?;
     let threads = (settings.threads).map_or_else(default_threads, NonZeroUsize::get);
     let (handoffs, receivers) = handoffs(threads);
     let shared = Arc::new(ServerState {
@@ -87,12 +99,16 @@ pub fn serve(
         budget: ConnectionBudget::new(max_connections),
         handoffs,
         numbers: Arc::clone(&numbers),
+        scores,
     });
     let ran = run(&shared, receivers, listener, shutdown, || on_ready(address));
     // All workers have stopped, even after an error, so the next number is final.
     reserver.map(Reserver::finish).transpose()?;
+    let scores = Arc::into_inner(shared).and_then(|shared| shared.scores);
+    let closed = scores.map_or(Ok(()), Scores::close);
+    closed.map_err(ServeError::JournalFailed)?;
     Ok(ServeSummary {
-        next_number: workload.has_state().then(|| numbers.next()),
+        next_number: (workload == NativeWorkload::Dispatcher).then(|| numbers.next()),
         ..ran?
     })
 }

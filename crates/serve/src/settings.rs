@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::workload::NativeWorkload;
@@ -22,8 +23,35 @@ pub struct Settings {
     pub threads: Option<NonZeroUsize>,
     /// State file of the dispatcher. Without one, numbers start at 1.
     pub state: Option<PathBuf>,
+    /// Journal of `scoring`.
+    pub journal: JournalSetting,
     /// Limits.
     pub limits: Limits,
+}
+
+/// A journal, which keeps the scores of `scoring`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum JournalSetting {
+    /// No journal. The scores are lost when the server ends.
+    #[default]
+    None,
+    /// A journal that does not write to a disk. The scores are lost when the server ends.
+    Memory,
+    /// A journal in this folder. Each score is durable before its response is sent.
+    File(PathBuf),
+}
+
+impl FromStr for JournalSetting {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            None if text == "none" => Ok(JournalSetting::None),
+            None if text == "memory" => Ok(JournalSetting::Memory),
+            Some(("file", path)) if !path.is_empty() => Ok(JournalSetting::File(path.into())),
+            _ => Err("write none, memory or file:PATH, where PATH is a folder"),
+        }
+    }
 }
 
 /// Limits of a server. They bound all queues and buffers.

@@ -16,11 +16,13 @@ use tokio::task::{JoinHandle, spawn_local, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::budget::ConnectionBudget;
+use crate::commits::Commits;
 use crate::connection;
 use crate::handoff::{self, Handoff};
 use crate::listen;
 use crate::numbers::Numbers;
 use crate::pace::{ClockSteps, Register, STEP};
+use crate::scores::Scores;
 use crate::server::ServeSummary;
 use crate::settings::Limits;
 use crate::workload::NativeWorkload;
@@ -43,6 +45,8 @@ pub(crate) struct ServerState {
     /// Handoffs, one per worker.
     pub(crate) handoffs: Vec<Handoff>,
     pub(crate) numbers: Arc<Numbers>,
+    /// Scores; only for `scoring`.
+    pub(crate) scores: Option<Scores>,
 }
 
 /// A thread of the server.
@@ -50,6 +54,8 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<ServerState>,
     pub(crate) register: Rc<Register>,
     pub(crate) http: http1::Builder,
+    /// Responses that wait for the journal.
+    pub(crate) commits: Commits,
     /// Index of the worker and of its handoff.
     number: usize,
     /// Start of the shutdown. Each response is then the last on its connection.
@@ -70,12 +76,14 @@ impl Worker {
         let worker = Rc::new(Worker {
             register: Rc::default(),
             http: connection::http(&shared.limits),
+            commits: Commits::default(),
             number,
             shared,
             stopping_since: Cell::default(),
             totals: RefCell::default(),
         });
         let clock = spawn_local(Rc::clone(&worker).keep_time());
+        let commits = spawn_local(Rc::clone(&worker).attend_commits());
         let accepting = spawn_local(Rc::clone(&worker).accept(Arc::clone(&listener)));
         tokio::select! {
             // An error means that the sender was dropped, which also stops the worker.
@@ -84,6 +92,7 @@ impl Worker {
         }
         worker.drain(accepting, listener, handed).await;
         clock.abort();
+        commits.abort();
         worker.totals.take()
     }
 
@@ -124,6 +133,14 @@ impl Worker {
             if let Some(since) = self.stopping_since.get() {
                 self.totals.borrow_mut().cut_at_end += self.register.cut_off_waiting(since);
             }
+        }
+    }
+
+    /// Sends the responses whose records are durable. Ends at once without a journal.
+    async fn attend_commits(self: Rc<Self>) {
+        if let Some(journal) = self.shared.scores.as_ref().and_then(Scores::journal) {
+            self.commits.listen(journal);
+            self.commits.attend(journal, &self.register).await;
         }
     }
 

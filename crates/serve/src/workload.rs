@@ -13,6 +13,8 @@ pub enum NativeWorkload {
     Json,
     /// `GET /dispatcher` returns the next number. Numbers start at 1, and each number occurs once.
     Dispatcher,
+    /// `POST /scoring` adds a score, and returns the number, total and average of all scores.
+    Scoring,
 }
 
 impl NativeWorkload {
@@ -22,7 +24,7 @@ impl NativeWorkload {
     /// Returns whether responses depend on earlier responses. If so, only one server may run.
     #[must_use]
     pub const fn has_state(self) -> bool {
-        matches!(self, NativeWorkload::Dispatcher)
+        matches!(self, NativeWorkload::Dispatcher | NativeWorkload::Scoring)
     }
 
     /// Returns the path of the workload.
@@ -32,6 +34,16 @@ impl NativeWorkload {
             NativeWorkload::Hello => "/",
             NativeWorkload::Json => "/json",
             NativeWorkload::Dispatcher => "/dispatcher",
+            NativeWorkload::Scoring => "/scoring",
+        }
+    }
+
+    /// Returns the methods that the workload supports, in the form of an `Allow` header.
+    #[must_use]
+    pub const fn methods(self) -> &'static str {
+        match self {
+            NativeWorkload::Scoring => "POST",
+            _ => "GET, HEAD",
         }
     }
 }

@@ -74,8 +74,7 @@ fn closes_after_an_http_1_0_response() {
 
 #[test]
 fn refuses_unknown_paths_and_methods_without_taking_numbers() {
-    for name in NativeWorkload::NAMES {
-        let workload: NativeWorkload = name.parse().unwrap();
+    for workload in support::get_workloads() {
         let server = TestServer::of(workload);
         let mut client = server.connect();
         assert_refusal(&client.get("/nowhere"), 404);
@@ -97,8 +96,7 @@ fn refuses_unknown_paths_and_methods_without_taking_numbers() {
 
 #[test]
 fn head_returns_the_head_of_get_and_takes_no_number() {
-    for name in NativeWorkload::NAMES {
-        let workload: NativeWorkload = name.parse().unwrap();
+    for workload in support::get_workloads() {
         let server = TestServer::of(workload);
         let mut client = server.connect();
         for _ in 0..3 {
@@ -109,13 +107,13 @@ fn head_returns_the_head_of_get_and_takes_no_number() {
             let head = client.head_response();
             // A following GET would fail if the HEAD response had a body.
             let get = client.get(workload.path());
-            assert_eq!((head.status, get.status), (200, 200), "{name}");
+            assert_eq!((head.status, get.status), (200, 200), "{workload}");
             assert_eq!(head.header("content-type"), get.header("content-type"));
             let length = match workload {
                 NativeWorkload::Dispatcher => None,
                 _ => get.header("content-length"),
             };
-            assert_eq!(head.header("content-length"), length, "{name}");
+            assert_eq!(head.header("content-length"), length, "{workload}");
         }
         if workload == NativeWorkload::Dispatcher {
             assert_eq!(server.stop().next_number, Some(4));

@@ -124,7 +124,7 @@ pub struct Start {
     #[serde(default)]
     pub files: Vec<Located<String>>,
     /// Request that returns a status from 200 to 399 once the server is ready, such as "GET /".
-    /// Default: a GET of the workload's path.
+    /// Default: a GET of the workload's path, which may also return 405 if the workload uses POST.
     pub ready: Option<ReadyPath>,
     /// Maximum time until the server is ready. Default: 30s.
     pub ready_within: Option<PositiveDuration>,

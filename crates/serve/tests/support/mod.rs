@@ -8,7 +8,9 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use floodmark_serve::{Limits, NativeWorkload, ServeError, ServeSummary, Settings, serve};
+use floodmark_serve::{
+    JournalSetting, Limits, NativeWorkload, ServeError, ServeSummary, Settings, serve,
+};
 use tokio::sync::oneshot;
 
 /// A running server.
@@ -25,8 +27,17 @@ pub fn settings(workload: NativeWorkload) -> Settings {
         listen: "127.0.0.1:0".parse().unwrap(),
         threads: NonZeroUsize::new(1),
         state: None,
+        journal: JournalSetting::None,
         limits: Limits::default(),
     }
+}
+
+/// Returns the workloads that respond to GET.
+pub fn get_workloads() -> impl Iterator<Item = NativeWorkload> {
+    let workloads = NativeWorkload::NAMES
+        .iter()
+        .map(|name| name.parse().unwrap());
+    workloads.filter(|workload: &NativeWorkload| workload.methods().starts_with("GET"))
 }
 
 impl TestServer {
