@@ -101,12 +101,12 @@ pub(crate) enum ScoreRefusal {
 }
 
 /// The scores of all threads.
-pub(crate) struct Scores {
+pub(crate) struct SharedScores {
     totals: Mutex<ScoreTotals>,
     journal: Option<Journal>,
 }
 
-impl Scores {
+impl SharedScores {
     /// Opens the journal and reads it back.
     pub(crate) fn open(setting: &JournalSetting) -> Result<Self, JournalError> {
         let options = JournalOptions::default();
@@ -120,7 +120,7 @@ impl Scores {
             }
         };
         let totals = Mutex::new(totals);
-        Ok(Scores { totals, journal })
+        Ok(SharedScores { totals, journal })
     }
 
     /// Adds a score and returns the totals after it. With a journal, the score is durable once the
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_total_too_large_for_a_double_changes_nothing() {
-        let scores = Scores::open(&JournalSetting::None).unwrap();
+        let scores = SharedScores::open(&JournalSetting::None).unwrap();
         let first = scores.add(f64::MAX).unwrap();
         assert_eq!(scores.add(f64::MAX), Err(ScoreRefusal::Overflow));
         let second = scores.add(-f64::MAX).unwrap();

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::commits::CommitFault;
 use crate::response::{HttpResponse, ok, refusal};
-use crate::scores::{ScoreRefusal, ScoreTotals, Scores};
+use crate::scores::{ScoreRefusal, ScoreTotals, SharedScores};
 use crate::worker::Worker;
 
 /// Body of a request. Other fields are ignored.
@@ -25,7 +25,7 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// Adds the score in a request body, waits until it is durable, and returns the response.
-pub(crate) async fn score(worker: &Worker, scores: &Scores, body: &[u8]) -> HttpResponse {
+pub(crate) async fn score(worker: &Worker, scores: &SharedScores, body: &[u8]) -> HttpResponse {
     let score = match parse(body) {
         Ok(score) => score,
         Err(reason) => return refusal(StatusCode::BAD_REQUEST, reason, None),
@@ -39,7 +39,12 @@ pub(crate) async fn score(worker: &Worker, scores: &Scores, body: &[u8]) -> Http
     }
 }
 
-async fn durable(worker: &Worker, scores: &Scores, journal: &Journal, score: f64) -> HttpResponse {
+async fn durable(
+    worker: &Worker,
+    scores: &SharedScores,
+    journal: &Journal,
+    score: f64,
+) -> HttpResponse {
     let commits = &worker.commits;
     if let Err(fault) = commits.begin(journal) {
         return unavailable(journal, fault);

@@ -16,7 +16,7 @@ use crate::error::ServeError;
 use crate::handoff::handoffs;
 use crate::listen;
 use crate::numbers::{Numbers, Reserver};
-use crate::scores::Scores;
+use crate::scores::SharedScores;
 use crate::settings::{JournalSetting, Settings};
 use crate::worker::{ServerState, Worker};
 use crate::workload::NativeWorkload;
@@ -89,7 +89,7 @@ pub fn serve(
     let reserver = state.map(|path| Reserver::start(&path, limits.reserve.get()));
     let (numbers, reserver) = reserver.transpose()?.unzip();
     let numbers = numbers.unwrap_or_else(Numbers::volatile);
-    let scores = (workload == NativeWorkload::Scoring).then(|| Scores::open(&journal));
+    let scores = (workload == NativeWorkload::Scoring).then(|| SharedScores::open(&journal));
     let scores = scores.transpose()?;
     let threads = (settings.threads).map_or_else(default_threads, NonZeroUsize::get);
     let (handoffs, receivers) = handoffs(threads);
@@ -105,7 +105,7 @@ pub fn serve(
     // All workers have stopped, even after an error, so the next number is final.
     reserver.map(Reserver::finish).transpose()?;
     let scores = Arc::into_inner(shared).and_then(|shared| shared.scores);
-    let closed = scores.map_or(Ok(()), Scores::close);
+    let closed = scores.map_or(Ok(()), SharedScores::close);
     closed.map_err(ServeError::JournalFailed)?;
     Ok(ServeSummary {
         next_number: (workload == NativeWorkload::Dispatcher).then(|| numbers.next()),

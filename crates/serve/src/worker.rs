@@ -22,7 +22,7 @@ use crate::handoff::{self, Handoff};
 use crate::listen;
 use crate::numbers::Numbers;
 use crate::pace::{ClockSteps, Register, STEP};
-use crate::scores::Scores;
+use crate::scores::SharedScores;
 use crate::server::ServeSummary;
 use crate::settings::Limits;
 use crate::workload::NativeWorkload;
@@ -45,8 +45,8 @@ pub(crate) struct ServerState {
     /// Handoffs, one per worker.
     pub(crate) handoffs: Vec<Handoff>,
     pub(crate) numbers: Arc<Numbers>,
-    /// Scores; only for `scoring`.
-    pub(crate) scores: Option<Scores>,
+    /// SharedScores; only for `scoring`.
+    pub(crate) scores: Option<SharedScores>,
 }
 
 /// A thread of the server.
@@ -138,7 +138,7 @@ impl Worker {
 
     /// Sends the responses whose records are durable. Ends at once without a journal.
     async fn attend_commits(self: Rc<Self>) {
-        if let Some(journal) = self.shared.scores.as_ref().and_then(Scores::journal) {
+        if let Some(journal) = self.shared.scores.as_ref().and_then(SharedScores::journal) {
             self.commits.listen(journal);
             self.commits.attend(journal, &self.register).await;
         }
