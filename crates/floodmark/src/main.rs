@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 mod compare;
 mod delay;
+mod disk;
 mod doctor;
 mod endings;
 mod exit;
@@ -38,6 +39,7 @@ enum Command {
     Run(run::args::RunArgs),
     Init(init::InitArgs),
     Serve(serve::ServeArgs),
+    Disk(disk::DiskArgs),
     Doctor(doctor::DoctorArgs),
     Observe(observe::ObserveArgs),
     Report(report::ReportArgs),
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Init(args) => init::run(args),
         Command::Serve(args) => serve::run(args),
+        Command::Disk(args) => disk::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Observe(args) => observe::run(args),
         Command::Report(args) => report::run(args),

@@ -20,6 +20,8 @@ pub const RECORD: &str = "record.json";
 
 /// Maximum number of results kept in the temporary folder.
 const KEPT_RESULTS: usize = 20;
+/// Memory-backed folder of most Linux hosts.
+const MEMORY: &str = "/dev/shm";
 
 /// An open result folder.
 #[derive(Debug)]
@@ -198,10 +200,29 @@ pub fn own_temporary() -> Result<PathBuf, FileError> {
     // An empty TMPDIR would name the current folder.
     let parent = std::env::var_os("TMPDIR").filter(|path| !path.is_empty());
     let parent = parent.map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+    own_folder_in(&parent)
+}
+
+/// Returns the current user's folder in a folder that all users can write to. Creates it if it does
+/// not exist.
+fn own_folder_in(parent: &Path) -> Result<PathBuf, FileError> {
     let user = rustix::process::geteuid().as_raw();
     let path = parent.join(format!("floodmark-{user}"));
     own_folder(&path, user).map_err(failed(&path, "TMPDIR", "cannot be used"))?;
     Ok(path)
+}
+
+/// Returns the current user's folder in memory, or in the temporary folder if the host has no
+/// memory-backed folder.
+///
+/// # Errors
+/// See [`own_temporary`].
+pub fn own_memory() -> Result<PathBuf, FileError> {
+    let memory = Path::new(MEMORY);
+    match memory.is_dir() {
+        true => own_folder_in(memory),
+        false => own_temporary(),
+    }
 }
 
 /// Creates a folder that only its owner can change, or checks an existing one. Another user may have

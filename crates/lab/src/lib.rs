@@ -6,6 +6,7 @@
 pub mod attempt;
 mod attempt_monitor;
 mod crash_results;
+pub mod disk_test;
 pub mod exit_monitor;
 pub mod experiment;
 mod external_client;

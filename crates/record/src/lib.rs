@@ -12,6 +12,7 @@ pub mod cause;
 pub mod client;
 pub mod comparison;
 pub mod crash;
+pub mod disk;
 pub mod events;
 pub mod experiment;
 pub mod groups;

@@ -30,6 +30,11 @@ fn of_serve() {
 }
 
 #[test]
+fn of_disk() {
+    insta::assert_snapshot!(help(&["disk", "--help"]));
+}
+
+#[test]
 fn of_doctor() {
     insta::assert_snapshot!(help(&["doctor", "--help"]));
 }
@@ -56,6 +61,7 @@ fn no_line_exceeds_100_columns() {
         &["load", "--help"],
         &["run", "--help"],
         &["init", "--help"],
+        &["disk", "--help"],
         &["serve", "--help"],
         &["report", "--help"],
         &["compare", "--help"],

@@ -9,6 +9,7 @@ mod budget;
 mod changing;
 mod compare;
 mod death;
+mod disk;
 mod doctor;
 mod earlier_records;
 mod endings;

@@ -10,6 +10,7 @@ pub(crate) mod chart;
 pub(crate) mod claims;
 pub(crate) mod comparison;
 pub(crate) mod crash;
+pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod environment;
 pub(crate) mod experiment;

@@ -5,6 +5,7 @@
 
 use floodmark_record::Record;
 use floodmark_record::comparison::ComparisonReport;
+use floodmark_record::disk::DiskResult;
 use floodmark_record::host::HostFinding;
 use floodmark_record::run::Run;
 use floodmark_record::verdict::Verdict;
@@ -54,6 +55,12 @@ pub fn comparison(compared: &ComparisonReport, style: Style) -> String {
 #[must_use]
 pub fn doctor(findings: &[HostFinding], style: Style) -> String {
     draw(&model::doctor::document(findings), style)
+}
+
+/// Draws the result of `floodmark disk`.
+#[must_use]
+pub fn disk(result: &DiskResult, style: Style) -> String {
+    draw(&model::disk::document(result), style)
 }
 
 /// Draws a document.

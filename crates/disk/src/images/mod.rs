@@ -1,0 +1,195 @@
+//! Starts a server on post-crash images and checks what it recovers.
+
+mod report;
+mod server;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use floodmark_host::ChildError;
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::model::{Crash, DiskHistory, Fate, Persistence, below};
+use crate::probe::{RecoveryProbe, ServerCommand};
+use crate::trace::Trace;
+use server::Starter;
+
+pub use report::{ImageFailure, ImageReport};
+pub(crate) use server::ImageOutcome;
+
+/// Maximum number of failures whose missing effects are reduced.
+const MAX_REDUCED: usize = 3;
+/// Maximum number of server starts to reduce one failure.
+const MAX_REDUCING_STARTS: usize = 200;
+
+/// An error of the test itself. Failures of the server are part of the report.
+#[derive(Debug, thiserror::Error)]
+pub enum TestError {
+    /// A folder for images cannot be written.
+    #[error("cannot write {}: {source}; free space, or choose another folder", .path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// No local port is available.
+    #[error("cannot find a free port on 127.0.0.1: {0}")]
+    Port(io::Error),
+    /// The server cannot be started or stopped.
+    #[error(transparent)]
+    Child(#[from] ChildError),
+}
+
+/// A test of a server on post-crash images.
+#[derive(Debug)]
+pub struct ImageTest<'a, P> {
+    /// Trace of the server under load.
+    pub trace: &'a Trace,
+    /// Starts the server on an image.
+    pub server: &'a ServerCommand,
+    /// Reads back what the server had acknowledged.
+    pub probe: &'a P,
+    /// Which directory entries a sync makes durable.
+    pub persistence: Persistence,
+    /// Folder for the images; fastest on a memory-backed file system.
+    pub scratch: &'a Path,
+    /// Number of images.
+    pub images: u64,
+    /// Seed of the crash points and fates. The same trace and seed give the same images.
+    pub seed: u64,
+    /// Number of servers that run at the same time.
+    pub threads: usize,
+}
+
+impl<P: RecoveryProbe> ImageTest<'_, P> {
+    /// Runs the test. Stops early if `stop` becomes true.
+    ///
+    /// # Errors
+    /// An image cannot be written, or the server cannot be started.
+    pub fn run(&self, stop: &AtomicBool) -> Result<ImageReport, TestError> {
+        let history = DiskHistory::new(self.trace, self.persistence);
+        let points = self.trace.crash_points();
+        let starter = Starter::new(self.server, self.scratch)?;
+        let (next, is_failed) = (AtomicU64::new(0), AtomicBool::new(false));
+        let report = Mutex::new(ImageReport::default());
+        let begin = Instant::now();
+        let work = |worker: usize| {
+            while !stop.load(Ordering::Relaxed) && !is_failed.load(Ordering::Relaxed) {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= self.images {
+                    break;
+                }
+                let mut random = self.random(number);
+                let at = points[below(&mut random, points.len())];
+                let crash = Crash::new(&history, at);
+                let fates = crash.draw(&mut random);
+                let result = self.test(&starter, worker, &crash, fates, &report);
+                is_failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                result?;
+            }
+            Ok(())
+        };
+        let results: Vec<Result<(), TestError>> = thread::scope(|scope| {
+            let start = |worker| {
+                let work = &work;
+                scope.spawn(move || work(worker))
+            };
+            let threads: Vec<_> = (0..self.threads.max(1)).map(start).collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, _>| match thread.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            threads.into_iter().map(join).collect()
+        });
+        results.into_iter().collect::<Result<(), _>>()?;
+        let mut report = report
+            .into_inner()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        report.elapsed = begin.elapsed();
+        report.failures.sort_by_key(|failure| failure.at);
+        for failure in report.failures.iter_mut().take(MAX_REDUCED) {
+            self.reduce(&starter, &history, failure)?;
+        }
+        Ok(report)
+    }
+
+    /// Returns the source of random values for an image.
+    fn random(&self, number: u64) -> Xoshiro256PlusPlus {
+        // An odd factor maps different numbers to different states.
+        let state = self.seed ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d);
+        Xoshiro256PlusPlus::seed_from_u64(state)
+    }
+
+    fn test(
+        &self,
+        starter: &Starter<'_>,
+        worker: usize,
+        crash: &Crash<'_>,
+        fates: Vec<Fate>,
+        report: &Mutex<ImageReport>,
+    ) -> Result<(), TestError> {
+        let begin = Instant::now();
+        let image = crash.image(&fates);
+        let sent = self.trace.sent_before(crash.at());
+        let acknowledged = self.probe.acknowledged(&sent);
+        let outcome = starter.try_image(worker, &image, self.probe, &acknowledged)?;
+        let took = begin.elapsed();
+        let mut hasher = DefaultHasher::new();
+        (&image, &sent).hash(&mut hasher);
+        let mut report = report
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        report.add(hasher.finish(), &outcome, took);
+        if let ImageOutcome::Lost(reason) | ImageOutcome::Failed(reason) = outcome {
+            let missing = crash.describe(&fates);
+            report.add_failure(ImageFailure {
+                at: crash.at(),
+                fates,
+                reason,
+                missing,
+            });
+        }
+        Ok(())
+    }
+
+    /// Restores as many missing effects as possible while the server still fails, so that the
+    /// remaining ones explain the failure.
+    fn reduce(
+        &self,
+        starter: &Starter<'_>,
+        history: &DiskHistory<'_>,
+        failure: &mut ImageFailure,
+    ) -> Result<(), TestError> {
+        let crash = Crash::new(history, failure.at);
+        let acknowledged = self.probe.acknowledged(&self.trace.sent_before(failure.at));
+        let is_missing = |fates: &[Fate], index: &usize| fates[*index] != Fate::Kept;
+        let mut starts = 0;
+        let mut chunk = failure.fates.len().max(1);
+        while chunk > 0 && starts < MAX_REDUCING_STARTS {
+            let missing =
+                (0..failure.fates.len()).filter(|index| is_missing(&failure.fates, index));
+            let missing: Vec<usize> = missing.collect();
+            for part in missing.chunks(chunk).take(MAX_REDUCING_STARTS - starts) {
+                let mut fates = failure.fates.clone();
+                part.iter().for_each(|index| fates[*index] = Fate::Kept);
+                let image = crash.image(&fates);
+                starts += 1;
+                let outcome = starter.try_image(0, &image, self.probe, &acknowledged)?;
+                if let ImageOutcome::Lost(reason) | ImageOutcome::Failed(reason) = outcome {
+                    failure.fates = fates;
+                    failure.reason = reason;
+                }
+            }
+            chunk /= 2;
+        }
+        failure.missing = crash.describe(&failure.fates);
+        Ok(())
+    }
+}

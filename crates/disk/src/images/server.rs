@@ -1,0 +1,152 @@
+//! One start of the server on one image.
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floodmark_host::Child;
+
+use super::TestError;
+use crate::model::Image;
+use crate::probe::{RecoveryProbe, ServerCommand};
+
+/// Maximum time until the server accepts connections.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time until a server that does not respond ends with a message.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause between two attempts to connect.
+const CONNECT_PAUSE: Duration = Duration::from_micros(500);
+/// First listen address. Each start uses another one, so that no server meets the connections of the
+/// previous one.
+const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 64, 0, 1);
+/// Number of listen addresses.
+const ADDRESSES: u32 = 1 << 22;
+/// Listen ports of a server that cannot choose its address, below the range of ephemeral ports.
+const PORTS: std::ops::Range<u16> = 10_000..30_000;
+/// Exit code of a Rust program that panicked.
+const PANICKED: i32 = 101;
+
+/// What a server did with an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ImageOutcome {
+    /// It returned everything that it had acknowledged.
+    Recovered,
+    /// It refused to start, with this message.
+    Refused(String),
+    /// It lost an acknowledged write.
+    Lost(String),
+    /// It neither started nor refused with a message.
+    Failed(String),
+}
+
+/// Starts a server on images.
+pub(super) struct Starter<'a> {
+    server: &'a ServerCommand,
+    scratch: &'a Path,
+    port: u16,
+    starts: AtomicU32,
+}
+
+impl<'a> Starter<'a> {
+    pub(super) fn new(server: &'a ServerCommand, scratch: &'a Path) -> Result<Self, TestError> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(TestError::Port)?;
+        Ok(Starter {
+            server,
+            scratch,
+            port: listener.local_addr().map_err(TestError::Port)?.port(),
+            starts: AtomicU32::new(0),
+        })
+    }
+
+    fn next_address(&self) -> Result<SocketAddr, TestError> {
+        if self.server.has_host() {
+            let number = self.starts.fetch_add(1, Ordering::Relaxed) % ADDRESSES;
+            let host = Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits() + number);
+            return Ok(SocketAddr::from((host, self.port)));
+        }
+        let mut result = Err(TestError::Port(io::ErrorKind::AddrInUse.into()));
+        for _ in PORTS {
+            let number = self.starts.fetch_add(1, Ordering::Relaxed) % PORTS.len() as u32;
+            let port = PORTS.start + number as u16;
+            match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+                Ok(_) => return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
+                Err(error) => result = Err(TestError::Port(error)),
+            }
+        }
+        result
+    }
+
+    /// Starts the server on an image, and reads back. `worker` names the folder of the image.
+    pub(super) fn try_image<P: RecoveryProbe>(
+        &self,
+        worker: usize,
+        image: &Image,
+        probe: &P,
+        acknowledged: &P::Acknowledged,
+    ) -> Result<ImageOutcome, TestError> {
+        let folder = self.scratch.join(format!("image-{worker}"));
+        let log = self.scratch.join(format!("log-{worker}"));
+        write_image(image, &folder).map_err(failed(&folder))?;
+        let address = self.next_address()?;
+        let command = self.server.command(&folder, address);
+        let mut child = Child::start_logged(command, &log)?;
+        let begin = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if let Some(status) = child.wait(Duration::ZERO)? {
+                return ended(status, &log);
+            }
+            if begin.elapsed() > START_TIMEOUT {
+                let reason = "the server accepted no connection within 10 s";
+                return Ok(ImageOutcome::Failed(reason.to_owned()));
+            }
+            thread::sleep(CONNECT_PAUSE);
+        }
+        match probe.check(address, acknowledged) {
+            Ok(None) => Ok(ImageOutcome::Recovered),
+            Ok(Some(loss)) => Ok(ImageOutcome::Lost(loss)),
+            Err(error) => match child.wait(END_TIMEOUT)? {
+                Some(status) => ended(status, &log),
+                None => Ok(ImageOutcome::Failed(format!("no response: {error}"))),
+            },
+        }
+    }
+}
+
+fn write_image(image: &Image, folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::create_dir(folder)?;
+    image.write_to(folder)
+}
+
+/// Judges a server that has ended by itself.
+fn ended(status: ExitStatus, log: &PathBuf) -> Result<ImageOutcome, TestError> {
+    let message = fs::read(log).map_err(failed(log))?;
+    let message = String::from_utf8_lossy(&message).trim().to_owned();
+    let is_refusal = status
+        .code()
+        .is_some_and(|code| code != 0 && code != PANICKED);
+    Ok(match (is_refusal, message.is_empty()) {
+        (true, false) => ImageOutcome::Refused(message),
+        (true, true) => {
+            ImageOutcome::Failed(format!("the server ended without a message: {status}"))
+        }
+        (false, _) if status.signal().is_some() || status.code() == Some(PANICKED) => {
+            ImageOutcome::Failed(format!("the server crashed: {status}: {message}"))
+        }
+        (false, _) => ImageOutcome::Failed(format!("the server ended: {status}: {message}")),
+    })
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> TestError {
+    let path = path.to_owned();
+    move |source| TestError::Folder { path, source }
+}

@@ -1,0 +1,272 @@
+//! One crash point: what is durable, and which effects may be missing.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+
+use super::fate::Fate;
+use super::history::DiskHistory;
+use super::{SECTOR_BYTES, sectors};
+use crate::trace::{EntryName, FileId, NodeKind, Operation};
+
+/// A power loss at one point of a trace.
+#[derive(Debug)]
+pub struct Crash<'h> {
+    pub(super) history: &'h DiskHistory<'h>,
+    pub(super) at: u64,
+    /// Calls that had begun, in the order of their exits.
+    pub(super) calls: Vec<usize>,
+    /// Effects that may be missing, in the order of their calls.
+    pub(super) effects: Vec<Effect>,
+}
+
+/// An effect that was not durable at the crash point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effect {
+    /// Index of the call in [`Trace::calls`](crate::Trace::calls).
+    pub call: usize,
+    /// Part of the call's effect.
+    pub part: EffectPart,
+}
+
+/// A part of a call's effect that persists independently of the other parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EffectPart {
+    /// The change to the folder.
+    Entry,
+    /// The new size of the file.
+    Size,
+    /// The data.
+    Data {
+        /// Numbers of the 512-byte sectors that may be missing.
+        sectors: Vec<u64>,
+    },
+}
+
+/// Parts of a file that a later durable write implies.
+#[derive(Debug, Default)]
+struct ImpliedParts {
+    sectors: HashSet<u64>,
+    size: bool,
+    any: bool,
+}
+
+impl<'h> Crash<'h> {
+    /// Determines what is durable at a crash point. See [`Trace::crash_points`](crate::Trace::crash_points).
+    #[must_use]
+    pub fn new(history: &'h DiskHistory<'h>, at: u64) -> Self {
+        let calls = &history.trace.calls;
+        let has_effect = |operation: &Operation| {
+            !matches!(
+                operation,
+                Operation::Send { .. } | Operation::Sync { .. } | Operation::SyncAll
+            )
+        };
+        let begun =
+            |&index: &usize| calls[index].began <= at && has_effect(&calls[index].operation);
+        let mut crash = Crash {
+            history,
+            at,
+            calls: (0..calls.len()).filter(begun).collect(),
+            effects: Vec::new(),
+        };
+        let implied = crash.implied_parts();
+        let indices = crash.calls.clone();
+        for index in indices {
+            crash.add_effects(index, implied.get(&index));
+        }
+        crash
+    }
+
+    /// Returns the crash point.
+    #[must_use]
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Returns the effects that may be missing.
+    #[must_use]
+    pub fn effects(&self) -> &[Effect] {
+        &self.effects
+    }
+
+    pub(super) fn is_durable(&self, call: usize) -> bool {
+        self.history.durable_from[call] <= self.at
+    }
+
+    pub(super) fn is_size_durable(&self, call: usize) -> bool {
+        self.history.size_durable_from[call] <= self.at
+    }
+
+    /// Determines, for each call that changes an unordered file, which parts a later durable call
+    /// implies. The kernel writes whole sectors, so a durable sector contains all earlier writes.
+    fn implied_parts(&self) -> HashMap<usize, ImpliedParts> {
+        let history = self.history;
+        let mut implied = HashMap::new();
+        if history.unordered.is_empty() {
+            return implied;
+        }
+        let mut later: HashMap<FileId, ImpliedParts> = HashMap::new();
+        for &index in self.calls.iter().rev() {
+            let operation = &history.trace.calls[index].operation;
+            let Some(file) = operation.changed_file() else {
+                continue;
+            };
+            if !history.unordered.contains(&file) {
+                continue;
+            }
+            let later = later.entry(file).or_default();
+            let touched = match operation {
+                Operation::Write { offset, bytes, .. } => sectors(*offset, bytes.len()),
+                _ => 0..0,
+            };
+            let parts = ImpliedParts {
+                sectors: touched
+                    .clone()
+                    .filter(|s| later.sectors.contains(s))
+                    .collect(),
+                size: later.size,
+                any: later.any,
+            };
+            // A call that shrinks the file comes before all later data.
+            let is_durable = self.is_durable(index) || history.shrinks[index] && later.any;
+            if is_durable {
+                later.sectors.extend(touched);
+                later.any = true;
+            }
+            later.size |= history.new_size[index].is_some() && self.is_size_durable(index);
+            implied.insert(index, parts);
+        }
+        implied
+    }
+
+    fn add_effects(&mut self, call: usize, implied: Option<&ImpliedParts>) {
+        let history = self.history;
+        let mut add = |part| self.effects.push(Effect { call, part });
+        let durable = history.durable_from[call] <= self.at;
+        let size_durable = history.size_durable_from[call] <= self.at;
+        let operation = &history.trace.calls[call].operation;
+        if !operation.names().is_empty() {
+            if !durable {
+                add(EffectPart::Entry);
+            }
+            return;
+        }
+        let size_implied =
+            implied.is_some_and(|implied| implied.size || history.shrinks[call] && implied.any);
+        if history.new_size[call].is_some() && !size_durable && !size_implied {
+            add(EffectPart::Size);
+        }
+        if let Operation::Write { offset, bytes, .. } = operation
+            && !durable
+        {
+            let is_implied =
+                |sector: &u64| implied.is_some_and(|implied| implied.sectors.contains(sector));
+            let loose = sectors(*offset, bytes.len()).filter(|sector| !is_implied(sector));
+            let loose: Vec<u64> = loose.collect();
+            if !loose.is_empty() {
+                add(EffectPart::Data { sectors: loose });
+            }
+        }
+    }
+
+    /// Describes each effect that does not persist, one line per effect.
+    #[must_use]
+    pub fn describe(&self, fates: &[Fate]) -> Vec<String> {
+        let names = self.names();
+        let missing = self.effects.iter().zip(fates);
+        let missing = missing.filter(|(_, fate)| **fate != Fate::Kept);
+        missing
+            .map(|(effect, fate)| self.describe_effect(effect, fate, &names))
+            .collect()
+    }
+
+    fn describe_effect(
+        &self,
+        effect: &Effect,
+        fate: &Fate,
+        names: &HashMap<FileId, String>,
+    ) -> String {
+        let call = &self.history.trace.calls[effect.call];
+        let name = |file: &FileId| names.get(file).map_or("?", String::as_str);
+        let path = |entry: &EntryName| path_of(names, entry);
+        let mut text = match &call.operation {
+            Operation::Create { entry, kind, .. } => {
+                let kind = match kind {
+                    NodeKind::File => "file",
+                    NodeKind::Folder => "folder",
+                    NodeKind::Link(_) => "link",
+                };
+                format!("new {kind} {}", path(entry))
+            }
+            Operation::Link { entry, .. } => format!("new name {}", path(entry)),
+            Operation::Unlink { entry } => format!("removal of {}", path(entry)),
+            Operation::Rename { from, to, .. } => {
+                format!("rename of {} to {}", path(from), path(to))
+            }
+            Operation::Write {
+                file,
+                offset,
+                bytes,
+                ..
+            } => match effect.part {
+                EffectPart::Size => format!(
+                    "size of {} after a write of {} bytes at {offset}",
+                    name(file),
+                    bytes.len()
+                ),
+                _ => format!(
+                    "write of {} bytes at {offset} to {}",
+                    bytes.len(),
+                    name(file)
+                ),
+            },
+            Operation::Resize { file, size } => format!("size {size} of {}", name(file)),
+            Operation::Send { .. } | Operation::Sync { .. } | Operation::SyncAll => String::new(),
+        };
+        if let (Fate::Torn(kept), EffectPart::Data { sectors }) = (fate, &effect.part) {
+            let missing = sectors.iter().zip(kept).filter(|(_, kept)| !**kept);
+            let missing: Vec<String> = missing
+                .map(|(sector, _)| (sector * SECTOR_BYTES).to_string())
+                .collect();
+            // Writing to a string cannot fail.
+            let _ = write!(text, " (torn: sectors at {} missing)", missing.join(", "));
+        }
+        format!("{text} (call {})", call.ended)
+    }
+
+    /// Returns the first path of each file, relative to the watched folder.
+    fn names(&self) -> HashMap<FileId, String> {
+        let trace = self.history.trace;
+        let mut names = HashMap::from([(FileId::ROOT, String::new())]);
+        // A folder comes before its entries, because the base is read from the top.
+        for (index, node) in trace.base.iter().enumerate() {
+            if let crate::trace::BaseNode::Folder(entries) = node {
+                let folder = FileId(u32::try_from(index).unwrap_or(u32::MAX));
+                for (name, file) in entries {
+                    let entry = EntryName {
+                        folder,
+                        name: name.clone(),
+                    };
+                    let path = path_of(&names, &entry);
+                    names.entry(*file).or_insert(path);
+                }
+            }
+        }
+        for call in &trace.calls {
+            if let Operation::Create { entry, file, .. } = &call.operation {
+                let path = path_of(&names, entry);
+                names.entry(*file).or_insert(path);
+            }
+        }
+        names
+    }
+}
+
+fn path_of(names: &HashMap<FileId, String>, entry: &EntryName) -> String {
+    let name = entry.name.to_string_lossy();
+    match names.get(&entry.folder).map(String::as_str) {
+        Some("") => name.into_owned(),
+        Some(folder) => format!("{folder}/{name}"),
+        None => format!("?/{name}"),
+    }
+}

@@ -1,0 +1,264 @@
+//! The content of the disk for one choice of fates.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::crash::{Crash, EffectPart};
+use super::fate::Fate;
+use super::history::Persistence;
+use super::{SECTOR_BYTES, sectors};
+use crate::trace::{BaseNode, EntryName, FileId, NodeKind, Operation};
+
+/// The watched folder after a power loss. Paths are relative to the folder, and a folder comes
+/// before its entries. Owners, permissions and times are not part of the model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Image {
+    /// Everything in the folder, except the folder itself.
+    pub nodes: BTreeMap<PathBuf, ImageNode>,
+}
+
+/// A file, folder or symbolic link of an [`Image`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ImageNode {
+    /// A file with its content.
+    File(Vec<u8>),
+    /// A folder.
+    Folder,
+    /// A symbolic link with its target.
+    Link(PathBuf),
+}
+
+impl Image {
+    /// Writes the image to an empty folder.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn write_to(&self, folder: &Path) -> io::Result<()> {
+        for (path, node) in &self.nodes {
+            let path = folder.join(path);
+            match node {
+                ImageNode::File(content) => fs::write(path, content)?,
+                ImageNode::Folder => fs::create_dir(path)?,
+                ImageNode::Link(target) => std::os::unix::fs::symlink(target, path)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file on the disk, and what can no longer change because an earlier change was lost.
+#[derive(Debug, Default)]
+struct DiskFile {
+    content: Vec<u8>,
+    size: u64,
+    is_size_lost: bool,
+    lost_sectors: HashSet<u64>,
+    is_shrink_lost: bool,
+}
+
+impl DiskFile {
+    fn resize(&mut self, size: u64, shrinks: bool, fate: &Fate) {
+        if self.is_shrink_lost {
+            return;
+        }
+        if self.is_size_lost || *fate != Fate::Kept {
+            self.is_size_lost = true;
+            self.is_shrink_lost = shrinks;
+            return;
+        }
+        self.size = size;
+        if shrinks {
+            // Bytes beyond the new size are zeros if the file grows again.
+            let size = usize::try_from(size).unwrap_or(usize::MAX);
+            self.content.truncate(size);
+        }
+    }
+
+    /// Writes the sectors for which `keeps` returns true.
+    fn write(&mut self, offset: u64, bytes: &[u8], keeps: impl Fn(u64) -> bool) {
+        if self.is_shrink_lost {
+            return;
+        }
+        for sector in sectors(offset, bytes.len()) {
+            if self.lost_sectors.contains(&sector) || !keeps(sector) {
+                self.lost_sectors.insert(sector);
+                continue;
+            }
+            let from = (sector * SECTOR_BYTES).max(offset);
+            let to = ((sector + 1) * SECTOR_BYTES).min(offset + bytes.len() as u64);
+            let place = |position: u64| usize::try_from(position).unwrap_or(usize::MAX);
+            if self.content.len() < place(to) {
+                self.content.resize(place(to), 0);
+            }
+            let part = &bytes[place(from - offset)..place(to - offset)];
+            self.content[place(from)..place(to)].copy_from_slice(part);
+        }
+    }
+
+    fn into_content(mut self) -> Vec<u8> {
+        let size = usize::try_from(self.size).unwrap_or(usize::MAX);
+        self.content.resize(size, 0);
+        self.content
+    }
+}
+
+/// The disk while the effects are applied in the order of the calls.
+struct Disk<'t> {
+    base: &'t [BaseNode],
+    files: HashMap<FileId, DiskFile>,
+    folders: HashMap<FileId, BTreeMap<OsString, FileId>>,
+    links: HashMap<FileId, PathBuf>,
+    lost_names: HashSet<EntryName>,
+    /// Whether all later changes to folders are lost.
+    is_journal_cut: bool,
+}
+
+impl<'t> Disk<'t> {
+    fn of(base: &'t [BaseNode]) -> Self {
+        let mut disk = Disk {
+            base,
+            files: HashMap::new(),
+            folders: HashMap::from([(FileId::ROOT, BTreeMap::new())]),
+            links: HashMap::new(),
+            lost_names: HashSet::new(),
+            is_journal_cut: false,
+        };
+        for (index, node) in base.iter().enumerate() {
+            let file = FileId(u32::try_from(index).unwrap_or(u32::MAX));
+            match node {
+                BaseNode::File(_) => {}
+                BaseNode::Folder(entries) => drop(disk.folders.insert(file, entries.clone())),
+                BaseNode::Link(target) => drop(disk.links.insert(file, target.clone())),
+            }
+        }
+        disk
+    }
+
+    fn file(&mut self, file: FileId) -> &mut DiskFile {
+        self.files.entry(file).or_insert_with(|| {
+            let content = match self.base.get(file.index()) {
+                Some(BaseNode::File(content)) => content.to_vec(),
+                _ => Vec::new(),
+            };
+            DiskFile {
+                size: content.len() as u64,
+                content,
+                ..DiskFile::default()
+            }
+        })
+    }
+
+    fn folder(&mut self, folder: FileId) -> &mut BTreeMap<OsString, FileId> {
+        self.folders.entry(folder).or_default()
+    }
+
+    /// Applies a change to folders, or marks its names as lost.
+    fn change_entry(&mut self, operation: &Operation, fate: &Fate, persistence: Persistence) {
+        let names = operation.names();
+        let is_lost = self.is_journal_cut
+            || *fate != Fate::Kept
+            || names.iter().any(|name| self.lost_names.contains(*name));
+        if is_lost {
+            self.lost_names.extend(names.into_iter().cloned());
+            self.is_journal_cut |= persistence == Persistence::Journaled;
+            return;
+        }
+        match operation {
+            Operation::Create { entry, file, kind } => {
+                match kind {
+                    NodeKind::File => {}
+                    NodeKind::Folder => drop(self.folders.insert(*file, BTreeMap::new())),
+                    NodeKind::Link(target) => drop(self.links.insert(*file, target.clone())),
+                }
+                self.folder(entry.folder).insert(entry.name.clone(), *file);
+            }
+            Operation::Link { entry, file } => {
+                self.folder(entry.folder).insert(entry.name.clone(), *file);
+            }
+            Operation::Unlink { entry } => {
+                self.folder(entry.folder).remove(&entry.name);
+            }
+            Operation::Rename { from, to, swap } => {
+                let old = self.folder(from.folder).remove(&from.name);
+                let replaced = self.folder(to.folder).remove(&to.name);
+                if let Some(old) = old {
+                    self.folder(to.folder).insert(to.name.clone(), old);
+                }
+                if let (true, Some(replaced)) = (*swap, replaced) {
+                    self.folder(from.folder).insert(from.name.clone(), replaced);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Collects everything that is reachable from a folder.
+    fn collect(&mut self, folder: FileId, path: &Path, image: &mut Image) {
+        for (name, file) in self.folders.get(&folder).cloned().unwrap_or_default() {
+            let path = path.join(name);
+            if self.folders.contains_key(&file) {
+                image.nodes.insert(path.clone(), ImageNode::Folder);
+                self.collect(file, &path, image);
+            } else if let Some(target) = self.links.get(&file) {
+                image.nodes.insert(path, ImageNode::Link(target.clone()));
+            } else {
+                // A second name for the same file becomes a copy.
+                let disk_file = self.file(file);
+                let copy = DiskFile {
+                    content: disk_file.content.clone(),
+                    size: disk_file.size,
+                    ..DiskFile::default()
+                };
+                image
+                    .nodes
+                    .insert(path, ImageNode::File(copy.into_content()));
+            }
+        }
+    }
+}
+
+impl Crash<'_> {
+    /// Builds the image for the given fates, one per effect. Missing fates count as kept.
+    #[must_use]
+    pub fn image(&self, fates: &[Fate]) -> Image {
+        let history = self.history;
+        let trace = history.trace;
+        let mut disk = Disk::of(&trace.base);
+        let mut effects = self.effects.iter().zip(fates).peekable();
+        for &call in &self.calls {
+            let (mut entry_or_size, mut data) = (&Fate::Kept, None);
+            while let Some((effect, fate)) = effects.next_if(|(effect, _)| effect.call == call) {
+                match &effect.part {
+                    EffectPart::Entry | EffectPart::Size => entry_or_size = fate,
+                    EffectPart::Data { sectors } => data = Some((sectors, fate)),
+                }
+            }
+            let operation = &trace.calls[call].operation;
+            let Some(file) = operation.changed_file() else {
+                disk.change_entry(operation, entry_or_size, history.persistence);
+                continue;
+            };
+            let file = disk.file(file);
+            if let Some(size) = history.new_size[call] {
+                file.resize(size, history.shrinks[call], entry_or_size);
+            }
+            if let Operation::Write { offset, bytes, .. } = operation {
+                file.write(*offset, bytes, |sector| match data {
+                    None => true,
+                    Some((_, Fate::Kept)) => true,
+                    Some((sectors, Fate::Dropped)) => !sectors.contains(&sector),
+                    Some((sectors, Fate::Torn(kept))) => sectors
+                        .iter()
+                        .position(|loose| *loose == sector)
+                        .is_none_or(|index| kept.get(index).copied().unwrap_or(true)),
+                });
+            }
+        }
+        let mut image = Image::default();
+        disk.collect(FileId::ROOT, Path::new(""), &mut image);
+        image
+    }
+}

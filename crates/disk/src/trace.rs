@@ -1,0 +1,219 @@
+//! The record of a traced process: the watched folder before the start, and every call that changed
+//! the folder or sent data.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Identifies a file, folder or symbolic link within a trace. Unlike an inode number, an ID is never
+/// reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub u32);
+
+impl FileId {
+    /// The watched folder.
+    pub const ROOT: FileId = FileId(0);
+
+    /// Returns the position of the file in [`Trace::base`], if it is in range.
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A name in a folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryName {
+    /// The folder.
+    pub folder: FileId,
+    /// The name.
+    pub name: OsString,
+}
+
+/// A file, folder or symbolic link that existed before the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BaseNode {
+    /// A file with its content.
+    File(Arc<[u8]>),
+    /// A folder with its entries.
+    Folder(BTreeMap<OsString, FileId>),
+    /// A symbolic link with its target.
+    Link(PathBuf),
+}
+
+/// What a call created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeKind {
+    /// An empty file.
+    File,
+    /// An empty folder.
+    Folder,
+    /// A symbolic link with its target.
+    Link(PathBuf),
+}
+
+/// The effect of a call. A failed call has no effect and is not recorded, except for a failed sync.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// A new file, folder or symbolic link.
+    Create {
+        /// The name.
+        entry: EntryName,
+        /// The new file.
+        file: FileId,
+        /// What was created.
+        kind: NodeKind,
+    },
+    /// A further name for a file.
+    Link {
+        /// The new name.
+        entry: EntryName,
+        /// The file.
+        file: FileId,
+    },
+    /// Removal of a name.
+    Unlink {
+        /// The name.
+        entry: EntryName,
+    },
+    /// A rename, which replaces an existing `to`.
+    Rename {
+        /// The old name.
+        from: EntryName,
+        /// The new name.
+        to: EntryName,
+        /// Whether the two names swap their files (`RENAME_EXCHANGE`).
+        swap: bool,
+    },
+    /// Data written to a file.
+    Write {
+        /// The file.
+        file: FileId,
+        /// Position of the first byte, in bytes.
+        offset: u64,
+        /// The bytes that were written.
+        bytes: Arc<[u8]>,
+        /// Whether the data was durable when the call returned (`O_DSYNC`, `RWF_DSYNC`).
+        durable: bool,
+    },
+    /// A new file size. Bytes beyond the old size are zeros.
+    Resize {
+        /// The file.
+        file: FileId,
+        /// The new size in bytes.
+        size: u64,
+    },
+    /// A sync of a file or folder (fsync, fdatasync).
+    Sync {
+        /// The file or folder.
+        file: FileId,
+        /// Whether the call succeeded.
+        succeeded: bool,
+    },
+    /// A sync of the whole file system (sync, syncfs).
+    SyncAll,
+    /// Data sent on a socket.
+    Send {
+        /// Inode number of the socket.
+        socket: u64,
+        /// The bytes that were sent.
+        bytes: Arc<[u8]>,
+    },
+}
+
+impl Operation {
+    /// Returns the names that the operation changes. Empty if it changes no folder.
+    pub(crate) fn names(&self) -> Vec<&EntryName> {
+        match self {
+            Operation::Create { entry, .. }
+            | Operation::Link { entry, .. }
+            | Operation::Unlink { entry } => vec![entry],
+            Operation::Rename { from, to, .. } => vec![from, to],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the file whose data or size the operation changes.
+    pub(crate) fn changed_file(&self) -> Option<FileId> {
+        match self {
+            Operation::Write { file, .. } | Operation::Resize { file, .. } => Some(*file),
+            _ => None,
+        }
+    }
+}
+
+/// A call with its place in the total order of entries and exits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TracedCall {
+    /// Position of the entry.
+    pub began: u64,
+    /// Position of the exit, greater than `began`.
+    pub ended: u64,
+    /// The effect.
+    pub operation: Operation,
+}
+
+/// A complete trace. Entries and exits have distinct positions, starting at 1. A call that never
+/// returned is not part of the trace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// The watched folder and everything below, at the start. The index is the [`FileId`]. All of it
+    /// is taken as durable.
+    pub base: Vec<BaseNode>,
+    /// The calls in the order of their exits.
+    pub calls: Vec<TracedCall>,
+    /// Position of the exit of the first call that returned an injected error.
+    pub first_error: Option<u64>,
+}
+
+impl Trace {
+    /// Returns the points at which a crash can leave a different state or come after a different set
+    /// of sends: the start, and each entry and exit of a call.
+    #[must_use]
+    pub fn crash_points(&self) -> Vec<u64> {
+        let ends = self.calls.iter().flat_map(|call| {
+            let is_send = matches!(call.operation, Operation::Send { .. });
+            // A send has no effect before its exit.
+            let began = (!is_send).then_some(call.began);
+            began.into_iter().chain([call.ended])
+        });
+        let points: BTreeSet<u64> = std::iter::once(0).chain(ends).collect();
+        points.into_iter().collect()
+    }
+
+    /// Returns the bytes that had been sent when the crash came, per socket. Sends that had not
+    /// returned are not included.
+    #[must_use]
+    pub fn sent_before(&self, at: u64) -> BTreeMap<u64, Vec<u8>> {
+        self.sent(|call| call.ended <= at)
+    }
+
+    /// Returns the bytes that the selected calls sent, per socket.
+    #[must_use]
+    pub fn sent(&self, selects: impl Fn(&TracedCall) -> bool) -> BTreeMap<u64, Vec<u8>> {
+        let mut sent: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        for call in self.calls.iter().filter(|call| selects(call)) {
+            if let Operation::Send { socket, bytes } = &call.operation {
+                sent.entry(*socket).or_default().extend_from_slice(bytes);
+            }
+        }
+        sent
+    }
+
+    /// Returns the number of writes to files in the watched folder.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.count(|operation| matches!(operation, Operation::Write { .. }))
+    }
+
+    /// Returns the number of syncs of files and folders in the watched folder.
+    #[must_use]
+    pub fn syncs(&self) -> u64 {
+        self.count(|operation| matches!(operation, Operation::Sync { .. }))
+    }
+
+    fn count(&self, counts: impl Fn(&Operation) -> bool) -> u64 {
+        let calls = self.calls.iter();
+        calls.filter(|call| counts(&call.operation)).count() as u64
+    }
+}

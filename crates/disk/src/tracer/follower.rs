@@ -1,0 +1,227 @@
+//! The watched folder as the traced process sees it: which file an inode or a path refers to.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::calls::PathArgument;
+use super::error::TraceError;
+use super::ptrace::{self, Tid};
+use crate::trace::{BaseNode, EntryName, FileId};
+
+/// Maximum length of a path in bytes, with its final NUL (limits.h).
+const PATH_MAX: usize = 4096;
+const PAGE: usize = 4096;
+
+/// Device and inode number.
+type Inode = (u64, u64);
+
+/// An open file of a traced process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OpenState {
+    /// Position in bytes.
+    pub position: u64,
+    /// Flags, as for open(2).
+    pub flags: i32,
+}
+
+/// A path below the watched folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WatchedPath {
+    pub entry: EntryName,
+    pub path: PathBuf,
+}
+
+/// Files, folders and names in the watched folder.
+#[derive(Debug)]
+pub(super) struct Follower {
+    root: PathBuf,
+    inodes: HashMap<Inode, FileId>,
+    names: HashMap<FileId, BTreeMap<OsString, FileId>>,
+    next: u32,
+}
+
+impl Follower {
+    /// Reads a folder. Returns its content for the trace.
+    pub(super) fn read(folder: &Path) -> Result<(Self, Vec<BaseNode>), TraceError> {
+        let failed = |source| TraceError::Folder {
+            path: folder.to_owned(),
+            source,
+        };
+        let root = folder.canonicalize().map_err(failed)?;
+        let mut follower = Follower {
+            root: root.clone(),
+            inodes: HashMap::new(),
+            names: HashMap::new(),
+            next: 0,
+        };
+        let mut base = Vec::new();
+        follower.read_folder(&root, &mut base).map_err(failed)?;
+        Ok((follower, base))
+    }
+
+    fn read_folder(&mut self, path: &Path, base: &mut Vec<BaseNode>) -> io::Result<FileId> {
+        let folder = self.add(inode(&fs::symlink_metadata(path)?));
+        base.push(BaseNode::Folder(BTreeMap::new()));
+        let mut names = BTreeMap::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            let kind = metadata.file_type();
+            let known = self.inodes.get(&inode(&metadata)).copied();
+            let file = if let Some(file) = known {
+                file
+            } else if kind.is_dir() {
+                self.read_folder(&entry.path(), base)?
+            } else if kind.is_file() {
+                base.push(BaseNode::File(fs::read(entry.path())?.into()));
+                self.add(inode(&metadata))
+            } else if kind.is_symlink() {
+                base.push(BaseNode::Link(fs::read_link(entry.path())?));
+                self.add(inode(&metadata))
+            } else {
+                // Sockets and pipes have no content.
+                continue;
+            };
+            names.insert(entry.file_name(), file);
+        }
+        base[folder.index()] = BaseNode::Folder(names.clone());
+        self.names.insert(folder, names);
+        Ok(folder)
+    }
+
+    /// Registers a new file. An inode number that was in use before now refers to the new file.
+    fn add(&mut self, inode: Inode) -> FileId {
+        let file = FileId(self.next);
+        self.next += 1;
+        self.inodes.insert(inode, file);
+        file
+    }
+
+    /// Registers a new file or folder under a name.
+    pub(super) fn create(&mut self, entry: &EntryName, metadata: &Metadata) -> FileId {
+        let file = self.add(inode(metadata));
+        if metadata.is_dir() {
+            self.names.insert(file, BTreeMap::new());
+        }
+        self.set(entry, Some(file));
+        file
+    }
+
+    /// Returns the file with this metadata, if it is watched.
+    pub(super) fn by_inode(&self, metadata: &Metadata) -> Option<FileId> {
+        self.inodes.get(&inode(metadata)).copied()
+    }
+
+    /// Returns the file with this name.
+    pub(super) fn by_name(&self, entry: &EntryName) -> Option<FileId> {
+        self.names.get(&entry.folder)?.get(&entry.name).copied()
+    }
+
+    /// Changes the file that a name refers to.
+    pub(super) fn set(&mut self, entry: &EntryName, file: Option<FileId>) {
+        let names = self.names.entry(entry.folder).or_default();
+        match file {
+            Some(file) => drop(names.insert(entry.name.clone(), file)),
+            None => drop(names.remove(&entry.name)),
+        }
+    }
+
+    /// Returns whether a path is in the watched folder, or is the folder itself.
+    pub(super) fn contains(&self, path: &Path) -> bool {
+        path.starts_with(&self.root)
+    }
+
+    /// Returns the name of a path whose folder is resolved, if the folder is watched.
+    pub(super) fn watched(&self, path: &Path) -> Option<WatchedPath> {
+        let (folder, name) = (path.parent()?, path.file_name()?);
+        if !self.contains(folder) {
+            return None;
+        }
+        let folder = self.by_inode(&fs::metadata(folder).ok()?)?;
+        let is_folder = self.names.contains_key(&folder);
+        is_folder.then(|| WatchedPath {
+            entry: EntryName {
+                folder,
+                name: name.to_owned(),
+            },
+            path: path.to_owned(),
+        })
+    }
+
+    /// Resolves a path argument, except for its last component. Returns `None` if the path is
+    /// invalid or outside of the watched folder.
+    pub(super) fn resolve(&self, tid: Tid, argument: PathArgument) -> Option<WatchedPath> {
+        let path = read_path(tid, argument.address).ok()?;
+        let path = match path.is_absolute() {
+            true => path,
+            false => base_folder(tid, argument.folder).ok()?.join(path),
+        };
+        let name = path.file_name()?.to_owned();
+        let folder = path.parent()?.canonicalize().ok()?;
+        self.watched(&folder.join(name))
+    }
+}
+
+fn inode(metadata: &Metadata) -> Inode {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Reads a path from the memory of a traced process.
+pub(super) fn read_path(tid: Tid, address: u64) -> io::Result<PathBuf> {
+    let mut bytes = Vec::new();
+    while bytes.len() < PATH_MAX {
+        let at = address + bytes.len() as u64;
+        // A read across a page boundary could fail, although the path ends before.
+        let in_page = usize::try_from(at).unwrap_or(0) % PAGE;
+        let chunk = ptrace::read_memory(tid, at, PAGE - in_page)?;
+        if let Some(end) = chunk.iter().position(|byte| *byte == 0) {
+            bytes.extend_from_slice(&chunk[..end]);
+            return Ok(OsString::from_vec(bytes).into());
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Err(io::ErrorKind::InvalidFilename.into())
+}
+
+fn base_folder(tid: Tid, folder: i32) -> io::Result<PathBuf> {
+    match folder {
+        libc::AT_FDCWD => fs::read_link(format!("/proc/{tid}/cwd")),
+        fd => path_of(tid, fd),
+    }
+}
+
+/// Returns the path of an open file.
+pub(super) fn path_of(tid: Tid, fd: i32) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/{tid}/fd/{fd}"))
+}
+
+/// Returns the metadata of an open file.
+pub(super) fn metadata_of(tid: Tid, fd: i32) -> io::Result<Metadata> {
+    fs::metadata(format!("/proc/{tid}/fd/{fd}"))
+}
+
+/// Returns the position and flags of an open file (proc_pid_fdinfo(5)).
+pub(super) fn open_state(tid: Tid, fd: i32) -> io::Result<OpenState> {
+    let text = fs::read_to_string(format!("/proc/{tid}/fdinfo/{fd}"))?;
+    let field = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name));
+        value.map(str::trim)
+    };
+    let position = field("pos:").and_then(|value| value.parse().ok());
+    let flags = field("flags:").and_then(|value| i32::from_str_radix(value, 8).ok());
+    match (position, flags) {
+        (Some(position), Some(flags)) => Ok(OpenState { position, flags }),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Returns the last component of a path for messages.
+pub(super) fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(OsStr::new("?"));
+    name.to_string_lossy().into_owned()
+}

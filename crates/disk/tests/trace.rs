@@ -1,0 +1,300 @@
+//! Traces a process that changes a folder in many ways: the image with all effects must equal the
+//! real folder.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod support;
+
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floodmark_disk::{
+    Crash, DiskHistory, ImageNode, Operation, Persistence, Trace, TraceError, TraceOptions,
+};
+use support::{content, trace};
+
+const FOLDER: &str = "FLOODMARK_TEST_FOLDER";
+const ACTION: &str = "FLOODMARK_TEST_ACTION";
+
+/// Entry point of the traced process, which runs this test binary.
+#[test]
+#[ignore = "runs as the child of the other tests"]
+fn child() {
+    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("started by another test"));
+    match std::env::var(ACTION).unwrap().as_str() {
+        "change" => change(&folder),
+        "threads" => append_from_threads(&folder),
+        "child" => append_from_child(&folder),
+        "map" => map(&folder),
+        "copy" => drop(fs::copy(folder.join("old"), folder.join("copy"))),
+        "move" => fs::rename(folder.join("old"), folder.with_extension("moved")).unwrap(),
+        "ring" => set_up_ring(&folder),
+        action => panic!("{action}"),
+    }
+}
+
+fn change(folder: &Path) {
+    let path = |name: &str| folder.join(name);
+    // Append, seek and write, write at an offset, write beyond the end, truncate.
+    let mut log = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path("log"))
+        .unwrap();
+    log.write_all(b"one ").unwrap();
+    log.write_all(b"two ").unwrap();
+    log.seek(SeekFrom::Start(0)).unwrap();
+    log.write_all(b"three").unwrap();
+    let mut old = OpenOptions::new().write(true).open(path("old")).unwrap();
+    old.seek(SeekFrom::Start(2)).unwrap();
+    old.write_all(b"XY").unwrap();
+    old.write_all_at(b"far", 2000).unwrap();
+    old.set_len(2002).unwrap();
+    let duplicate = old.try_clone().unwrap();
+    (&duplicate).write_all(b"Z").unwrap();
+    let buffers = [b"ab".as_slice(), b"cd"].map(std::io::IoSlice::new);
+    assert_eq!(old.write_vectored(&buffers).unwrap(), 4);
+    old.sync_data().unwrap();
+    // SAFETY: the file descriptor is open.
+    assert_eq!(unsafe { libc::fallocate(old.as_raw_fd(), 0, 0, 3000) }, 0);
+    // Replace a file, with relative paths.
+    std::env::set_current_dir(folder).unwrap();
+    fs::write("new", b"replacement").unwrap();
+    fs::rename("new", "./replaced").unwrap();
+    File::open(".").unwrap().sync_all().unwrap();
+    // Folders, links and removals.
+    fs::create_dir_all("a/b").unwrap();
+    fs::write("a/b/deep", b"deep").unwrap();
+    fs::rename("a/b", "a/c").unwrap();
+    fs::hard_link("a/c/deep", "second").unwrap();
+    fs::write("second", b"through the second name").unwrap();
+    symlink("a/c/deep", "link").unwrap();
+    fs::write("link", b"through the link").unwrap();
+    fs::write("gone", b"x").unwrap();
+    fs::remove_file("gone").unwrap();
+    fs::create_dir("empty").unwrap();
+    fs::remove_dir("empty").unwrap();
+    let mut synced = OpenOptions::new();
+    synced.write(true).create(true).custom_flags(libc::O_DSYNC);
+    synced.open("synced").unwrap().write_all(b"s").unwrap();
+    // Inode numbers are reused.
+    for number in 0..20 {
+        fs::write("temporary", format!("{number}")).unwrap();
+        fs::rename("temporary", "counter").unwrap();
+    }
+    let swap = ["counter", "replaced"].map(|name| CString::new(name).unwrap());
+    // SAFETY: both paths are valid C strings.
+    let swapped = unsafe {
+        let (from, to) = (swap[0].as_ptr(), swap[1].as_ptr());
+        libc::renameat2(
+            libc::AT_FDCWD,
+            from,
+            libc::AT_FDCWD,
+            to,
+            libc::RENAME_EXCHANGE,
+        )
+    };
+    assert_eq!(swapped, 0);
+    // Failed calls have no effect.
+    assert!(fs::rename("missing", "other").is_err());
+    assert!(File::open("old").unwrap().write_all(b"read only").is_err());
+}
+
+fn append_from_threads(folder: &Path) {
+    let open = || {
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(folder.join("log"))
+    };
+    let shared = open().unwrap();
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let (own, shared) = (open().unwrap(), &shared);
+            scope.spawn(move || {
+                for step in 0..50 {
+                    let mut file = if step % 2 == 0 { shared } else { &own };
+                    file.write_all(format!("{number}.{step} ").as_bytes())
+                        .unwrap();
+                    if step % 10 == 0 {
+                        file.sync_all().unwrap();
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn append_from_child(folder: &Path) {
+    let log = File::create(folder.join("log")).unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "echo one; echo two >>appended; mv appended moved"]);
+    let status = shell.current_dir(folder).stdout(log).status().unwrap();
+    assert!(status.success());
+}
+
+fn map(folder: &Path) {
+    let old = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(folder.join("old"))
+        .unwrap();
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: the kernel chooses the address.
+    unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            4,
+            protection,
+            libc::MAP_SHARED,
+            old.as_raw_fd(),
+            0,
+        );
+    }
+}
+
+fn set_up_ring(folder: &Path) {
+    // SAFETY: the filter denies the call before it reads its arguments.
+    let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, 0) };
+    let error = std::io::Error::last_os_error();
+    assert_eq!((result, error.raw_os_error()), (-1, Some(libc::ENOSYS)));
+    fs::write(folder.join("denied"), b"").unwrap();
+}
+
+fn run(action: &str, folder: &Path) -> Result<Trace, TraceError> {
+    run_with(action, folder, TraceOptions::default())
+}
+
+/// Runs an action in a traced process until it ends.
+fn run_with(action: &str, folder: &Path, options: TraceOptions) -> Result<Trace, TraceError> {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["child", "--exact", "--ignored", "--nocapture"]);
+    command.env(FOLDER, folder).env(ACTION, action);
+    let tracer = trace(command, folder, options);
+    let until = Instant::now() + Duration::from_secs(60);
+    while !tracer.has_ended() {
+        assert!(Instant::now() < until, "{action} does not end");
+        thread::sleep(Duration::from_millis(2));
+    }
+    tracer.stop(Duration::ZERO)
+}
+
+fn prepare() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("old"), b"content").unwrap();
+    fs::create_dir(folder.path().join("dir")).unwrap();
+    fs::write(folder.path().join("dir/file"), b"below").unwrap();
+    symlink("dir/file", folder.path().join("base link")).unwrap();
+    folder
+}
+
+/// Checks that the image with all effects equals the folder. Returns the trace.
+fn check(action: &str) -> Trace {
+    let folder = prepare();
+    let trace = run(action, folder.path()).unwrap();
+    let history = DiskHistory::new(&trace, Persistence::Strict);
+    let crash = Crash::new(&history, u64::MAX - 1);
+    let nodes = crash.image(&[]).nodes.into_iter();
+    let image = nodes.map(|(path, node)| match node {
+        ImageNode::File(content) => (path, Some(content)),
+        ImageNode::Folder => (path, None),
+        ImageNode::Link(target) => (path, Some(target.into_os_string().into_encoded_bytes())),
+    });
+    assert_eq!(
+        image.collect::<std::collections::BTreeMap<_, _>>(),
+        content(folder.path())
+    );
+    trace
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn an_image_with_all_effects_equals_the_folder() {
+    let trace = check("change");
+    let has = |wanted: &dyn Fn(&Operation) -> bool| {
+        trace.calls.iter().any(|call| wanted(&call.operation))
+    };
+    assert!(has(&|operation| matches!(
+        operation,
+        Operation::Write { durable: true, .. }
+    )));
+    assert!(has(&|operation| matches!(
+        operation,
+        Operation::Sync {
+            succeeded: true,
+            ..
+        }
+    )));
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn follows_threads() {
+    let trace = check("threads");
+    let is_write =
+        |call: &&floodmark_disk::TracedCall| matches!(call.operation, Operation::Write { .. });
+    assert_eq!(trace.calls.iter().filter(is_write).count(), 200);
+    assert!(trace.calls.is_sorted_by(|a, b| a.ended < b.ended));
+    assert!(trace.calls.iter().all(|call| call.began < call.ended));
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn follows_children() {
+    check("child");
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn denies_io_uring() {
+    let trace = check("ring");
+    assert!(
+        !trace.calls.is_empty(),
+        "the process saw ENOSYS and went on"
+    );
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn refuses_what_it_cannot_follow() {
+    for (action, reason) in [
+        ("map", "it maps a data file shared and writable (old)"),
+        ("copy", "it writes data with copy_file_range (copy)"),
+        ("move", "it moves old into or out of the watched folder"),
+    ] {
+        let folder = prepare();
+        let error = run(action, folder.path()).unwrap_err().to_string();
+        assert_eq!(error, format!("cannot trace the server: {reason}"));
+    }
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn reports_a_program_that_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = Command::new("no-such-program");
+    let error = floodmark_disk::Tracer::start(missing, folder.path(), TraceOptions::default());
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.starts_with("cannot start no-such-program: no such program"),
+        "{error}"
+    );
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn limits_the_size_of_a_trace() {
+    let folder = prepare();
+    let options = TraceOptions {
+        max_bytes: 20,
+        ..TraceOptions::default()
+    };
+    let error = run_with("change", folder.path(), options).unwrap_err();
+    assert!(matches!(error, TraceError::Full), "{error}");
+}

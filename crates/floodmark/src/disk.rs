@@ -1,0 +1,163 @@
+//! `floodmark disk`: tests a server on post-crash disk states and on failing disks.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use floodmark_host::{Scratch, sweep_folders};
+use floodmark_lab::disk_test::{DiskCheck, DiskTest, DiskTestError, Persistence, ServerCommand};
+use floodmark_lab::folder::own_memory;
+use floodmark_plan::values::count_from_one;
+use floodmark_record::disk::DiskResult;
+use floodmark_record::units::show_count;
+use strum::VariantNames;
+
+use crate::exit::{Ending, Exit, HELP, stop_on_signals};
+use crate::out;
+
+/// Test whether a server loses acknowledged requests on a power loss or a disk error.
+///
+/// Traces the server's file calls while clients send requests, derives disk states that a power loss
+/// can leave, and starts the server on each. Then repeats this with failing syncs and writes. The
+/// command of the server needs {run}, the folder for its data, and {address} or {port}:
+/// floodmark disk --check sequence -- ./server --listen {address} --data {run}
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct DiskArgs {
+    /// Program and arguments of the server; {run}, {address}, {host} and {port} are replaced
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+
+    /// Type of responses: sequence (GET, a number that is never repeated) or scoring (POST, the
+    /// number of scores so far) (required) [default: none]
+    #[arg(long, value_name = "CHECK", hide_possible_values = true, value_parser = check())]
+    pub check: DiskCheck,
+
+    /// Path of the requests [default: /dispatcher for sequence, /scoring for scoring]
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<String>,
+
+    /// Number of requests while the server is traced
+    #[arg(short = 'n', long, value_name = "N", default_value = "400", value_parser = count_from_one)]
+    pub requests: u64,
+
+    /// Number of connections while the server is traced
+    #[arg(short, long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub connections: u64,
+
+    /// Number of disk states without injected errors
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = count_from_one)]
+    pub images: u64,
+
+    /// Number of disk states per injected error; 0 injects no errors
+    #[arg(long, value_name = "N", default_value = "50")]
+    pub images_per_error: u64,
+
+    /// Durability of file names: strict (after a sync of the folder, as in POSIX) or journaled
+    /// (after any sync, as on ext4 and XFS)
+    #[arg(long, value_name = "RULES", default_value = "strict", hide_possible_values = true, value_parser = file_system())]
+    pub file_system: Persistence,
+
+    /// Seed of the crash points and the disk states
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+
+    /// Folder for disk states [default: /dev/shm, or the temporary folder]
+    #[arg(long, value_name = "FOLDER")]
+    pub scratch: Option<PathBuf>,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print only the result, and errors on stderr
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+fn check() -> impl TypedValueParser<Value = DiskCheck> {
+    PossibleValuesParser::new(DiskCheck::VARIANTS).try_map(|name| name.parse())
+}
+
+fn file_system() -> impl TypedValueParser<Value = Persistence> {
+    PossibleValuesParser::new(["strict", "journaled"]).map(|name| match name.as_str() {
+        "journaled" => Persistence::Journaled,
+        _ => Persistence::Strict,
+    })
+}
+
+/// Runs the command.
+pub fn run(args: &DiskArgs) -> Result<(), Ending> {
+    let server = ServerCommand {
+        words: args.command.clone(),
+    };
+    server
+        .check()
+        .map_err(|what| Ending::usage(format!("server command: {what}")))?;
+    let stop = stop_on_signals()?;
+    let scratch = scratch(args.scratch.as_deref())?;
+    if !args.quiet {
+        out::note(&format!(
+            "testing {} disk states\n",
+            show_count(args.images)
+        ));
+    }
+    let path = args.path.as_deref();
+    let test = DiskTest {
+        server: &server,
+        check: args.check,
+        path: path.unwrap_or(args.check.default_path()),
+        requests: args.requests,
+        connections: args.connections.min(args.requests),
+        images: args.images,
+        images_per_fault: args.images_per_error,
+        persistence: args.file_system,
+        seed: args.seed,
+        scratch: scratch.path(),
+        threads: thread::available_parallelism().map_or(1, usize::from),
+    };
+    let result = test.run(&stop.flag()).map_err(|error| ending(&error))?;
+    show(args, &result)?;
+    match result {
+        _ if stop.is_set() => Err(Ending::new(Exit::Interrupted, "")),
+        result if !result.is_passed() => Err(Ending::new(Exit::Check, "")),
+        _ => Ok(()),
+    }
+}
+
+fn scratch(folder: Option<&Path>) -> Result<Scratch, Ending> {
+    let folder = match folder {
+        Some(folder) => folder.to_owned(),
+        None => {
+            let folder = own_memory().map_err(Ending::usage)?.join("disk");
+            // Folders of killed processes. A folder that cannot be removed does no harm.
+            let _ = sweep_folders(&folder);
+            folder
+        }
+    };
+    Scratch::create(&folder, "states").map_err(|error| {
+        let folder = folder.display();
+        Ending::usage(format!(
+            "--scratch {folder}: {error}; choose a folder that you can write to"
+        ))
+    })
+}
+
+fn ending(error: &DiskTestError) -> Ending {
+    match error {
+        DiskTestError::Request(_) => Ending::usage(format!("--path: {error}")),
+        DiskTestError::Scratch(_) => Ending::internal(error),
+        _ => Ending::server(error),
+    }
+}
+
+fn show(args: &DiskArgs, result: &DiskResult) -> Result<(), Ending> {
+    if args.json {
+        let text = serde_json::to_string_pretty(result).map_err(Ending::internal)?;
+        return out::print(&format!("{text}\n"));
+    }
+    out::show(false, |style| {
+        floodmark_report::terminal::disk(result, style)
+    })
+}

@@ -1,0 +1,213 @@
+//! Tests of `floodmark disk`.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::process::Output;
+use std::sync::Mutex;
+use std::thread;
+
+use floodmark_record::disk::{DiskResult, DiskRow};
+
+use crate::support::{code, run, text};
+
+/// The program under test, which is also a server.
+const FLOODMARK: &str = env!("CARGO_BIN_EXE_floodmark");
+const METHOD: &str = "FLOODMARK_TEST_METHOD";
+const ADDRESS: &str = "FLOODMARK_TEST_ADDRESS";
+const FOLDER: &str = "FLOODMARK_TEST_FOLDER";
+
+fn disk(flags: &[&str], server: &[&str]) -> Output {
+    let fixed = ["disk", "--check", "sequence", "--quiet"];
+    run(&[&fixed, flags, &["--"], server].concat())
+}
+
+fn result(output: &Output) -> DiskResult {
+    let result = serde_json::from_slice(&output.stdout);
+    result.unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn dispatcher() -> Vec<&'static str> {
+    let words = "serve dispatcher --threads 1 --listen {address} --state {run}/state --reserve 8";
+    [FLOODMARK].into_iter().chain(words.split(' ')).collect()
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn the_dispatcher_repeats_no_number_and_stops_after_an_error() {
+    let flags = ["--json", "--images", "200", "--images-per-error", "20"];
+    let output = disk(&flags, &dispatcher());
+    let result = result(&output);
+    assert_eq!(code(&output), 0, "{result:?}");
+    assert!(result.is_complete);
+    let row = &result.rows[0];
+    assert_eq!((row.acknowledged, row.images), (400, 200));
+    assert!(row.recovered > 150 && row.distinct > 50, "{row:?}");
+    assert!(result.rows.len() > 5, "{result:?}");
+    let errors = result.rows.iter();
+    let after: Vec<u64> = errors
+        .filter_map(|row| row.acknowledged_after_error)
+        .collect();
+    assert!(after.len() >= 5, "{result:?}");
+    // The numbers of two earlier blocks are durable.
+    assert!(after.iter().all(|after| *after <= 16), "{result:?}");
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn finds_a_dispatcher_that_starts_at_1_again() {
+    // The shell ignores {run}.
+    let script = r#"exec "$0" serve dispatcher --threads 1 --listen "$1""#;
+    let server = ["sh", "-c", script, FLOODMARK, "{address}", "{run}"];
+    let output = disk(&["--images", "40"], &server);
+    assert_eq!(code(&output), 1);
+    let printed = text(&output.stdout);
+    assert!(printed.contains("power loss: number 1 again"), "{printed}");
+}
+
+/// Entry point of a server that is traced: a dispatcher that stores its last number in place.
+#[test]
+#[ignore = "runs as the server of the other tests"]
+fn faulty_dispatcher() {
+    let variable = |name| std::env::var(name).expect("started by another test");
+    let (method, folder) = (variable(METHOD), variable(FOLDER));
+    let open = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(format!("{folder}/last"));
+    let mut file = open.unwrap();
+    File::open(folder).unwrap().sync_all().unwrap();
+    let mut content = Vec::new();
+    file.read_to_end(&mut content).unwrap();
+    let last = content.try_into().map_or(0, u64::from_ne_bytes);
+    let state = Mutex::new((last, file));
+    let listener = TcpListener::bind(variable(ADDRESS)).unwrap();
+    thread::scope(|scope| {
+        for client in listener.incoming() {
+            let (state, method) = (&state, &method);
+            scope.spawn(move || serve(client.unwrap(), state, method));
+        }
+    });
+}
+
+fn serve(mut client: TcpStream, state: &Mutex<(u64, File)>, method: &str) {
+    let mut request = [0; 1024];
+    while client.read(&mut request).unwrap_or(0) > 0 {
+        let mut state = state.lock().unwrap();
+        state.0 += 1;
+        let (number, file) = &*state;
+        let body = number.to_string();
+        let length = body.len();
+        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+        if method == "early-response" {
+            client.write_all(response.as_bytes()).unwrap();
+        }
+        file.write_all_at(&number.to_ne_bytes(), 0).unwrap();
+        let synced = match method {
+            "no-sync" => Ok(()),
+            _ => file.sync_data(),
+        };
+        if synced.is_err() && method != "ignored-error" {
+            eprintln!("the disk failed");
+            std::process::exit(1);
+        }
+        if method != "early-response" {
+            client.write_all(response.as_bytes()).unwrap();
+        }
+    }
+}
+
+fn run_faulty(method: &str) -> (i32, Vec<DiskRow>) {
+    let program = std::env::current_exe().unwrap();
+    let server = [
+        "env",
+        &format!("{METHOD}={method}"),
+        &format!("{ADDRESS}={{address}}"),
+        &format!("{FOLDER}={{run}}"),
+        program.to_str().unwrap(),
+        "disk::faulty_dispatcher",
+        "--exact",
+        "--ignored",
+        "--nocapture",
+    ];
+    let flags = ["--json", "-n", "60", "-c", "2", "--images", "120"];
+    let flags = [&flags[..], &["--images-per-error", "30"]].concat();
+    let output = disk(&flags, &server);
+    (code(&output), result(&output).rows)
+}
+
+/// Returns the names of the rows with failures.
+fn failed(rows: &[DiskRow]) -> Vec<&str> {
+    let failed = rows.iter().filter(|row| row.failed > 0);
+    failed
+        .map(|row| row.fault.as_deref().unwrap_or("power loss"))
+        .collect()
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn passes_a_correct_dispatcher() {
+    let (code, rows) = run_faulty("durable");
+    assert_eq!((code, failed(&rows)), (0, vec![]), "{rows:?}");
+    // SIGTERM can end the server before its last sends return.
+    assert!((58..=60).contains(&rows[0].acknowledged), "{rows:?}");
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn finds_each_faulty_dispatcher() {
+    for method in ["early-response", "no-sync"] {
+        let (code, rows) = run_faulty(method);
+        assert_eq!((code, failed(&rows)[0]), (1, "power loss"), "{method}");
+    }
+    let (code, rows) = run_faulty("ignored-error");
+    let failed = failed(&rows);
+    assert_eq!(code, 1);
+    assert!(!failed.contains(&"power loss"), "{failed:?}");
+    assert!(
+        failed.iter().any(|name| name.starts_with("EIO from sync")),
+        "{failed:?}"
+    );
+    let after = rows.iter().filter_map(|row| row.acknowledged_after_error);
+    assert!(after.sum::<u64>() > 0, "{rows:?}");
+}
+
+#[test]
+fn rejects_a_command_without_folder_or_address() {
+    for (server, missing) in [
+        (["./server", "{address}"], "{run} is missing"),
+        (["./server", "{run}"], "{address} or {port} is missing"),
+    ] {
+        let output = disk(&[], &server);
+        assert_eq!(code(&output), 2);
+        let printed = text(&output.stderr);
+        assert!(printed.contains(missing), "{printed}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn explains_a_server_that_does_not_start_or_acknowledges_nothing() {
+    let output = disk(&[], &["no-such-server", "{run}", "{port}"]);
+    assert_eq!(code(&output), 3);
+    let printed = text(&output.stderr);
+    assert!(printed.contains("cannot start no-such-server"), "{printed}");
+    let server = ["sh", "-c", "echo no disk >&2; exit 1", "{run}", "{port}"];
+    let output = disk(&[], &server);
+    assert_eq!(code(&output), 3);
+    let printed = text(&output.stderr);
+    assert!(
+        printed.contains("ended during its start (no disk)"),
+        "{printed}"
+    );
+    let output = disk(&["--path", "/missing"], &dispatcher());
+    assert_eq!(code(&output), 3);
+    let printed = text(&output.stderr);
+    assert!(
+        printed.contains("no response to /missing contained a number"),
+        "{printed}"
+    );
+}

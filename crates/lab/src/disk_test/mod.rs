@@ -1,0 +1,263 @@
+//! Tests a server on the disk states that a power loss can leave, and on failing disks.
+//!
+//! The server runs once under the tracer of `floodmark-disk` while clients send requests. It then
+//! starts on disk states derived from this trace. The same happens with injected disk errors.
+
+mod check;
+mod client;
+mod faults;
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floodmark_disk::{
+    DiskFault, ImageReport, ImageTest, TestError, Trace, TraceError, TraceOptions, Tracer,
+};
+use floodmark_record::SCHEMA_VERSION;
+use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
+use floodmark_wire::RequestError;
+
+use check::NextNumber;
+use client::DiskClient;
+
+pub use check::DiskCheck;
+pub use floodmark_disk::{Persistence, ServerCommand};
+
+/// Maximum time until the traced server accepts connections.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time after SIGTERM until a traced server is killed.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+/// Pause between two attempts to connect.
+const CONNECT_PAUSE: Duration = Duration::from_millis(1);
+/// Maximum number of failures in a row of the result.
+const MAX_FAILURES: usize = 3;
+
+/// A disk test that could not run. A failure of the server is part of the result.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskTestError {
+    /// The server cannot be traced.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// A disk state cannot be written, or the server cannot be started.
+    #[error(transparent)]
+    Image(#[from] TestError),
+    /// The path of the requests is invalid.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The folder for disk states cannot be written.
+    #[error("cannot write the folder for disk states: {0}; choose another one with --scratch")]
+    Scratch(#[from] io::Error),
+    /// The traced server did not accept connections.
+    #[error("the server {0}; check its command")]
+    NotStarted(String),
+    /// The server acknowledged no request.
+    #[error("no response to {path} contained a number; check --check and --path")]
+    NothingAcknowledged {
+        /// Path of the requests.
+        path: String,
+    },
+}
+
+/// A disk test.
+#[derive(Debug)]
+pub struct DiskTest<'a> {
+    /// Starts the server.
+    pub server: &'a ServerCommand,
+    /// How to read responses.
+    pub check: DiskCheck,
+    /// Path of the requests.
+    pub path: &'a str,
+    /// Number of requests while the server is traced.
+    pub requests: u64,
+    /// Number of connections while the server is traced.
+    pub connections: u64,
+    /// Number of disk states without injected errors.
+    pub images: u64,
+    /// Number of disk states per injected error. 0: no errors are injected.
+    pub images_per_fault: u64,
+    /// Which directory entries a sync makes durable.
+    pub persistence: Persistence,
+    /// Seed of the crash points and the disk states.
+    pub seed: u64,
+    /// Empty folder for disk states.
+    pub scratch: &'a Path,
+    /// Number of servers that run at the same time.
+    pub threads: usize,
+}
+
+impl DiskTest<'_> {
+    /// Runs the test. Returns an incomplete result if `stop` becomes true.
+    ///
+    /// # Errors
+    /// The server cannot be traced, acknowledges nothing, or a disk state cannot be written.
+    pub fn run(&self, stop: &AtomicBool) -> Result<DiskResult, DiskTestError> {
+        let mut result = DiskResult {
+            schema: SCHEMA_VERSION,
+            command: self.server.words.clone(),
+            check: self.check.to_string(),
+            file_system: match self.persistence {
+                Persistence::Strict => "strict",
+                Persistence::Journaled => "journaled",
+            }
+            .to_owned(),
+            seed: self.seed,
+            requests: self.requests,
+            is_complete: true,
+            rows: Vec::new(),
+        };
+        let trace = self.trace(None)?;
+        let row = self.row(None, &trace, self.images, stop)?;
+        if row.acknowledged == 0 {
+            let path = self.path.to_owned();
+            return Err(DiskTestError::NothingAcknowledged { path });
+        }
+        result.rows.push(row);
+        if self.images_per_fault > 0 {
+            for (name, fault) in faults::faults(&trace) {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let trace = self.trace(Some(fault))?;
+                let row = self.row(Some(name), &trace, self.images_per_fault, stop)?;
+                result.rows.push(row);
+            }
+        }
+        result.is_complete = !stop.load(Ordering::Relaxed);
+        Ok(result)
+    }
+
+    /// Traces the server while clients send requests. With a fault, the server may end early.
+    fn trace(&self, fault: Option<DiskFault>) -> Result<Trace, DiskTestError> {
+        let folder = self.scratch.join("traced");
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => fs::create_dir(&folder)?,
+        }
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let path = self.scratch.join("traced.log");
+        let log = File::create(&path)?;
+        let mut command = self.server.command(&folder, address);
+        command.stdout(log.try_clone()?).stderr(log);
+        let request = client::request(self.check, self.path, address)?;
+        let options = TraceOptions {
+            fault,
+            ..TraceOptions::default()
+        };
+        let tracer = Tracer::start(command, &folder, options)?;
+        let is_started = wait_until_started(&tracer, address);
+        if is_started {
+            thread::scope(|scope| {
+                for connection in 0..self.connections {
+                    let request = &request;
+                    scope.spawn(move || self.send(address, connection, request));
+                }
+            });
+        }
+        let has_ended = tracer.has_ended();
+        let trace = tracer.stop(STOP_GRACE)?;
+        if !is_started && fault.is_none() {
+            let log = String::from_utf8_lossy(&fs::read(path)?).into_owned();
+            let line = log.lines().rfind(|line| !line.trim().is_empty());
+            let line = line.map(|line| format!(" ({line})")).unwrap_or_default();
+            return Err(DiskTestError::NotStarted(match has_ended {
+                true => format!("ended during its start{line}"),
+                false => format!("accepted no connection on {address} within 30 s{line}"),
+            }));
+        }
+        Ok(trace)
+    }
+
+    /// Sends this connection's share of the requests, until the server stops responding.
+    fn send(&self, address: SocketAddr, connection: u64, request: &[u8]) {
+        let mut client = DiskClient::new(address, request.to_vec());
+        let share = (self.requests + connection) / self.connections;
+        for _ in 0..share {
+            if client.send().is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Starts the server on disk states of a trace.
+    fn row(
+        &self,
+        fault: Option<String>,
+        trace: &Trace,
+        images: u64,
+        stop: &AtomicBool,
+    ) -> Result<DiskRow, DiskTestError> {
+        let probe = NextNumber {
+            check: self.check,
+            path: self.path,
+            requests: self.requests,
+        };
+        let test = ImageTest {
+            trace,
+            server: self.server,
+            probe: &probe,
+            persistence: self.persistence,
+            scratch: self.scratch,
+            images,
+            seed: self.seed,
+            threads: self.threads,
+        };
+        let count = |sent| self.check.acknowledged(&sent).count;
+        let acknowledged = count(trace.sent(|_| true));
+        let after = |error| acknowledged - count(trace.sent(|call| call.began < error));
+        let after_error = trace.first_error.map(after);
+        let report = match acknowledged {
+            // The caller reports this error.
+            0 if fault.is_none() => ImageReport::default(),
+            _ => test.run(stop)?,
+        };
+        Ok(row(fault, acknowledged, after_error, report))
+    }
+}
+
+fn wait_until_started(tracer: &Tracer, address: SocketAddr) -> bool {
+    let begin = Instant::now();
+    while !tracer.has_ended() && begin.elapsed() < START_TIMEOUT {
+        if TcpStream::connect(address).is_ok() {
+            return true;
+        }
+        thread::sleep(CONNECT_PAUSE);
+    }
+    false
+}
+
+fn row(
+    fault: Option<String>,
+    acknowledged: u64,
+    acknowledged_after_error: Option<u64>,
+    report: ImageReport,
+) -> DiskRow {
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    let distinct = report.distinct() as u64;
+    let mean_ms = milliseconds(report.mean());
+    let failures = report.failures.into_iter().take(MAX_FAILURES);
+    let failures = failures.map(|failure| DiskFailure {
+        at: failure.at,
+        reason: failure.reason,
+        missing: failure.missing,
+    });
+    DiskRow {
+        fault,
+        acknowledged,
+        acknowledged_after_error,
+        images: report.images,
+        distinct,
+        recovered: report.recovered,
+        refused: report.refused,
+        failed: report.failed,
+        mean_ms,
+        longest_ms: milliseconds(report.longest),
+        elapsed_s: report.elapsed.as_secs_f64(),
+        refusals: report.refusals,
+        failures: failures.collect(),
+    }
+}

@@ -1,0 +1,181 @@
+//! Results of `floodmark disk`: a row per trace, then failures and refusals.
+
+use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
+use floodmark_record::units::show_count;
+
+use super::figures::{count_of, glue};
+use super::{Blocks, Detail, Emphasis, FigureTable, TableRow, TextLine, faint, line, plain};
+
+/// Maximum number of failures to show for the first row with failures. Later rows show one.
+const FIRST_FAILURES: usize = 3;
+
+/// Returns the headline, a table and an explanation of each failure.
+pub(crate) fn document(result: &DiskResult) -> Blocks {
+    let mut blocks = Blocks::default();
+    blocks.paragraph([headline(result)]);
+    blocks.gap();
+    blocks.tables([table(result)]);
+    blocks.gap();
+    let mut shown = FIRST_FAILURES;
+    for row in result.rows.iter().filter(|row| row.failed > 0) {
+        let failures = row.failures.iter().take(shown);
+        let hidden = row.failed - failures.len() as u64;
+        failures.for_each(|failure| add_failure(&mut blocks, row, failure));
+        if hidden > 0 {
+            let more = count_of(hidden, "more failure");
+            blocks.lines([line("", format!("{}: {more}", name(row)))]);
+        }
+        shown = 1;
+    }
+    for row in &result.rows {
+        let refusals = row.refusals.iter();
+        blocks.lines(refusals.map(|(message, count)| {
+            let states = count_of(*count, "disk state");
+            let spans = [plain(format!("{}: {states}:", name(row))), faint(message)];
+            TextLine::new("refused", spans)
+        }));
+    }
+    blocks
+}
+
+fn headline(result: &DiskResult) -> super::Span {
+    let sum = |count: fn(&DiskRow) -> u64| result.rows.iter().map(count).sum::<u64>();
+    let states = count_of(sum(|row| row.images), "disk state");
+    let failed = sum(|row| row.failed);
+    match (failed, result.is_complete) {
+        (0, true) => Emphasis::Good.span(format!("no acknowledged request lost on {states}")),
+        (0, false) => Emphasis::Warn.span(format!(
+            "interrupted; no acknowledged request lost on {states}"
+        )),
+        _ => Emphasis::Bad.span(format!(
+            "the server failed on {} of {states}",
+            show_count(failed)
+        )),
+    }
+}
+
+fn name(row: &DiskRow) -> &str {
+    row.fault.as_deref().unwrap_or("power loss")
+}
+
+fn table(result: &DiskResult) -> FigureTable {
+    let rows = result.rows.iter().map(|row| {
+        let failed = Emphasis::Bad.when(row.failed > 0);
+        let after = row.acknowledged_after_error.map(show_count);
+        let cells = vec![
+            show_count(row.acknowledged).into(),
+            after.unwrap_or_else(|| "–".to_owned()).into(),
+            show_count(row.images).into(),
+            show_count(row.distinct).into(),
+            show_count(row.recovered).into(),
+            show_count(row.refused).into(),
+            failed.span(show_count(row.failed)).into(),
+            glue(&format!("{:.1} ms", row.mean_ms)).into(),
+        ];
+        TableRow::new(name(row), cells)
+    });
+    let heads = [
+        "acknowledged",
+        "after error",
+        "states",
+        "distinct",
+        "recovered",
+        "refused",
+        "failed",
+        "time",
+    ];
+    let mut table = FigureTable::new(heads, rows);
+    for roomy in [3, 7] {
+        table.columns[roomy].detail = Detail::Roomy;
+    }
+    table
+}
+
+fn add_failure(blocks: &mut Blocks, row: &DiskRow, failure: &DiskFailure) {
+    let spans = [
+        plain(format!("{}:", name(row))),
+        Emphasis::Bad.span(&failure.reason),
+        faint(format!("(crash at position {})", failure.at)),
+    ];
+    blocks.lines([TextLine::new("failed", spans)]);
+    blocks.lines(
+        failure
+            .missing
+            .iter()
+            .map(|effect| line("  undone", effect)),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::style::Style;
+    use crate::terminal;
+
+    fn row(fault: Option<&str>, failed: u64) -> DiskRow {
+        let failure = DiskFailure {
+            at: 43,
+            reason: "number 9 again; numbers up to 9 had been acknowledged".to_owned(),
+            missing: vec!["write of 64 bytes at 0 to state (call 42)".to_owned()],
+        };
+        DiskRow {
+            fault: fault.map(str::to_owned),
+            acknowledged: 400,
+            acknowledged_after_error: fault.map(|_| 0),
+            images: 1000,
+            distinct: 700,
+            recovered: 1000 - failed - 1,
+            refused: 1,
+            failed,
+            mean_ms: 5.26,
+            longest_ms: 20.0,
+            elapsed_s: 2.7,
+            refusals: BTreeMap::from([("state: damaged".to_owned(), 1)]),
+            failures: (failed > 0).then_some(failure).into_iter().collect(),
+        }
+    }
+
+    fn draw(rows: Vec<DiskRow>, width: usize) -> String {
+        let result = DiskResult {
+            schema: 1,
+            command: vec!["server".to_owned()],
+            check: "sequence".to_owned(),
+            file_system: "strict".to_owned(),
+            seed: 1,
+            requests: 400,
+            is_complete: true,
+            rows,
+        };
+        let style = Style {
+            color: false,
+            width,
+        };
+        terminal::disk(&result, style)
+    }
+
+    #[test]
+    fn shows_each_failure_with_the_undone_calls() {
+        let text = draw(vec![row(None, 2), row(Some("EIO sync 20"), 0)], 100);
+        for part in [
+            "the server failed on 2 of 2,000 disk states\n",
+            "failed       power loss: number 9 again; numbers up to 9 had been acknowledged (crash",
+            "\n  undone     write of 64 bytes at 0 to state (call 42)\n",
+            "\n             power loss: 1 more failure\n",
+            "\nEIO sync 20 ",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn states_that_nothing_was_lost() {
+        let text = draw(vec![row(None, 0)], 60);
+        assert!(
+            text.contains("no acknowledged request lost on 1,000 disk states"),
+            "{text}"
+        );
+        assert!(text.contains("1 disk state: state: damaged"), "{text}");
+    }
+}
