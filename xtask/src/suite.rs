@@ -51,7 +51,8 @@ enum SuiteStep {
     Systems,
     /// Compare floodmark with the known-truth server
     Truth,
-    /// Run 5 crash rounds of the native dispatcher, and crash rounds of servers that must lose data
+    /// Run 5 crash rounds each of the native dispatcher and scoring server, and crash rounds of servers
+    /// that must lose data
     Crash,
     /// Measure and judge 11 of our own cases (at least 9 verdicts must be right) and 10 third-party
     /// cases (at least 8)
@@ -125,7 +126,12 @@ impl Selection {
 /// Runs a bounded part of the experiments with crash rounds.
 fn crash(workspace: &Workspace) -> Result<(), TaskError> {
     let floodmark = workspace.build_release("floodmark")?;
-    let experiments = ["crash-dispatcher --rounds 5", "crash-controls"];
+    let experiments = [
+        "crash-dispatcher --rounds 5",
+        "crash-scoring --rounds 5",
+        "crash-scoring-memory",
+        "crash-controls",
+    ];
     TaskError::of_all(experiments.map(|experiment| {
         let mut run = Command::new(&floodmark);
         run.arg("run").args(experiment.split(' '));

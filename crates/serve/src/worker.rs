@@ -45,7 +45,7 @@ pub(crate) struct ServerState {
     /// Handoffs, one per worker.
     pub(crate) handoffs: Vec<Handoff>,
     pub(crate) numbers: Arc<Numbers>,
-    /// SharedScores; only for `scoring`.
+    /// Scores; only for `scoring`.
     pub(crate) scores: Option<SharedScores>,
 }
 
