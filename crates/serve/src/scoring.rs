@@ -5,6 +5,7 @@ use floodmark_journal::{AppendError, Journal};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::commits::CommitFault;
 use crate::response::{HttpResponse, ok, refusal};
@@ -13,8 +14,10 @@ use crate::worker::Worker;
 
 /// Body of a request. Other fields are ignored.
 #[derive(Deserialize)]
-struct ScoreRequest {
-    score: f64,
+struct ScoreRequest<'a> {
+    // The text of the number, because serde_json can round it to a neighbor of the closest double.
+    #[serde(borrow)]
+    score: &'a RawValue,
 }
 
 /// Returns whether a request has a JSON body.
@@ -65,14 +68,17 @@ fn parse(body: &[u8]) -> Result<f64, &'static str> {
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err(r#"the body is not a JSON object; send {"score": 10}"#);
     }
-    let request: ScoreRequest = serde_json::from_slice(body).map_err(|error| {
+    let request: ScoreRequest<'_> = serde_json::from_slice(body).map_err(|error| {
         if error.is_data() {
-            r#"the body has no number "score", or several; send {"score": 10}"#
+            r#"the body has no field "score", or several; send {"score": 10}"#
         } else {
-            r#"the body is not JSON, or a number is too large; send {"score": 10}"#
+            r#"the body is not JSON; send {"score": 10}"#
         }
     })?;
-    Ok(request.score)
+    // JSON has no text for a number that is not finite, but "1e999" exceeds the largest double.
+    let score = request.score.get().parse();
+    let finite = score.ok().filter(|score: &f64| score.is_finite());
+    finite.ok_or(r#""score" is not a number, or is too large; send {"score": 10}"#)
 }
 
 fn answer(totals: &ScoreTotals) -> HttpResponse {
@@ -133,6 +139,7 @@ mod tests {
             r#"{"score": "10"}"#,
             r#"{"score": null}"#,
             r#"{"score": true}"#,
+            r#"{"score": {"score": 1}}"#,
             r#"{"score": NaN}"#,
             r#"{"score": Infinity}"#,
             r#"{"score": 1e999}"#,
@@ -143,6 +150,14 @@ mod tests {
             "{\"score\": 1}\0",
         ] {
             assert!(parse(body.as_bytes()).is_err(), "{body}");
+        }
+    }
+
+    #[test]
+    fn reads_the_closest_double() {
+        for score in [31.245_270_191_439_438, 121.487_919_511_619_45, 0.1 + 0.2] {
+            let body = format!("{{\"score\": {score}}}");
+            assert_eq!(parse(body.as_bytes()), Ok(score));
         }
     }
 
