@@ -9,7 +9,8 @@ use floodmark_record::units::show_count;
 const NEIGHBORS: usize = 10;
 
 /// Returns one line per operation: those that show a violation, marked with `>`, and those that
-/// were sent at about the same time as the last of them, marked with `·`. `verb` names a write.
+/// were sent at about the same time as the last of them, marked with `·`. `verb` is the word
+/// printed for a write, such as `write`.
 pub(crate) fn history(all: &[KeptOperation], marked: &[KeptOperation], verb: &str) -> Vec<String> {
     let Some(last) = marked.iter().map(KeptOperation::done_ns).max() else {
         return Vec::new();

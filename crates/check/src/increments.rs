@@ -9,7 +9,7 @@
 //!   later read must not return less than an earlier one. These rules have no false positives, but
 //!   among concurrent increments they can miss a violation.
 //!
-//! The counter's first value is arbitrary, so the reads of a key must agree on one first value.
+//! The counter's initial value is arbitrary, so the reads of a key must agree on one initial value.
 
 use floodmark_record::operation::{KeptOperation, OperationKind};
 use floodmark_record::run::CheckResult;
@@ -181,7 +181,7 @@ impl<'a> CounterHistory<'a> {
         None
     }
 
-    /// Finds two reads that do not agree on the counter's first value.
+    /// Finds two reads that imply contradictory initial values of the counter.
     fn out_of_bounds(&self) -> Option<(String, Vec<KeptOperation>)> {
         let mut done: Vec<u64> = self
             .acknowledged

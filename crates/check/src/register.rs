@@ -232,13 +232,13 @@ fn unsound(cluster: &Cluster<'_>, initial: Option<Option<u64>>) -> Option<Regist
             None,
         ),
         Some(write) if write.kind() == OperationKind::Refused => (
-            format!("a read returned {value}, but the server had refused this write"),
+            format!("a read returned {value}, but the server had refused to write {value}"),
             Some(write),
         ),
         Some(write) if first.done_ns() < write.sent_ns() => {
             let early = (write.sent_ns() - first.done_ns()) as f64 / 1e6;
             (
-                format!("a read returned {value} {early:.3} ms before this write was sent"),
+                format!("a read returned {value} {early:.3} ms before that value was sent"),
                 Some(write),
             )
         }

@@ -193,14 +193,14 @@ fn explains_each_violation() {
         ),
         (
             vec![op(Refused, 1, 10, 20), op(Read, 1, 15, 25)],
-            "a read returned 1, but the server had refused this write",
+            "a read returned 1, but the server had refused to write 1",
         ),
         (
             vec![
                 op(Acknowledged, 1, 2_000_000, 3_000_000),
                 op(Read, 1, 15, 1_000_000),
             ],
-            "a read returned 1 1.000 ms before this write was sent",
+            "a read returned 1 1.000 ms before that value was sent",
         ),
         (vec![write], "no read returned a value"),
         (Vec::new(), "no read returned a value"),

@@ -164,7 +164,7 @@ impl SetScan {
                 "found although the server had refused the insert",
             ),
             self.foreign
-                .fault(["item", "items"], "found that this process was never sent"),
+                .fault(["item", "items"], "found that were never sent by this run"),
         ];
         faults.into_iter().flatten().collect()
     }

@@ -26,7 +26,7 @@ fn passes(method: &str) {
 fn fails(method: &str) -> String {
     let report = run(method, 300);
     let failure = report.failures.first();
-    let failure = failure.unwrap_or_else(|| panic!("{method} was not found: {report:?}"));
+    let failure = failure.unwrap_or_else(|| panic!("{method} was not detected: {report:?}"));
     assert!(failure.reason.contains("lost"), "{method}: {failure:?}");
     failure.missing.join("\n")
 }

@@ -78,6 +78,7 @@ mod tests {
     use crate::child::Child;
     use rustix::process::Signal;
     use std::io::{BufRead, BufReader};
+    use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
 
@@ -123,6 +124,14 @@ mod tests {
             .env(CHILD, mode)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
+        // SAFETY: signal(2) is safe between fork and exec (signal-safety(7)).
+        unsafe {
+            // The tests may run under nohup.
+            command.pre_exec(|| match libc::signal(libc::SIGHUP, libc::SIG_DFL) {
+                libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+                _ => Ok(()),
+            });
+        }
         let mut child = Child::start(command).unwrap();
         let mut lines = BufReader::new(child.stdout().unwrap()).lines();
         let wait_for = move |word: &str| {

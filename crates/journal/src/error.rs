@@ -82,7 +82,7 @@ pub enum JournalError {
     )]
     Thread(io::Error),
     /// A thread of the journal panicked.
-    #[error("a thread of the journal panicked; report its output as a bug")]
+    #[error("a thread of the journal panicked; report this bug and include the output")]
     Panicked,
 }
 

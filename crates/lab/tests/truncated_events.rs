@@ -52,7 +52,7 @@ fn counts(of_seconds: u64) -> Counts {
     }
 }
 
-/// Returns the requests of a second. Ten requests stay in flight after the first second.
+/// Returns the counts for a second. From the first second on, ten requests stay in flight.
 fn requests(index: u64) -> GroupRow {
     let began = PER_SECOND + if index == 0 { 10 } else { 0 };
     GroupRow {

@@ -224,13 +224,13 @@ impl CheckDocument {
         }
         let missing = match self.kind {
             ApiCheckKind::Set if readback.is_none() => {
-                "readback is missing; write readback = { path = \"/items\", value = \"/name\" }"
+                "`readback` is missing; add readback = { path = \"/items\", value = \"/name\" }"
             }
             ApiCheckKind::Register if read.is_none() => {
-                "read is missing; write read = { path = \"/items/{key}\" }"
+                "`read` is missing; add read = { path = \"/items/{key}\" }"
             }
             ApiCheckKind::Counter if read.is_none() && value.is_none() => {
-                "no response has a value; add read = { path = \"/counter\" }, or `value` to `write`"
+                "a counter check needs a value; add read = { path = \"/counter\" }, or add `value` to `write`"
             }
             _ => return Ok(()),
         };

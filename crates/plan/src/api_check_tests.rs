@@ -111,10 +111,10 @@ fn explains_each_error() {
         (register("weight = 2", "weight = 20002"), "check.toml:4: weight: the weights add up to 10,004 after division by their greatest common divisor; reduce the sum to at most 10,000"),
         (register("\"Content-Type: application/json\"", "\"x\""), "check.toml:7: headers: \"x\" has no colon; write 'Name: value'"),
         (SET.replace("readback", "read-back"), "check.toml:4: unknown key \"read-back\"; did you mean \"readback\"?"),
-        ("kind = \"set\"\nwrite = { path = \"/{seq}\" }".to_owned(), "check.toml:1: readback is missing; write readback = { path = \"/items\", value = \"/name\" }"),
+        ("kind = \"set\"\nwrite = { path = \"/{seq}\" }".to_owned(), "check.toml:1: `readback` is missing; add readback = { path = \"/items\", value = \"/name\" }"),
         (format!("{SET}read = {{ path = \"/\" }}"), "check.toml:5: read: a set check does not use this key; remove it"),
-        ("kind = \"counter\"\nwrite = { path = \"/\" }".to_owned(), "check.toml:1: no response has a value; add read = { path = \"/counter\" }, or `value` to `write`"),
-        ("kind = \"register\"\nwrite = { path = \"/{seq}\" }".to_owned(), "check.toml:1: read is missing; write read = { path = \"/items/{key}\" }"),
+        ("kind = \"counter\"\nwrite = { path = \"/\" }".to_owned(), "check.toml:1: a counter check needs a value; add read = { path = \"/counter\" }, or add `value` to `write`"),
+        ("kind = \"register\"\nwrite = { path = \"/{seq}\" }".to_owned(), "check.toml:1: `read` is missing; add read = { path = \"/items/{key}\" }"),
         ("kind = \"register\"\nread = { path = \"/\" }\nwrite = { path = \"/{seq}\", value = \"\" }".to_owned(), "check.toml:3: value in [write]: a register check does not use this key; remove it"),
         ("kind = \"register\"".to_owned(), "check.toml:1: write is missing"),
     ] {

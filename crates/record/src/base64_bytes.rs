@@ -1,4 +1,4 @@
-//! Bytes that JSON contains in base64. Neither reading nor writing copies the text.
+//! Bytes that are encoded as base64 in JSON. Neither reading nor writing copies the text.
 
 use std::fmt;
 use std::marker::PhantomData;

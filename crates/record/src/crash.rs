@@ -139,7 +139,7 @@ pub struct RoundFindings {
 pub struct DurableState {
     /// Largest number that the last server process acknowledged; null without a response.
     pub number: Option<u64>,
-    /// Number of requests with an unknown outcome since then.
+    /// Number of requests in the last round with an unknown outcome.
     pub unknown: u64,
     /// Expected totals (`scoring`); null for other checks.
     pub line: Option<TotalLine>,

@@ -27,7 +27,7 @@ pub struct DiskResult {
 }
 
 impl DiskResult {
-    /// Returns whether the server failed on no disk state.
+    /// Returns whether no disk state made the server fail.
     #[must_use]
     pub fn is_passed(&self) -> bool {
         self.rows.iter().all(|row| row.failed == 0)
@@ -52,8 +52,8 @@ pub struct DiskRow {
     pub recovered: u64,
     /// Number of disk states that the server refused with a message.
     pub refused: u64,
-    /// Number of disk states on which the server lost an acknowledged request, or did not start
-    /// without a message.
+    /// Number of disk states on which the server lost an acknowledged request, returned one that was
+    /// never sent, crashed, or exited without an error message.
     pub failed: u64,
     /// Mean time per disk state in milliseconds.
     pub mean_ms: f64,

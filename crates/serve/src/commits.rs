@@ -71,7 +71,8 @@ impl Commits {
     /// batch wakes the worker.
     ///
     /// # Errors
-    /// The journal has not answered for a while, so that the record would have to wait too.
+    /// An earlier record has waited too long and is still not durable, so this record would time out
+    /// as well.
     pub(crate) fn begin(&self, journal: &Journal) -> Result<(), CommitFault> {
         if self.given_up.get() > journal.progress().durable {
             return Err(CommitFault::Slow);
@@ -116,7 +117,8 @@ impl Commits {
         .await
     }
 
-    /// Asks for writes and wakes responses, forever.
+    /// Runs forever: commits appended records, and wakes the responses whose records are durable or
+    /// overdue.
     pub(crate) async fn attend(&self, journal: &Journal, register: &Register) {
         let mut ticks = interval(STEP);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

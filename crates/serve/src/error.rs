@@ -57,7 +57,7 @@ pub enum ServeError {
     )]
     Thread(io::Error),
     /// A server thread panicked.
-    #[error("a server thread panicked; report its output as a bug")]
+    #[error("a server thread panicked; report this bug and include the output")]
     Panicked,
 }
 

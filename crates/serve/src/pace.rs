@@ -61,7 +61,7 @@ impl Pace {
         self.has_head.set(true);
     }
 
-    /// Records that a request has its response.
+    /// Records that the current request has been answered.
     pub(crate) fn responded(&self) {
         self.request_since.set(None);
         self.has_head.set(false);

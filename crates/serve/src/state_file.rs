@@ -1,8 +1,8 @@
 //! The state file of the dispatcher. The file guarantees that no number greater than or equal to
 //! `next` has ever been handed out.
 //!
-//! A server locks the state file itself and writes it in place, so that no other name of the file
-//! lets in a second server. See `state_slots.rs` for the content.
+//! A server locks the state file itself and writes it in place, so a second server cannot use the
+//! file through another hard link. See `state_slots.rs` for the content.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -30,12 +30,12 @@ pub enum StateError {
         .0.display()
     )]
     Damaged(PathBuf),
-    /// The path names a folder, FIFO, socket, device or link without a target.
+    /// The path refers to a folder, FIFO, socket, device or link without a target.
     #[error("{}: {kind}, not a regular file; choose another path", .path.display())]
     NotRegular {
         /// The path.
         path: PathBuf,
-        /// What the path names, with an article.
+        /// Type of the file at the path, with its article, such as `a folder`.
         kind: &'static str,
     },
     /// The file must not be read or written.

@@ -62,8 +62,8 @@ fn parse(slot: &[u8]) -> Result<u64, SlotFault> {
     }
     let number = lines.next().and_then(|line| line.strip_prefix("next "));
     let next = number.and_then(|number| number.parse().ok());
-    // Refuse other representations of the same number. Slots are padded, and a write of the second
-    // slot pads a file of version 1 with zeros.
+    // Refuse other representations of the same number. Slots are padded with newlines. In a
+    // version 1 file, writing the second slot leaves zeros after the first record.
     let is_padding = |rest: &[u8]| rest.iter().all(|byte| matches!(byte, b'\n' | 0));
     let is_canonical = |next: &u64| {
         let padding = slot.strip_prefix(render(version, *next).as_bytes());

@@ -120,7 +120,7 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
         Ok(report)
     }
 
-    /// Returns the source of random values for an image.
+    /// Returns the random number generator for an image.
     fn random(&self, number: u64) -> Xoshiro256PlusPlus {
         // An odd factor maps different numbers to different states.
         let state = self.seed ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d);

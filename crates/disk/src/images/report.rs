@@ -19,7 +19,7 @@ pub struct ImageReport {
     /// Number of images that the server refused with a message.
     pub refused: u64,
     /// Number of images on which the server lost an acknowledged write, returned something that was
-    /// never written, or did not start without a message.
+    /// never written, crashed, or exited without an error message.
     pub failed: u64,
     /// Refusals with their number, by the first line of the message.
     pub refusals: BTreeMap<String, u64>,

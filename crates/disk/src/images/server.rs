@@ -35,13 +35,13 @@ const PANICKED: i32 = 101;
 /// What a server did with an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ImageOutcome {
-    /// It returned everything that it had acknowledged.
+    /// The server returned everything that it had acknowledged.
     Recovered,
-    /// It refused to start, with this message.
+    /// The server refused to start, with this message.
     Refused(String),
-    /// It lost an acknowledged write.
+    /// The server lost an acknowledged write.
     Lost(String),
-    /// It neither started nor refused with a message.
+    /// The server crashed, did not respond, or exited without an error message.
     Failed(String),
 }
 
@@ -127,7 +127,7 @@ fn write_image(image: &Image, folder: &Path) -> io::Result<()> {
     image.write_to(folder)
 }
 
-/// Judges a server that has ended by itself.
+/// Judges a server that has exited by itself.
 fn ended(status: ExitStatus, log: &PathBuf) -> Result<ImageOutcome, TestError> {
     let message = fs::read(log).map_err(failed(log))?;
     let message = String::from_utf8_lossy(&message).trim().to_owned();
@@ -136,13 +136,13 @@ fn ended(status: ExitStatus, log: &PathBuf) -> Result<ImageOutcome, TestError> {
         .is_some_and(|code| code != 0 && code != PANICKED);
     Ok(match (is_refusal, message.is_empty()) {
         (true, false) => ImageOutcome::Refused(message),
-        (true, true) => {
-            ImageOutcome::Failed(format!("the server ended without a message: {status}"))
-        }
+        (true, true) => ImageOutcome::Failed(format!(
+            "the server exited without an error message: {status}"
+        )),
         (false, _) if status.signal().is_some() || status.code() == Some(PANICKED) => {
             ImageOutcome::Failed(format!("the server crashed: {status}: {message}"))
         }
-        (false, _) => ImageOutcome::Failed(format!("the server ended: {status}: {message}")),
+        (false, _) => ImageOutcome::Failed(format!("the server exited: {status}: {message}")),
     })
 }
 

@@ -155,7 +155,7 @@ impl<'t> Disk<'t> {
         self.folders.entry(folder).or_default()
     }
 
-    /// Applies a change to folders, or marks its names as lost.
+    /// Applies a change to directory entries, or marks the affected names as lost.
     fn change_entry(&mut self, operation: &Operation, fate: &Fate, persistence: Persistence) {
         let names = operation.names();
         let is_lost = self.is_journal_cut

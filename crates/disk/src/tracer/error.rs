@@ -39,7 +39,7 @@ pub enum TraceError {
         source: io::Error,
     },
     /// The thread that traces panicked.
-    #[error("the tracer panicked; report its output as a bug")]
+    #[error("the tracer panicked; report this bug and include the output")]
     Panicked,
 }
 

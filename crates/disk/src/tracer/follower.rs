@@ -136,7 +136,8 @@ impl Follower {
         path.starts_with(&self.root)
     }
 
-    /// Returns the name of a path whose folder is resolved, if the folder is watched.
+    /// Returns the directory entry that a path refers to, if its folder is watched. The folder part
+    /// must already be resolved.
     pub(super) fn watched(&self, path: &Path) -> Option<WatchedPath> {
         let (folder, name) = (path.parent()?, path.file_name()?);
         if !self.contains(folder) {

@@ -200,7 +200,7 @@ fn explains_a_server_that_does_not_start_or_acknowledges_nothing() {
     assert_eq!(code(&output), 3);
     let printed = text(&output.stderr);
     assert!(
-        printed.contains("ended during its start (no disk)"),
+        printed.contains("exited during startup (no disk)"),
         "{printed}"
     );
     let output = disk(&["--path", "/missing"], &dispatcher());

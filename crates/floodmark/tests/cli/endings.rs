@@ -147,14 +147,27 @@ fn strict_fails_a_bound_result() {
     }
 }
 
+/// Sets what SIGHUP does to a command.
+fn on_sighup(command: &mut Command, disposition: libc::sighandler_t) {
+    // SAFETY: signal(2) is safe between fork and exec (signal-safety(7)).
+    unsafe {
+        command.pre_exec(move || match libc::signal(libc::SIGHUP, disposition) {
+            libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        });
+    }
+}
+
 #[test]
 fn an_interrupted_run_reports_its_measurement() {
     let (_server, url) = hello();
     // SIGHUP: the terminal was closed.
     for number in [libc::SIGINT, libc::SIGHUP] {
-        let started = start_load(
+        // The tests may run under nohup.
+        let started = start_load_as(
             &url,
             &["-r", "200", "-d", "20s", "--fail-if", "throughput > 1"],
+            |command| on_sighup(command, libc::SIG_DFL),
         );
         started.wait_for_a_second();
         signal(started.pid(), number);
@@ -176,13 +189,7 @@ fn an_interrupted_run_reports_its_measurement() {
 fn a_run_under_nohup_outlives_its_terminal() {
     let (_server, url) = hello();
     let started = start_load_as(&url, &["-r", "200", "-d", "2s"], |command| {
-        // SAFETY: signal(2) is safe between fork and exec (signal-safety(7)).
-        unsafe {
-            command.pre_exec(|| match libc::signal(libc::SIGHUP, libc::SIG_IGN) {
-                libc::SIG_ERR => Err(std::io::Error::last_os_error()),
-                _ => Ok(()),
-            });
-        }
+        on_sighup(command, libc::SIG_IGN);
     });
     started.wait_for_a_second();
     signal(started.pid(), libc::SIGHUP);

@@ -49,8 +49,10 @@ pub enum DiskTestError {
     /// The path of the requests is invalid.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The folder for disk states cannot be written.
-    #[error("cannot write the folder for disk states: {0}; choose another one with --scratch")]
+    /// The folder for disk states is not writable.
+    #[error(
+        "cannot write to the folder for disk states: {0}; choose another folder with --scratch"
+    )]
     Scratch(#[from] io::Error),
     /// The traced server did not accept connections.
     #[error("the server {0}; check its command")]
@@ -165,7 +167,7 @@ impl DiskTest<'_> {
             let line = log.lines().rfind(|line| !line.trim().is_empty());
             let line = line.map(|line| format!(" ({line})")).unwrap_or_default();
             return Err(DiskTestError::NotStarted(match has_ended {
-                true => format!("ended during its start{line}"),
+                true => format!("exited during startup{line}"),
                 false => format!("accepted no connection on {address} within 30 s{line}"),
             }));
         }

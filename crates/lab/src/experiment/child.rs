@@ -30,7 +30,7 @@ pub fn within<T: Send>(
 }
 
 /// Starts a command in a folder and writes its output to a new file `log`. If floodmark is killed,
-/// its next run finds the lease and ends the process.
+/// the next floodmark run finds the lease and kills the process.
 pub fn start(
     side: &ProcessPlacement,
     words: &[String],

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::trial::Trial;
 
-/// Default range of the time of a crash, after the start of the load.
+/// Default range for the time from the start of the load to the crash.
 const RANDOM: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
 
 /// `[crash]` of an experiment.
@@ -74,7 +74,7 @@ fn refusal(trial: &Trial, kill: CrashTarget) -> Option<String> {
     match &load.check {
         Some(CheckKind::Sequence | CheckKind::Scoring) => {}
         None => return Some("crash rounds need a check; add check = \"sequence\" or check = \"scoring\" to its load".to_owned()),
-        Some(CheckKind::File(_)) => return Some("crash rounds support no check files; write check = \"sequence\" or check = \"scoring\"".to_owned()),
+        Some(CheckKind::File(_)) => return Some("crash rounds do not support check files; write check = \"sequence\" or check = \"scoring\"".to_owned()),
     }
     if trial.client.is_some() {
         return Some(
@@ -209,7 +209,7 @@ mod tests {
             (
                 "rounds = 1",
                 &TRIAL.replace("\"sequence\"", "\"items.toml\""),
-                "mine: crash rounds support no check files",
+                "mine: crash rounds do not support check files",
             ),
             (
                 "rounds = 1",

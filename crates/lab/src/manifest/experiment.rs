@@ -64,8 +64,9 @@ struct ExpectSection {
     /// Expected path from the requests in flight to the limit, such as
     /// `["threads server", "timer server"]`. Each step consists of a kind and a process.
     path: Option<Located<Vec<String>>>,
-    /// Expected outcome of the check. With `violated`, the experiment fails if the check holds. In
-    /// crash rounds, the check is violated if a round loses data, and each trial must lose data.
+    /// Expected outcome of the check. With `violated`, the experiment fails if the check holds. With
+    /// crash rounds, a trial violates the check if at least one of its rounds loses data, and
+    /// `violated` requires this of every trial.
     check: Option<ExpectedCheck>,
 }
 

@@ -144,7 +144,7 @@ impl<'scope> RunningLoad<'scope> {
         let ended = self.thread.join();
         ended.unwrap_or_else(|_| Err(WorkerFailure::Invalid("its reader panicked".to_owned())))?;
         let end = lock(&self.progress).end.take();
-        end.ok_or_else(|| WorkerFailure::Invalid("its last event is missing".to_owned()))
+        end.ok_or_else(|| WorkerFailure::Invalid("no end of the run".to_owned()))
     }
 }
 

@@ -142,7 +142,7 @@ fn rounds(
         }
         if number == first || number % PROGRESS_EVERY == 0 {
             let name = &trial.name;
-            let step = format!("{name}: crash round {number} of {of}, {lost} lost");
+            let step = format!("{name}: crash round {number} of {of}, {lost} with lost data");
             state.listener.on_step(&step);
         }
         let next = NextRound {
