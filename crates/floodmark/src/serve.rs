@@ -12,6 +12,7 @@ use floodmark_plan::values::count_from_one;
 use floodmark_record::units::{parse_duration, show_count};
 use floodmark_serve::{
     JournalError, JournalSetting, Limits, NativeWorkload, ServeError, Settings, StateError,
+    StoreSetting,
 };
 
 use crate::exit::{Ending, HELP, stop_on_signals};
@@ -28,8 +29,8 @@ const STOP_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct ServeArgs {
-    /// Workload: hello (GET /), json (GET /json), dispatcher (GET /dispatcher) or scoring (POST
-    /// /scoring)
+    /// Workload: hello (GET /), json (GET /json), dispatcher (GET /dispatcher), scoring (POST
+    /// /scoring) or bars (GET and POST /bars)
     #[arg(hide_possible_values = true, value_parser = workload())]
     pub workload: NativeWorkload,
 
@@ -38,7 +39,7 @@ pub struct ServeArgs {
     pub listen: SocketAddr,
 
     /// Share the port with this user's other processes (SO_REUSEPORT), to exceed the connection
-    /// limit of one process; not for dispatcher and scoring [default: refuse a port that is in use]
+    /// limit of one process; only for hello and json [default: refuse a port that is in use]
     #[arg(long)]
     pub share_port: bool,
 
@@ -61,6 +62,11 @@ pub struct ServeArgs {
     #[arg(long, value_name = "JOURNAL", default_value = "none", value_parser = journal)]
     pub journal: JournalSetting,
 
+    /// bars, which requires it: where bars are kept; embedded:PATH, which stores each bar in the
+    /// database file PATH before its response is sent
+    #[arg(long, value_name = "STORE", value_parser = store)]
+    pub store: Option<StoreSetting>,
+
     /// Maximum number of connections; further connections wait until one ends [default: set by the
     /// limit on open files]
     #[arg(long, value_name = "N", value_parser = positive)]
@@ -76,6 +82,10 @@ fn workload() -> impl TypedValueParser<Value = NativeWorkload> {
 }
 
 fn journal(text: &str) -> Result<JournalSetting, String> {
+    text.parse().map_err(str::to_owned)
+}
+
+fn store(text: &str) -> Result<StoreSetting, String> {
     text.parse().map_err(str::to_owned)
 }
 
@@ -97,12 +107,16 @@ fn ending(error: ServeError) -> Ending {
         ServeError::State(StateError::Locked(_))
         | ServeError::Journal(JournalError::InUse(_) | JournalError::Thread(_))
         | ServeError::JournalFailed(_)
+        | ServeError::StoreFailed(_)
         | ServeError::Listen { .. }
         | ServeError::Thread(_) => Ending::server(error),
         ServeError::NoState(_)
         | ServeError::SharedState(_)
         | ServeError::Connections { .. }
         | ServeError::NoJournal(_)
+        | ServeError::NoStore(_)
+        | ServeError::StoreRequired
+        | ServeError::NotBars { .. }
         | ServeError::Journal(_)
         | ServeError::State(_) => Ending::usage(error),
         ServeError::Panicked => Ending::internal(error),
@@ -119,6 +133,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Ending> {
         threads: args.threads,
         state: args.state.clone(),
         journal: args.journal.clone(),
+        store: args.store.clone(),
         limits: Limits {
             connections: args.max_connections,
             idle: args.idle,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use floodmark_journal::JournalError;
@@ -39,10 +40,16 @@ pub enum ServeError {
     /// A journal was given for a workload without a journal.
     #[error("{0} has no journal; omit --journal, or use `floodmark serve scoring`")]
     NoJournal(NativeWorkload),
+    /// A store was given for a workload without a store.
+    #[error("{0} has no store; omit --store, or use `floodmark serve bars`")]
+    NoStore(NativeWorkload),
+    /// The workload `bars` was requested without a store.
+    #[error("bars needs a store; add --store embedded:PATH, where PATH is a file")]
+    StoreRequired,
     /// A shared port was requested for a workload that keeps state.
     #[error("{0} has state, which servers cannot share; omit --share-port")]
     SharedState(NativeWorkload),
-    /// The state file cannot be opened, read or written.
+    /// The state file or the file of the store cannot be opened, read or written.
     #[error(transparent)]
     State(#[from] StateError),
     /// The journal cannot be opened.
@@ -51,6 +58,19 @@ pub enum ServeError {
     /// The journal failed while the server was running. All later scores were refused.
     #[error("the journal failed while the server was running: {0}")]
     JournalFailed(Arc<JournalError>),
+    /// The file is not a database with bars.
+    #[error("{}: not a database of bars ({cause}); choose another path, or restore a copy", .path.display())]
+    NotBars {
+        /// The file.
+        path: PathBuf,
+        /// The cause, as text.
+        cause: String,
+    },
+    /// The store failed while the server was running. All later bars were refused.
+    #[error(
+        "the store failed while the server was running: {0}; check that the disk is healthy and has free space, then restart"
+    )]
+    StoreFailed(String),
     /// A server thread or its event loop cannot start.
     #[error(
         "cannot start a server thread: {0}; use fewer threads, or free memory or file descriptors"

@@ -1,18 +1,22 @@
-//! The native servers of floodmark: `hello`, `json`, `dispatcher` and `scoring` on hyper and tokio. Their
-//! throughput is a reference for other systems. [`serve`] runs one workload until shutdown and
-//! prints nothing.
+//! The native servers of floodmark: `hello`, `json`, `dispatcher`, `scoring` and `bars` on hyper and
+//! tokio. Their throughput is a reference for other systems. [`serve`] runs one workload until
+//! shutdown and prints nothing.
 //!
 //! Start reading in `server.rs`, then read `worker.rs` (one thread), `connection.rs` and
 //! `response.rs`. The dispatcher's numbers are in `numbers.rs`, and the state file is in
 //! `state_file.rs` and `state_slots.rs`. The scores and their journal are in `scoring.rs`, `scores.rs`
-//! and `commits.rs`.
+//! and `commits.rs`. The bars are in `bars.rs`, `bar_store.rs` (queues) and `embedded_bars.rs` (the
+//! database).
 //!
 //! Invariants: the server does not use the load engine, and all queues and buffers are bounded.
 
+mod bar_store;
+mod bars;
 mod body;
 mod budget;
 mod commits;
 mod connection;
+mod embedded_bars;
 mod error;
 mod handoff;
 mod host;
@@ -33,6 +37,6 @@ mod workload;
 pub use error::ServeError;
 pub use floodmark_journal::JournalError;
 pub use server::{ServeSummary, serve};
-pub use settings::{JournalSetting, Limits, Settings};
+pub use settings::{JournalSetting, Limits, Settings, StoreSetting};
 pub use state_file::StateError;
 pub use workload::NativeWorkload;

@@ -13,6 +13,7 @@ use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RE
 use hyper::service::{Service, service_fn};
 use hyper::{Method, Request, Response, StatusCode};
 
+use crate::bars::bars;
 use crate::body::{BodyFault, read_body};
 use crate::host::host_fault;
 use crate::numbers::Numbers;
@@ -85,12 +86,16 @@ fn immediate(worker: &Worker, request: &Request<Incoming>) -> Option<HttpRespons
             Bytes::from_static(br#"{"message":"Hello, World!"}"#),
         )),
         NativeWorkload::Dispatcher => dispatch(&worker.shared.numbers, request.method()),
-        NativeWorkload::Scoring if !is_json(request.headers()) => Some(refusal(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "the body is not JSON; send Content-Type: application/json",
-            None,
-        )),
-        NativeWorkload::Scoring => None,
+        NativeWorkload::Scoring | NativeWorkload::Bars
+            if request.method() == Method::POST && !is_json(request.headers()) =>
+        {
+            Some(refusal(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the body is not JSON; send Content-Type: application/json",
+                None,
+            ))
+        }
+        NativeWorkload::Scoring | NativeWorkload::Bars => None,
     }
 }
 
@@ -103,7 +108,7 @@ fn dispatch(numbers: &Numbers, method: &Method) -> Option<HttpResponse> {
     }
 }
 
-/// Reads the request body, waits for a number or a journal if needed, and returns the response.
+/// Reads the request body, waits for a number, a journal or a store if needed, and returns the response.
 async fn delayed(
     worker: Rc<Worker>,
     pace: Rc<Pace>,
@@ -126,6 +131,9 @@ async fn delayed(
     }
     if let Some(scores) = &worker.shared.scores {
         return score(&worker, scores, &body).await;
+    }
+    if let Some(store) = &worker.shared.bars {
+        return bars(store, request.method(), &body).await;
     }
     match worker.shared.numbers.take().await {
         Some(taken) => number(taken),

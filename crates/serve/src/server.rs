@@ -11,13 +11,15 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
 
+use crate::bar_store::BarStore;
 use crate::budget::ConnectionBudget;
+use crate::embedded_bars::EmbeddedBars;
 use crate::error::ServeError;
 use crate::handoff::handoffs;
 use crate::listen;
 use crate::numbers::{Numbers, Reserver};
 use crate::scores::SharedScores;
-use crate::settings::{JournalSetting, Settings};
+use crate::settings::{JournalSetting, Settings, StoreSetting};
 use crate::worker::{ServerState, Worker};
 use crate::workload::NativeWorkload;
 
@@ -57,9 +59,9 @@ impl ServeSummary {
 /// [`Limits::grace`](crate::Limits::grace).
 ///
 /// # Errors
-/// The address, the state file, the journal or a thread is not available, the journal has failed, or
-/// the next number cannot be written at the end. If the number cannot be written, the next start
-/// leaves a gap.
+/// The address, the state file, the journal, the store or a thread is not available, the journal or
+/// the store has failed, or the next number cannot be written at the end. If the number cannot be
+/// written, the next start leaves a gap.
 pub fn serve(
     settings: Settings,
     shutdown: impl Future<Output = ()> + Send + 'static,
@@ -69,6 +71,7 @@ pub fn serve(
     let Settings {
         state,
         journal,
+        store,
         limits,
         ..
     } = settings;
@@ -77,6 +80,12 @@ pub fn serve(
     }
     if journal != JournalSetting::None && workload != NativeWorkload::Scoring {
         return Err(ServeError::NoJournal(workload));
+    }
+    if store.is_some() && workload != NativeWorkload::Bars {
+        return Err(ServeError::NoStore(workload));
+    }
+    if store.is_none() && workload == NativeWorkload::Bars {
+        return Err(ServeError::StoreRequired);
     }
     if settings.share_port && workload.has_state() {
         return Err(ServeError::SharedState(workload));
@@ -91,6 +100,11 @@ pub fn serve(
     let numbers = numbers.unwrap_or_else(Numbers::volatile);
     let scores = (workload == NativeWorkload::Scoring).then(|| SharedScores::open(&journal));
     let scores = scores.transpose()?;
+    let started = store.map(|StoreSetting::Embedded(path)| {
+        let (bars, requests) = BarStore::new();
+        EmbeddedBars::start(&path, requests).map(|threads| (bars, threads))
+    });
+    let (bars, store) = started.transpose()?.unzip();
     let threads = (settings.threads).map_or_else(default_threads, NonZeroUsize::get);
     let (handoffs, receivers) = handoffs(threads);
     let shared = Arc::new(ServerState {
@@ -100,11 +114,14 @@ pub fn serve(
         handoffs,
         numbers: Arc::clone(&numbers),
         scores,
+        bars,
     });
     let ran = run(&shared, receivers, listener, shutdown, || on_ready(address));
     // All workers have stopped, even after an error, so the next number is final.
     reserver.map(Reserver::finish).transpose()?;
+    // This also closes the queues of the store.
     let scores = Arc::into_inner(shared).and_then(|shared| shared.scores);
+    store.map(EmbeddedBars::finish).transpose()?;
     let closed = scores.map_or(Ok(()), SharedScores::close);
     closed.map_err(ServeError::JournalFailed)?;
     Ok(ServeSummary {

@@ -25,6 +25,8 @@ pub struct Settings {
     pub state: Option<PathBuf>,
     /// Journal of `scoring`.
     pub journal: JournalSetting,
+    /// Store of `bars`, which requires one.
+    pub store: Option<StoreSetting>,
     /// Limits.
     pub limits: Limits,
 }
@@ -50,6 +52,25 @@ impl FromStr for JournalSetting {
             None if text == "memory" => Ok(JournalSetting::Memory),
             Some(("file", path)) if !path.is_empty() => Ok(JournalSetting::File(path.into())),
             _ => Err("write none, memory or file:PATH, where PATH is a folder"),
+        }
+    }
+}
+
+/// A store, which keeps the bars of `bars`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreSetting {
+    /// A database in this file, which only this server uses. Each bar is durable before its
+    /// response is sent.
+    Embedded(PathBuf),
+}
+
+impl FromStr for StoreSetting {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            Some(("embedded", path)) if !path.is_empty() => Ok(StoreSetting::Embedded(path.into())),
+            _ => Err("write embedded:PATH, where PATH is a file"),
         }
     }
 }

@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 
 use crate::state_slots::{SLOT_BYTES, SlotFault, parse_slots, render_slot};
 
-/// An error while opening, reading or writing a state file.
+/// An error while opening, reading or writing a state file or the file of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The file is not a state file.
@@ -158,7 +158,7 @@ impl StateFile {
 
 /// Opens or creates a regular file. Opening a device can have effects, so the kind is checked before
 /// and after.
-fn open_regular(path: &Path) -> Result<(File, Metadata), StateError> {
+pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), StateError> {
     let exists = match fs::symlink_metadata(path) {
         Ok(found) => check_kind(path, &found).map(|()| true)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use crate::bar_store::BarStore;
 use crate::budget::ConnectionBudget;
 use crate::commits::Commits;
 use crate::connection;
@@ -47,6 +48,8 @@ pub(crate) struct ServerState {
     pub(crate) numbers: Arc<Numbers>,
     /// Scores; only for `scoring`.
     pub(crate) scores: Option<SharedScores>,
+    /// Queues of the store; only for `bars`.
+    pub(crate) bars: Option<BarStore>,
 }
 
 /// A thread of the server.

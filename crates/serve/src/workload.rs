@@ -15,6 +15,8 @@ pub enum NativeWorkload {
     Dispatcher,
     /// `POST /scoring` adds a score, and returns the number, total and average of all scores.
     Scoring,
+    /// `GET /bars` lists the bars in a store, and `POST /bars` adds one.
+    Bars,
 }
 
 impl NativeWorkload {
@@ -24,7 +26,10 @@ impl NativeWorkload {
     /// Returns whether responses depend on earlier responses. If so, only one server may run.
     #[must_use]
     pub const fn has_state(self) -> bool {
-        matches!(self, NativeWorkload::Dispatcher | NativeWorkload::Scoring)
+        match self {
+            NativeWorkload::Hello | NativeWorkload::Json => false,
+            NativeWorkload::Dispatcher | NativeWorkload::Scoring | NativeWorkload::Bars => true,
+        }
     }
 
     /// Returns the path of the workload.
@@ -35,6 +40,7 @@ impl NativeWorkload {
             NativeWorkload::Json => "/json",
             NativeWorkload::Dispatcher => "/dispatcher",
             NativeWorkload::Scoring => "/scoring",
+            NativeWorkload::Bars => "/bars",
         }
     }
 
@@ -43,6 +49,7 @@ impl NativeWorkload {
     pub const fn methods(self) -> &'static str {
         match self {
             NativeWorkload::Scoring => "POST",
+            NativeWorkload::Bars => "GET, HEAD, POST",
             _ => "GET, HEAD",
         }
     }

@@ -153,6 +153,7 @@ impl ContractTrial {
 /// state has one trial per knob value.
 fn trials_of(system: &System, stores: &[String]) -> Vec<ContractTrial> {
     let mut trials = Vec::new();
+    let has_store = (system.start.command.iter()).any(|word| word.contains("{store}"));
     for workload in &system.workloads {
         let mut settings = Vec::new();
         if matches!(workload, Workload::Scoring | Workload::Bars) {
@@ -169,7 +170,7 @@ fn trials_of(system: &System, stores: &[String]) -> Vec<ContractTrial> {
                 Some((knob, journal)) if knob == JOURNAL => {
                     stores.iter().find(|store| *store == journal).cloned()
                 }
-                _ => (*workload == Workload::Bars).then(|| DATABASE.to_owned()),
+                _ => (*workload == Workload::Bars && has_store).then(|| DATABASE.to_owned()),
             };
             let mut name = format!("{}-{workload}", system.name);
             if let Some((_, value)) = &setting {
@@ -224,6 +225,9 @@ mod tests {
         let trials = trials_of(&bars, &[]);
         let store = Some("postgresql".to_owned());
         assert!(trials.len() == 2 && trials.iter().all(|trial| trial.store == store));
+        let embedded = system("workloads = [\"bars\"]\n[start]\ncommand = \"s {port} {run}\"\n");
+        let trials = trials_of(&embedded, &[]);
+        assert!(trials.len() == 1 && trials[0].store.is_none());
     }
 
     #[test]

@@ -118,6 +118,26 @@ fn refuses_invalid_usage() {
             &["serve", "dispatcher", "--reserve", "0"],
             &["--reserve", "at least 1"],
         ),
+        (&["serve", "bars"], &["add --store embedded:PATH"]),
+        (
+            &["serve", "bars", "--store", "bars.redb"],
+            &["--store", "write embedded:PATH"],
+        ),
+        (
+            &["serve", "hello", "--store", "embedded:bars.redb"],
+            &["hello has no store"],
+        ),
+        (
+            &[
+                "serve",
+                "bars",
+                "--listen",
+                "127.0.0.1:0",
+                "--store",
+                "embedded:/dev/null",
+            ],
+            &["/dev/null: a device, not a regular file"],
+        ),
         (&["serve"], &["WORKLOAD"]),
     ] {
         let output = run(arguments);

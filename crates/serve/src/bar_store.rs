@@ -1,0 +1,133 @@
+//! The store of the workload `bars`, behind queues.
+//!
+//! Inserts that arrive while a write is in flight join the next write, and lists that arrive while
+//! a list is read share the next one. No event loop waits for a disk or database.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+/// Maximum number of requests that wait for the store, for inserts and lists each.
+const MAX_WAITING: usize = 65_536;
+/// Maximum number of inserts in one write.
+pub(crate) const MAX_BATCH: usize = 4096;
+/// Maximum time to wait for the store. After this time, the server responds with a 503. The bar may
+/// still be stored later.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+
+/// A reason why the store did not complete a request, and what to do, as text for the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoreFault(pub(crate) String);
+
+/// Result of a request to the store.
+pub(crate) type StoreResult<T> = Result<T, StoreFault>;
+
+/// A stored bar, as in responses.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct StoredBar<'a> {
+    pub(crate) id: i64,
+    pub(crate) name: &'a str,
+}
+
+/// A request to insert a bar.
+pub(crate) struct BarInsert {
+    pub(crate) name: String,
+    /// Receives the id once the bar is durable.
+    pub(crate) stored: oneshot::Sender<StoreResult<i64>>,
+}
+
+/// A request to list all bars. Receives the JSON array.
+pub(crate) type BarList = oneshot::Sender<StoreResult<Bytes>>;
+
+/// The side of the queues that a store reads.
+pub(crate) struct BarRequests {
+    pub(crate) inserts: mpsc::Receiver<BarInsert>,
+    pub(crate) lists: mpsc::Receiver<BarList>,
+}
+
+/// The side of the queues that the workers write.
+pub(crate) struct BarStore {
+    inserts: mpsc::Sender<BarInsert>,
+    lists: mpsc::Sender<BarList>,
+}
+
+impl BarStore {
+    /// Creates the queues.
+    pub(crate) fn new() -> (Self, BarRequests) {
+        let (inserts, insert_requests) = mpsc::channel(MAX_WAITING);
+        let (lists, list_requests) = mpsc::channel(MAX_WAITING);
+        let requests = BarRequests {
+            inserts: insert_requests,
+            lists: list_requests,
+        };
+        (BarStore { inserts, lists }, requests)
+    }
+
+    /// Inserts a bar and returns its id once the bar is durable.
+    pub(crate) async fn insert(&self, name: String) -> StoreResult<i64> {
+        let (stored, id) = oneshot::channel();
+        send(&self.inserts, BarInsert { name, stored })?;
+        receive(id).await
+    }
+
+    /// Returns all bars as a JSON array in the order of their ids.
+    pub(crate) async fn list(&self) -> StoreResult<Bytes> {
+        let (listed, bars) = oneshot::channel();
+        send(&self.lists, listed)?;
+        receive(bars).await
+    }
+}
+
+fn send<T>(queue: &mpsc::Sender<T>, request: T) -> StoreResult<()> {
+    let sent = queue.try_send(request);
+    sent.map_err(|error| match error {
+        mpsc::error::TrySendError::Full(_) => {
+            StoreFault("the store's queue is full; retry later".to_owned())
+        }
+        mpsc::error::TrySendError::Closed(_) => ended(),
+    })
+}
+
+fn ended() -> StoreFault {
+    StoreFault("the store has ended; restart the server".to_owned())
+}
+
+async fn receive<T>(response: oneshot::Receiver<StoreResult<T>>) -> StoreResult<T> {
+    match timeout(MAX_WAIT, response).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(ended()),
+        Err(_) => Err(StoreFault(
+            "the store does not respond; retry later".to_owned(),
+        )),
+    }
+}
+
+/// Answers all inserts of a batch. The ids have the order of the batch.
+pub(crate) fn answer_inserts(
+    batch: impl IntoIterator<Item = BarInsert>,
+    ids: StoreResult<Vec<i64>>,
+) {
+    match ids {
+        Ok(ids) => {
+            for (insert, id) in batch.into_iter().zip(ids) {
+                // An error means that the client no longer waits.
+                let _ = insert.stored.send(Ok(id));
+            }
+        }
+        Err(fault) => {
+            for insert in batch {
+                let _ = insert.stored.send(Err(fault.clone()));
+            }
+        }
+    }
+}
+
+/// Answers all lists that share a result.
+pub(crate) fn answer_lists(waiting: impl IntoIterator<Item = BarList>, bars: &StoreResult<Bytes>) {
+    for list in waiting {
+        let _ = list.send(bars.clone());
+    }
+}

@@ -1,0 +1,227 @@
+//! Bars in an embedded database: a file of redb.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use bytes::Bytes;
+use floodmark_host::sync_folder;
+use redb::backends::FileBackend;
+use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
+use tokio::sync::mpsc::Receiver;
+
+use crate::bar_store::{
+    BarInsert, BarList, BarRequests, MAX_BATCH, StoreFault, StoreResult, StoredBar, answer_inserts,
+    answer_lists,
+};
+use crate::error::ServeError;
+use crate::state_file::{StateError, failed, open_regular};
+
+/// The bars: id and name.
+const BARS: TableDefinition<i64, &str> = TableDefinition::new("bars");
+/// Maximum size of the database's cache, in bytes.
+const CACHE_BYTES: usize = 256 << 20;
+/// Permissions of a new file, which the umask restricts.
+const MODE: u32 = 0o666;
+
+/// Threads of an embedded database.
+pub(crate) struct EmbeddedBars {
+    /// Returns why the database failed, if it did.
+    writer: JoinHandle<Option<StoreFault>>,
+    reader: JoinHandle<()>,
+}
+
+impl EmbeddedBars {
+    /// Opens the database and starts its threads. Creates the file if necessary.
+    pub(crate) fn start(path: &Path, requests: BarRequests) -> Result<Self, ServeError> {
+        let (database, next) = open(path)?;
+        let database = Arc::new(database);
+        let BarRequests { inserts, lists } = requests;
+        let writer = BarWriter {
+            database: Arc::clone(&database),
+            next,
+            failure: None,
+        };
+        Ok(EmbeddedBars {
+            writer: spawn("bars-writer", || writer.run(inserts))?,
+            reader: spawn("bars-reader", move || read(&database, lists))?,
+        })
+    }
+
+    /// Waits until all inserts are stored and the file is closed. Must be called after the queues
+    /// have been closed.
+    ///
+    /// # Errors
+    /// The database has failed.
+    pub(crate) fn finish(self) -> Result<(), ServeError> {
+        let written = self.writer.join();
+        self.reader.join().map_err(|_| ServeError::Panicked)?;
+        match written.map_err(|_| ServeError::Panicked)? {
+            None => Ok(()),
+            Some(StoreFault(reason)) => Err(ServeError::StoreFailed(reason)),
+        }
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, ServeError> {
+    let thread = thread::Builder::new().name(name.into()).spawn(run);
+    thread.map_err(ServeError::Thread)
+}
+
+/// Opens or creates a database, and returns it with the id of the next bar.
+fn open(path: &Path) -> Result<(Database, i64), ServeError> {
+    if matches!(fs::metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
+        && !path.is_symlink()
+    {
+        create(path)?;
+    }
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let (file, _) = open_regular(path)?;
+    let opened = open_database(file).map_err(|error| open_error(path, error))?;
+    // The server that created the file may have been killed before it synced the folder.
+    sync_folder(path).map_err(|error| failed("sync", path, error))?;
+    Ok(opened)
+}
+
+/// Creates an empty database under a temporary name. If the server is killed meanwhile, `path` does
+/// not exist afterwards, because redb refuses a file that it has not fully initialized.
+fn create(path: &Path) -> Result<(), ServeError> {
+    let cannot_create = |error| failed("create", path, error);
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let temporary = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(MODE))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .map_err(cannot_create)?;
+    let file = temporary.reopen().map_err(cannot_create)?;
+    open_database(file).map_err(|error| open_error(path, error))?;
+    temporary.as_file().sync_all().map_err(cannot_create)?;
+    match temporary.persist_noclobber(path) {
+        Ok(_) => Ok(()),
+        // Another server was faster.
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(cannot_create(error.error).into()),
+    }
+}
+
+/// Opens a file, which may be empty, and returns its database with the id of the next bar.
+fn open_database(file: File) -> Result<(Database, i64), redb::Error> {
+    let backend = FileBackend::new(file)?;
+    let database = Builder::new()
+        .set_cache_size(CACHE_BYTES)
+        // Without the check, redb can panic on a damaged file.
+        .set_check_integrity_on_open(true)
+        .create_with_backend(backend)?;
+    let reading = database.begin_read()?;
+    let mut tables = reading.list_tables()?;
+    if let Some(other) = tables.find(|table| table.name() != BARS.name()) {
+        let reason = format!("it has the table \"{}\"", other.name());
+        return Err(redb::Error::Corrupted(reason));
+    }
+    let transaction = database.begin_write()?;
+    let last = {
+        let table = transaction.open_table(BARS)?;
+        table.last()?.map_or(0, |(id, _)| id.value())
+    };
+    transaction.commit()?;
+    Ok((database, last.saturating_add(1)))
+}
+
+fn open_error(path: &Path, cause: redb::Error) -> ServeError {
+    let is_content = |error: &io::Error| {
+        let kind = error.kind();
+        kind == io::ErrorKind::InvalidData || kind == io::ErrorKind::UnexpectedEof
+    };
+    let cause = match cause {
+        redb::Error::DatabaseAlreadyOpen => return StateError::Locked(path.to_owned()).into(),
+        redb::Error::Io(error) if !is_content(&error) => {
+            return failed("open", path, error).into();
+        }
+        redb::Error::Io(error) => error.to_string(),
+        redb::Error::Corrupted(reason) => reason,
+        other => other.to_string(),
+    };
+    ServeError::NotBars {
+        path: path.to_owned(),
+        cause,
+    }
+}
+
+/// Stores inserts, one batch after the other.
+struct BarWriter {
+    database: Arc<Database>,
+    next: i64,
+    /// The first failed write. No later bar is stored.
+    failure: Option<StoreFault>,
+}
+
+impl BarWriter {
+    /// Runs until the queue is closed, and returns the failure.
+    fn run(mut self, mut inserts: Receiver<BarInsert>) -> Option<StoreFault> {
+        let mut batch = Vec::new();
+        while inserts.blocking_recv_many(&mut batch, MAX_BATCH) > 0 {
+            let stored = match &self.failure {
+                Some(failure) => Err(failure.clone()),
+                None => self.insert(&batch).map_err(|error| {
+                    let failure = failure(&error);
+                    self.failure.insert(failure).clone()
+                }),
+            };
+            answer_inserts(batch.drain(..), stored);
+        }
+        self.failure
+    }
+
+    /// Stores a batch durably and returns the ids. After an error, the batch may be stored.
+    fn insert(&mut self, batch: &[BarInsert]) -> Result<Vec<i64>, redb::Error> {
+        let mut ids = Vec::with_capacity(batch.len());
+        // A transaction is durable when `commit` returns (`Durability::Immediate`).
+        let transaction = self.database.begin_write()?;
+        {
+            let mut table = transaction.open_table(BARS)?;
+            for (id, insert) in (self.next..i64::MAX).zip(batch) {
+                table.insert(id, insert.name.as_str())?;
+                ids.push(id);
+            }
+        }
+        transaction.commit()?;
+        self.next += ids.len() as i64;
+        Ok(ids)
+    }
+}
+
+fn failure(error: &redb::Error) -> StoreFault {
+    StoreFault(format!(
+        "the store has failed: {error}; check that its disk is healthy and has free space, then restart the server"
+    ))
+}
+
+/// Reads lists until the queue is closed. All lists that wait share the next result.
+fn read(database: &Database, mut lists: Receiver<BarList>) {
+    let mut waiting = Vec::new();
+    while lists.blocking_recv_many(&mut waiting, usize::MAX) > 0 {
+        let bars: StoreResult<Bytes> = list(database).map_err(|error| failure(&error));
+        answer_lists(waiting.drain(..), &bars);
+    }
+}
+
+fn list(database: &Database) -> Result<Bytes, redb::Error> {
+    let table = database.begin_read()?.open_table(BARS)?;
+    let mut json = Vec::from(b"[");
+    for bar in table.iter()? {
+        let (id, name) = bar?;
+        if json.len() > 1 {
+            json.push(b',');
+        }
+        let (id, name) = (id.value(), name.value());
+        // Writing to a vector cannot fail.
+        let _ = serde_json::to_writer(&mut json, &StoredBar { id, name });
+    }
+    json.push(b']');
+    Ok(json.into())
+}
