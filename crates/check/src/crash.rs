@@ -239,6 +239,7 @@ impl Bounds<'_> {
                 None => last,
             },
             violations,
+            history: Vec::new(),
         };
         // A server that keeps running has lost data at an unknown time, so its last number is unknown.
         let is_known = round.restarted_ns.is_some() || findings.violations.is_empty();

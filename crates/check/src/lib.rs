@@ -6,6 +6,7 @@
 mod api;
 pub mod counter;
 pub mod crash;
+mod crash_api;
 mod history;
 mod increments;
 mod register;
@@ -17,6 +18,7 @@ mod set;
 pub use api::check_api;
 pub use counter::CheckContext;
 pub use crash::{RoundContext, crashed_scoring, crashed_sequence};
+pub use crash_api::{ApiRound, ApiState};
 pub use responses::{DrawnNumber, decode_items, decode_numbers, decode_operations, decode_scores};
 pub use scoring::scoring;
 pub use sequence::sequence;

@@ -228,7 +228,9 @@ fn unsound(cluster: &Cluster<'_>, initial: Option<Option<u64>>) -> Option<Regist
     let (what, write) = match cluster.write {
         None if initial == Some(cluster.content()) => return None,
         None => (
-            format!("a read returned {value}, which was never written to this key"),
+            format!(
+                "a read returned {value}, which was neither present at the start nor written to this key"
+            ),
             None,
         ),
         Some(write) if write.kind() == OperationKind::Refused => (

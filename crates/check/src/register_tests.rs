@@ -189,7 +189,7 @@ fn explains_each_violation() {
         ),
         (
             vec![write, op(Read, 7, 5, 9), op(Read, 8, 11, 12)],
-            "a read returned 8, which was never written to this key",
+            "a read returned 8, which was neither present at the start nor written to this key",
         ),
         (
             vec![op(Refused, 1, 10, 20), op(Read, 1, 15, 25)],

@@ -13,12 +13,20 @@ use crate::counter::{count, fault};
 use crate::history::history;
 
 /// The items that were read back after an attempt.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct FoundItems {
     /// The items' numbers, in any order.
     pub numbers: Vec<u64>,
     /// Number of items without a whole number.
     pub unreadable: u64,
+}
+
+impl FoundItems {
+    /// Returns the number of items.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.numbers.len() as u64 + self.unreadable
+    }
 }
 
 /// Compares all inserts of a process with the items that were found.
@@ -76,20 +84,20 @@ struct SetScan {
 
 /// The count and the first of some numbers.
 #[derive(Default)]
-struct ItemNumbers {
+pub(crate) struct ItemNumbers {
     count: u64,
     first: Vec<String>,
 }
 
 impl ItemNumbers {
-    fn add(&mut self, number: u64) {
+    pub(crate) fn add(&mut self, number: u64) {
         self.count += 1;
         if self.first.len() < SHOWN {
             self.first.push(show_count(number));
         }
     }
 
-    fn fault(&self, nouns: [&str; 2], rule: &str) -> Option<String> {
+    pub(crate) fn fault(&self, nouns: [&str; 2], rule: &str) -> Option<String> {
         let is_complete = self.count == self.first.len() as u64;
         fault(self.count, nouns, rule, &self.first, is_complete)
     }

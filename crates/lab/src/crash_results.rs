@@ -78,6 +78,7 @@ fn loss_of(round: &CrashRound) -> Option<CrashLoss> {
         unknown: found.unknown,
         recovered: found.recovered,
         violations: found.violations.clone(),
+        history: found.history.clone(),
         responses: round.responses.clone(),
     })
 }

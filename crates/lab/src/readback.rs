@@ -1,4 +1,4 @@
-//! Reads back all items of a set after an attempt (`--check`).
+//! Reads back all items of a set after an attempt (`--check`) or a crash round.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use floodmark_check::FoundItems;
 use floodmark_host::ProcessPlacement;
 use floodmark_record::api_check::{ItemsFile, Readback};
 use floodmark_record::plan::{Plan, Target};
@@ -25,20 +26,6 @@ const PAGE: &str = "{page}";
 
 /// Maximum number of pages.
 const MAX_PAGES: u64 = 1_000_000;
-
-/// Items of one or more pages.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Items {
-    numbers: Vec<u64>,
-    /// Number of items without a whole number.
-    unreadable: u64,
-}
-
-impl Items {
-    fn count(&self) -> u64 {
-        self.numbers.len() as u64 + self.unreadable
-    }
-}
 
 /// The set that a plan writes to.
 pub(crate) struct SetReader<'a> {
@@ -96,12 +83,12 @@ impl<'a> SetReader<'a> {
     }
 
     /// Reads all items.
-    fn items(&self) -> Result<Items, String> {
+    pub(crate) fn items(&self) -> Result<FoundItems, String> {
         if !self.readback.path.contains(PAGE) {
             return self.page(&self.readback.path);
         }
-        let mut all = Items::default();
-        let mut previous: Option<Items> = None;
+        let mut all = FoundItems::default();
+        let mut previous: Option<FoundItems> = None;
         for number in 1..=MAX_PAGES {
             let path = self.readback.path.replace(PAGE, &number.to_string());
             let page = self.page(&path)?;
@@ -123,7 +110,7 @@ impl<'a> SetReader<'a> {
     }
 
     /// Reads one page.
-    fn page(&self, path: &str) -> Result<Items, String> {
+    fn page(&self, path: &str) -> Result<FoundItems, String> {
         let failed = |why: &dyn std::fmt::Display| format!("GET {path}: {why}");
         let request = request_bytes(&RequestSpec {
             method: "GET",
@@ -139,7 +126,7 @@ impl<'a> SetReader<'a> {
         if response.status != 200 {
             return Err(failed(&format_args!("status {}", response.status)));
         }
-        let mut items = Items::default();
+        let mut items = FoundItems::default();
         let mut take = |value| match value {
             PointedValue::Number(number) => items.numbers.push(number),
             PointedValue::Null | PointedValue::Other => items.unreadable += 1,

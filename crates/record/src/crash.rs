@@ -132,6 +132,9 @@ pub struct RoundFindings {
     pub recovered: Option<u64>,
     /// Violations, one string each.
     pub violations: Vec<String>,
+    /// Operations around the first violation, one line each. Empty for a check that counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<String>,
 }
 
 /// The known content of a durable state between two rounds.
@@ -145,6 +148,9 @@ pub struct DurableState {
     pub line: Option<TotalLine>,
     /// Distance of the totals from the line, in scores; null if not a whole number.
     pub distance: Option<i32>,
+    /// Next free request number (`{seq}`). All numbers in the rounds so far are smaller.
+    #[serde(default)]
+    pub next_number: u64,
 }
 
 /// Result of a trial's crash rounds.
@@ -221,6 +227,9 @@ pub struct CrashLoss {
     pub recovered: Option<u64>,
     /// Violations, one string each.
     pub violations: Vec<String>,
+    /// Operations around the first violation, one line each. Empty for a check that counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<String>,
     /// File with the responses of the round, relative to the result folder.
     pub responses: Option<String>,
 }

@@ -83,9 +83,14 @@ impl Drop for RunFolder {
     }
 }
 
-/// Starts a child process: [`child::start`] or [`child::start_again`].
-type StartChild =
-    fn(&ProcessPlacement, &[String], &Path, &Path, &Path) -> Result<(Child, Lease), String>;
+/// Whether a program starts for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StartOrder {
+    /// The first start, with new files in the run folder and a new log.
+    First,
+    /// A restart, with the files that the program left behind.
+    Restart,
+}
 
 /// Checks whether a program is ready. The error message says why the program is not ready.
 pub type ReadyCheck<'a> = dyn Fn(SocketAddr) -> Result<(), String> + 'a;
@@ -110,30 +115,34 @@ impl ProgramSpec<'_> {
         stop: &Stop,
     ) -> Result<RunningProgram, StepError> {
         let within = self.start.ready_within();
-        let mut program = self.spawn(paths, child::start)?;
+        let mut program = self.spawn(paths, StartOrder::First)?;
         program.wait_until_ready(within, ready, stop)?;
         Ok(program)
     }
 
-    /// Starts the program again with the same run folder, and appends to its log. Does not wait
-    /// until the program is ready.
+    /// Starts the program again with the files in its run folder, and appends to its log. Does not
+    /// wait until the program is ready.
     pub fn restart(self, paths: ProgramPaths<'_>) -> Result<RunningProgram, StepError> {
         let prefix = format!("{} does not start again", self.name);
-        let started = self.spawn(paths, child::start_again);
+        let started = self.spawn(paths, StartOrder::Restart);
         started.map_err(|error| StepError::from(error).of(&prefix))
     }
 
     fn spawn(
         mut self,
         paths: ProgramPaths<'_>,
-        start: StartChild,
+        order: StartOrder,
     ) -> Result<RunningProgram, String> {
         let address = child::within(self.side, || free_address(self.host, self.port))?;
         self.filler.set("port", address.port().to_string());
         self.filler.set("run", paths.run.display().to_string());
-        self.prepare(&paths.run)?;
+        self.prepare(&paths.run, order)?;
         let run = RunFolder(paths.run);
         let words = self.filler.fill_words(&self.start.command);
+        let start = match order {
+            StartOrder::First => child::start,
+            StartOrder::Restart => child::start_again,
+        };
         let (child, lease) = start(self.side, &words, self.folder, &paths.log, paths.leases)?;
         Ok(RunningProgram {
             child,
@@ -146,9 +155,13 @@ impl ProgramSpec<'_> {
     }
 
     /// Creates the run folder and copies the manifest's files to it.
-    fn prepare(&self, run: &Path) -> Result<(), String> {
+    fn prepare(&self, run: &Path, order: StartOrder) -> Result<(), String> {
         let failed = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
         fs::create_dir_all(run).map_err(|error| failed(run, error))?;
+        if order == StartOrder::Restart {
+            // The program may keep its state in these files.
+            return Ok(());
+        }
         for name in &self.start.files {
             let (path, copy) = (self.folder.join(name.as_str()), run.join(name.as_str()));
             let text = fs::read_to_string(&path).map_err(|error| failed(&path, error))?;

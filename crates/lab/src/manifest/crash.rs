@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use floodmark_plan::FileError;
 use floodmark_plan::scalar::{Count, CrashTime};
 use floodmark_plan::spec::CheckKind;
 use floodmark_plan::toml_file::{Located, TomlFile};
+use floodmark_plan::{CheckFile, FileError};
+use floodmark_record::api_check::ApiCheckKind;
 use floodmark_record::crash::{CrashSettings, CrashSignal, CrashTarget};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -53,6 +54,15 @@ pub(super) fn settings(
         refused.map_or(Ok(()), |what| {
             Err(file.error(&section.span(), format!("{}: {what}", trial.name)))
         })?;
+        if let Some(CheckKind::File(path)) = &trial.load.check
+            && CheckFile::read(path, &trial.spec(None))?.check.kind == ApiCheckKind::Counter
+        {
+            let what = format!(
+                "{}: crash rounds support no check files of kind \"counter\"; use kind \"register\" or \"set\", or check = \"sequence\" if each response is the next number of one counter",
+                trial.name
+            );
+            return Err(file.error(&section.span(), what));
+        }
     }
     let (from, to) = match &section.at {
         None | Some(CrashTime(None)) => RANDOM,
@@ -72,9 +82,8 @@ fn refusal(trial: &Trial, kill: CrashTarget) -> Option<String> {
     let load = &trial.load;
     let store = trial.at.store.as_ref();
     match &load.check {
-        Some(CheckKind::Sequence | CheckKind::Scoring) => {}
-        None => return Some("crash rounds need a check; add check = \"sequence\" or check = \"scoring\" to its load".to_owned()),
-        Some(CheckKind::File(_)) => return Some("crash rounds do not support check files; write check = \"sequence\" or check = \"scoring\"".to_owned()),
+        Some(_) => {}
+        None => return Some("crash rounds need a check; add check = \"sequence\", check = \"scoring\" or a check file to its load".to_owned()),
     }
     if trial.client.is_some() {
         return Some(
@@ -209,7 +218,7 @@ mod tests {
             (
                 "rounds = 1",
                 &TRIAL.replace("\"sequence\"", "\"items.toml\""),
-                "mine: crash rounds do not support check files",
+                "items.toml: No such file or directory",
             ),
             (
                 "rounds = 1",
@@ -229,6 +238,30 @@ mod tests {
         ] {
             let error = read(crash, trial).unwrap_err();
             assert!(error.contains(said), "{crash}: {error}");
+        }
+    }
+
+    #[test]
+    fn accepts_check_files_except_those_of_counters() {
+        let trial = TRIAL.replace("\"sequence\"", "\"api.toml\"");
+        let experiment = format!("question = \"?\"\n[crash]\nrounds = 1\n{trial}");
+        for (kind, more, refused) in [
+            ("set", "readback = { path = \"/\" }", false),
+            ("register", "read = { path = \"/\" }", false),
+            ("counter", "read = { path = \"/\" }", true),
+        ] {
+            let lab = Lab::new(SYSTEM, &experiment);
+            let seq = if refused { "" } else { "{seq}" };
+            let check = format!("kind = \"{kind}\"\nwrite = {{ path = \"/{seq}\" }}\n{more}\n");
+            lab.write("experiments/api.toml", &check);
+            let error = lab.read().err();
+            assert_eq!(error.is_some(), refused, "{kind}: {error:?}");
+            let says = |error: &String| {
+                error.starts_with(
+                    "e.toml:2: mine: crash rounds support no check files of kind \"counter\"; use",
+                )
+            };
+            assert!(error.iter().all(says), "{error:?}");
         }
     }
 

@@ -24,6 +24,11 @@ impl Lab {
         Lab(folder)
     }
 
+    /// Writes another file.
+    pub(super) fn write(&self, path: &str, text: &str) {
+        fs::write(self.0.path().join(path), text).unwrap();
+    }
+
     pub(super) fn read(&self) -> Result<Experiment, String> {
         let path = self.0.path().join("experiments/e.toml");
         Experiment::read(&path).map_err(|error| {

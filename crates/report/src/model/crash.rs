@@ -4,6 +4,7 @@ use floodmark_record::crash::{CrashLoss, CrashResult, RecoveryTimes};
 use floodmark_record::units::show_count;
 
 use super::figures::{NOT_MEASURED, count_of, glue, level, microseconds, optional};
+use super::run::history;
 use super::{Blocks, Emphasis, FigureTable, TableCell, TableRow, TextLine, plain};
 
 /// Explanation of the table.
@@ -18,8 +19,11 @@ pub(crate) fn add(blocks: &mut Blocks, trials: &[CrashResult]) {
     blocks.tables(table(trials));
     blocks.lines(trials.iter().map(result));
     blocks.lines(trials.iter().flat_map(|trial| {
-        let first = trial.losses.first();
-        first.map(|loss| TextLine::new("", [plain(loss_text(trial, loss))]))
+        let first = trial.losses.first().into_iter();
+        first.flat_map(|loss| {
+            let line = TextLine::new("", [plain(loss_text(trial, loss))]);
+            [line].into_iter().chain(history(&loss.history))
+        })
     }));
 }
 
@@ -56,12 +60,16 @@ pub(crate) fn table(trials: &[CrashResult]) -> Option<FigureTable> {
     })
 }
 
-/// Returns the losses of all trials, for the page.
+/// Returns the losses of all trials, for the page. The first loss of a trial has its history.
 pub(crate) fn losses(trials: &[CrashResult]) -> Vec<TextLine> {
     let mut lines = Vec::new();
     for trial in trials {
-        let shown = trial.losses.iter().take(MAX_LOSSES);
-        lines.extend(shown.map(|loss| TextLine::new("loss", [plain(loss_text(trial, loss))])));
+        for (i, loss) in trial.losses.iter().take(MAX_LOSSES).enumerate() {
+            lines.push(TextLine::new("loss", [plain(loss_text(trial, loss))]));
+            if i == 0 {
+                lines.extend(history(&loss.history));
+            }
+        }
         let more = trial.losses.len().saturating_sub(MAX_LOSSES);
         if more > 0 {
             let more = count_of(more as u64, "more loss");
@@ -192,6 +200,7 @@ pub(crate) mod tests {
             unknown: 3,
             recovered: Some(0),
             violations: vec!["the restart lost 1,200 numbers".to_owned()],
+            history: Vec::new(),
             responses: Some(format!("crash-control-{round}.bin")),
         }
     }

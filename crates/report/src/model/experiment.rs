@@ -198,7 +198,7 @@ fn checks(trials: &[(&str, TrialRuns<'_>)]) -> Vec<TextLine> {
             let text = format!("in {n} of {all} of {trial}, first in {first}: {detail}");
             let result = Emphasis::Bad.span(format!("{} violated", check.name));
             lines.push(TextLine::new("check", [result, plain(text)]));
-            lines.extend(run::history(check));
+            lines.extend(run::history(&check.history));
         } else if let Some((_, check)) = kept.first() {
             held.entry(&check.name).or_default().push(trial);
         }

@@ -195,15 +195,15 @@ pub(crate) fn checks(run: &Run) -> Vec<TextLine> {
             false => Emphasis::Bad.span("violated:"),
         };
         let line = TextLine::new("check", [plain(&check.name), result, plain(&check.detail)]);
-        [line].into_iter().chain(history(check))
+        [line].into_iter().chain(history(&check.history))
     };
     run.checks.iter().flat_map(lines).collect()
 }
 
 /// Returns the operations around a violation.
-pub(crate) fn history(check: &CheckResult) -> Vec<TextLine> {
+pub(crate) fn history(operations: &[String]) -> Vec<TextLine> {
     let line = |operation: &String| TextLine::new("", [plain(operation)]);
-    check.history.iter().map(line).collect()
+    operations.iter().map(line).collect()
 }
 
 /// Returns the notes, the log lines and the list of missing data.

@@ -13,7 +13,7 @@ const DURABLE: &str = "[[trial]]\nname = \"durable\"\nworkload = \"dispatcher\"\
     load = { check = \"sequence\" }\n";
 
 /// Returns an experiment with crash rounds after 100 ms to 300 ms of load.
-fn crashing(rounds: u32, more: &str, trials: &str) -> ExperimentFolder {
+pub(super) fn crashing(rounds: u32, more: &str, trials: &str) -> ExperimentFolder {
     let lab = ExperimentFolder::new(&format!(
         "question = \"Does it lose data?\"\n[load]\nconnections = 4\nthreads = 1\ntimeout = \"500ms\"\n\
          [crash]\nrounds = {rounds}\nat = \"100ms-300ms\"\n{more}\n{trials}"
@@ -35,12 +35,12 @@ fn counter(workload: &str, fault: &str) -> String {
 }
 
 /// Checks that nothing is left behind.
-fn is_clean(lab: &ExperimentFolder) {
+pub(super) fn is_clean(lab: &ExperimentFolder) {
     assert_eq!((processes_of(lab.0.path()), leases(lab)), (vec![], 0));
 }
 
 /// Returns the names of the response files in the result.
-fn responses(lab: &ExperimentFolder) -> Vec<String> {
+pub(super) fn responses(lab: &ExperimentFolder) -> Vec<String> {
     let files = std::fs::read_dir(lab.result()).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| name.ends_with(".bin")).collect();
@@ -48,7 +48,7 @@ fn responses(lab: &ExperimentFolder) -> Vec<String> {
     names
 }
 
-fn has_no_loss(trial: &CrashResult, rounds: u32, printed: &str) {
+pub(super) fn has_no_loss(trial: &CrashResult, rounds: u32, printed: &str) {
     assert_eq!(
         (trial.rounds, trial.lost, trial.losses.len()),
         (rounds, 0, 0),

@@ -11,6 +11,7 @@ mod beside;
 mod checks;
 mod clients;
 mod crash;
+mod crash_api;
 mod failing;
 mod hosts;
 mod left_over;

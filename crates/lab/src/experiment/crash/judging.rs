@@ -2,13 +2,16 @@
 //!
 //! A check must provide the acknowledged requests, the number of unknown ones, and what the state
 //! contained after the restart. The checks of counters get the recovered state from the responses
-//! after the restart.
+//! after the restart. The check of a set reads its items back.
 
 use floodmark_check::crash::{RoundContext, crashed_scoring, crashed_sequence};
-use floodmark_check::{CheckContext, decode_numbers, decode_scores};
+use floodmark_check::{
+    ApiRound, ApiState, CheckContext, FoundItems, decode_numbers, decode_operations, decode_scores,
+};
 use floodmark_record::WorkerEnd;
 use floodmark_record::crash::{DurableState, RoundFindings};
 use floodmark_record::kept::{KeptScore, TotalLine};
+use floodmark_record::operation::{KeptOperation, OperationKind};
 use floodmark_record::plan::Check;
 
 use crate::response_checks::unknown;
@@ -24,6 +27,8 @@ pub struct RoundFacts<'a> {
     pub is_fresh_start: bool,
     /// The state at the end of the previous round.
     pub earlier: Option<DurableState>,
+    /// The items that were read back after the load; `None` for other checks than that of a set.
+    pub found: Option<FoundItems>,
 }
 
 /// Result of judging a round.
@@ -35,11 +40,17 @@ pub struct JudgedRound {
     pub done_ns: Vec<u64>,
 }
 
-/// Judges a round from the content of its response file.
+/// Judges a round from the content of its response file. `api` is the state of an API that a check
+/// file describes.
 ///
 /// # Errors
-/// The file is damaged, or the check is not one of a counter.
-pub fn judge(check: &Check, bytes: &[u8], facts: &RoundFacts<'_>) -> Result<JudgedRound, String> {
+/// The file is damaged, or the round proves nothing.
+pub fn judge(
+    check: &Check,
+    bytes: &[u8],
+    facts: RoundFacts<'_>,
+    api: &mut ApiState,
+) -> Result<JudgedRound, String> {
     let end = facts.end;
     let warmup = end.warmup_counts.as_ref();
     let round = RoundContext {
@@ -60,7 +71,7 @@ pub fn judge(check: &Check, bytes: &[u8], facts: &RoundFacts<'_>) -> Result<Judg
             Ok(JudgedRound {
                 findings,
                 state,
-                done_ns: done_times(&numbers, facts, |one| (one.sent_ns, one.done_ns)),
+                done_ns: done_times(&numbers, &facts, |one| (one.sent_ns, one.done_ns)),
             })
         }
         Check::Scoring { score } => {
@@ -75,13 +86,37 @@ pub fn judge(check: &Check, bytes: &[u8], facts: &RoundFacts<'_>) -> Result<Judg
             Ok(JudgedRound {
                 findings,
                 state,
-                done_ns: done_times(&scores, facts, |one| (one.sent_ns(), one.done_ns())),
+                done_ns: done_times(&scores, &facts, |one| (one.sent_ns(), one.done_ns())),
             })
         }
-        Check::Api(_) => {
-            Err("crash rounds support only the checks sequence and scoring".to_owned())
+        Check::Api(check) => {
+            let operations: Vec<KeptOperation> = decode_operations(bytes)
+                .and_then(Iterator::collect)
+                .map_err(|error| error.to_string())?;
+            let ok = operations.iter().filter(|operation| is_ok(operation));
+            let ok: Vec<KeptOperation> = ok.copied().collect();
+            let done_ns = done_times(&ok, &facts, |one| (one.sent_ns(), one.done_ns()));
+            let round = ApiRound {
+                operations,
+                found: facts.found.unwrap_or_default(),
+                unreadable: end.not_numbers,
+                restarted_ns: facts.restarted_ns,
+            };
+            Ok(JudgedRound {
+                findings: api.judge(check, round)?,
+                state: DurableState::default(),
+                done_ns,
+            })
         }
     }
+}
+
+/// Returns whether an operation has an ok response.
+fn is_ok(operation: &KeptOperation) -> bool {
+    !matches!(
+        operation.kind(),
+        OperationKind::Refused | OperationKind::Unknown
+    )
 }
 
 /// Returns the time of each response. A busy client can read a response of the ended server after the

@@ -11,8 +11,10 @@ mod time;
 
 use std::time::Duration;
 
+use floodmark_check::{ApiState, FoundItems};
 use floodmark_record::Event;
 use floodmark_record::crash::{CrashBegan, CrashRound, CrashSettings};
+use floodmark_record::units::show_count;
 
 use super::program::restartable_address;
 use super::{ExperimentRunner, ExperimentState, StepError, TrialHosts, child, plan_trial, server};
@@ -30,6 +32,13 @@ const LOSSES_SHOWN: u32 = 3;
 
 /// Number of rounds between two progress messages.
 const PROGRESS_EVERY: u32 = 10;
+
+/// Maximum number of requests that a round which was interrupted may have sent. Their numbers are
+/// not used again.
+const INTERRUPTED_NUMBERS: u64 = 1 << 32;
+
+/// Maximum number of the first request. JSON numbers are exact below 2⁵³.
+const MAX_NUMBER: u64 = 1 << 52;
 
 /// Returns a trial whose load lasts until floodmark ends it.
 #[must_use]
@@ -135,6 +144,15 @@ fn rounds(
         .as_ref()
         .is_none_or(|store| store.started().is_none());
     let mut known = last.filter(|_| is_kept).map(|last| last.state);
+    // The set may contain items before the first round, also those of an interrupted round.
+    let found = processes.items().transpose();
+    let found = found.map_err(|why| format!("{}: {why}", trial.name))?;
+    let found = found.unwrap_or_default();
+    let mut next_number = last.map_or(1, |last| {
+        last.state.next_number.saturating_add(INTERRUPTED_NUMBERS)
+    });
+    next_number = next_number.max(number_after(&found)?);
+    let mut api = ApiState::with_items(found);
     let mut lost = 0;
     for number in first..=of {
         if processes.runner.stop.is_set() || state.folder.failure().is_some() {
@@ -149,8 +167,10 @@ fn rounds(
             number,
             is_fresh_start: number == first,
             earlier: known,
+            first_number: next_number,
         };
-        let round = next.run(processes, state)?;
+        let round = next.run(processes, state, &mut api)?;
+        next_number = round.state.next_number;
         known = Some(round.state);
         if let Some(violation) = round.found.violations.first() {
             lost += 1;
@@ -163,6 +183,19 @@ fn rounds(
         append(round, state);
     }
     Ok(())
+}
+
+/// Returns a number that is larger than the numbers of all items.
+fn number_after(found: &FoundItems) -> Result<u64, String> {
+    let largest = found.numbers.iter().max().copied().unwrap_or(0);
+    match largest.checked_add(1).filter(|next| *next <= MAX_NUMBER) {
+        Some(next) => Ok(next),
+        None => Err(format!(
+            "the set contains an item with the number {}; remove items with numbers of at least {}",
+            show_count(largest),
+            show_count(MAX_NUMBER)
+        )),
+    }
 }
 
 /// Records a round. A killed floodmark process loses no complete round.

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use floodmark_check::FoundItems;
 use floodmark_host::{ProcessSet, Signal};
 use floodmark_observe::{Root, family};
 use floodmark_plan::Planned;
@@ -13,6 +14,7 @@ use crate::experiment::program::RunningProgram;
 use crate::experiment::store::StoreInstance;
 use crate::experiment::{ExperimentRunner, ExperimentState, StepError, TrialHosts, server};
 use crate::manifest::Trial;
+use crate::readback::SetReader;
 
 /// Maximum time until killed processes have ended.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -132,6 +134,13 @@ impl CrashProcesses<'_, '_> {
                 Ok(())
             }
         }
+    }
+
+    /// Reads all items of the set that the plan checks. Returns `None` for another check.
+    pub(super) fn items(&self) -> Option<Result<FoundItems, String>> {
+        let set = SetReader::of(&self.hosts.client, &self.planned.plan, false)?;
+        let items = set.items();
+        Some(items.map_err(|why| format!("the items could not be read back: {why}")))
     }
 
     /// Describes a process that has exited. Returns `None` if all processes are running.

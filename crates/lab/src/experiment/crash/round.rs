@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use floodmark_check::ApiState;
 use floodmark_record::crash::{CrashRound, CrashSignal, CrashTarget, DurableState};
 use floodmark_record::plan::{Check, Plan};
 use floodmark_record::units::show_duration;
@@ -77,6 +78,8 @@ pub(super) struct NextRound {
     pub(super) is_fresh_start: bool,
     /// The state at the end of the previous round.
     pub(super) earlier: Option<DurableState>,
+    /// Number (`{seq}`) of the first request.
+    pub(super) first_number: u64,
 }
 
 /// Times of a crash on the worker's clock, in ns.
@@ -92,6 +95,7 @@ impl NextRound {
         self,
         processes: &mut CrashProcesses<'_, '_>,
         state: &ExperimentState<'_, '_>,
+        api: &mut ApiState,
     ) -> Result<CrashRound, RoundError> {
         let (settings, planned, hosts) = (processes.settings, processes.planned, processes.hosts);
         let first = &planned.plan;
@@ -106,7 +110,7 @@ impl NextRound {
         let input = WorkerInput {
             plan,
             start_unix_ns: None,
-            first_number: 1,
+            first_number: self.first_number,
             answers_file: Some(path.clone()),
             anchors: planned.anchors.clone(),
             outlasts_server: true,
@@ -126,13 +130,13 @@ impl NextRound {
                 Err(error) => Err(error),
             }
         })?;
-        self.judged(check, &times, &end, (path, name), processes)
+        self.judged((check, api), &times, &end, (path, name), processes)
     }
 
     /// Judges the responses of the round. Removes their file if nothing was lost.
     fn judged(
         &self,
-        check: &Check,
+        (check, api): (&Check, &mut ApiState),
         times: &CrashTimes,
         end: &WorkerEnd,
         (path, name): (PathBuf, String),
@@ -140,13 +144,16 @@ impl NextRound {
     ) -> Result<CrashRound, RoundError> {
         let unreadable = |error: String| format!("{}: {error}", path.display());
         let bytes = fs::read(&path).map_err(|error| unreadable(error.to_string()))?;
+        let found = processes.items().transpose();
+        let found = found.map_err(|why| format!("{}: {why}", processes.trial.name))?;
         let facts = RoundFacts {
             end,
             restarted_ns: processes.restarts_server().then_some(times.restarted),
             is_fresh_start: self.is_fresh_start,
             earlier: self.earlier,
+            found,
         };
-        let mut judged = judge(check, &bytes, &facts).map_err(unreadable)?;
+        let mut judged = judge(check, &bytes, facts, api).map_err(unreadable)?;
         let recovered = recovery(
             &mut judged.done_ns,
             times.began,
@@ -173,7 +180,10 @@ impl NextRound {
             rate_before_per_s: recovered.rate_before_per_s,
             found: judged.findings,
             responses: keeps_responses.then_some(name),
-            state: judged.state,
+            state: DurableState {
+                next_number: end.next_number,
+                ..judged.state
+            },
         })
     }
 }

@@ -1,0 +1,193 @@
+//! Checks the operations on any API in a crash round.
+//!
+//! All rounds share one durable state, so the checks start from the state that the previous round
+//! left behind, instead of an empty one:
+//!
+//! - `set`: with *B* the items that were found before the round, *A* the acknowledged items of the
+//!   round and *U* those with an unknown outcome, the items *R* that are found after the round must
+//!   satisfy A ∪ B ⊆ R ⊆ A ∪ B ∪ U. No item is found more often than before, or more than once.
+//! - `register`: the operations of the round are linearizable, including the crash.
+//!
+//! A write with an unknown outcome can take effect after its round, if the server still works on it
+//! when the load ends. It then counts as a write of the next round. A restart of the server ends all
+//! earlier writes.
+
+use std::collections::BTreeSet;
+use std::mem;
+
+use floodmark_record::api_check::{ApiCheck, ApiCheckKind};
+use floodmark_record::crash::RoundFindings;
+use floodmark_record::operation::{KeptOperation, OperationKind};
+use floodmark_record::run::CheckResult;
+
+use crate::api::check_api;
+use crate::counter::count;
+use crate::set::{FoundItems, ItemNumbers};
+
+/// Operations of a crash round.
+#[derive(Debug)]
+pub struct ApiRound {
+    /// The operations, in any order.
+    pub operations: Vec<KeptOperation>,
+    /// Items that were found after the load of the round; empty for other checks than `set`.
+    pub found: FoundItems,
+    /// Number of ok responses without the value that the check needs.
+    pub unreadable: u64,
+    /// Time of the restart, on the clock of the operations; `None` if the server kept running.
+    pub restarted_ns: Option<u64>,
+}
+
+/// What is known about the state of an API between two crash rounds.
+#[derive(Debug, Default)]
+pub struct ApiState {
+    /// Items of a set, sorted.
+    found: FoundItems,
+    /// Writes that may still take effect.
+    pending: Vec<KeptOperation>,
+}
+
+impl ApiState {
+    /// Returns a state with the items that a set contains before the first round.
+    #[must_use]
+    pub fn with_items(mut found: FoundItems) -> Self {
+        found.numbers.sort_unstable();
+        ApiState {
+            found,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Judges a round. The state becomes that at the end of the round.
+    ///
+    /// # Errors
+    /// The round proves nothing, because no read followed the restart, or because the check is one
+    /// of counters.
+    pub fn judge(&mut self, api: &ApiCheck, mut round: ApiRound) -> Result<RoundFindings, String> {
+        let restarted_ns = round.restarted_ns.unwrap_or(u64::MAX);
+        let acknowledged = round.operations.iter().filter(|operation| {
+            operation.kind() == OperationKind::Acknowledged && operation.sent_ns() < restarted_ns
+        });
+        let acknowledged = acknowledged.count() as u64;
+        let unknown = round.operations.iter().filter(|o| is_unknown(o));
+        let unknown: Vec<KeptOperation> = unknown.copied().collect();
+        let unknown_count = unknown.len() as u64;
+        let earlier = mem::take(&mut self.pending);
+        round.operations.extend_from_slice(&earlier);
+        self.pending = unknown.iter().map(after_its_round).collect();
+        if round.restarted_ns.is_none() {
+            self.pending.extend(earlier);
+        }
+        let result = match api.kind {
+            ApiCheckKind::Set => self.set(api, round),
+            ApiCheckKind::Register => self.register(api, round)?,
+            ApiCheckKind::Counter => {
+                return Err("crash rounds support no check files of kind \"counter\"".to_owned());
+            }
+        };
+        Ok(RoundFindings {
+            acknowledged,
+            unknown: unknown_count,
+            recovered: None,
+            violations: (!result.held)
+                .then_some(result.detail)
+                .into_iter()
+                .collect(),
+            history: result.history,
+        })
+    }
+
+    fn set(&mut self, api: &ApiCheck, mut round: ApiRound) -> CheckResult {
+        let mut found = round.found;
+        found.numbers.sort_unstable();
+        let (mut new, earlier) = compare(&self.found, &found);
+        let inserts = &mut round.operations;
+        let mut result = check_api(api, inserts, &mut new, round.unreadable);
+        if !earlier.is_empty() {
+            let more = mem::take(&mut result.detail);
+            let more = (!result.held).then_some(more);
+            let faults: Vec<String> = earlier.into_iter().chain(more).collect();
+            result.detail = faults.join("; ");
+            result.held = false;
+        }
+        self.pending
+            .retain(|insert| found.numbers.binary_search(&insert.value()).is_err());
+        self.found = found;
+        result
+    }
+
+    fn register(&mut self, api: &ApiCheck, mut round: ApiRound) -> Result<CheckResult, String> {
+        let restarted_ns = round.restarted_ns.unwrap_or(0);
+        let operations = &mut round.operations;
+        let mut reads = operations.iter().filter(|operation| is_read(operation));
+        if !reads.any(|read| read.sent_ns() >= restarted_ns) {
+            return Err("no read returned a result after the restart, so the round proves nothing; increase the weight of the read".to_owned());
+        }
+        let result = check_api(api, operations, &mut round.found, round.unreadable);
+        let written = |operation: &KeptOperation| (operation.key(), operation.value());
+        let mut unread: BTreeSet<(u64, u64)> = self.pending.iter().map(written).collect();
+        let with_value = operations
+            .iter()
+            .filter(|operation| operation.kind() == OperationKind::Read);
+        with_value.for_each(|read| {
+            unread.remove(&written(read));
+        });
+        self.pending
+            .retain(|write| unread.contains(&written(write)));
+        Ok(result)
+    }
+}
+
+fn is_unknown(operation: &KeptOperation) -> bool {
+    operation.kind() == OperationKind::Unknown
+}
+
+fn is_read(operation: &KeptOperation) -> bool {
+    matches!(
+        operation.kind(),
+        OperationKind::Read | OperationKind::ReadNothing
+    )
+}
+
+/// Returns a write of an earlier round as a write at the start of the next round.
+fn after_its_round(write: &KeptOperation) -> KeptOperation {
+    KeptOperation::new(write.kind(), write.key(), write.value(), 0, 0)
+}
+
+/// Compares the items that were found before and after a round, both sorted. Returns the items that
+/// were not found before, and the violations of those that were.
+fn compare(before: &FoundItems, after: &FoundItems) -> (FoundItems, Vec<String>) {
+    let (mut lost, mut repeated) = (ItemNumbers::default(), ItemNumbers::default());
+    let mut new = FoundItems {
+        numbers: Vec::new(),
+        unreadable: after.unreadable.saturating_sub(before.unreadable),
+    };
+    let mut after_items = after.numbers.chunk_by(|a, b| a == b).peekable();
+    for earlier in before.numbers.chunk_by(|a, b| a == b) {
+        while let Some(item) = after_items.next_if(|item| item[0] < earlier[0]) {
+            new.numbers.extend_from_slice(item);
+        }
+        match after_items.next_if(|item| item[0] == earlier[0]) {
+            Some(item) if item.len() > earlier.len() => repeated.add(item[0]),
+            Some(_) => {}
+            None => lost.add(earlier[0]),
+        }
+    }
+    after_items.for_each(|item| new.numbers.extend_from_slice(item));
+    let unreadable = before.unreadable.saturating_sub(after.unreadable);
+    let unreadable = (unreadable > 0).then(|| {
+        let [one, many] = [
+            "item without a whole number",
+            "items without a whole number",
+        ];
+        format!("{} lost", count(unreadable, one, many))
+    });
+    let nouns = ["item", "items"];
+    let lost = lost.fault(nouns, "of earlier rounds lost");
+    let repeated = repeated.fault(nouns, "of earlier rounds found more often than before");
+    let faults = [lost, unreadable, repeated].into_iter().flatten();
+    (new, faults.collect())
+}
+
+#[cfg(test)]
+#[path = "crash_api_tests.rs"]
+mod tests;

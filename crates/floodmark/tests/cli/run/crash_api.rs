@@ -1,0 +1,156 @@
+//! Tests of crash rounds with check files and real servers.
+
+use super::ExperimentFolder;
+use super::crash::{crashing, has_no_loss, is_clean, responses};
+use crate::support::{signal, wait_for};
+
+/// A server of a set and of registers. It keeps a line per write in a file. With the fault `late`, it
+/// writes each line 10 writes later.
+const SERVER: &str = r#"
+import http.server, json, os, sys
+from threading import Lock
+fault, path, port = sys.argv[1:]
+lock, unwritten = Lock(), []
+items, registers = [], {}
+file = os.open(path, os.O_RDWR | os.O_APPEND)
+def apply(place, value):
+    items.append({'name': value}) if place == '/items' else registers.update({place: {'value': value}})
+for line in open(path):
+    apply(*line.split())
+class Crud(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    wbufsize = -1
+    disable_nagle_algorithm = True
+    def log_message(self, *args): pass
+    def answer(self, status, value):
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def do_GET(self):
+        with lock:
+            value = items if self.path == '/items' else registers.get(self.path)
+            self.answer(404 if value is None else 200, value)
+    def do_POST(self):
+        value = self.rfile.read(int(self.headers['Content-Length'])).decode()
+        with lock:
+            unwritten.append(f'{self.path} {value}\n'.encode())
+            if fault != 'late' or len(unwritten) > 10:
+                os.write(file, unwritten.pop(0))
+            apply(self.path, value)
+        self.answer(201, {})
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 100
+Server(('127.0.0.1', int(port)), Crud).serve_forever()
+"#;
+
+const SET: &str = r#"
+kind = "set"
+write = { method = "POST", path = "/items", body = "{seq}" }
+readback = { path = "/items", value = "/name" }
+"#;
+
+const REGISTER: &str = r#"
+kind = "register"
+keys = 3
+write = { method = "POST", path = "/registers/{key}", body = "{seq}" }
+read = { path = "/registers/{key}", value = "/value", weight = 9 }
+"#;
+
+/// Returns an experiment with a server that starts with two items, and a trial per check.
+fn experiment(rounds: u32, fault: &str, checks: &[&str]) -> ExperimentFolder {
+    let trial = |check: &&str| {
+        format!(
+            "[[trial]]\nname = \"{check}\"\nsystem = \"crud\"\nload = {{ check = \"{check}.toml\" }}\n"
+        )
+    };
+    let trials: String = checks.iter().map(trial).collect();
+    let lab = crashing(rounds, "", &trials);
+    std::fs::write(lab.0.path().join("set.toml"), SET).unwrap();
+    std::fs::write(lab.0.path().join("register.toml"), REGISTER).unwrap();
+    let manifest = format!(
+        "name = \"crud\"\nworkloads = []\n[start]\nready = \"GET /items\"\nfiles = [\"state\"]\n\
+         command = \"python3 server.py {fault} {{run}}/state {{port}}\"\n"
+    );
+    let system = lab.system("crud", &manifest);
+    std::fs::write(system.join("server.py"), SERVER).unwrap();
+    std::fs::write(system.join("state"), "/items 1\n/items 70\n").unwrap();
+    lab
+}
+
+#[test]
+fn a_server_that_writes_before_it_responds_loses_nothing() {
+    let lab = experiment(3, "none", &["set", "register"]);
+    let (code, record, printed) = lab.run(&[]);
+    assert_eq!(code, 0, "{printed}");
+    let [set, register] = &record.crash[..] else {
+        panic!("{:?}", record.crash);
+    };
+    for (trial, check) in [(set, "set"), (register, "register")] {
+        has_no_loss(trial, 3, &printed);
+        assert_eq!(trial.check, check);
+    }
+    assert_eq!(responses(&lab), [""; 0]);
+    is_clean(&lab);
+}
+
+#[test]
+fn finds_the_writes_that_a_server_loses() {
+    let lab = experiment(3, "late", &["set", "register"]);
+    let (code, record, printed) = lab.run(&[]);
+    assert_eq!(code, 1, "{printed}");
+    let [set, register] = &record.crash[..] else {
+        panic!("{:?}", record.crash);
+    };
+    assert_eq!((set.rounds, set.lost), (3, 3), "{printed}");
+    assert_eq!(set.upper_bound, Some(1.0));
+    for loss in &set.losses {
+        // Up to 4 of the 10 lost items were in flight. Each round reports only its own loss.
+        let [violation] = &loss.violations[..] else {
+            panic!("{loss:?}");
+        };
+        let count: u64 = violation.split(' ').next().unwrap().parse().unwrap();
+        assert!((6..=10).contains(&count), "{violation}");
+        assert!(
+            violation.contains(" acknowledged items lost (first: "),
+            "{violation}"
+        );
+        assert!(
+            loss.acknowledged > 0 && loss.recovered.is_none(),
+            "{loss:?}"
+        );
+    }
+    assert!(register.lost > 0, "{printed}");
+    let loss = &register.losses[0];
+    assert!(
+        loss.violations[0].contains("not linearizable; first, key "),
+        "{loss:?}"
+    );
+    for trial in [set, register] {
+        let history = &trial.losses[0].history;
+        let marked = history.iter().find(|line| line.starts_with('>')).unwrap();
+        let words: Vec<&str> = marked.split_whitespace().collect();
+        assert!(printed.contains(&words[..5].join(" ")), "{printed}");
+    }
+    let files = responses(&lab).len() as u32;
+    assert_eq!(files, set.lost + register.lost);
+    is_clean(&lab);
+}
+
+#[test]
+fn continues_a_set_after_an_interruption() {
+    let lab = experiment(4, "none", &["set"]);
+    let rounds = || {
+        let events = std::fs::read_to_string(lab.result().join("events.jsonl"));
+        events.map_or(0, |text| text.matches("\"event\":\"crash_round\"").count())
+    };
+    let mut child = lab.start(&["--quiet"]);
+    wait_for("the second round", || (rounds() == 2).then_some(()));
+    signal(child.id(), libc::SIGKILL);
+    child.wait().unwrap();
+    let (code, record, printed) = lab.ended(lab.begin("--resume", &[]));
+    assert_eq!(code, 0, "{printed}");
+    has_no_loss(&record.crash[0], 4, &printed);
+    is_clean(&lab);
+}
