@@ -81,7 +81,9 @@ impl ApiState {
             ApiCheckKind::Set => self.set(api, round),
             ApiCheckKind::Register => self.register(api, round)?,
             ApiCheckKind::Counter => {
-                return Err("crash rounds support no check files of kind \"counter\"".to_owned());
+                return Err(
+                    "crash rounds do not support check files of kind \"counter\"".to_owned(),
+                );
             }
         };
         Ok(RoundFindings {

@@ -58,7 +58,7 @@ pub(super) fn settings(
             && CheckFile::read(path, &trial.spec(None))?.check.kind == ApiCheckKind::Counter
         {
             let what = format!(
-                "{}: crash rounds support no check files of kind \"counter\"; use kind \"register\" or \"set\", or check = \"sequence\" if each response is the next number of one counter",
+                "{}: crash rounds do not support check files of kind \"counter\"; use kind \"register\" or \"set\", or check = \"sequence\" if each response is the next number of one counter",
                 trial.name
             );
             return Err(file.error(&section.span(), what));
@@ -258,7 +258,7 @@ mod tests {
             assert_eq!(error.is_some(), refused, "{kind}: {error:?}");
             let says = |error: &String| {
                 error.starts_with(
-                    "e.toml:2: mine: crash rounds support no check files of kind \"counter\"; use",
+                    "e.toml:2: mine: crash rounds do not support check files of kind \"counter\"; use",
                 )
             };
             assert!(error.iter().all(says), "{error:?}");
