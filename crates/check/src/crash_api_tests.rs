@@ -97,7 +97,7 @@ fn explains_violations_of_earlier_items() {
         ),
         (
             &[1, 2, 5, 10],
-            "1 item found that this process was never sent (5)",
+            "1 item found that were never sent by this run (5)",
         ),
         (&[1, 2, 10, 10], "1 item found more than once (10)"),
     ] {
@@ -161,7 +161,7 @@ fn finds_a_register_that_returns_to_an_earlier_value() {
         ),
         (
             22,
-            Some("a read returned 22, but the server had refused this write"),
+            Some("a read returned 22, but the server had refused to write 22"),
         ),
     ] {
         let mut operations = before.to_vec();
