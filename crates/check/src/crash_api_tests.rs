@@ -97,7 +97,7 @@ fn explains_violations_of_earlier_items() {
         ),
         (
             &[1, 2, 5, 10],
-            "1 item found that were never sent by this run (5)",
+            "1 item found that this run never sent (5)",
         ),
         (&[1, 2, 10, 10], "1 item found more than once (10)"),
     ] {

@@ -172,7 +172,7 @@ impl SetScan {
                 "found although the server had refused the insert",
             ),
             self.foreign
-                .fault(["item", "items"], "found that were never sent by this run"),
+                .fault(["item", "items"], "found that this run never sent"),
         ];
         faults.into_iter().flatten().collect()
     }

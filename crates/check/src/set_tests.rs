@@ -46,7 +46,7 @@ fn explains_each_violation() {
         ),
         (
             &[1, 2, 9, 0],
-            "2 items found that were never sent by this run (0, 9)",
+            "2 items found that this run never sent (0, 9)",
         ),
     ] {
         let result = check(&inserts, found);
