@@ -95,10 +95,7 @@ fn explains_violations_of_earlier_items() {
             &[1, 2, 2, 10],
             "1 item of earlier rounds found more often than before (2)",
         ),
-        (
-            &[1, 2, 5, 10],
-            "1 item found that this run never sent (5)",
-        ),
+        (&[1, 2, 5, 10], "1 item found that this run never sent (5)"),
         (&[1, 2, 10, 10], "1 item found more than once (10)"),
     ] {
         let mut state = ApiState::with_items(found(&[1, 2]));

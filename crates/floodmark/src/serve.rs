@@ -62,8 +62,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "JOURNAL", default_value = "none", value_parser = journal)]
     pub journal: JournalSetting,
 
-    /// bars, which requires it: where bars are kept; embedded:PATH, which stores each bar in the
-    /// database file PATH before its response is sent
+    /// bars: where bars are kept (required); embedded:PATH, which stores each bar in the database
+    /// file PATH before its response is sent [default: none]
     #[arg(long, value_name = "STORE", value_parser = store)]
     pub store: Option<StoreSetting>,
 
