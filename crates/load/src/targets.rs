@@ -112,8 +112,8 @@ impl Targets {
     }
 
     /// Records that a connection to a target failed.
-    /// Returns whether the connection should be retried at another address, because no connection
-    /// to this address has ever succeeded.
+    /// Returns whether the connection should be retried at another address, because no connection to
+    /// this address has ever succeeded and the failure is one of the address.
     pub fn failed(&mut self, target: u32, failure: ConnectFailure) -> bool {
         let at = target as usize;
         let left = self
@@ -123,6 +123,7 @@ impl Targets {
             .count();
         match self.places[at].standing {
             Standing::Reached => return false,
+            Standing::LeftOut if !failure.of_address => return false,
             Standing::LeftOut => {}
             _ if left == 1 || !failure.of_address => {
                 self.given_up(target);
