@@ -62,8 +62,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "JOURNAL", default_value = "none", value_parser = journal)]
     pub journal: JournalSetting,
 
-    /// bars: where bars are kept (required); embedded:PATH, which stores each bar in the database
-    /// file PATH before its response is sent [default: none]
+    /// bars: where bars are kept; embedded:PATH stores each bar in the database file PATH before its
+    /// response is sent [default: none; bars requires a store]
     #[arg(long, value_name = "STORE", value_parser = store)]
     pub store: Option<StoreSetting>,
 
@@ -104,10 +104,13 @@ fn positive(text: &str) -> Result<NonZeroUsize, String> {
 /// Maps a server error to an exit status.
 fn ending(error: ServeError) -> Ending {
     match error {
+        ServeError::JournalFailed(ref cause) if matches!(**cause, JournalError::Panicked) => {
+            Ending::internal(error)
+        }
         ServeError::State(StateError::Locked(_))
         | ServeError::Journal(JournalError::InUse(_) | JournalError::Thread(_))
         | ServeError::JournalFailed(_)
-        | ServeError::StoreFailed(_)
+        | ServeError::StoreFailed { .. }
         | ServeError::Listen { .. }
         | ServeError::Thread(_) => Ending::server(error),
         ServeError::NoState(_)

@@ -8,8 +8,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// A set of processes. The set uses process file descriptors, which never refer to a different
-/// process (pidfd_open(2)).
+/// A set of processes. The set uses pidfds, which never refer to a different process
+/// (pidfd_open(2)).
 #[derive(Debug)]
 pub struct ProcessSet(Vec<OwnedFd>);
 
@@ -52,7 +52,7 @@ impl ProcessSet {
             loop {
                 let left = timeout.saturating_sub(begin.elapsed());
                 let left = left.try_into().map_err(io::Error::other)?;
-                // A process file descriptor is readable once its process has ended.
+                // A pidfd is readable once its process has ended.
                 match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left)) {
                     Ok(0) => return Ok(false),
                     Ok(_) => break,

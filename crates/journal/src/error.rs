@@ -57,7 +57,7 @@ pub enum JournalError {
     #[error("{} is missing, although later files of the journal exist; restore the journal's folder from a copy, or choose another folder to start empty", .0.display())]
     MissingFile(PathBuf),
     /// A write stored fewer bytes than given.
-    #[error("a write to {} stored {written} of {expected} bytes; free disk space or raise the file size limit, then restart", .file.display())]
+    #[error("a write to {} stored {written} of {expected} bytes; free disk space or raise the file size limit", .file.display())]
     ShortWrite {
         /// The segment.
         file: PathBuf,
@@ -65,6 +65,14 @@ pub enum JournalError {
         written: usize,
         /// Number of bytes given.
         expected: usize,
+    },
+    /// The folder cannot be created.
+    #[error("cannot create the folder {}: {source}; create its parent folder first, or choose another path", .folder.display())]
+    Create {
+        /// The folder.
+        folder: PathBuf,
+        /// The cause.
+        source: io::Error,
     },
     /// A system call failed.
     #[error("cannot {doing} {}: {source}; check that the folder is writable and that the disk is healthy and has free space", .path.display())]

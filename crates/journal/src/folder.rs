@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use floodmark_host::lock::lock;
+use floodmark_host::sync_folder;
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::{JournalError, failed};
@@ -35,14 +36,11 @@ impl JournalFolder {
     /// Opens and locks a folder. Creates it if necessary.
     pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
         match fs::create_dir(path) {
-            Ok(()) => {
-                let parent = path.parent().filter(|parent| *parent != Path::new(""));
-                let parent = parent.unwrap_or(Path::new("."));
-                let sync = File::open(parent).and_then(|parent| parent.sync_all());
-                sync.map_err(failed("sync the folder", parent))?;
+            Err(source) if source.kind() != ErrorKind::AlreadyExists => {
+                let folder = path.to_owned();
+                return Err(JournalError::Create { folder, source });
             }
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(failed("create the folder", path)(error)),
+            _ => {}
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -57,7 +55,12 @@ impl JournalFolder {
             handle,
         };
         match lock(&folder.handle) {
-            Ok(true) => Ok(folder),
+            Ok(true) => {
+                // The process that created the folder may have been killed before it synced the
+                // folder's name.
+                sync_folder(path).map_err(failed("sync the parent of", path))?;
+                Ok(folder)
+            }
             Ok(false) => Err(JournalError::InUse(folder.path)),
             Err(error) => Err(failed("lock the folder", path)(error)),
         }

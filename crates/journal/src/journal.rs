@@ -19,8 +19,8 @@ pub struct JournalOptions {
     /// Size of a segment, in bytes. Rounded up to blocks of 4 KiB, at least 4 blocks. The journal
     /// keeps up to three segments. Default: 32 MiB.
     pub segment_bytes: u64,
-    /// Maximum size of the records that wait for the next write, in bytes, and at most the size of
-    /// a segment. Default: 4 MiB.
+    /// Maximum total size of the records that wait for the next write, in bytes. Values above the
+    /// size of a segment have no effect. Default: 4 MiB.
     pub queue_bytes: usize,
 }
 
@@ -37,6 +37,8 @@ impl Default for JournalOptions {
 pub struct Journal {
     queue: Arc<JournalQueue>,
     threads: Vec<JoinHandle<()>>,
+    /// The folder, which stays locked until both threads have ended, even after a failure.
+    folder: Option<Arc<JournalFolder>>,
 }
 
 impl Journal {
@@ -51,7 +53,7 @@ impl Journal {
         options: &JournalOptions,
         empty: S,
     ) -> Result<(Self, S), JournalError> {
-        let folder = JournalFolder::open(folder)?;
+        let folder = Arc::new(JournalFolder::open(folder)?);
         let block = BLOCK as u64;
         let segment_bytes = options.segment_bytes.next_multiple_of(block).max(4 * block);
         let recovered = recover(&folder, segment_bytes, empty)?;
@@ -62,7 +64,7 @@ impl Journal {
         let (requests, requested) = mpsc::channel();
         let (preparing, prepared) = mpsc::channel();
         let upkeep = Upkeep {
-            folder,
+            folder: Arc::clone(&folder),
             segment_bytes,
             record_bytes: S::RECORD_BYTES as u32,
             requests: requested,
@@ -84,6 +86,7 @@ impl Journal {
         let mut journal = Journal {
             queue: Arc::new(queue),
             threads: Vec::new(),
+            folder: Some(folder),
         };
         journal.spawn("journal", |queue| writer::run(queue, store))?;
         journal.spawn("journal-upkeep", |queue| upkeep.run(queue))?;
@@ -98,6 +101,7 @@ impl Journal {
         let mut journal = Journal {
             queue: Arc::new(JournalQueue::new(0, options.queue_bytes)),
             threads: Vec::new(),
+            folder: None,
         };
         journal.spawn("journal", |queue| writer::run(queue, MemoryStore))?;
         Ok(journal)
@@ -162,6 +166,7 @@ impl Journal {
             // A panic has made the journal fail.
             let _ = thread.join();
         }
+        self.folder = None;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Durable journal of small records of equal size, with group commit.
+//! Durable journal of small fixed-size records, with group commit.
 //!
 //! A [`Journal`] stores records in the order in which they were appended. Records that arrive while
 //! a write is in flight join the next write, so the number of disk writes does not grow with the

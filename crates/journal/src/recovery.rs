@@ -1,8 +1,8 @@
 //! Reads a journal back.
 //!
-//! Recovery reads the snapshot and all segments after it. It then writes a new snapshot and
-//! continues in an empty segment. The file with a torn write is not used again, and recovered
-//! records are durable even if an earlier sync of their segment has failed.
+//! Recovery reads the snapshot and all segments after it. It then writes a new snapshot and continues
+//! in a segment without valid batches. Recovered records are durable even if an earlier sync of their
+//! segment has failed.
 
 use std::fs::File;
 use std::io::Read;
@@ -99,7 +99,10 @@ pub(crate) fn recover<S: JournalState>(
         segment: segment.sequence(),
         state: state.snapshot(),
     };
-    if old.as_ref() != Some(&snapshot) {
+    if old.as_ref() == Some(&snapshot) {
+        // The process that wrote the snapshot may have been killed before it synced the folder.
+        folder.sync()?;
+    } else {
         snapshot.write(folder)?;
     }
     Ok(Recovered {

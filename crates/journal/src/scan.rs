@@ -1,8 +1,9 @@
 //! Reads the batches of one segment.
 //!
 //! The journal writes a batch only after the previous batch is durable. An invalid batch without a
-//! valid one after it is therefore a torn write, whose records nobody saw as durable. An invalid
-//! batch with a valid one after it was durable once, so the file was damaged later.
+//! valid one after it is therefore a torn write, whose records were never reported as durable. If a
+//! valid batch follows an invalid one, the invalid batch was durable once, so the file was damaged
+//! later.
 
 use crate::format::{BLOCK, BatchView, SegmentHeader};
 

@@ -20,7 +20,7 @@ pub(crate) struct SegmentRequest {
 
 /// The upkeep of a folder.
 pub(crate) struct Upkeep {
-    pub(crate) folder: JournalFolder,
+    pub(crate) folder: Arc<JournalFolder>,
     /// Size of a segment, in bytes.
     pub(crate) segment_bytes: u64,
     /// Size of a record, in bytes.

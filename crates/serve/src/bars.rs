@@ -56,7 +56,7 @@ fn parse(body: &[u8]) -> Result<String, &'static str> {
     }
     if name.contains('\0') {
         return Err(
-            "the name contains the character U+0000, which databases cannot store; remove it",
+            "the name contains the character U+0000, which some databases cannot store; remove it",
         );
     }
     Ok(name)

@@ -29,7 +29,8 @@ pub(crate) enum CommitFault {
     Slow,
 }
 
-/// The waiting responses of a worker. Their number is bounded by the number of connections.
+/// The waiting responses of a worker. Their number is bounded by the journal's queue: entries of closed
+/// connections stay until their records are durable or overdue.
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
     signal: Arc<CommitSignal>,

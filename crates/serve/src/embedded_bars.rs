@@ -3,11 +3,12 @@
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
+use floodmark_host::lock::lock;
 use floodmark_host::sync_folder;
 use redb::backends::FileBackend;
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
@@ -24,14 +25,18 @@ use crate::state_file::{StateError, failed, open_regular};
 const BARS: TableDefinition<i64, &str> = TableDefinition::new("bars");
 /// Maximum size of the database's cache, in bytes.
 const CACHE_BYTES: usize = 256 << 20;
+/// Start of the name of a file that is being created.
+const UNFINISHED: &str = ".bars-new-";
 /// Permissions of a new file, which the umask restricts.
 const MODE: u32 = 0o666;
 
 /// Threads of an embedded database.
 pub(crate) struct EmbeddedBars {
     /// Returns why the database failed, if it did.
-    writer: JoinHandle<Option<StoreFault>>,
+    writer: JoinHandle<Option<String>>,
     reader: JoinHandle<()>,
+    /// The file.
+    path: PathBuf,
 }
 
 impl EmbeddedBars {
@@ -48,6 +53,7 @@ impl EmbeddedBars {
         Ok(EmbeddedBars {
             writer: spawn("bars-writer", || writer.run(inserts))?,
             reader: spawn("bars-reader", move || read(&database, lists))?,
+            path: path.to_owned(),
         })
     }
 
@@ -61,7 +67,10 @@ impl EmbeddedBars {
         self.reader.join().map_err(|_| ServeError::Panicked)?;
         match written.map_err(|_| ServeError::Panicked)? {
             None => Ok(()),
-            Some(StoreFault(reason)) => Err(ServeError::StoreFailed(reason)),
+            Some(cause) => Err(ServeError::StoreFailed {
+                path: self.path,
+                cause,
+            }),
         }
     }
 }
@@ -90,13 +99,17 @@ fn open(path: &Path) -> Result<(Database, i64), ServeError> {
 }
 
 /// Creates an empty database under a temporary name. If the server is killed meanwhile, `path` does
-/// not exist afterwards, because redb refuses a file that it has not fully initialized.
+/// not exist afterwards, because redb refuses a file that it has not fully initialized. The temporary
+/// file then remains, and the next start removes it.
 fn create(path: &Path) -> Result<(), ServeError> {
     let cannot_create = |error| failed("create", path, error);
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new("."));
+    remove_unfinished(folder).map_err(cannot_create)?;
     let temporary = tempfile::Builder::new()
+        .prefix(UNFINISHED)
         .permissions(Permissions::from_mode(MODE))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .tempfile_in(folder)
         .map_err(cannot_create)?;
     let file = temporary.reopen().map_err(cannot_create)?;
     open_database(file).map_err(|error| open_error(path, error))?;
@@ -107,6 +120,25 @@ fn create(path: &Path) -> Result<(), ServeError> {
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(cannot_create(error.error).into()),
     }
+}
+
+/// Removes the temporary files of killed servers. redb locks a database, so a file that another server
+/// is creating stays.
+fn remove_unfinished(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let is_unfinished = entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(UNFINISHED.as_bytes());
+        if is_unfinished
+            && let Ok(file) = File::open(entry.path())
+            && lock(&file)?
+        {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Opens a file, which may be empty, and returns its database with the id of the next bar.
@@ -156,20 +188,20 @@ fn open_error(path: &Path, cause: redb::Error) -> ServeError {
 struct BarWriter {
     database: Arc<Database>,
     next: i64,
-    /// The first failed write. No later bar is stored.
-    failure: Option<StoreFault>,
+    /// Cause of the first failed write. No later bar is stored.
+    failure: Option<String>,
 }
 
 impl BarWriter {
-    /// Runs until the queue is closed, and returns the failure.
-    fn run(mut self, mut inserts: Receiver<BarInsert>) -> Option<StoreFault> {
+    /// Runs until the queue is closed, and returns the cause of a failure.
+    fn run(mut self, mut inserts: Receiver<BarInsert>) -> Option<String> {
         let mut batch = Vec::new();
         while inserts.blocking_recv_many(&mut batch, MAX_BATCH) > 0 {
             let stored = match &self.failure {
-                Some(failure) => Err(failure.clone()),
+                Some(cause) => Err(failure(cause)),
                 None => self.insert(&batch).map_err(|error| {
-                    let failure = failure(&error);
-                    self.failure.insert(failure).clone()
+                    let cause = self.failure.insert(error.to_string());
+                    failure(cause)
                 }),
             };
             answer_inserts(batch.drain(..), stored);
@@ -195,9 +227,9 @@ impl BarWriter {
     }
 }
 
-fn failure(error: &redb::Error) -> StoreFault {
+fn failure(cause: &str) -> StoreFault {
     StoreFault(format!(
-        "the store has failed: {error}; check that its disk is healthy and has free space, then restart the server"
+        "the store has failed: {cause}; check that its disk is healthy and has free space, then restart the server"
     ))
 }
 
@@ -205,7 +237,7 @@ fn failure(error: &redb::Error) -> StoreFault {
 fn read(database: &Database, mut lists: Receiver<BarList>) {
     let mut waiting = Vec::new();
     while lists.blocking_recv_many(&mut waiting, usize::MAX) > 0 {
-        let bars: StoreResult<Bytes> = list(database).map_err(|error| failure(&error));
+        let bars: StoreResult<Bytes> = list(database).map_err(|error| failure(&error.to_string()));
         answer_lists(waiting.drain(..), &bars);
     }
 }

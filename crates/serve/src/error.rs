@@ -68,9 +68,15 @@ pub enum ServeError {
     },
     /// The store failed while the server was running. All later bars were refused.
     #[error(
-        "the store failed while the server was running: {0}; check that the disk is healthy and has free space, then restart"
+        "{}: the store failed while the server was running: {cause}; check that its disk is healthy and has free space, then restart",
+        .path.display()
     )]
-    StoreFailed(String),
+    StoreFailed {
+        /// The file.
+        path: PathBuf,
+        /// The cause, as text.
+        cause: String,
+    },
     /// A server thread or its event loop cannot start.
     #[error(
         "cannot start a server thread: {0}; use fewer threads, or free memory or file descriptors"

@@ -8,7 +8,8 @@
 //! and `commits.rs`. The bars are in `bars.rs`, `bar_store.rs` (queues) and `embedded_bars.rs` (the
 //! database).
 //!
-//! Invariants: the server does not use the load engine, and all queues and buffers are bounded.
+//! Invariants: the server does not use the load engine, and all queues and buffers are bounded, except
+//! the list of bars, which grows with their number.
 
 mod bar_store;
 mod bars;

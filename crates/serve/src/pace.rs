@@ -72,7 +72,8 @@ impl Pace {
             .set(self.request_since.get().or(Some(now)));
     }
 
-    /// Returns since when the server has waited for a request head, or `None` if it does not wait.
+    /// Returns the time since which the server has been waiting for a request head, or `None` if it
+    /// does not wait.
     /// For a request that has begun, the time starts at the shutdown if that is later.
     fn waiting_since(&self, shutdown: ClockSteps) -> Option<ClockSteps> {
         let begun = |since: ClockSteps| since.max(shutdown);
@@ -96,7 +97,10 @@ impl Pace {
     fn is_overdue(&self, now: ClockSteps, idle: ClockSteps, request: ClockSteps) -> bool {
         let is_older = |since: ClockSteps, limit| now.saturating_sub(since) > limit;
         let since = self.request_since.get();
-        is_older(self.moved.get(), idle) || since.is_some_and(|since| is_older(since, request))
+        // The client cannot make progress while the server waits for a journal or store.
+        let awaits_response = self.has_head.get() && !self.write_blocked.get();
+        !awaits_response && is_older(self.moved.get(), idle)
+            || since.is_some_and(|since| is_older(since, request))
     }
 }
 

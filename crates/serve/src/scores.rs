@@ -9,8 +9,8 @@ use crate::settings::JournalSetting;
 
 /// Number and total of scores.
 ///
-/// The total is a compensated sum (Neumaier, 1974), so that it does not depend on the number of
-/// scores how exact the total is.
+/// The total is a compensated sum (Neumaier, 1974), so rounding errors do not grow with the number of
+/// scores.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ScoreTotals {
     number: u64,

@@ -31,7 +31,7 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-/// A journal, which keeps the scores of `scoring`.
+/// Where `scoring` keeps its scores.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum JournalSetting {
     /// No journal. The scores are lost when the server ends.
@@ -56,7 +56,7 @@ impl FromStr for JournalSetting {
     }
 }
 
-/// A store, which keeps the bars of `bars`.
+/// Where `bars` keeps its bars.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreSetting {
     /// A database in this file, which only this server uses. Each bar is durable before its

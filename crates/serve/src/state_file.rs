@@ -30,7 +30,7 @@ pub enum StateError {
         .0.display()
     )]
     Damaged(PathBuf),
-    /// The path refers to a folder, FIFO, socket, device or link without a target.
+    /// The path refers to a folder, FIFO, socket, device or broken symbolic link.
     #[error("{}: {kind}, not a regular file; choose another path", .path.display())]
     NotRegular {
         /// The path.
@@ -194,7 +194,7 @@ fn check_kind(path: &Path, found: &Metadata) -> Result<(), StateError> {
     let kind = match () {
         () if found.is_file() => return Ok(()),
         () if found.is_dir() => "a folder",
-        () if found.is_symlink() => "a link without a target",
+        () if found.is_symlink() => "a broken symbolic link",
         () if found.is_fifo() => "a FIFO",
         () if found.is_socket() => "a socket",
         () => "a device",

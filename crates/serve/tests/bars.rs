@@ -228,7 +228,7 @@ fn refuses_a_file_that_it_cannot_use() {
     for (path, reason) in [
         (fifo.as_path(), "fifo: a FIFO, not a regular file; choose"),
         (folder.path(), ": a folder, not a regular file; choose"),
-        (&name("dangling"), "dangling: a link without a target"),
+        (&name("dangling"), "dangling: a broken symbolic link"),
         (&name("missing/bars"), "its folder exists"),
     ] {
         let error = start_error(with_store(path)).to_string();

@@ -106,7 +106,7 @@ fn refuses_what_is_not_a_regular_file_at_once() {
     for (path, kind) in [
         (name("fifo"), "a FIFO"),
         (name("socket"), "a socket"),
-        (name("link"), "a link without a target"),
+        (name("link"), "a broken symbolic link"),
         (folder.path().to_owned(), "a folder"),
         ("/dev/null".into(), "a device"),
     ] {

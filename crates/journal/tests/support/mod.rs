@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use floodmark_journal::{Journal, JournalError, JournalOptions, JournalState};
 
@@ -37,6 +38,23 @@ impl JournalState for Counted {
     }
 }
 
+/// Opens a journal. While another test starts a child process, the child briefly shares all locks
+/// of this process, so a folder may be in use for up to a second.
+fn open_when_free(
+    folder: &Path,
+    options: &JournalOptions,
+) -> Result<(Journal, Counted), JournalError> {
+    let deadline = Instant::now() + Duration::from_secs(1);
+    loop {
+        match Journal::open(folder, options, Counted::default()) {
+            Err(JournalError::InUse(_)) if Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            opened => return opened,
+        }
+    }
+}
+
 /// A journal that waits until its records are durable.
 pub struct TestJournal {
     pub journal: Journal,
@@ -50,7 +68,7 @@ impl TestJournal {
     }
 
     pub fn with(folder: &Path, options: &JournalOptions) -> Result<Self, JournalError> {
-        let (journal, state) = Journal::open(folder, options, Counted::default())?;
+        let (journal, state) = open_when_free(folder, options)?;
         assert_eq!(journal.progress().durable, state.0);
         let (notify, progressed) = channel();
         journal.listen(move || {
@@ -86,7 +104,8 @@ impl TestJournal {
             if progress.failure.is_some() {
                 return false;
             }
-            let _ = self.progressed.recv_timeout(Duration::from_secs(30));
+            let progressed = self.progressed.recv_timeout(Duration::from_secs(30));
+            progressed.expect("the journal makes progress");
         }
     }
 }

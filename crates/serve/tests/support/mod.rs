@@ -1,6 +1,8 @@
 //! A server in a thread of the test, and a client that exposes raw bytes.
 #![allow(dead_code, reason = "each test binary uses only some of these helpers")]
 
+pub mod process;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
