@@ -208,17 +208,15 @@ impl Bounds<'_> {
         let mut last = round.earlier.and_then(|state| state.number);
         let earlier_unknown = round.earlier.map_or(0, |state| state.unknown);
         let mut slack = earlier_unknown.saturating_add(unknown);
-        // A state that floodmark has not seen before may start with any number.
-        let seen = last.is_some();
         if let Some((low, high)) = before.range {
-            let from_earlier = last.filter(|_| seen);
             let gap = match round.is_fresh_start {
                 // The requests of an interrupted round are unknown.
                 true => RestartGap::Any,
                 false => RestartGap::Unknown,
             };
             violations.extend(
-                from_earlier.and_then(|last| {
+                // A state that floodmark has not seen before may start with any number.
+                last.and_then(|last| {
                     self.violation("the start of the round", last, low, gap, slack)
                 }),
             );

@@ -6,11 +6,11 @@
 //! - `set`: with *B* the items that were found before the round, *A* the acknowledged items of the
 //!   round and *U* those with an unknown outcome, the items *R* that are found after the round must
 //!   satisfy A ∪ B ⊆ R ⊆ A ∪ B ∪ U. No item is found more often than before, or more than once.
-//! - `register`: the operations of the round are linearizable, including the crash.
+//! - `register`: the operations of the round are linearizable across the crash.
 //!
-//! A write with an unknown outcome can take effect after its round, if the server still works on it
-//! when the load ends. It then counts as a write of the next round. A restart of the server ends all
-//! earlier writes.
+//! If the server is still executing a write when the load ends, the write can take effect in the next
+//! round. A write with an unknown outcome therefore counts as an unknown write of the next round as
+//! well. The restart of a round ends the writes of all earlier rounds.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -35,6 +35,8 @@ pub struct ApiRound {
     pub unreadable: u64,
     /// Time of the restart, on the clock of the operations; `None` if the server kept running.
     pub restarted_ns: Option<u64>,
+    /// Time at which the server or its store was started again or resumed, on the same clock.
+    pub resumed_ns: u64,
 }
 
 /// What is known about the state of an API between two crash rounds.
@@ -118,10 +120,11 @@ impl ApiState {
     }
 
     fn register(&mut self, api: &ApiCheck, mut round: ApiRound) -> Result<CheckResult, String> {
-        let restarted_ns = round.restarted_ns.unwrap_or(0);
         let operations = &mut round.operations;
-        let mut reads = operations.iter().filter(|operation| is_read(operation));
-        if !reads.any(|read| read.sent_ns() >= restarted_ns) {
+        let mut reads = operations
+            .iter()
+            .filter(|operation| operation.kind().is_read());
+        if !reads.any(|read| read.sent_ns() >= round.resumed_ns) {
             return Err("no read returned a result after the restart, so the round proves nothing; increase the weight of the read".to_owned());
         }
         let result = check_api(api, operations, &mut round.found, round.unreadable);
@@ -141,13 +144,6 @@ impl ApiState {
 
 fn is_unknown(operation: &KeptOperation) -> bool {
     operation.kind() == OperationKind::Unknown
-}
-
-fn is_read(operation: &KeptOperation) -> bool {
-    matches!(
-        operation.kind(),
-        OperationKind::Read | OperationKind::ReadNothing
-    )
 }
 
 /// Returns a write of an earlier round as a write at the start of the next round.

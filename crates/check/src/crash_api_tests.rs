@@ -1,6 +1,7 @@
 //! Tests with simulated servers that crash.
 
 use OperationKind::{Acknowledged, Read, Refused, Unknown};
+use floodmark_record::crash::CrashTarget;
 use proptest::prelude::*;
 
 use super::*;
@@ -40,6 +41,7 @@ fn set_round(
         found: found(items),
         unreadable: 0,
         restarted_ns,
+        resumed_ns: restarted_ns.unwrap_or(RESTART),
     };
     state.judge(&api(ApiCheckKind::Set), round).unwrap()
 }
@@ -69,7 +71,7 @@ fn reports_each_loss_once() {
     let lost = set_round(&mut state, &inserts, &[3, 3, 10], Some(RESTART));
     assert_eq!(
         lost.violations,
-        ["2 items of earlier rounds lost (1, 2); 1 item of 2 acknowledged items lost (11)"]
+        ["2 items of earlier rounds lost (1, 2); 1 of 2 acknowledged items lost (11)"]
     );
     assert_eq!(
         lost.history,
@@ -121,8 +123,10 @@ fn a_restart_ends_the_writes_of_earlier_rounds() {
     }
 }
 
-/// Judges a round of operations on key 1: kind, value, and the time at which they are sent.
-fn register_round(
+/// Judges a round of operations on key 1: kind, value, and the time at which they are sent. The
+/// server or its store is killed.
+fn register_round_of(
+    target: CrashTarget,
     state: &mut ApiState,
     operations: &[(OperationKind, u64, u64)],
 ) -> Result<RoundFindings, String> {
@@ -133,9 +137,17 @@ fn register_round(
         operations: operations.collect(),
         found: FoundItems::default(),
         unreadable: 0,
-        restarted_ns: Some(RESTART),
+        restarted_ns: (target == CrashTarget::Server).then_some(RESTART),
+        resumed_ns: RESTART,
     };
     state.judge(&api(ApiCheckKind::Register), round)
+}
+
+fn register_round(
+    state: &mut ApiState,
+    operations: &[(OperationKind, u64, u64)],
+) -> Result<RoundFindings, String> {
+    register_round_of(CrashTarget::Server, state, operations)
 }
 
 #[test]
@@ -199,11 +211,13 @@ fn a_write_can_take_effect_after_its_round() {
 #[test]
 fn a_register_needs_a_read_after_the_restart() {
     let operations = [(Acknowledged, 20, 10), (Read, 20, 20)];
-    let error = register_round(&mut ApiState::default(), &operations).unwrap_err();
-    assert!(
-        error.starts_with("no read returned a result after the restart"),
-        "{error}"
-    );
+    for target in [CrashTarget::Server, CrashTarget::Store] {
+        let error = register_round_of(target, &mut ApiState::default(), &operations).unwrap_err();
+        assert!(
+            error.starts_with("no read returned a result after the restart"),
+            "{error}"
+        );
+    }
 }
 
 #[test]
@@ -213,6 +227,7 @@ fn refuses_counters() {
         found: FoundItems::default(),
         unreadable: 0,
         restarted_ns: None,
+        resumed_ns: RESTART,
     };
     let judged = ApiState::default().judge(&api(ApiCheckKind::Counter), round);
     assert!(judged.is_err());

@@ -9,9 +9,13 @@ use floodmark_record::units::show_count;
 const NEIGHBORS: usize = 10;
 
 /// Returns one line per operation: those that show a violation, marked with `>`, and those that
-/// were sent at about the same time as the last of them, marked with `·`. `verb` is the word
-/// printed for a write, such as `write`.
-pub(crate) fn history(all: &[KeptOperation], marked: &[KeptOperation], verb: &str) -> Vec<String> {
+/// were sent at about the same time as the last of them, marked with `·`. `verb`
+/// returns the words printed for a write of a kind, such as `write`.
+pub(crate) fn history(
+    all: &[KeptOperation],
+    marked: &[KeptOperation],
+    verb: impl Fn(OperationKind) -> &'static str,
+) -> Vec<String> {
     let Some(last) = marked.iter().map(KeptOperation::done_ns).max() else {
         return Vec::new();
     };
@@ -44,7 +48,10 @@ pub(crate) fn history(all: &[KeptOperation], marked: &[KeptOperation], verb: &st
         } else {
             '·'
         };
-        lines.push(format!("{mark} {}", line(operation, verb)));
+        lines.push(format!(
+            "{mark} {}",
+            line(operation, verb(operation.kind()))
+        ));
     }
     lines
 }
@@ -84,7 +91,7 @@ mod tests {
             )
         };
         let all: Vec<KeptOperation> = (1..=100).map(write).collect();
-        let lines = history(&all, &[write(3), write(50)], "write");
+        let lines = history(&all, &[write(3), write(50)], |_| "write");
         let expected = [
             "> 0.003000 s to 0.003500 s: write 3",
             "… 41 more",
@@ -96,6 +103,6 @@ mod tests {
             lines.contains(&"> 0.050000 s to 0.050500 s: write 50".to_owned()),
             "{lines:#?}"
         );
-        assert_eq!(history(&all, &[], "write"), Vec::<String>::new());
+        assert_eq!(history(&all, &[], |_| "write"), Vec::<String>::new());
     }
 }

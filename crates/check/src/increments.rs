@@ -39,7 +39,7 @@ pub fn increments(operations: &mut [KeptOperation], returns_value: bool) -> Chec
         faulty += 1;
         if first.is_none() {
             let what = format!("key {}: {what}", show_count(of_key[0].key()));
-            first = Some((what, history(of_key, &marked, counter.verb())));
+            first = Some((what, history(of_key, &marked, |kind| counter.verb(kind))));
         }
     }
     let (held, detail, history) = match first {
@@ -57,7 +57,7 @@ pub fn increments(operations: &mut [KeptOperation], returns_value: bool) -> Chec
                 .iter()
                 .filter(|o| o.kind() == OperationKind::Acknowledged);
             let detail = format!(
-                "{} of {}: every acknowledged increment is in the {} that were returned",
+                "{} of {}: every acknowledged increment is included in the {} returned",
                 count(acknowledged.count() as u64, "increment", "increments"),
                 count(keys, "counter", "counters"),
                 count(values, "value", "values")
@@ -96,9 +96,10 @@ impl<'a> CounterHistory<'a> {
         }
     }
 
-    /// Returns what an acknowledged increment is called in a history.
-    fn verb(&self) -> &'static str {
-        match self.returns_value {
+    /// Returns what an increment is called in a history. Only an acknowledged one has the value that
+    /// it returned.
+    fn verb(&self, kind: OperationKind) -> &'static str {
+        match self.returns_value && kind == OperationKind::Acknowledged {
             true => "increment to",
             false => "increment by request",
         }
@@ -116,8 +117,8 @@ impl<'a> CounterHistory<'a> {
 
     /// Returns a violation and the operations that prove it, if there is one.
     fn fault(&self) -> Option<(String, Vec<KeptOperation>)> {
-        let drawn = || self.wrong_values().filter(|_| self.returns_value);
-        drawn()
+        let drawn = self.returns_value.then(|| self.wrong_values()).flatten();
+        drawn
             .or_else(|| self.decrease())
             .or_else(|| self.out_of_bounds())
     }
@@ -216,7 +217,7 @@ impl<'a> CounterHistory<'a> {
             (smallest_high, "least", first + bounds(smallest_high).0)
         };
         let what = format!(
-            "a read returned {}, but expected at {limit} {}",
+            "a read returned {} instead of at {limit} {}",
             show_count(observed(read)),
             show_count(u64::try_from(expected).unwrap_or(0))
         );

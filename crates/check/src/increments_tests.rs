@@ -98,7 +98,7 @@ fn explains_each_violation() {
                 increment(2, 20),
                 op(Read, 5, 30, 31),
             ],
-            "1 of 1 counter is wrong; first, key 1: a read returned 5, but expected at least 6",
+            "1 of 1 counter is wrong; first, key 1: a read returned 5 instead of at least 6",
         ),
         (
             false,
@@ -107,12 +107,12 @@ fn explains_each_violation() {
                 increment(1, 10),
                 op(Read, 2, 30, 31),
             ],
-            "a read returned 2, but expected at most 1",
+            "a read returned 2 instead of at most 1",
         ),
         (
             false,
             vec![increment(1, 10), increment(2, 20), op(Read, 1, 30, 31)],
-            "a read returned 1, but expected at least 2",
+            "a read returned 1 instead of at least 2",
         ),
         (
             false,
@@ -154,6 +154,6 @@ fn counts_what_was_checked() {
         op(Read, 10, 70, 80),
     ];
     let result = increments(&mut operations, true);
-    let expected = "2 increments of 1 counter: every acknowledged increment is in the 3 values that were returned";
+    let expected = "2 increments of 1 counter: every acknowledged increment is included in the 3 values returned";
     assert_eq!((result.held, result.detail.as_str()), (true, expected));
 }

@@ -71,7 +71,7 @@ pub fn register(operations: &mut [KeptOperation]) -> CheckResult {
                 show_count(of_key[0].key()),
                 fault.what
             );
-            (false, detail, history(of_key, &fault.marked, "write"))
+            (false, detail, history(of_key, &fault.marked, |_| "write"))
         }
         None if reads == 0 => {
             let detail = "no read returned a value, so there is nothing to check";
@@ -133,11 +133,11 @@ struct Cluster<'a> {
 impl<'a> Cluster<'a> {
     /// Returns the cluster of all operations on a key with the same value.
     fn of(operations: &'a [KeptOperation]) -> Self {
-        let write = operations.iter().find(|o| !is_read(o));
+        let write = operations.iter().find(|o| !o.kind().is_read());
         // The outcome of a write without a response is known only from its reads.
         let ended = operations
             .iter()
-            .filter(|o| is_read(o) || o.kind() == OperationKind::Acknowledged);
+            .filter(|o| o.kind().is_read() || o.kind() == OperationKind::Acknowledged);
         Cluster {
             operations,
             write,
@@ -161,7 +161,7 @@ impl<'a> Cluster<'a> {
     }
 
     fn reads(&self) -> impl Iterator<Item = &'a KeptOperation> {
-        self.operations.iter().filter(|o| is_read(o))
+        self.operations.iter().filter(|o| o.kind().is_read())
     }
 
     fn is_forward(&self) -> bool {
@@ -180,13 +180,6 @@ impl<'a> Cluster<'a> {
             .find(|o| o.sent_ns() == self.last_sent);
         self.write.into_iter().chain(first).chain(last).copied()
     }
-}
-
-fn is_read(operation: &KeptOperation) -> bool {
-    matches!(
-        operation.kind(),
-        OperationKind::Read | OperationKind::ReadNothing
-    )
 }
 
 /// Returns the first violation in the history of a key, sorted by value. `clusters` is emptied
@@ -240,7 +233,10 @@ fn unsound(cluster: &Cluster<'_>, initial: Option<Option<u64>>) -> Option<Regist
         Some(write) if first.done_ns() < write.sent_ns() => {
             let early = (write.sent_ns() - first.done_ns()) as f64 / 1e6;
             (
-                format!("a read returned {value} {early:.3} ms before that value was sent"),
+                format!(
+                    "a read returned {value} {early:.3} ms before that value was sent; if the registers had \
+                     values of an earlier run, remove them and repeat"
+                ),
                 Some(write),
             )
         }

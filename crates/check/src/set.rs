@@ -59,7 +59,7 @@ pub fn set(inserts: &mut [KeptOperation], found: &mut FoundItems) -> CheckResult
         } else {
             faults.join("; ")
         },
-        history: first.map_or_else(Vec::new, |first| history(inserts, &[*first], "insert")),
+        history: first.map_or_else(Vec::new, |first| history(inserts, &[*first], |_| "insert")),
     }
 }
 
@@ -78,11 +78,11 @@ struct SetScan {
     refused: ItemNumbers,
     /// Items that were never sent.
     foreign: ItemNumbers,
-    /// The insert whose violation was sent first.
+    /// The earliest-sent insert that has a violation.
     first: Option<KeptOperation>,
 }
 
-/// The count and the first of some numbers.
+/// A count of item numbers, and the first few of them.
 #[derive(Default)]
 pub(crate) struct ItemNumbers {
     count: u64,
@@ -163,8 +163,7 @@ impl SetScan {
             count(self.acknowledged, "acknowledged item", "acknowledged items")
         );
         let faults = [
-            self.lost
-                .fault(["item", "items"], &format!("{of_all} lost")),
+            self.lost.fault([&of_all, &of_all], "lost"),
             self.repeated
                 .fault(["item", "items"], "found more than once"),
             self.refused.fault(

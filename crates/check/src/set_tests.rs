@@ -37,7 +37,7 @@ fn explains_each_violation() {
         (Unknown, 4),
     ];
     for (found, words) in [
-        (&[2, 3][..], "1 item of 2 acknowledged items lost (1)"),
+        (&[2, 3][..], "1 of 2 acknowledged items lost (1)"),
         (&[1, 2, 2], "1 item found more than once (2)"),
         (&[1, 2, 4, 4], "1 item found more than once (4)"),
         (

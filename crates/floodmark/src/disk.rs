@@ -20,8 +20,8 @@ use crate::out;
 ///
 /// Traces the server's file calls while clients send requests, derives disk states that a power loss
 /// can leave, and starts the server on each. Then repeats this with failing syncs and writes. The
-/// command of the server needs {run}, the folder for its data, and {address} or {port}:
-/// floodmark disk --check sequence -- ./server --listen {address} --data {run}
+/// server command must contain {run}, the folder for its data, and {address} or {port}, for
+/// example: floodmark disk --check sequence -- ./server --listen {address} --data {run}
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct DiskArgs {

@@ -203,8 +203,8 @@ pub fn own_temporary() -> Result<PathBuf, FileError> {
     own_folder_in(&parent)
 }
 
-/// Returns the current user's folder in a folder that all users can write to. Creates it if it does
-/// not exist.
+/// Returns the current user's folder within a folder that all users can write to. Creates it if
+/// necessary.
 fn own_folder_in(parent: &Path) -> Result<PathBuf, FileError> {
     let user = rustix::process::geteuid().as_raw();
     let path = parent.join(format!("floodmark-{user}"));

@@ -13,7 +13,7 @@ use floodmark_record::plan::{Plan, Target};
 use floodmark_record::pointer::PointedValue;
 use floodmark_wire::{RequestSpec, request_bytes};
 
-use crate::probe::{self, ProbeLimits};
+use crate::probe::{self, ProbeLimits, ProbeResponse};
 
 /// Limits for one page.
 const LIMITS: ProbeLimits = ProbeLimits {
@@ -85,23 +85,28 @@ impl<'a> SetReader<'a> {
     /// Reads all items.
     pub(crate) fn items(&self) -> Result<FoundItems, String> {
         if !self.readback.path.contains(PAGE) {
-            return self.page(&self.readback.path);
+            return self.items_in(&self.readback.path, &self.get(&self.readback.path)?);
         }
         let mut all = FoundItems::default();
-        let mut previous: Option<FoundItems> = None;
+        let mut previous: Option<(ProbeResponse, u64)> = None;
         for number in 1..=MAX_PAGES {
             let path = self.readback.path.replace(PAGE, &number.to_string());
-            let page = self.page(&path)?;
-            // Some servers return the last page for every later number.
-            if page.count() == 0 || previous.as_ref() == Some(&page) {
+            let response = self.get(&path)?;
+            // Some servers have no page after the last one, or return the last page again.
+            let is_end = |(previous, _): &(ProbeResponse, u64)| {
+                response.status == 404 || response.body == previous.body
+            };
+            if previous.as_ref().is_some_and(is_end) {
                 return Ok(all);
             }
+            let page = self.items_in(&path, &response)?;
+            let count = page.count();
             all.numbers.extend_from_slice(&page.numbers);
             all.unreadable += page.unreadable;
-            if previous.is_some_and(|previous| page.count() < previous.count()) {
+            if count == 0 || previous.is_some_and(|(_, previous)| count < previous) {
                 return Ok(all);
             }
-            previous = Some(page);
+            previous = Some((response, count));
         }
         Err(format!(
             "GET {}: more than {MAX_PAGES} pages; use larger pages",
@@ -109,8 +114,8 @@ impl<'a> SetReader<'a> {
         ))
     }
 
-    /// Reads one page.
-    fn page(&self, path: &str) -> Result<FoundItems, String> {
+    /// Requests one page.
+    fn get(&self, path: &str) -> Result<ProbeResponse, String> {
         let failed = |why: &dyn std::fmt::Display| format!("GET {path}: {why}");
         let request = request_bytes(&RequestSpec {
             method: "GET",
@@ -121,8 +126,12 @@ impl<'a> SetReader<'a> {
             close: true,
         })
         .map_err(|error| failed(&error))?;
-        let response =
-            probe::send(self.from, self.address, &request, LIMITS).map_err(|why| failed(&why))?;
+        probe::send(self.from, self.address, &request, LIMITS).map_err(|why| failed(&why))
+    }
+
+    /// Returns the items in a response.
+    fn items_in(&self, path: &str, response: &ProbeResponse) -> Result<FoundItems, String> {
+        let failed = |why: &dyn std::fmt::Display| format!("GET {path}: {why}");
         if response.status != 200 {
             return Err(failed(&format_args!("status {}", response.status)));
         }

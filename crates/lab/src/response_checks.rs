@@ -35,6 +35,8 @@ pub struct ResponsesSoFar {
     out_of_order: u64,
     unreadable: u64,
     offenders: Vec<String>,
+    /// Why the responses of an attempt are missing. Later attempts cannot be judged without them.
+    missing: Option<String>,
     /// End of the earlier attempts, in ns. Each attempt's own clock starts at zero.
     clock_ns: u64,
 }
@@ -45,9 +47,12 @@ impl ResponsesSoFar {
         let Some(check) = &run.plan.check else {
             return Vec::new();
         };
-        let result = match self.add(folder, run, check) {
-            Ok(()) => self.judge(check),
-            Err(why) => CheckResult {
+        if self.missing.is_none() {
+            self.missing = self.add(folder, run, check).err();
+        }
+        let result = match &self.missing {
+            None => self.judge(check),
+            Some(why) => CheckResult {
                 name: check.name().to_owned(),
                 held: false,
                 detail: format!("not evaluated: {why}"),

@@ -12,6 +12,7 @@ use std::path::Path;
 use floodmark_load::request::RequestPart;
 use floodmark_load::template::RequestTemplate;
 use floodmark_record::api_check::{ApiCheck, ApiCheckKind, Readback};
+use floodmark_record::body::RequestBody;
 use floodmark_record::mix::{Mix, MixRequest};
 use floodmark_record::operation::MAX_KEYS;
 use floodmark_record::plan::{Plan, RequestPlan};
@@ -22,7 +23,7 @@ use serde::Deserialize;
 
 use crate::mix::{MAX_CYCLE, headers, reduce, span_of, weight};
 use crate::scalar::Count;
-use crate::spec::{CheckKind, Origin, PlanSpec};
+use crate::spec::{BodySource, CheckKind, Origin, PlanSpec};
 use crate::toml_file::{FileError, Located, TomlFile};
 
 /// Name of the group of requests that write.
@@ -64,8 +65,8 @@ struct CheckRequestSection {
     headers: Option<Located<Vec<Located<String>>>>,
     /// Body.
     body: Option<Located<String>>,
-    /// Place of the value in the response: a JSON pointer, such as "/data/value". Default for reads:
-    /// "", the whole body. For an increment: place of the counter's new value; default: none.
+    /// Location of the value in the response: a JSON pointer, such as "/data/value". Default for reads:
+    /// "", the whole body. For an increment: location of the counter's new value; default: none.
     value: Option<Located<String>>,
     /// Number of times that the request is sent per cycle. Default: 1.
     weight: Option<Located<i64>>,
@@ -78,9 +79,9 @@ struct ReadbackSection {
     /// Path and query. With {page}, floodmark reads pages 1, 2, … until a page has fewer items than
     /// the page before, or the same items.
     path: Located<String>,
-    /// Place of the array of items in the response: a JSON pointer. Default: "", the whole body.
+    /// Location of the array of items in the response: a JSON pointer. Default: "", the whole body.
     items: Option<Located<String>>,
-    /// Place of the value in each item: a JSON pointer, such as "/name". Default: "", the item
+    /// Location of the value in each item: a JSON pointer, such as "/name". Default: "", the item
     /// itself.
     value: Option<Located<String>>,
 }
@@ -140,6 +141,28 @@ impl CheckFile {
             file,
             document,
         })
+    }
+
+    /// Returns the request that reads the items of a set, and its position in the file. With pages,
+    /// this is the request for page 1.
+    pub(crate) fn readback(&self) -> Option<(MixRequest, String)> {
+        let (readback, section) = (
+            self.check.readback.as_ref()?,
+            self.document.readback.as_ref()?,
+        );
+        let request = MixRequest {
+            name: "readback".to_owned(),
+            weight: 1,
+            path: readback.path.replace("{page}", "1"),
+            request: RequestPlan {
+                method: "GET".to_owned(),
+                headers: readback.headers.clone(),
+                body: RequestBody::default(),
+            },
+            expect: Vec::new(),
+            templates: false,
+        };
+        Some((request, self.file.place(&section.path.span())))
     }
 
     /// Returns the position of a request or of one of its parts, such as `check.toml:3`.
@@ -308,7 +331,8 @@ pub(crate) fn of_spec(spec: &PlanSpec, plan: &Plan) -> Result<Option<CheckFile>,
     if spec.origin == Origin::CommandLine {
         let given = [
             ("method", spec.method.is_some()),
-            ("body", spec.body.is_some()),
+            ("body", matches!(spec.body, Some(BodySource::Text(_)))),
+            ("body-file", matches!(spec.body, Some(BodySource::File(_)))),
             ("expect", !spec.expect.is_empty()),
         ];
         if let Some((key, _)) = given.iter().find(|(_, is_given)| *is_given) {

@@ -8,6 +8,7 @@ use floodmark_load::scoring;
 use floodmark_load::sources::unusable;
 use floodmark_observe::{Root, cpu, sysctl};
 use floodmark_record::body::RequestBody;
+use floodmark_record::mix::Mix;
 use floodmark_record::plan::{
     Backend, Check, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, DEFAULT_TIMEOUT, FiguresOf,
     Model, Plan, RequestPlan, Target,
@@ -297,6 +298,17 @@ fn requests_of_files(spec: &PlanSpec, plan: &mut Plan) -> Result<usize, String> 
         plan.check = Some(Check::Api(Box::new(file.check.clone())));
         let name = spec.name("check");
         let place = |request, part| Some(format!("{name} {}", file.place(request, part)));
+        if let Some((request, place)) = file.readback() {
+            let mix = Mix {
+                requests: vec![request],
+                ..file.mix.clone()
+            };
+            let reading = Plan {
+                mix: Some(mix),
+                ..plan.clone()
+            };
+            mix::longest_request(&reading, |_, _| Some(format!("{name} {place}")))?;
+        }
         return mix::longest_request(plan, place);
     }
     let file = mix::of_spec(spec, &plan.target)?;

@@ -52,7 +52,7 @@ impl ApiCheckKind {
 pub struct Readback {
     /// Path and query. `{page}` stands for the number of the page, from 1.
     pub path: String,
-    /// Headers, as for the other requests.
+    /// Headers given for all requests (`-H`).
     pub headers: Vec<(String, String)>,
     /// Place of the array of items.
     pub items: JsonPointer,

@@ -68,7 +68,7 @@ pub struct CrashSettings {
     /// Earliest time of the signal, in seconds after the start of the load.
     pub from_s: f64,
     /// Latest time of the signal, in seconds after the start of the load. Each round draws its time
-    /// uniformly from this range, from the seed in its plan and its number.
+    /// uniformly from this range. The plan's seed and the round's number determine the time.
     pub to_s: f64,
 }
 
@@ -127,12 +127,12 @@ pub struct RoundFindings {
     pub acknowledged: u64,
     /// Number of requests with an unknown outcome. The server may have executed them or not.
     pub unknown: u64,
-    /// Last number that the state contained after the restart, for a check that counts. The last
-    /// number of the round if the server kept running.
+    /// Last number that the state contained after the restart, for `sequence` and `scoring`. The
+    /// last number of the round if the server kept running.
     pub recovered: Option<u64>,
     /// Violations, one string each.
     pub violations: Vec<String>,
-    /// Operations around the first violation, one line each. Empty for a check that counts.
+    /// Operations around the first violation, one line each. Empty for `sequence` and `scoring`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<String>,
 }
@@ -222,12 +222,11 @@ pub struct CrashLoss {
     pub acknowledged: u64,
     /// Number of requests with an unknown outcome.
     pub unknown: u64,
-    /// Last number that the state contained after the restart; null for a check that does not
-    /// count.
+    /// Last number that the state contained after the restart; null for `set` and `register`.
     pub recovered: Option<u64>,
     /// Violations, one string each.
     pub violations: Vec<String>,
-    /// Operations around the first violation, one line each. Empty for a check that counts.
+    /// Operations around the first violation, one line each. Empty for `sequence` and `scoring`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<String>,
     /// File with the responses of the round, relative to the result folder.

@@ -59,7 +59,7 @@ pub struct DiskRow {
     pub mean_ms: f64,
     /// Time of the slowest disk state in milliseconds.
     pub longest_ms: f64,
-    /// Time of all disk states in seconds. Several disk states are tested at the same time.
+    /// Wall-clock time for all disk states in seconds. Several disk states are tested in parallel.
     pub elapsed_s: f64,
     /// Refusals with their number, by the first line of the message.
     pub refusals: BTreeMap<String, u64>,

@@ -35,6 +35,12 @@ impl OperationKind {
         OperationKind::Refused,
         OperationKind::Unknown,
     ];
+
+    /// Returns whether the operation is a read.
+    #[must_use]
+    pub const fn is_read(self) -> bool {
+        matches!(self, OperationKind::Read | OperationKind::ReadNothing)
+    }
 }
 
 /// An operation kept for a check, packed into three 64-bit words.
@@ -114,12 +120,17 @@ impl KeptOperation {
 /// Consecutive numbers get keys in a fixed random order.
 #[must_use]
 pub fn key_of(number: u64, keys: u64) -> u64 {
-    // The mixing function of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^= mixed >> 31;
+    let mixed = mix64(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     1 + ((u128::from(mixed) * u128::from(keys)) >> 64) as u64
+}
+
+/// The mixing function of SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number
+/// generators", OOPSLA).
+#[must_use]
+pub const fn mix64(z: u64) -> u64 {
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 #[cfg(test)]

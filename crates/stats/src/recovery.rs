@@ -4,10 +4,10 @@
 const WINDOW_NS: u64 = 100_000_000;
 
 /// Maximum time before the failure over which the earlier rate is measured, in ns.
-const BEFORE_NS: u64 = 1_000_000_000;
+pub const BEFORE_NS: u64 = 1_000_000_000;
 
 /// Share of the earlier rate that counts as full speed.
-const FULL: f64 = 0.9;
+pub const FULL: f64 = 0.9;
 
 /// Recovery times. Times are in ns since the restart.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -1,9 +1,6 @@
 //! Tests of `--check scoring` with a correct server and with faulty servers.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-
-use crate::support::{code, folded, load, run, text};
+use crate::support::{PythonServer, code, folded, load, run, text};
 
 /// Server with one thread per connection. Arguments: fault, number of earlier scores (each 3),
 /// port.
@@ -60,45 +57,21 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 "#;
 
-/// A scoring server that is killed on drop.
-struct ScoreServer {
-    child: Child,
-    url: String,
-}
-
-impl ScoreServer {
-    fn start(fault: &str, before: u32) -> Self {
-        let mut child = Command::new("python3")
-            .args(["-c", SERVER, fault, &before.to_string(), "0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut port = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut port)
-            .unwrap();
-        ScoreServer {
-            child,
-            url: format!("http://127.0.0.1:{}/scoring", port.trim()),
-        }
-    }
-}
-
-impl Drop for ScoreServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a scoring server. Returns the server and the URL of its workload.
+fn start(fault: &str, before: u32) -> (PythonServer, String) {
+    let server = PythonServer::start(SERVER, &[fault, &before.to_string(), "0"]);
+    let url = format!("{}/scoring", server.url);
+    (server, url)
 }
 
 const CHECKED: [&str; 4] = ["--check", "scoring", "-b", r#"{"score": 10}"#];
 
 /// Returns the outcome of the check after 400 requests to a server with the given `fault`.
 fn checked(fault: &str, held: bool) -> String {
-    let server = ScoreServer::start(fault, 0);
+    let (_server, url) = start(fault, 0);
     let mut arguments = vec!["-n", "400", "-c", "8", "--timeout", "2s"];
     arguments.extend(CHECKED);
-    let load = load(&server.url, &arguments);
+    let load = load(&url, &arguments);
     load.ends_with(i32::from(!held));
     let check = &load.run().checks[0];
     assert_eq!(
@@ -127,7 +100,7 @@ fn a_correct_server_passes() {
 
 #[test]
 fn includes_earlier_scores_attempts_and_warm_up() {
-    let server = ScoreServer::start("nothing", 5);
+    let (_server, url) = start("nothing", 5);
     let mut arguments = vec![
         "-n",
         "100",
@@ -141,7 +114,7 @@ fn includes_earlier_scores_attempts_and_warm_up() {
         "200ms",
     ];
     arguments.extend(CHECKED);
-    let load = load(&server.url, &arguments);
+    let load = load(&url, &arguments);
     load.ends_with(0);
     let [first, second] = &load.record.runs[..] else {
         panic!("{:?}", load.record.runs);

@@ -256,9 +256,10 @@ impl RunningProgram {
     }
 }
 
-/// Finds a free port that the kernel gives to no outgoing connection, so that a program can listen on
-/// it again after a restart. Otherwise, a client that connects to the port of a stopped server can get
-/// the same port as its own, and thereby connect to itself. Falls back to any free port.
+/// Finds a free port that the kernel does not assign to outgoing connections, so that a program can
+/// listen on it again after a restart. Otherwise, a client that connects to the port of a stopped
+/// server could be assigned that port as its source port, and so connect to itself. Falls back to any
+/// free port.
 pub fn restartable_address(host: Ipv4Addr) -> Result<SocketAddr, String> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let lowest = range.split_whitespace().next();

@@ -50,15 +50,7 @@ proptest! {
         world.holds_back = holds_back;
         world.dead_from = dies_after.map_or(Ns::MAX, |after| world.now + after);
         let mut lab = Lab::new(&plan);
-        lab.core.prepare(world.now);
-        world.act(&mut lab.core);
-        while !lab.core.prepared() {
-            lab.core.turn(world.now);
-            world.act(&mut lab.core);
-            let until = lab.core.next_turn().min(world.now + 50_000_000);
-            world.wait(&mut lab.core, until);
-            world.take_in(&mut lab.core);
-        }
+        lab.prepare(&mut world);
         lab.phase(&mut world, &plan, Phase::Measure, interrupt);
         let mut of_writes = Counts::default();
         lab.rows.iter().filter_map(|row| row.groups.first()).for_each(|row| of_writes.merge(&row.counts));

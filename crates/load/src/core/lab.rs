@@ -72,6 +72,20 @@ impl Lab {
         }
     }
 
+    /// Opens the connections that the plan needs before the load starts.
+    pub(super) fn prepare(&mut self, world: &mut World) {
+        self.core.prepare(world.now);
+        world.act(&mut self.core);
+        while !self.core.prepared() {
+            self.core.turn(world.now);
+            world.act(&mut self.core);
+            self.core.check(world);
+            let until = self.core.next_turn().min(world.now + 50_000_000);
+            world.wait(&mut self.core, until);
+            world.take_in(&mut self.core);
+        }
+    }
+
     /// Runs one phase in the same way as a load thread.
     pub(super) fn phase(
         &mut self,
@@ -164,7 +178,7 @@ impl Lab {
 impl Core {
     /// Checks that each slot is in the list for its state, and that the stored counts match the
     /// slots.
-    pub(super) fn check(&mut self, world: &World) {
+    fn check(&mut self, world: &World) {
         let lists = [
             self.idle.members(&mut self.connections),
             self.pressing.members(&mut self.connections),

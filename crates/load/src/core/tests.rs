@@ -100,16 +100,7 @@ proptest! {
         world.holds_back = holds_back;
         world.dead_from = dies_after.map_or(Ns::MAX, |after| world.now + after);
         let mut lab = Lab::new(&plan);
-        lab.core.prepare(world.now);
-        world.act(&mut lab.core);
-        while !lab.core.prepared() {
-            lab.core.turn(world.now);
-            world.act(&mut lab.core);
-            lab.core.check(&world);
-            let until = lab.core.next_turn().min(world.now + 50_000_000);
-            world.wait(&mut lab.core, until);
-            world.take_in(&mut lab.core);
-        }
+        lab.prepare(&mut world);
         let mut interrupted = false;
         if !plan.warmup.is_zero() {
             let (reason, totals) = lab.phase(&mut world, &plan, Phase::Warmup, None);

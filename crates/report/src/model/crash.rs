@@ -93,8 +93,13 @@ pub(crate) fn sentence(trial: &CrashResult) -> String {
     };
     let left = match rounds < requested {
         true => format!(
-            "; {} of {requested} rounds were not run",
-            requested - rounds
+            "; {} of {requested} rounds {} not run",
+            requested - rounds,
+            if requested - rounds == 1 {
+                "was"
+            } else {
+                "were"
+            }
         ),
         false => String::new(),
     };

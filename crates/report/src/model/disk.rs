@@ -118,7 +118,7 @@ mod tests {
         let failure = DiskFailure {
             at: 43,
             reason: "number 9 again; numbers up to 9 had been acknowledged".to_owned(),
-            missing: vec!["write of 64 bytes at 0 to state (call 42)".to_owned()],
+            missing: vec!["write of 64 bytes to state at offset 0 (call 42)".to_owned()],
         };
         DiskRow {
             fault: fault.map(str::to_owned),
@@ -161,7 +161,7 @@ mod tests {
         for part in [
             "the server failed on 2 of 2,000 disk states\n",
             "failed       power loss: number 9 again; numbers up to 9 had been acknowledged (crash",
-            "\n  undone     write of 64 bytes at 0 to state (call 42)\n",
+            "\n  undone     write of 64 bytes to state at offset 0 (call 42)\n",
             "\n             power loss: 1 more failure\n",
             "\nEIO sync 20 ",
         ] {

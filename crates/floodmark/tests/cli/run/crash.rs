@@ -1,5 +1,6 @@
 //! Tests of crash rounds with real servers.
 
+use floodmark_record::Record;
 use floodmark_record::crash::CrashResult;
 
 use super::{ExperimentFolder, leases, processes_of};
@@ -16,7 +17,7 @@ const DURABLE: &str = "[[trial]]\nname = \"durable\"\nworkload = \"dispatcher\"\
 pub(super) fn crashing(rounds: u32, more: &str, trials: &str) -> ExperimentFolder {
     let lab = ExperimentFolder::new(&format!(
         "question = \"Does it lose data?\"\n[load]\nconnections = 4\nthreads = 1\ntimeout = \"500ms\"\n\
-         [crash]\nrounds = {rounds}\nat = \"100ms-300ms\"\n{more}\n{trials}"
+         [crash]\nrounds = {rounds}\nat = \"400ms-700ms\"\n{more}\n{trials}"
     ));
     std::fs::write(lab.0.path().join("counter.py"), COUNTER).unwrap();
     lab
@@ -233,15 +234,12 @@ fn kills_the_store() {
              store = {{ name = \"count\", setting = {{ fault = \"{fault}\" }} }}\nload = {{ check = \"sequence\" }}\n"
         );
         let lab = crashing(2, "kill = \"store\"", &trial);
-        let store = lab.0.path().join("stores/count");
-        std::fs::create_dir_all(&store).unwrap();
-        std::fs::write(store.join("store.py"), STORE).unwrap();
-        std::fs::write(
-            store.join("store.toml"),
+        let store = lab.store(
+            "count",
             "name = \"count\"\n[start]\ncommand = \"python3 store.py {port} {data} {fault}\"\n\
              [knobs]\nfault = { default = \"none\" }\n",
-        )
-        .unwrap();
+        );
+        std::fs::write(store.join("store.py"), STORE).unwrap();
         let system = lab.system(
             "stored",
             "name = \"stored\"\nworkloads = [\"dispatcher\"]\n[start]\ncommand = \"python3 server.py {port} {store}\"\n",
@@ -260,21 +258,24 @@ fn kills_the_store() {
     }
 }
 
+/// Kills floodmark after the second round, and resumes the experiment.
+pub(super) fn killed_and_resumed(lab: &ExperimentFolder) -> (i32, Record, String) {
+    let mut child = lab.start(&["--quiet"]);
+    wait_for("the second round", || {
+        (lab.count("crash_round") >= 2).then_some(())
+    });
+    signal(child.id(), libc::SIGKILL);
+    child.wait().unwrap();
+    lab.ended(lab.begin("--resume", &[]))
+}
+
 #[test]
 fn resumes_after_the_last_complete_round() {
     let lab = crashing(4, "", DURABLE);
-    let rounds = || {
-        let events = std::fs::read_to_string(lab.result().join("events.jsonl"));
-        events.map_or(0, |text| text.matches("\"event\":\"crash_round\"").count())
-    };
-    let mut child = lab.start(&["--quiet"]);
-    wait_for("the second round", || (rounds() == 2).then_some(()));
-    signal(child.id(), libc::SIGKILL);
-    child.wait().unwrap();
-    let (code, record, printed) = lab.ended(lab.begin("--resume", &[]));
+    let (code, record, printed) = killed_and_resumed(&lab);
     assert_eq!(code, 0, "{printed}");
     has_no_loss(&record.crash[0], 4, &printed);
-    assert_eq!(rounds(), 4);
+    assert_eq!(lab.count("crash_round"), 4);
     assert!(printed.contains("interrupted; resumed once"), "{printed}");
     is_clean(&lab);
 

@@ -1,8 +1,7 @@
 //! Tests of crash rounds with check files and real servers.
 
 use super::ExperimentFolder;
-use super::crash::{crashing, has_no_loss, is_clean, responses};
-use crate::support::{signal, wait_for};
+use super::crash::{crashing, has_no_loss, is_clean, killed_and_resumed, responses};
 
 /// A server of a set and of registers. It keeps a line per write in a file. With the fault `late`, it
 /// writes each line 10 writes later.
@@ -141,15 +140,7 @@ fn finds_the_writes_that_a_server_loses() {
 #[test]
 fn continues_a_set_after_an_interruption() {
     let lab = experiment(4, "none", &["set"]);
-    let rounds = || {
-        let events = std::fs::read_to_string(lab.result().join("events.jsonl"));
-        events.map_or(0, |text| text.matches("\"event\":\"crash_round\"").count())
-    };
-    let mut child = lab.start(&["--quiet"]);
-    wait_for("the second round", || (rounds() == 2).then_some(()));
-    signal(child.id(), libc::SIGKILL);
-    child.wait().unwrap();
-    let (code, record, printed) = lab.ended(lab.begin("--resume", &[]));
+    let (code, record, printed) = killed_and_resumed(&lab);
     assert_eq!(code, 0, "{printed}");
     has_no_loss(&record.crash[0], 4, &printed);
     is_clean(&lab);

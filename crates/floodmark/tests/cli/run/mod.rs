@@ -57,8 +57,23 @@ impl ExperimentFolder {
         folder
     }
 
+    /// Adds a store. Returns its folder.
+    fn store(&self, name: &str, text: &str) -> PathBuf {
+        let folder = self.0.path().join("stores").join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("store.toml"), text).unwrap();
+        folder
+    }
+
     fn result(&self) -> PathBuf {
         self.0.path().join("result")
+    }
+
+    /// Counts the events of one kind in the result.
+    fn count(&self, event: &str) -> usize {
+        let events = std::fs::read_to_string(self.result().join("events.jsonl"));
+        let named = format!("\"event\":\"{event}\"");
+        events.map_or(0, |text| text.matches(&named).count())
     }
 
     /// Returns the argument of `floodmark compare` that selects a trial of the result.

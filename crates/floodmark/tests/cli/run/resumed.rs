@@ -15,13 +15,6 @@ fn experiment() -> ExperimentFolder {
     ))
 }
 
-/// Counts the events of one kind in the result.
-fn count(lab: &ExperimentFolder, event: &str) -> usize {
-    let events = std::fs::read_to_string(lab.result().join("events.jsonl"));
-    let named = format!("\"event\":\"{event}\"");
-    events.map_or(0, |text| text.matches(&named).count())
-}
-
 #[test]
 fn keeps_complete_processes_and_repeats_the_rest() {
     for kill in [libc::SIGINT, libc::SIGKILL] {
@@ -29,7 +22,7 @@ fn keeps_complete_processes_and_repeats_the_rest() {
         let mut child = lab.start(&["--quiet"]);
         // The fourth run is the second attempt on the second trial's first process.
         wait_for("the fourth run", || {
-            (count(&lab, "run_began") == 4).then_some(())
+            (lab.count("run_began") == 4).then_some(())
         });
         let begun = finish(lab.begin("--resume", &[]));
         assert_eq!(code(&begun), 2);
@@ -58,7 +51,7 @@ fn keeps_complete_processes_and_repeats_the_rest() {
                 ("second", 2, 2),
             ]
         );
-        assert_eq!(count(&lab, "run_began"), 10);
+        assert_eq!(lab.count("run_began"), 10);
         let [resumed] = &record.resumed[..] else {
             panic!("{:?}", record.resumed);
         };

@@ -344,3 +344,36 @@ pub fn folded(result: &Path) -> Record {
     let record = floodmark_lab::fold(result).unwrap();
     valid(serde_json::to_value(record).unwrap())
 }
+
+/// A Python server that prints its port first. It is killed on drop.
+pub struct PythonServer {
+    child: Child,
+    /// URL without a path.
+    pub url: String,
+}
+
+impl PythonServer {
+    pub fn start(code: &str, arguments: &[&str]) -> Self {
+        let mut child = Command::new("python3")
+            .args(["-c", code])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut port)
+            .unwrap();
+        PythonServer {
+            child,
+            url: format!("http://127.0.0.1:{}", port.trim()),
+        }
+    }
+}
+
+impl Drop for PythonServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

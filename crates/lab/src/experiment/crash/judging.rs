@@ -23,6 +23,8 @@ pub struct RoundFacts<'a> {
     pub end: &'a WorkerEnd,
     /// Time of the restart on the worker's clock; `None` if the server kept running.
     pub restarted_ns: Option<u64>,
+    /// Time at which the process was started again or resumed, on the worker's clock.
+    pub resumed_ns: u64,
     /// Whether floodmark started the server before this round.
     pub is_fresh_start: bool,
     /// The state at the end of the previous round.
@@ -101,6 +103,7 @@ pub fn judge(
                 found: facts.found.unwrap_or_default(),
                 unreadable: end.not_numbers,
                 restarted_ns: facts.restarted_ns,
+                resumed_ns: facts.resumed_ns,
             };
             Ok(JudgedRound {
                 findings: api.judge(check, round)?,

@@ -87,6 +87,7 @@ fn try_run<'a>(
         name: &name,
         server: Some(server),
         store,
+        problem: None,
         phase: "at the start",
     };
     if let Some(server) = &mut processes.server
@@ -169,7 +170,11 @@ fn rounds(
             earlier: known,
             first_number: next_number,
         };
-        let round = next.run(processes, state, &mut api)?;
+        let ran = next.run(processes, state, &mut api);
+        if let Some(problem) = processes.problem.take() {
+            state.listener.on_problem(&problem);
+        }
+        let round = ran?;
         next_number = round.state.next_number;
         known = Some(round.state);
         if let Some(violation) = round.found.violations.first() {

@@ -32,6 +32,8 @@ pub(super) struct CrashProcesses<'a, 'b> {
     /// The server; `None` while it is down.
     pub(super) server: Option<RunningProgram>,
     pub(super) store: Option<StoreInstance>,
+    /// A problem that does not end the round, to be reported after it.
+    pub(super) problem: Option<String>,
     /// Current part of the round, for messages.
     pub(super) phase: &'static str,
 }
@@ -87,20 +89,25 @@ impl CrashProcesses<'_, '_> {
         Ok(stopped)
     }
 
-    /// Ends the program that fails with the signal of the experiment.
+    /// Ends the program that fails, and its descendants, with the signal of the experiment.
     pub(super) fn end(&mut self) -> Result<(), StepError> {
         let targets = self.targets()?;
-        if self.settings.signal == CrashSignal::Kill {
-            let killed = targets.signal(Signal::KILL);
-            killed.map_err(|error| unsignaled("kill", &error))?;
-        }
+        let signal = match self.settings.signal {
+            CrashSignal::Term => Signal::TERM,
+            CrashSignal::Kill | CrashSignal::Stop => Signal::KILL,
+        };
+        let signaled = targets.signal(signal);
+        signaled.map_err(|error| unsignaled("end", &error))?;
         let program = match self.settings.kill {
             CrashTarget::Server => self.server.take(),
             CrashTarget::Store => self.store.as_mut().and_then(|store| store.program.take()),
         };
         let name = self.settings.kill.name();
         // A program that ignores SIGTERM is killed, which is also a crash.
-        let _ = program.and_then(|program| program.stop(name, self.runner.stop));
+        let killed = program.and_then(|program| program.stop(name, self.runner.stop));
+        if let Some(what) = killed.filter(|_| signal == Signal::TERM) {
+            self.problem = Some(format!("{}: {what}", self.trial.name));
+        }
         // Descendants that outlive the program would keep its port.
         let _ = targets.signal(Signal::KILL);
         match targets.wait(KILL_TIMEOUT) {

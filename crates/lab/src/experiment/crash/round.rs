@@ -11,7 +11,7 @@ use floodmark_record::plan::{Check, Plan};
 use floodmark_record::units::show_duration;
 use floodmark_record::worker_input::WorkerInput;
 use floodmark_record::{Counts, WorkerEnd};
-use floodmark_stats::recovery::recovery;
+use floodmark_stats::recovery::{BEFORE_NS, FULL, recovery};
 
 use super::judging::{RoundFacts, judge};
 use super::load::RunningLoad;
@@ -23,7 +23,7 @@ use crate::worker::WorkerFailure;
 /// Interval between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Maximum time until the load starts.
+/// Maximum time until the load starts, in addition to the warm-up.
 const LOAD_START: Duration = Duration::from_secs(30);
 
 /// Time for which a process is stopped beyond the request timeout.
@@ -34,12 +34,6 @@ const LOAD_AFTER: Duration = Duration::from_millis(300);
 
 /// Maximum time for which the load waits for full speed after the first ok response.
 const FULL_SPEED_LIMIT: Duration = Duration::from_secs(2);
-
-/// Share of the earlier rate that counts as full speed.
-const FULL_SPEED: f64 = 0.9;
-
-/// Period before the crash in which the rate is measured, in ns.
-const RATE_PERIOD_NS: u64 = 1_000_000_000;
 
 /// Why a round was not completed.
 #[derive(Debug)]
@@ -125,7 +119,8 @@ impl NextRound {
                 Ok(times) => Ok((times, end?)),
                 Err(RoundError::LoadEnded) => Err(end.map_or_else(RoundError::Worker, |end| {
                     let failed = show_counts(&end.counts);
-                    format!("the load ended before the round did ({failed})").into()
+                    let trial = &processes.trial.name;
+                    format!("{trial}: the load ended before the round did ({failed})").into()
                 })),
                 Err(error) => Err(error),
             }
@@ -149,11 +144,18 @@ impl NextRound {
         let facts = RoundFacts {
             end,
             restarted_ns: processes.restarts_server().then_some(times.restarted),
+            resumed_ns: times.restarted,
             is_fresh_start: self.is_fresh_start,
             earlier: self.earlier,
             found,
         };
-        let mut judged = judge(check, &bytes, facts, api).map_err(unreadable)?;
+        let unjudged = |why| {
+            format!(
+                "{}: crash round {}: {why}",
+                processes.trial.name, self.number
+            )
+        };
+        let mut judged = judge(check, &bytes, facts, api).map_err(unjudged)?;
         let recovered = recovery(
             &mut judged.done_ns,
             times.began,
@@ -205,14 +207,15 @@ fn crash(
     state: &ExperimentState<'_, '_>,
 ) -> Result<CrashTimes, RoundError> {
     processes.phase = "before the crash";
-    let deadline = Instant::now() + LOAD_START;
+    let within = LOAD_START + processes.planned.plan.warmup;
+    let deadline = Instant::now() + within;
     let started = wait(processes, load, deadline, || load.began_ns().is_some())?;
     let began = load.began_ns().filter(|_| started);
     let began = began.ok_or_else(|| {
         format!(
             "{}: the load did not start within {}",
             processes.trial.name,
-            show_duration(LOAD_START)
+            show_duration(within)
         )
     })?;
     let crash_at = began + after.as_nanos() as u64;
@@ -242,10 +245,10 @@ fn crash(
     if !wait(processes, load, Instant::now() + within, || recovered(load))? {
         return Err(processes.not_recovered(within).into());
     }
-    let before = load.rate_per_s(signaled.saturating_sub(RATE_PERIOD_NS).max(began), signaled);
+    let before = load.rate_per_s(signaled.saturating_sub(BEFORE_NS).max(began), signaled);
     let first_ok = Instant::now();
     wait(processes, load, first_ok + FULL_SPEED_LIMIT, || {
-        let is_full = |rate: f64| load.highest_rate_since(restarted) >= FULL_SPEED * rate;
+        let is_full = |rate: f64| load.highest_rate_since(restarted) >= FULL * rate;
         first_ok.elapsed() >= LOAD_AFTER && before.is_none_or(is_full)
     })?;
     Ok(CrashTimes {

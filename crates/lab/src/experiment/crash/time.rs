@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use floodmark_record::crash::CrashSettings;
+use floodmark_record::operation::mix64;
 
 /// Returns the time of a round's crash after the start of the load, uniformly distributed over the
 /// range of the settings. `seed` and `round` determine the time.
@@ -13,13 +14,9 @@ pub fn crash_time(settings: &CrashSettings, seed: u64, round: u32) -> Duration {
     Duration::try_from_secs_f64(from_s + share * (to_s - from_s)).unwrap_or_default()
 }
 
-/// The output function of SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number
-/// generators", OOPSLA).
+/// Returns the first output of a SplitMix64 generator.
 fn mix(seed: u64) -> u64 {
-    let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    mix64(seed.wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
 
 #[cfg(test)]
