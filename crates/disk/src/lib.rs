@@ -8,8 +8,8 @@
 //! `docs/decisions/0030-disk-images.md` describes the model. Start reading in `trace.rs`, then read
 //! `model/` and `tracer/`.
 //!
-//! Invariants: the model does no I/O. The tracer never changes a traced process, except for the
-//! faults that the caller requests.
+//! Invariants: the model does no I/O. The tracer changes a traced process only by the errors that the
+//! caller injects, and by refusing calls that it cannot trace (`io_uring_setup`, `io_setup`).
 
 mod images;
 mod model;

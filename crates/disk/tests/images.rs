@@ -50,7 +50,7 @@ fn finds_a_response_before_the_write() {
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn finds_missing_syncs() {
     let missing = fails("no-sync");
-    assert!(missing.contains("numbers (call"), "{missing}");
+    assert!(missing.contains("bytes to numbers at offset"), "{missing}");
     let missing = fails("no-folder-sync");
     assert!(missing.contains("new file numbers"), "{missing}");
     let missing = fails("rename-unsynced-folder");
@@ -70,7 +70,10 @@ fn finds_torn_writes_in_place() {
     assert!(report.failed > 0, "{report:?}");
     for failure in &report.failures[..3] {
         let missing = failure.missing.join("\n");
-        assert!(missing.contains("numbers (torn"), "{failure:?}");
+        assert!(
+            missing.contains("bytes to numbers at offset") && missing.contains("(torn"),
+            "{failure:?}"
+        );
         assert!(failure.reason.contains("lost"), "{failure:?}");
     }
 }

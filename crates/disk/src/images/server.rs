@@ -18,7 +18,7 @@ use crate::probe::{RecoveryProbe, ServerCommand};
 
 /// Maximum time until the server accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time until a server that does not respond ends with a message.
+/// Maximum time to wait for a server to exit after it failed to respond.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_micros(500);

@@ -210,12 +210,12 @@ impl<'h> Crash<'h> {
                 ..
             } => match effect.part {
                 EffectPart::Size => format!(
-                    "size of {} after a write of {} bytes at {offset}",
+                    "size of {} after a write of {} bytes at offset {offset}",
                     name(file),
                     bytes.len()
                 ),
                 _ => format!(
-                    "write of {} bytes at {offset} to {}",
+                    "write of {} bytes to {} at offset {offset}",
                     bytes.len(),
                     name(file)
                 ),

@@ -262,8 +262,8 @@ fn describes_what_is_missing() {
     let all = vec![Fate::Dropped; crash.effects().len()];
     let expected = [
         "new file new (call 2)",
-        "size of new after a write of 4 bytes at 3 (call 4)",
-        "write of 4 bytes at 3 to new (call 4)",
+        "size of new after a write of 4 bytes at offset 3 (call 4)",
+        "write of 4 bytes to new at offset 3 (call 4)",
         "rename of new to old (call 6)",
     ];
     assert_eq!(crash.describe(&all), expected);

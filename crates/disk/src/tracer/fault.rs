@@ -1,4 +1,4 @@
-//! Faults of the disk, injected into the calls of a traced process.
+//! Disk faults, injected into the calls of a traced process.
 
 /// Kind of call that fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

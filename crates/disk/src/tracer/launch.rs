@@ -23,7 +23,8 @@ pub(super) fn launch(mut command: Command) -> Result<(Tid, OwnedFd), TraceError>
         program: program.to_string_lossy().into_owned(),
         reason,
     };
-    // The filter would also stop the failure report of an exec, so check the program before.
+    // If exec failed, the filter would also stop the child's report of the error, so check the
+    // program first.
     if !is_executable(&program) {
         let reason = "no such program, or not executable; install it, or use its full path";
         return Err(start_error(reason.to_owned()));
@@ -31,7 +32,7 @@ pub(super) fn launch(mut command: Command) -> Result<(Tid, OwnedFd), TraceError>
     let filters = calls::filters().map_err(|error| start_error(error.to_string()))?;
     command.process_group(0);
     // SAFETY: between fork and exec, the closure makes only async-signal-safe system calls. The
-    // programs of the filter exist before the fork.
+    // filter programs are built before the fork.
     unsafe {
         command.pre_exec(move || {
             ptrace::trace_me()?;
