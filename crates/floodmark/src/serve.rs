@@ -72,6 +72,11 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_connections: Option<NonZeroUsize>,
 
+    /// scoring and bars: time that requests may wait in the queue of the journal or store, with a
+    /// unit; while the oldest request has waited longer, new requests get a 503
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    pub max_wait: Duration,
+
     /// Time after which an idle connection is closed, with a unit
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     pub idle: Duration,
@@ -140,6 +145,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Ending> {
         limits: Limits {
             connections: args.max_connections,
             idle: args.idle,
+            max_wait: args.max_wait,
             reserve: NonZeroU64::new(args.reserve).unwrap_or(NonZeroU64::MIN),
             ..Limits::default()
         },

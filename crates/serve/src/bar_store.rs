@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// Maximum number of requests that wait for the store, for inserts and lists each.
-const MAX_WAITING: usize = 65_536;
+use crate::store_queue::{QueueRefusal, QueuedRequests, StoreQueue, store_queue};
+
 /// Maximum number of inserts in one write.
 pub(crate) const MAX_BATCH: usize = 4096;
-/// Maximum time to wait for the store. After this time, the server responds with a 503. The bar may
-/// still be stored later.
-const MAX_WAIT: Duration = Duration::from_secs(5);
+/// Maximum time to wait for a response of the store. After this time, the server responds with a
+/// 503. The bar may still be stored later.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A reason why the store did not complete a request, and what to do, as text for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,21 +44,22 @@ pub(crate) type BarList = oneshot::Sender<StoreResult<Bytes>>;
 
 /// The side of the queues that a store reads.
 pub(crate) struct BarRequests {
-    pub(crate) inserts: mpsc::Receiver<BarInsert>,
-    pub(crate) lists: mpsc::Receiver<BarList>,
+    pub(crate) inserts: QueuedRequests<BarInsert>,
+    pub(crate) lists: QueuedRequests<BarList>,
 }
 
 /// The side of the queues that the workers write.
 pub(crate) struct BarStore {
-    inserts: mpsc::Sender<BarInsert>,
-    lists: mpsc::Sender<BarList>,
+    inserts: StoreQueue<BarInsert>,
+    lists: StoreQueue<BarList>,
 }
 
 impl BarStore {
-    /// Creates the queues.
-    pub(crate) fn new() -> (Self, BarRequests) {
-        let (inserts, insert_requests) = mpsc::channel(MAX_WAITING);
-        let (lists, list_requests) = mpsc::channel(MAX_WAITING);
+    /// Creates the queues. They refuse requests while their oldest request has waited longer than
+    /// `max_wait`.
+    pub(crate) fn new(max_wait: Duration) -> (Self, BarRequests) {
+        let (inserts, insert_requests) = store_queue(max_wait);
+        let (lists, list_requests) = store_queue(max_wait);
         let requests = BarRequests {
             inserts: insert_requests,
             lists: list_requests,
@@ -81,13 +82,10 @@ impl BarStore {
     }
 }
 
-fn send<T>(queue: &mpsc::Sender<T>, request: T) -> StoreResult<()> {
-    let sent = queue.try_send(request);
-    sent.map_err(|error| match error {
-        mpsc::error::TrySendError::Full(_) => {
-            StoreFault("the store's queue is full; retry later".to_owned())
-        }
-        mpsc::error::TrySendError::Closed(_) => ended(),
+fn send<T>(queue: &StoreQueue<T>, request: T) -> StoreResult<()> {
+    queue.add(request).map_err(|refusal| match refusal {
+        QueueRefusal::Overloaded => StoreFault("the store is overloaded; retry later".to_owned()),
+        QueueRefusal::Ended => ended(),
     })
 }
 
@@ -96,7 +94,7 @@ fn ended() -> StoreFault {
 }
 
 async fn receive<T>(response: oneshot::Receiver<StoreResult<T>>) -> StoreResult<T> {
-    match timeout(MAX_WAIT, response).await {
+    match timeout(STORE_TIMEOUT, response).await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(ended()),
         Err(_) => Err(StoreFault(

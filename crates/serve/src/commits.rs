@@ -9,16 +9,17 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use floodmark_journal::Journal;
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::pace::{ClockSteps, Register, STEP};
+use crate::pace::{ClockSteps, Register, STEP, steps};
 
-/// Maximum time to wait for the journal, in steps: 5 s. After this time, the server responds with a
-/// 503. The record may still become durable later.
-const MAX_WAIT: ClockSteps = 50;
+/// Maximum time to wait for a record to become durable, in steps: 5 s. After this time, the server
+/// responds with a 503. The record may still become durable later.
+const COMMIT_TIMEOUT: ClockSteps = 50;
 
 /// A reason why a response cannot confirm that its record is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +28,16 @@ pub(crate) enum CommitFault {
     Failed,
     /// The journal takes too long.
     Slow,
+    /// The oldest response has waited too long. The record was not appended.
+    Overloaded,
 }
 
 /// The waiting responses of a worker. Their number is bounded by the journal's queue: entries of closed
 /// connections stay until their records are durable or overdue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Commits {
+    /// Time that the oldest response may wait while more records are appended.
+    max_wait: ClockSteps,
     signal: Arc<CommitSignal>,
     /// In the order of their numbers.
     waiting: RefCell<VecDeque<WaitingResponse>>,
@@ -58,6 +63,18 @@ struct WaitingResponse {
 }
 
 impl Commits {
+    /// Returns no responses. While the oldest response has waited longer than `max_wait`, no record
+    /// may be appended.
+    pub(crate) fn new(max_wait: Duration) -> Self {
+        Commits {
+            max_wait: steps(max_wait) + 1, // the coarse clock may be one step late
+            signal: Arc::default(),
+            waiting: RefCell::default(),
+            is_uncommitted: Cell::default(),
+            given_up: Cell::default(),
+        }
+    }
+
     /// Makes the journal wake this worker after each batch, if a response waits.
     pub(crate) fn listen(&self, journal: &Journal) {
         let signal = Arc::clone(&self.signal);
@@ -72,11 +89,18 @@ impl Commits {
     /// batch wakes the worker.
     ///
     /// # Errors
-    /// An earlier record has waited too long and is still not durable, so this record would time out
-    /// as well.
-    pub(crate) fn begin(&self, journal: &Journal) -> Result<(), CommitFault> {
-        if self.given_up.get() > journal.progress().durable {
+    /// An earlier record has timed out and is still not durable, or the oldest response has waited
+    /// longer than the limit.
+    pub(crate) fn begin(&self, journal: &Journal, now: ClockSteps) -> Result<(), CommitFault> {
+        let durable = journal.progress().durable;
+        if self.given_up.get() > durable {
             return Err(CommitFault::Slow);
+        }
+        let is_overdue = |oldest: &WaitingResponse| {
+            oldest.number > durable && now.saturating_sub(oldest.since) > self.max_wait
+        };
+        if self.waiting.borrow().front().is_some_and(is_overdue) {
+            return Err(CommitFault::Overloaded);
         }
         self.signal.has_waiting.store(true, Ordering::SeqCst);
         Ok(())
@@ -150,7 +174,7 @@ impl Commits {
     /// Wakes the responses that have waited too long.
     fn give_up(&self, now: ClockSteps) {
         self.wake_while(|first| {
-            let is_overdue = now.saturating_sub(first.since) > MAX_WAIT;
+            let is_overdue = now.saturating_sub(first.since) > COMMIT_TIMEOUT;
             if is_overdue {
                 self.given_up.set(first.number);
             }
@@ -175,7 +199,7 @@ mod tests {
     use std::pin::pin;
     use std::task::Context;
     use std::thread;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     /// Waits until the journal has stored its records.
     fn stored(journal: &Journal, records: u64) {
@@ -191,12 +215,12 @@ mod tests {
     fn gives_up_on_a_slow_journal_until_it_has_caught_up() {
         // Nobody asks the journal to write, so it stands still.
         let journal = Journal::in_memory(&JournalOptions::default()).unwrap();
-        let commits = Commits::default();
+        let commits = Commits::new(Duration::from_secs(60));
         commits.listen(&journal);
         let mut cx = Context::from_waker(Waker::noop());
         let mut number = 0;
         let mut append = || {
-            assert_eq!(commits.begin(&journal), Ok(()));
+            assert_eq!(commits.begin(&journal, 0), Ok(()));
             number = journal.append(&[0; 8]).unwrap();
             number
         };
@@ -204,21 +228,41 @@ mod tests {
         let mut late = pin!(commits.wait(&journal, append(), 10));
         assert!(early.as_mut().poll(&mut cx).is_pending());
         assert!(late.as_mut().poll(&mut cx).is_pending());
-        commits.give_up(MAX_WAIT);
+        commits.give_up(COMMIT_TIMEOUT);
         assert!(early.as_mut().poll(&mut cx).is_pending());
-        commits.give_up(MAX_WAIT + 1);
+        commits.give_up(COMMIT_TIMEOUT + 1);
         assert_eq!(
             early.as_mut().poll(&mut cx),
             Poll::Ready(Err(CommitFault::Slow))
         );
         assert!(late.as_mut().poll(&mut cx).is_pending());
         assert_eq!(
-            commits.begin(&journal),
+            commits.begin(&journal, 0),
             Err(CommitFault::Slow),
             "refused at once"
         );
         stored(&journal, 2);
         assert_eq!(late.as_mut().poll(&mut cx), Poll::Ready(Ok(())));
-        assert_eq!(commits.begin(&journal), Ok(()));
+        assert_eq!(commits.begin(&journal, 0), Ok(()));
+    }
+
+    #[test]
+    fn refuses_records_while_the_oldest_response_has_waited_too_long() {
+        let journal = Journal::in_memory(&JournalOptions::default()).unwrap();
+        let commits = Commits::new(Duration::from_secs(1));
+        commits.listen(&journal);
+        assert_eq!(commits.begin(&journal, 5), Ok(()));
+        let number = journal.append(&[0; 8]).unwrap();
+        let mut oldest = pin!(commits.wait(&journal, number, 5));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(oldest.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(commits.begin(&journal, 16), Ok(()));
+        assert_eq!(
+            commits.begin(&journal, 17),
+            Err(CommitFault::Overloaded),
+            "waited for 1.2 s"
+        );
+        stored(&journal, 1);
+        assert_eq!(commits.begin(&journal, 17), Ok(()), "durable");
     }
 }

@@ -12,7 +12,6 @@ use floodmark_host::lock::lock;
 use floodmark_host::sync_folder;
 use redb::backends::FileBackend;
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
-use tokio::sync::mpsc::Receiver;
 
 use crate::bar_store::{
     BarInsert, BarList, BarRequests, MAX_BATCH, StoreFault, StoreResult, StoredBar, answer_inserts,
@@ -20,6 +19,7 @@ use crate::bar_store::{
 };
 use crate::error::ServeError;
 use crate::state_file::{StateError, failed, open_regular};
+use crate::store_queue::QueuedRequests;
 
 /// The bars: id and name.
 const BARS: TableDefinition<i64, &str> = TableDefinition::new("bars");
@@ -194,9 +194,9 @@ struct BarWriter {
 
 impl BarWriter {
     /// Runs until the queue is closed, and returns the cause of a failure.
-    fn run(mut self, mut inserts: Receiver<BarInsert>) -> Option<String> {
+    fn run(mut self, mut inserts: QueuedRequests<BarInsert>) -> Option<String> {
         let mut batch = Vec::new();
-        while inserts.blocking_recv_many(&mut batch, MAX_BATCH) > 0 {
+        while inserts.blocking_take(&mut batch, MAX_BATCH) {
             let stored = match &self.failure {
                 Some(cause) => Err(failure(cause)),
                 None => self.insert(&batch).map_err(|error| {
@@ -234,9 +234,9 @@ fn failure(cause: &str) -> StoreFault {
 }
 
 /// Reads lists until the queue is closed. All lists that wait share the next result.
-fn read(database: &Database, mut lists: Receiver<BarList>) {
+fn read(database: &Database, mut lists: QueuedRequests<BarList>) {
     let mut waiting = Vec::new();
-    while lists.blocking_recv_many(&mut waiting, usize::MAX) > 0 {
+    while lists.blocking_take(&mut waiting, usize::MAX) {
         let bars: StoreResult<Bytes> = list(database).map_err(|error| failure(&error.to_string()));
         answer_lists(waiting.drain(..), &bars);
     }

@@ -32,6 +32,7 @@ mod settings;
 mod socket;
 mod state_file;
 mod state_slots;
+mod store_queue;
 mod worker;
 mod workload;
 

@@ -176,7 +176,8 @@ impl Register {
     }
 }
 
-fn steps(time: Duration) -> ClockSteps {
+/// Returns the number of whole steps in a time.
+pub(crate) fn steps(time: Duration) -> ClockSteps {
     u64::try_from(time.as_millis() / STEP.as_millis()).unwrap_or(u64::MAX - 1)
 }
 

@@ -49,14 +49,14 @@ async fn durable(
     score: f64,
 ) -> HttpResponse {
     let commits = &worker.commits;
-    if let Err(fault) = commits.begin(journal) {
+    let now = worker.register.now.get();
+    if let Err(fault) = commits.begin(journal, now) {
         return unavailable(journal, fault);
     }
     let totals = match scores.add(score) {
         Ok(totals) => totals,
         Err(fault) => return refused(Some(journal), fault),
     };
-    let now = worker.register.now.get();
     match commits.wait(journal, totals.number(), now).await {
         Ok(()) => answer(&totals),
         Err(fault) => unavailable(journal, fault),
@@ -105,6 +105,7 @@ fn unavailable(journal: &Journal, fault: CommitFault) -> HttpResponse {
         (CommitFault::Failed, Some(cause)) => retry_later(&format!(
             "the journal has failed: {cause}; then restart the server"
         )),
+        (CommitFault::Overloaded, _) => retry_later("the journal is overloaded; retry later"),
         _ => retry_later("the journal does not respond; retry later"),
     }
 }

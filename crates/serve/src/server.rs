@@ -101,7 +101,7 @@ pub fn serve(
     let scores = (workload == NativeWorkload::Scoring).then(|| SharedScores::open(&journal));
     let scores = scores.transpose()?;
     let started = store.map(|StoreSetting::Embedded(path)| {
-        let (bars, requests) = BarStore::new();
+        let (bars, requests) = BarStore::new(limits.max_wait);
         EmbeddedBars::start(&path, requests).map(|threads| (bars, threads))
     });
     let (bars, store) = started.transpose()?.unzip();

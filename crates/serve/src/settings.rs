@@ -96,6 +96,9 @@ pub struct Limits {
     /// Maximum time from the first to the last byte of a request. The limit is enforced at most
     /// 1.2 s late. Default: 10 s.
     pub request: Duration,
+    /// Time that requests may wait in the queue of the journal or store. While the oldest request has
+    /// waited longer, the server responds to new requests with a 503. Default: 1 s.
+    pub max_wait: Duration,
     /// Maximum time for requests in flight at shutdown. The server waits at most 1.2 s for an
     /// incomplete request head. Default: 5 s.
     pub grace: Duration,
@@ -114,6 +117,7 @@ impl Default for Limits {
             connections: None,
             idle: Duration::from_secs(60),
             request: Duration::from_secs(10),
+            max_wait: Duration::from_secs(1),
             grace: Duration::from_secs(5),
             reserve: NonZeroU64::new(1 << 20).expect("a positive constant"),
         }

@@ -79,7 +79,7 @@ impl Worker {
         let worker = Rc::new(Worker {
             register: Rc::default(),
             http: connection::http(&shared.limits),
-            commits: Commits::default(),
+            commits: Commits::new(shared.limits.max_wait),
             number,
             shared,
             stopping_since: Cell::default(),

@@ -8,8 +8,11 @@ use std::num::NonZeroUsize;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
-use floodmark_serve::{NativeWorkload, ServeError, Settings, StateError, StoreSetting, serve};
+use floodmark_serve::{
+    Limits, NativeWorkload, ServeError, Settings, StateError, StoreSetting, serve,
+};
 use serde_json::{Value, json};
 use support::{TestClient, TestResponse, TestServer, settings};
 
@@ -290,4 +293,50 @@ fn refuses_settings_that_do_not_fit() {
     for wrong in ["", "embedded", "embedded:", "memory", "file:x"] {
         assert!(wrong.parse::<StoreSetting>().is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn stores_no_bar_that_it_refuses_under_overload() {
+    const CLIENTS: usize = 16;
+    const INSERTS: usize = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let server = TestServer::start(Settings {
+        limits: Limits {
+            // Only one insert may wait, so that most are refused.
+            max_wait: Duration::ZERO,
+            ..Limits::default()
+        },
+        ..with_store(&folder.path().join("bars.redb"))
+    });
+    let address = server.address;
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            thread::spawn(move || {
+                let mut client = TestClient::connect(address);
+                let mut stored = Vec::new();
+                for insert in 0..INSERTS {
+                    let name = format!("{number}-{insert}");
+                    let response = post(&mut client, &json!({ "name": name }).to_string());
+                    if response.status == 201 {
+                        stored.push(name);
+                    } else {
+                        assert_refusal(&response, 503);
+                        assert_eq!(response.header("retry-after"), Some("1"));
+                    }
+                }
+                stored
+            })
+        })
+        .collect();
+    let mut stored: Vec<String> = Vec::new();
+    for client in clients {
+        stored.extend(client.join().unwrap());
+    }
+    assert!(!stored.is_empty());
+    assert!(stored.len() < CLIENTS * INSERTS, "none was refused");
+    let names = list(&mut server.connect());
+    let mut names: Vec<String> = names.into_iter().map(|(_, name)| name).collect();
+    names.sort();
+    stored.sort();
+    assert_eq!(names, stored);
 }
