@@ -5,8 +5,8 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgGroup, Args};
 use floodmark_host::open_files;
 use floodmark_plan::values::count_from_one;
 use floodmark_record::units::{parse_duration, show_count};
@@ -27,7 +27,7 @@ const STOP_INTERVAL: Duration = Duration::from_millis(50);
 /// Prints `listening on http://ADDRESS` when ready. After Ctrl-C or SIGTERM, completes the requests
 /// in flight and exits.
 #[derive(Debug, Args)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, group(ArgGroup::new("queue").args(["journal", "store"]).multiple(true)))]
 pub struct ServeArgs {
     /// Workload: hello (GET /), json (GET /json), dispatcher (GET /dispatcher), scoring (POST
     /// /scoring) or bars (GET and POST /bars)
@@ -72,9 +72,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_connections: Option<NonZeroUsize>,
 
-    /// scoring and bars: time that requests may wait in the queue of the journal or store, with a
-    /// unit; while the oldest request has waited longer, new requests get a 503
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    /// With --journal or --store: maximum queueing delay, with a unit; new requests get a 503 while the
+    /// oldest queued request exceeds it
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "queue")]
     pub max_wait: Duration,
 
     /// Time after which an idle connection is closed, with a unit

@@ -17,8 +17,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::pace::{ClockSteps, Register, STEP, steps};
 
-/// Maximum time to wait for a record to become durable, in steps: 5 s. After this time, the server
-/// responds with a 503. The record may still become durable later.
+/// Maximum time to wait for a record to become durable, in clock steps (50 steps are 5 s). After this
+/// time, the server responds with a 503. The record may still become durable later.
 const COMMIT_TIMEOUT: ClockSteps = 50;
 
 /// A reason why a response cannot confirm that its record is durable.
@@ -32,8 +32,8 @@ pub(crate) enum CommitFault {
     Overloaded,
 }
 
-/// The waiting responses of a worker. Their number is bounded by the journal's queue: entries of closed
-/// connections stay until their records are durable or overdue.
+/// The waiting responses of a worker. Entries of closed connections stay until their records are
+/// durable or overdue, so the journal's queue bounds the number of entries.
 #[derive(Debug)]
 pub(crate) struct Commits {
     /// Time that the oldest response may wait while more records are appended.
@@ -63,8 +63,8 @@ struct WaitingResponse {
 }
 
 impl Commits {
-    /// Returns no responses. While the oldest response has waited longer than `max_wait`, no record
-    /// may be appended.
+    /// Creates an empty collection. While the oldest response has waited longer than `max_wait`, no
+    /// record may be appended.
     pub(crate) fn new(max_wait: Duration) -> Self {
         Commits {
             max_wait: steps(max_wait) + 1, // the coarse clock may be one step late

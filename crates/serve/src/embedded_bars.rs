@@ -1,5 +1,6 @@
 //! Bars in an embedded database: a file of redb.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -25,8 +26,6 @@ use crate::store_queue::QueuedRequests;
 const BARS: TableDefinition<i64, &str> = TableDefinition::new("bars");
 /// Maximum size of the database's cache, in bytes.
 const CACHE_BYTES: usize = 256 << 20;
-/// Start of the name of a file that is being created.
-const UNFINISHED: &str = ".bars-new-";
 /// Permissions of a new file, which the umask restricts.
 const MODE: u32 = 0o666;
 
@@ -105,9 +104,12 @@ fn create(path: &Path) -> Result<(), ServeError> {
     let cannot_create = |error| failed("create", path, error);
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
-    remove_unfinished(folder).map_err(cannot_create)?;
+    let mut prefix = OsString::from(".");
+    prefix.push(path.file_name().unwrap_or_default());
+    prefix.push(".new-");
+    remove_unfinished(folder, &prefix).map_err(cannot_create)?;
     let temporary = tempfile::Builder::new()
-        .prefix(UNFINISHED)
+        .prefix(&prefix)
         .permissions(Permissions::from_mode(MODE))
         .tempfile_in(folder)
         .map_err(cannot_create)?;
@@ -122,16 +124,17 @@ fn create(path: &Path) -> Result<(), ServeError> {
     }
 }
 
-/// Removes the temporary files of killed servers. redb locks a database, so a file that another server
-/// is creating stays.
-fn remove_unfinished(folder: &Path) -> io::Result<()> {
+/// Removes the temporary files that killed servers left behind. Their names start with `prefix`. redb
+/// locks a database, so a file that another server is creating is kept.
+fn remove_unfinished(folder: &Path, prefix: &OsStr) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let is_unfinished = entry
             .file_name()
             .as_encoded_bytes()
-            .starts_with(UNFINISHED.as_bytes());
+            .starts_with(prefix.as_encoded_bytes());
         if is_unfinished
+            && entry.file_type()?.is_file()
             && let Ok(file) = File::open(entry.path())
             && lock(&file)?
         {

@@ -5,8 +5,8 @@
 //! Start reading in `server.rs`, then read `worker.rs` (one thread), `connection.rs` and
 //! `response.rs`. The dispatcher's numbers are in `numbers.rs`, and the state file is in
 //! `state_file.rs` and `state_slots.rs`. The scores and their journal are in `scoring.rs`, `scores.rs`
-//! and `commits.rs`. The bars are in `bars.rs`, `bar_store.rs` (queues) and `embedded_bars.rs` (the
-//! database).
+//! and `commits.rs`. The bars are in `bars.rs`, `bar_store.rs`, `store_queue.rs` and
+//! `embedded_bars.rs` (the database).
 //!
 //! Invariants: the server does not use the load engine, and all queues and buffers are bounded, except
 //! the list of bars, which grows with their number.

@@ -1,8 +1,8 @@
-//! The queue of requests to a store. It refuses requests once the queueing delay is too long.
+//! The queue of requests to a store. It refuses requests while the queueing delay is too long.
 //!
-//! Under overload, a queue that only has a maximum length makes each request wait as long as the
-//! queue can get, and clients give up before they are served. The queueing delay says earlier that
-//! the store cannot keep up (Nichols and Jacobson, "Controlling Queue Delay", 2012).
+//! If only the length of a queue is limited, clients can give up before the store reaches their
+//! requests. The queueing delay shows earlier that the store cannot keep up (Nichols and Jacobson,
+//! "Controlling Queue Delay", 2012).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 /// Maximum length of a queue.
 const MAX_WAITING: usize = 65_536;
 
-/// A reason why a queue does not take a request. The request has not reached the store.
+/// Why a queue refuses a request. The request never reaches the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueueRefusal {
     /// The oldest request has waited too long, or the queue is full.
@@ -22,7 +22,7 @@ pub(crate) enum QueueRefusal {
     Ended,
 }
 
-/// The side of a queue that adds requests.
+/// The sending half of a queue.
 #[derive(Debug)]
 pub(crate) struct StoreQueue<T> {
     requests: mpsc::Sender<Queued<T>>,
@@ -30,7 +30,7 @@ pub(crate) struct StoreQueue<T> {
     max_wait: Duration,
 }
 
-/// The side of a queue that takes requests.
+/// The receiving half of a queue.
 #[derive(Debug)]
 pub(crate) struct QueuedRequests<T> {
     requests: mpsc::Receiver<Queued<T>>,
@@ -68,7 +68,7 @@ impl<T> StoreQueue<T> {
     /// Adds a request.
     pub(crate) fn add(&self, request: T) -> Result<(), QueueRefusal> {
         let since = Instant::now();
-        if self.oldest.delay(since) > self.max_wait {
+        if self.oldest.delay(since) > self.max_wait && !self.requests.is_closed() {
             return Err(QueueRefusal::Overloaded);
         }
         let sent = self.requests.try_send(Queued { since, request });
@@ -80,8 +80,8 @@ impl<T> StoreQueue<T> {
 }
 
 impl<T> QueuedRequests<T> {
-    /// Blocks the thread until requests wait, and appends up to `max` of them to a batch, the oldest
-    /// first. Returns false after the queue was closed and emptied.
+    /// Blocks the thread until a request is waiting, then appends up to `max` requests to a batch,
+    /// oldest first. Returns false once the queue is closed and empty.
     pub(crate) fn blocking_take(&mut self, batch: &mut Vec<T>, max: usize) -> bool {
         let taken = self.requests.blocking_recv_many(&mut self.taken, max);
         // The next request is at most as old as the last one taken.
@@ -92,7 +92,8 @@ impl<T> QueuedRequests<T> {
     }
 }
 
-/// Since when the oldest request in a queue has waited.
+/// The time when the oldest request in a queue was added. If several threads add and take requests at
+/// the same time, it can be the time of a later request.
 #[derive(Debug)]
 struct OldestRequest {
     origin: Instant,
@@ -120,7 +121,6 @@ impl OldestRequest {
         let now = self.micros(now);
         let since = self.since.load(Ordering::Relaxed);
         if since == Self::NONE {
-            // Another thread may have added a request at the same time; both are equally old.
             self.since.store(now, Ordering::Relaxed);
         }
         Duration::from_micros(now.saturating_sub(since))
@@ -164,8 +164,9 @@ mod tests {
         assert_eq!(queue.add(2), Err(QueueRefusal::Overloaded), "one is left");
         assert!(requests.blocking_take(&mut batch, 1));
         assert_eq!(queue.add(2), Ok(()));
+        sleep(2 * MAX_WAIT);
         drop(requests);
-        assert_eq!(queue.add(3), Err(QueueRefusal::Ended));
+        assert_eq!(queue.add(3), Err(QueueRefusal::Ended), "not overloaded");
     }
 
     #[test]

@@ -302,7 +302,7 @@ fn stores_no_bar_that_it_refuses_under_overload() {
     let folder = tempfile::tempdir().unwrap();
     let server = TestServer::start(Settings {
         limits: Limits {
-            // Only one insert may wait, so that most are refused.
+            // Only one insert may wait, so most are refused.
             max_wait: Duration::ZERO,
             ..Limits::default()
         },

@@ -76,7 +76,7 @@ fn post_until_it_dies(
                 acknowledged.insert(id, name);
                 posted.fetch_add(1, Ordering::Relaxed);
             }
-            // The disk took longer than the server waits.
+            // The disk exceeded the server's time limit, so the outcome is unknown.
             Some(response) if response.status == 503 => unknown.push(name),
             Some(response) => panic!("{response:?}"),
             None => {

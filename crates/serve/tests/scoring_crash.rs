@@ -45,7 +45,7 @@ fn post_until_it_dies(mut client: TestClient, posted: &AtomicU64) -> (Vec<u64>, 
                 numbers.push(number(&response));
                 posted.fetch_add(1, Ordering::Relaxed);
             }
-            // The disk took longer than the server waits.
+            // The disk exceeded the server's time limit, so the outcome is unknown.
             Some(response) if response.status == 503 => unknown += 1,
             Some(response) => panic!("{response:?}"),
             None => return (numbers, unknown + 1),

@@ -118,6 +118,10 @@ fn refuses_invalid_usage() {
             &["serve", "dispatcher", "--reserve", "0"],
             &["--reserve", "at least 1"],
         ),
+        (
+            &["serve", "hello", "--max-wait", "1s"],
+            &["--journal <JOURNAL>|--store <STORE>"],
+        ),
         (&["serve", "bars"], &["add --store embedded:PATH"]),
         (
             &["serve", "bars", "--store", "bars.redb"],

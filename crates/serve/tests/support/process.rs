@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::TestClient;
 
-/// Variable with the path of the server's state file, journal or store.
+/// Environment variable with the path of the server's state file, journal or store.
 const SERVED_PATH: &str = "FLOODMARK_TEST_PATH";
 
 /// Serves until stdin ends. After a line on stdin, files cannot grow beyond a few bytes. Prints the
@@ -100,7 +100,7 @@ impl KillableServer {
         }
     }
 
-    /// Makes later writes of the server fail.
+    /// Makes the server's subsequent writes fail.
     pub fn fail_writes(&mut self) {
         let stdin = self.child.stdin.as_mut().unwrap();
         stdin.write_all(b"fail\n").unwrap();
