@@ -180,8 +180,8 @@ fn compare(before: &FoundItems, after: &FoundItems) -> (FoundItems, Vec<String>)
         format!("{} lost", count(unreadable, one, many))
     });
     let nouns = ["item", "items"];
-    let lost = lost.fault(nouns, "of earlier rounds lost");
-    let repeated = repeated.fault(nouns, "of earlier rounds found more often than before");
+    let lost = lost.fault(nouns, "from earlier rounds lost");
+    let repeated = repeated.fault(nouns, "from earlier rounds found more often than before");
     let faults = [lost, unreadable, repeated].into_iter().flatten();
     (new, faults.collect())
 }

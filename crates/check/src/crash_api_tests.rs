@@ -71,7 +71,7 @@ fn reports_each_loss_once() {
     let lost = set_round(&mut state, &inserts, &[3, 3, 10], Some(RESTART));
     assert_eq!(
         lost.violations,
-        ["2 items of earlier rounds lost (1, 2); 1 of 2 acknowledged items lost (11)"]
+        ["2 items from earlier rounds lost (1, 2); 1 of 2 acknowledged items lost (11)"]
     );
     assert_eq!(
         lost.history,
@@ -92,10 +92,10 @@ fn reports_each_loss_once() {
 #[test]
 fn explains_violations_of_earlier_items() {
     for (items, violation) in [
-        (&[1, 10][..], "1 item of earlier rounds lost (2)"),
+        (&[1, 10][..], "1 item from earlier rounds lost (2)"),
         (
             &[1, 2, 2, 10],
-            "1 item of earlier rounds found more often than before (2)",
+            "1 item from earlier rounds found more often than before (2)",
         ),
         (&[1, 2, 5, 10], "1 item found that this run never sent (5)"),
         (&[1, 2, 10, 10], "1 item found more than once (10)"),

@@ -9,8 +9,8 @@ use floodmark_record::units::show_count;
 const NEIGHBORS: usize = 10;
 
 /// Returns one line per operation: those that show a violation, marked with `>`, and those that
-/// were sent at about the same time as the last of them, marked with `·`. `verb`
-/// returns the words printed for a write of a kind, such as `write`.
+/// were sent at about the same time as the last of them, marked with `·`. `verb` returns the words
+/// printed for a write of a kind, such as `write`.
 pub(crate) fn history(
     all: &[KeptOperation],
     marked: &[KeptOperation],

@@ -45,7 +45,10 @@ pub fn increments(operations: &mut [KeptOperation], returns_value: bool) -> Chec
     let (held, detail, history) = match first {
         Some((what, history)) => {
             let of_keys = count(keys, "counter is", "counters are");
-            let detail = format!("{} of {of_keys} wrong; first, {what}", show_count(faulty));
+            let detail = format!(
+                "{} of {of_keys} wrong; first violation: {what}",
+                show_count(faulty)
+            );
             (false, detail, history)
         }
         None if values == 0 => {
@@ -57,7 +60,7 @@ pub fn increments(operations: &mut [KeptOperation], returns_value: bool) -> Chec
                 .iter()
                 .filter(|o| o.kind() == OperationKind::Acknowledged);
             let detail = format!(
-                "{} of {}: every acknowledged increment is included in the {} returned",
+                "{} of {}: every acknowledged increment is reflected in the {} returned",
                 count(acknowledged.count() as u64, "increment", "increments"),
                 count(keys, "counter", "counters"),
                 count(values, "value", "values")
@@ -96,8 +99,8 @@ impl<'a> CounterHistory<'a> {
         }
     }
 
-    /// Returns what an increment is called in a history. Only an acknowledged one has the value that
-    /// it returned.
+    /// Returns the words for an increment in a history. Only an acknowledged increment is shown with
+    /// the value that it returned.
     fn verb(&self, kind: OperationKind) -> &'static str {
         match self.returns_value && kind == OperationKind::Acknowledged {
             true => "increment to",

@@ -98,7 +98,7 @@ fn explains_each_violation() {
                 increment(2, 20),
                 op(Read, 5, 30, 31),
             ],
-            "1 of 1 counter is wrong; first, key 1: a read returned 5 instead of at least 6",
+            "1 of 1 counter is wrong; first violation: key 1: a read returned 5 instead of at least 6",
         ),
         (
             false,
@@ -154,6 +154,6 @@ fn counts_what_was_checked() {
         op(Read, 10, 70, 80),
     ];
     let result = increments(&mut operations, true);
-    let expected = "2 increments of 1 counter: every acknowledged increment is included in the 3 values returned";
+    let expected = "2 increments of 1 counter: every acknowledged increment is reflected in the 3 values returned";
     assert_eq!((result.held, result.detail.as_str()), (true, expected));
 }

@@ -66,7 +66,7 @@ pub fn register(operations: &mut [KeptOperation]) -> CheckResult {
         Some((fault, of_key)) => {
             let of_keys = count(keys, "key is", "keys are");
             let detail = format!(
-                "{} of {of_keys} not linearizable; first, key {}: {}",
+                "{} of {of_keys} not linearizable; first violation: key {}: {}",
                 show_count(faulty),
                 show_count(of_key[0].key()),
                 fault.what
@@ -234,8 +234,8 @@ fn unsound(cluster: &Cluster<'_>, initial: Option<Option<u64>>) -> Option<Regist
             let early = (write.sent_ns() - first.done_ns()) as f64 / 1e6;
             (
                 format!(
-                    "a read returned {value} {early:.3} ms before that value was sent; if the registers had \
-                     values of an earlier run, remove them and repeat"
+                    "a read returned {value}, but that value was sent {early:.3} ms later; if the registers contain \
+                     values from an earlier run, remove them and repeat the run"
                 ),
                 Some(write),
             )

@@ -169,7 +169,7 @@ proptest! {
         });
         let result = register(&mut history);
         prop_assert!(!result.held, "{}", result.detail);
-        let expected = format!("first, key {key}: a read returned {}", older.map_or("no value".to_owned(), |o| show_count(o.value())));
+        let expected = format!("first violation: key {key}: a read returned {}", older.map_or("no value".to_owned(), |o| show_count(o.value())));
         prop_assert!(result.detail.contains(&expected), "{}", result.detail);
         prop_assert!(result.history.iter().any(|line| line.starts_with('>')));
     }
@@ -181,7 +181,7 @@ fn explains_each_violation() {
     for (operations, words) in [
         (
             vec![write, op(Acknowledged, 2, 30, 40), op(Read, 1, 50, 60)],
-            "1 of 1 key is not linearizable; first, key 1: a read returned 1 after 2 had replaced it",
+            "1 of 1 key is not linearizable; first violation: key 1: a read returned 1 after 2 had replaced it",
         ),
         (
             vec![write, op(ReadNothing, 0, 50, 60)],
@@ -200,7 +200,7 @@ fn explains_each_violation() {
                 op(Acknowledged, 1, 2_000_000, 3_000_000),
                 op(Read, 1, 15, 1_000_000),
             ],
-            "a read returned 1 1.000 ms before that value was sent; if the registers had values of an earlier run, remove them and repeat",
+            "a read returned 1, but that value was sent 1.000 ms later; if the registers contain values from an earlier run, remove them and repeat the run",
         ),
         (vec![write], "no read returned a value"),
         (Vec::new(), "no read returned a value"),
@@ -235,8 +235,7 @@ fn checks_each_key_separately() {
         of_key(3, ReadNothing, 0, 60),
     ];
     let result = register(&mut operations);
-    let expected =
-        "2 of 3 keys are not linearizable; first, key 2: a read returned 1 after 2 had replaced it";
+    let expected = "2 of 3 keys are not linearizable; first violation: key 2: a read returned 1 after 2 had replaced it";
     assert_eq!(result.detail, expected);
     assert_eq!(result.history.len(), 2, "{:#?}", result.history);
 }

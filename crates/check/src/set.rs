@@ -78,7 +78,7 @@ struct SetScan {
     refused: ItemNumbers,
     /// Items that were never sent.
     foreign: ItemNumbers,
-    /// The earliest-sent insert that has a violation.
+    /// The first insert sent that violates the check.
     first: Option<KeptOperation>,
 }
 

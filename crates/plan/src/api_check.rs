@@ -76,8 +76,8 @@ struct CheckRequestSection {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReadbackSection {
-    /// Path and query. With {page}, floodmark reads pages 1, 2, … until a page has fewer items than
-    /// the page before, or the same items.
+    /// Path and query. With {page}, floodmark reads pages 1, 2, … until a page is empty, has
+    /// fewer items than the previous page, repeats its body, or returns 404.
     path: Located<String>,
     /// Location of the array of items in the response: a JSON pointer. Default: "", the whole body.
     items: Option<Located<String>>,

@@ -15,9 +15,9 @@ pub struct ApiCheck {
     pub kind: ApiCheckKind,
     /// Number of keys. `{key}` in a request stands for a number from 1 to this number.
     pub keys: u64,
-    /// Place of the new value in the response to an increment; null if such a response has no value.
+    /// Location of the new value in the response to an increment; null if such a response has no value.
     pub write_value: Option<JsonPointer>,
-    /// Place of the value in the response to a read; null without reads.
+    /// Location of the value in the response to a read; null without reads.
     pub read_value: Option<JsonPointer>,
     /// How to read all items of a set; null for other checks.
     pub readback: Option<Readback>,
@@ -54,9 +54,9 @@ pub struct Readback {
     pub path: String,
     /// Headers given for all requests (`-H`).
     pub headers: Vec<(String, String)>,
-    /// Place of the array of items.
+    /// Location of the array of items.
     pub items: JsonPointer,
-    /// Place of the value in each item.
+    /// Location of the value in each item.
     pub value: JsonPointer,
 }
 
@@ -80,7 +80,7 @@ pub struct ItemsFile {
 pub struct OperationRule {
     /// Whether the request writes.
     pub is_write: bool,
-    /// Place of the value in the response; `None` if the value is not needed.
+    /// Location of the value in the response; `None` if the value is not needed.
     pub value: Option<JsonPointer>,
 }
 

@@ -248,7 +248,7 @@ fn covers_all_attempts_and_the_warm_up() {
         &["-n", "10", "--attempts", "2", "--check", check],
     );
     load.ends_with(1);
-    // Without the first attempt, the second one cannot be judged either.
+    // If the first attempt cannot be judged, neither can the second.
     assert_eq!(load.record.runs.len(), 2);
     for run in &load.record.runs {
         let detail = &run.checks[0].detail;
@@ -322,30 +322,15 @@ fn refuses_invalid_files_and_conflicting_flags() {
         let printed = text(&output.stderr);
         assert!(printed.contains(words), "{printed}");
     }
-    let (_folder, path) = file(&REGISTER.replace("/items/{key}\", body", "items/{key}\", body"));
-    let output = run(&[
-        "load",
-        "http://127.0.0.1:9",
-        "--check",
-        path.to_str().unwrap(),
-    ]);
-    assert_eq!(code(&output), 2);
-    let printed = text(&output.stderr);
-    assert!(
-        printed.contains("check.toml:4: the request \"write\": "),
-        "{printed}"
-    );
-    let (_folder, path) = file(&SET.replace("/set?page", "set?page"));
-    let output = run(&[
-        "load",
-        "http://127.0.0.1:9",
-        "--check",
-        path.to_str().unwrap(),
-    ]);
-    assert_eq!(code(&output), 2);
-    let printed = text(&output.stderr);
-    assert!(
-        printed.contains("check.toml:4: the request \"readback\": "),
-        "{printed}"
-    );
+    let write = REGISTER.replace("/items/{key}\", body", "items/{key}\", body");
+    let readback = SET.replace("/set?page", "set?page");
+    for (content, name) in [(write, "write"), (readback, "readback")] {
+        let (_folder, path) = file(&content);
+        let check = path.to_str().unwrap();
+        let output = run(&["load", "http://127.0.0.1:9", "--check", check]);
+        assert_eq!(code(&output), 2);
+        let printed = text(&output.stderr);
+        let words = format!("check.toml:4: the request \"{name}\": ");
+        assert!(printed.contains(&words), "{printed}");
+    }
 }

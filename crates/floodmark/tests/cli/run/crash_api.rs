@@ -123,7 +123,7 @@ fn finds_the_writes_that_a_server_loses() {
     assert!(register.lost > 0, "{printed}");
     let loss = &register.losses[0];
     assert!(
-        loss.violations[0].contains("not linearizable; first, key "),
+        loss.violations[0].contains("not linearizable; first violation: key "),
         "{loss:?}"
     );
     for trial in [set, register] {

@@ -345,7 +345,7 @@ pub fn folded(result: &Path) -> Record {
     valid(serde_json::to_value(record).unwrap())
 }
 
-/// A Python server that prints its port first. It is killed on drop.
+/// A Python server whose first line of output is its port. It is killed on drop.
 pub struct PythonServer {
     child: Child,
     /// URL without a path.

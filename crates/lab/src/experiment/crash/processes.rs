@@ -32,7 +32,7 @@ pub(super) struct CrashProcesses<'a, 'b> {
     /// The server; `None` while it is down.
     pub(super) server: Option<RunningProgram>,
     pub(super) store: Option<StoreInstance>,
-    /// A problem that does not end the round, to be reported after it.
+    /// A problem that does not end the round. It is reported after the round.
     pub(super) problem: Option<String>,
     /// Current part of the round, for messages.
     pub(super) phase: &'static str,
