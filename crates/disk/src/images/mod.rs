@@ -1,5 +1,6 @@
 //! Starts a server on post-crash images and checks what it recovers.
 
+mod points;
 mod report;
 mod server;
 
@@ -15,9 +16,10 @@ use floodmark_host::ChildError;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::model::{Crash, DiskHistory, Fate, Persistence, below};
+use crate::model::{Crash, DiskHistory, Fate, Persistence};
 use crate::probe::{RecoveryProbe, ServerCommand};
 use crate::trace::Trace;
+use points::CrashPoints;
 use server::Starter;
 
 pub use report::{ImageFailure, ImageReport};
@@ -75,7 +77,7 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
     /// An image cannot be written, or the server cannot be started.
     pub fn run(&self, stop: &AtomicBool) -> Result<ImageReport, TestError> {
         let history = DiskHistory::new(self.trace, self.persistence);
-        let points = self.trace.crash_points();
+        let points = CrashPoints::new(self.trace);
         let starter = Starter::new(self.server, self.scratch)?;
         let (next, is_failed) = (AtomicU64::new(0), AtomicBool::new(false));
         let report = Mutex::new(ImageReport::default());
@@ -87,8 +89,7 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
                     break;
                 }
                 let mut random = self.random(number);
-                let at = points[below(&mut random, points.len())];
-                let crash = Crash::new(&history, at);
+                let crash = Crash::new(&history, points.draw(&mut random));
                 let fates = crash.draw(&mut random);
                 let result = self.test(&starter, worker, &crash, fates, &report);
                 is_failed.fetch_or(result.is_err(), Ordering::Relaxed);

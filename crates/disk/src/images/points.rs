@@ -1,0 +1,44 @@
+//! Chooses the crash points of a test.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::model::below;
+use crate::trace::Trace;
+
+/// Number of crash points that count as soon after an error.
+const SOON: usize = 16;
+
+/// The crash points of a trace.
+///
+/// In a trace with an injected error, only points after the error are used, because the test without
+/// errors covers the others. Half of the crashes come soon after the error: the next write can make
+/// the lost data durable after all, so a server that ignores the error often loses data only until
+/// then.
+#[derive(Debug)]
+pub(super) struct CrashPoints {
+    all: Vec<u64>,
+    soon: usize,
+}
+
+impl CrashPoints {
+    pub(super) fn new(trace: &Trace) -> Self {
+        let mut all = trace.crash_points();
+        let error = trace.first_error;
+        let after = error.map_or(0, |error| all.partition_point(|at| *at < error));
+        // If the server ended at the error, the last point remains.
+        all.drain(..after.min(all.len() - 1));
+        CrashPoints {
+            soon: error.map_or(all.len(), |_| SOON.min(all.len())),
+            all,
+        }
+    }
+
+    /// Draws a crash point.
+    pub(super) fn draw(&self, random: &mut Xoshiro256PlusPlus) -> u64 {
+        let among = match below(random, 2) {
+            0 => self.soon,
+            _ => self.all.len(),
+        };
+        self.all[below(random, among)]
+    }
+}
