@@ -114,6 +114,7 @@ fn ending(error: ServeError) -> Ending {
         }
         ServeError::State(StateError::Locked(_))
         | ServeError::Journal(JournalError::InUse(_) | JournalError::Thread(_))
+        | ServeError::StateFailed(_)
         | ServeError::JournalFailed(_)
         | ServeError::StoreFailed { .. }
         | ServeError::Listen { .. }

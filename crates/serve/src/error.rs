@@ -52,6 +52,9 @@ pub enum ServeError {
     /// The state file or the file of the store cannot be opened, read or written.
     #[error(transparent)]
     State(#[from] StateError),
+    /// The state file could not be written while the server was running, or at its end.
+    #[error("the state file failed while the server was running: {0}")]
+    StateFailed(StateError),
     /// The journal cannot be opened.
     #[error(transparent)]
     Journal(#[from] JournalError),

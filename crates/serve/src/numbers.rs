@@ -24,7 +24,7 @@ use crate::state_file::{StateError, StateFile, failed};
 
 /// Maximum time to wait for a reservation. After this time, the server responds with a 503.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// Pause before retrying a failed reservation.
+/// Pause before checking again whether a moved state file is back.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// Hands out numbers to all threads.
@@ -123,7 +123,12 @@ impl Reserver {
         let thread = thread::Builder::new()
             .name("reserver".into())
             .spawn(move || {
-                reserve(&shared, &file, block);
+                let reserved = reserve(&shared, &file, block);
+                // Keep the file locked until the server stops.
+                while !shared.stopping.load(Ordering::SeqCst) {
+                    thread::park();
+                }
+                reserved?;
                 let next = shared.next();
                 file.write(next).map(|()| next)
             })
@@ -133,7 +138,7 @@ impl Reserver {
     }
 
     /// Writes the exact next number, so that a restart leaves no gap, and returns the number. Must
-    /// be called after the last number has been taken.
+    /// be called after the last number has been taken. Returns the first error of a write or sync.
     pub(crate) fn finish(self) -> Result<u64, StateError> {
         self.numbers.stopping.store(true, Ordering::SeqCst);
         self.thread.thread().unpark();
@@ -143,7 +148,9 @@ impl Reserver {
     }
 }
 
-fn reserve(numbers: &Numbers, file: &StateFile, block: u64) {
+/// Reserves numbers until the server stops. A failed write or sync is final, because a later sync can
+/// succeed although the kernel has dropped the data.
+fn reserve(numbers: &Numbers, file: &StateFile, block: u64) -> Result<(), StateError> {
     while !numbers.stopping.load(Ordering::SeqCst) {
         let limit = numbers.limit.load(Ordering::SeqCst);
         if limit == u64::MAX || limit - numbers.next() >= numbers.refill {
@@ -157,10 +164,14 @@ fn reserve(numbers: &Numbers, file: &StateFile, block: u64) {
             numbers.limit.store(limit, Ordering::SeqCst);
         }
         numbers.changed.notify_waiters();
-        if written.is_err() {
-            thread::park_timeout(RETRY_PAUSE);
+        match written {
+            Ok(()) => {}
+            // Nothing was written.
+            Err(StateError::Replaced(_)) => thread::park_timeout(RETRY_PAUSE),
+            Err(error) => return Err(error),
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -229,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn stops_at_the_limit_while_the_disk_fails_and_continues_without_a_gap() {
+    fn stops_at_the_limit_while_the_file_is_away_and_continues_without_a_gap() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home");
         fs::create_dir(&home).unwrap();

@@ -139,7 +139,7 @@ async fn delayed(
         Some(taken) => number(taken),
         None => refusal(
             StatusCode::SERVICE_UNAVAILABLE,
-            "no number reserved; the state file cannot be written",
+            "no number reserved; retry later, and restart the server if its state file has failed",
             Some((RETRY_AFTER, "1")),
         ),
     }

@@ -59,9 +59,9 @@ impl ServeSummary {
 /// [`Limits::grace`](crate::Limits::grace).
 ///
 /// # Errors
-/// The address, the state file, the journal, the store or a thread is not available, the journal or
-/// the store has failed, or the next number cannot be written at the end. If the number cannot be
-/// written, the next start leaves a gap.
+/// The address, the state file, the journal, the store or a thread is not available, or the state
+/// file, the journal or the store has failed. After a failure of the state file, the next start leaves
+/// a gap.
 pub fn serve(
     settings: Settings,
     shutdown: impl Future<Output = ()> + Send + 'static,
@@ -118,7 +118,8 @@ pub fn serve(
     });
     let ran = run(&shared, receivers, listener, shutdown, || on_ready(address));
     // All workers have stopped, even after an error, so the next number is final.
-    reserver.map(Reserver::finish).transpose()?;
+    let finished = reserver.map(Reserver::finish).transpose();
+    finished.map_err(ServeError::StateFailed)?;
     // This also closes the queues of the store.
     let scores = Arc::into_inner(shared).and_then(|shared| shared.scores);
     store.map(EmbeddedBars::finish).transpose()?;

@@ -70,3 +70,38 @@ fn repeats_no_number_over_many_kills() {
     let most = seen.len() as u64 + ROUNDS * (BLOCK + BLOCK / 2 + 4);
     assert!(highest <= most, "each gap is at most a block and a half");
 }
+
+#[test]
+fn hands_out_only_reserved_numbers_after_a_failed_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let mut server = KillableServer::start(&state);
+    let mut client = TestClient::connect(server.address);
+    let mut take = || {
+        client.send("GET /dispatcher HTTP/1.1\r\nHost: x\r\n\r\n");
+        client.response()
+    };
+    assert_eq!(take().body, "1");
+    server.fail_writes();
+    let refused = (2..=4 * BLOCK).find(|number| {
+        let response = take();
+        assert!(
+            response.status == 503 || response.body == number.to_string(),
+            "{response:?}"
+        );
+        response.status == 503
+    });
+    let refused = refused.expect("a write failed");
+    for _ in 0..3 {
+        let response = take();
+        assert_eq!(response.status, 503, "{response:?}");
+        assert_eq!(response.header("retry-after"), Some("1"));
+    }
+    let text = server.stop();
+    let words = "failed: the state file failed while the server was running: ";
+    assert!(text.contains(words), "{text}");
+    let server = KillableServer::start(&state);
+    let mut client = TestClient::connect(server.address);
+    let next: u64 = client.get("/dispatcher").body.parse().unwrap();
+    assert!(next >= refused, "{next}");
+}

@@ -163,7 +163,7 @@ fn refuses_a_damaged_file_unchanged() {
 }
 
 #[test]
-fn a_failing_disk_gives_503_and_no_unreserved_numbers() {
+fn a_moved_state_file_gives_503_and_no_unreserved_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     fs::create_dir(&home).unwrap();

@@ -40,7 +40,11 @@ pub fn run_child(settings: impl FnOnce(PathBuf) -> Settings) {
     });
     match served {
         Ok(_) => println!("stopped"),
-        Err(error @ (ServeError::JournalFailed(_) | ServeError::StoreFailed { .. })) => {
+        Err(
+            error @ (ServeError::StateFailed(_)
+            | ServeError::JournalFailed(_)
+            | ServeError::StoreFailed { .. }),
+        ) => {
             println!("failed: {error}");
         }
         Err(error) => panic!("{error}"),
