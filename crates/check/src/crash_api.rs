@@ -10,7 +10,7 @@
 //!
 //! If the server is still executing a write when the load ends, the write can take effect in the next
 //! round. A write with an unknown outcome therefore counts as an unknown write of the next round as
-//! well. The restart of a round ends the writes of all earlier rounds.
+//! well. When the server restarts in a round, all writes of earlier rounds have ended.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -181,7 +181,7 @@ fn compare(before: &FoundItems, after: &FoundItems) -> (FoundItems, Vec<String>)
     });
     let nouns = ["item", "items"];
     let lost = lost.fault(nouns, "from earlier rounds lost");
-    let repeated = repeated.fault(nouns, "from earlier rounds found more often than before");
+    let repeated = repeated.fault(nouns, "from earlier rounds found more times than before");
     let faults = [lost, unreadable, repeated].into_iter().flatten();
     (new, faults.collect())
 }

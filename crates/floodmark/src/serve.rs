@@ -57,13 +57,13 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value = "1048576", value_parser = count_from_one, requires = "state")]
     pub reserve: u64,
 
-    /// scoring: where scores are kept; none, memory (like file, but without a disk) or file:PATH,
+    /// scoring: location of the scores; none, memory (like file, but without a disk) or file:PATH,
     /// which stores each score in the folder PATH before its response is sent
     #[arg(long, value_name = "JOURNAL", default_value = "none", value_parser = journal)]
     pub journal: JournalSetting,
 
-    /// bars: where bars are kept; embedded:PATH stores each bar in the database file PATH before its
-    /// response is sent [default: none; bars requires a store]
+    /// bars: location of the bars; embedded:PATH stores each bar in the database file PATH before its
+    /// response is sent [default: none; required for bars]
     #[arg(long, value_name = "STORE", value_parser = store)]
     pub store: Option<StoreSetting>,
 
@@ -73,7 +73,7 @@ pub struct ServeArgs {
     pub max_connections: Option<NonZeroUsize>,
 
     /// With --journal or --store: maximum queueing delay, with a unit; new requests get a 503 while the
-    /// oldest queued request exceeds it
+    /// oldest queued request has waited longer
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "queue")]
     pub max_wait: Duration,
 

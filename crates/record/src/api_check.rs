@@ -15,7 +15,7 @@ pub struct ApiCheck {
     pub kind: ApiCheckKind,
     /// Number of keys. `{key}` in a request stands for a number from 1 to this number.
     pub keys: u64,
-    /// Location of the new value in the response to an increment; null if such a response has no value.
+    /// Location of the new value in the response to an increment; null if these responses have no value.
     pub write_value: Option<JsonPointer>,
     /// Location of the value in the response to a read; null without reads.
     pub read_value: Option<JsonPointer>,

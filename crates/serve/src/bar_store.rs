@@ -14,7 +14,7 @@ use crate::store_queue::{QueueRefusal, QueuedRequests, StoreQueue, store_queue};
 
 /// Maximum number of inserts in one write.
 pub(crate) const MAX_BATCH: usize = 4096;
-/// Maximum time to wait for a response of the store. After this time, the server responds with a
+/// Maximum time to wait for a response from the store. After this time, the server responds with a
 /// 503. The bar may still be stored later.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 

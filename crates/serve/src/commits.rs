@@ -36,7 +36,7 @@ pub(crate) enum CommitFault {
 /// durable or overdue, so the journal's queue bounds the number of entries.
 #[derive(Debug)]
 pub(crate) struct Commits {
-    /// Time that the oldest response may wait while more records are appended.
+    /// Maximum waiting time of the oldest response. Beyond it, new records are refused.
     max_wait: ClockSteps,
     signal: Arc<CommitSignal>,
     /// In the order of their numbers.

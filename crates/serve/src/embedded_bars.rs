@@ -191,12 +191,12 @@ fn open_error(path: &Path, cause: redb::Error) -> ServeError {
 struct BarWriter {
     database: Arc<Database>,
     next: i64,
-    /// Cause of the first failed write. No later bar is stored.
+    /// Cause of the first failed write. Once it is set, no more bars are stored.
     failure: Option<String>,
 }
 
 impl BarWriter {
-    /// Runs until the queue is closed, and returns the cause of a failure.
+    /// Runs until the queue is closed. Returns the cause of the first failed write, if any.
     fn run(mut self, mut inserts: QueuedRequests<BarInsert>) -> Option<String> {
         let mut batch = Vec::new();
         while inserts.blocking_take(&mut batch, MAX_BATCH) {

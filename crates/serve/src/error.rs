@@ -52,7 +52,7 @@ pub enum ServeError {
     /// The state file or the file of the store cannot be opened, read or written.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The state file could not be written while the server was running, or at its end.
+    /// The state file could not be written while the server was running or shutting down.
     #[error("the state file failed while the server was running: {0}")]
     StateFailed(StateError),
     /// The journal cannot be opened.
@@ -71,7 +71,7 @@ pub enum ServeError {
     },
     /// The store failed while the server was running. All later bars were refused.
     #[error(
-        "{}: the store failed while the server was running: {cause}; check that its disk is healthy and has free space, then restart",
+        "{}: the store failed while the server was running: {cause}; check that the store's disk is healthy and has free space, then restart the server",
         .path.display()
     )]
     StoreFailed {

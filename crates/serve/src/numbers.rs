@@ -138,7 +138,7 @@ impl Reserver {
     }
 
     /// Writes the exact next number, so that a restart leaves no gap, and returns the number. Must
-    /// be called after the last number has been taken. Returns the first error of a write or sync.
+    /// be called after the last number has been taken. Returns the first write or sync error.
     pub(crate) fn finish(self) -> Result<u64, StateError> {
         self.numbers.stopping.store(true, Ordering::SeqCst);
         self.thread.thread().unpark();

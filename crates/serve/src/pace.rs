@@ -175,7 +175,7 @@ impl Register {
     }
 }
 
-/// Returns the number of whole steps in a time.
+/// Returns the number of whole clock steps in a duration.
 pub(crate) fn steps(time: Duration) -> ClockSteps {
     u64::try_from(time.as_millis() / STEP.as_millis()).unwrap_or(u64::MAX - 1)
 }

@@ -139,7 +139,7 @@ async fn delayed(
         Some(taken) => number(taken),
         None => refusal(
             StatusCode::SERVICE_UNAVAILABLE,
-            "no number reserved; retry later, and restart the server if its state file has failed",
+            "no reserved number is available; retry later, or restart the server if it cannot write its state file",
             Some((RETRY_AFTER, "1")),
         ),
     }

@@ -84,7 +84,7 @@ impl<T> QueuedRequests<T> {
     /// oldest first. Returns false once the queue is closed and empty.
     pub(crate) fn blocking_take(&mut self, batch: &mut Vec<T>, max: usize) -> bool {
         let taken = self.requests.blocking_recv_many(&mut self.taken, max);
-        // The next request is at most as old as the last one taken.
+        // The next request is no older than the last one taken.
         let rest = self.taken.last().filter(|_| !self.requests.is_empty());
         self.oldest.set(rest.map(|last| last.since));
         batch.extend(self.taken.drain(..).map(|queued| queued.request));
@@ -92,8 +92,8 @@ impl<T> QueuedRequests<T> {
     }
 }
 
-/// The time when the oldest request in a queue was added. If several threads add and take requests at
-/// the same time, it can be the time of a later request.
+/// Time at which the oldest request in a queue was added. With concurrent additions and removals, it
+/// can be the time of a later request.
 #[derive(Debug)]
 struct OldestRequest {
     origin: Instant,

@@ -5,7 +5,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::model::below;
 use crate::trace::Trace;
 
-/// Number of crash points that count as soon after an error.
+/// Number of crash points after an error that are considered close to it.
 const SOON: usize = 16;
 
 /// The crash points of a trace.
@@ -25,7 +25,7 @@ impl CrashPoints {
         let mut all = trace.crash_points();
         let error = trace.first_error;
         let after = error.map_or(0, |error| all.partition_point(|at| *at < error));
-        // If the server ended at the error, the last point remains.
+        // If the server exited at the error, no point follows, so keep the last one.
         all.drain(..after.min(all.len() - 1));
         CrashPoints {
             soon: error.map_or(all.len(), |_| SOON.min(all.len())),

@@ -18,8 +18,8 @@ use super::TestClient;
 /// Environment variable with the path of the server's state file, journal or store.
 const SERVED_PATH: &str = "FLOODMARK_TEST_PATH";
 
-/// Serves until stdin ends. After a line on stdin, files cannot grow beyond a few bytes. Prints the
-/// address, and at the end `stopped` or the cause of a failure.
+/// Serves until stdin is closed. A line on stdin limits the size of files, so that writes fail. Prints
+/// the address, and at the end `stopped` or the cause of a failure.
 pub fn run_child(settings: impl FnOnce(PathBuf) -> Settings) {
     let path = env::var_os(SERVED_PATH).expect("started by another test");
     let (stop, stopped) = oneshot::channel::<()>();
@@ -139,7 +139,7 @@ impl KillableServer {
             let threads =
                 threads.map(|(n, connection)| scope.spawn(move || client(n, connection, count)));
             let threads = Vec::from_iter(threads);
-            // Kill the server only under load, even if the disk is slow.
+            // Wait for a response, so that the server is under load even on a slow disk.
             let until = Instant::now() + Duration::from_secs(30);
             while count.load(Ordering::Relaxed) == 0 {
                 assert!(Instant::now() < until, "nothing was acknowledged");

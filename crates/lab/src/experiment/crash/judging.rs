@@ -122,7 +122,7 @@ fn is_ok(operation: &KeptOperation) -> bool {
     )
 }
 
-/// Returns the time of each response. A busy client can read a response of the ended server after the
+/// Returns the time of each response. A busy client can read a response from the ended server after the
 /// restart; such a response counts as returned just before the restart.
 fn done_times<T>(
     responses: &[T],
