@@ -62,10 +62,13 @@ pub struct ServeArgs {
     #[arg(long, value_name = "JOURNAL", default_value = "none", value_parser = journal)]
     pub journal: JournalSetting,
 
-    /// bars: location of the bars; embedded:PATH stores each bar in the database file PATH before its
-    /// response is sent [default: none; required for bars]
-    #[arg(long, value_name = "STORE", value_parser = store)]
-    pub store: Option<StoreSetting>,
+    /// bars: location of the bars; embedded:PATH is a database file, and
+    /// postgresql://USER:PASSWORD@HOST:PORT/DATABASE or postgresql:KEY=VALUE ... is the table bar of a
+    /// PostgreSQL database; each bar is stored before its response is sent [default: none; required for
+    /// bars]
+    // Parsed later, because clap would print the password of an invalid value.
+    #[arg(long, value_name = "STORE")]
+    pub store: Option<String>,
 
     /// Maximum number of connections; further connections wait until one ends [default: set by the
     /// limit on open files]
@@ -90,8 +93,9 @@ fn journal(text: &str) -> Result<JournalSetting, String> {
     text.parse().map_err(str::to_owned)
 }
 
-fn store(text: &str) -> Result<StoreSetting, String> {
-    text.parse().map_err(str::to_owned)
+fn store(text: &str) -> Result<StoreSetting, Ending> {
+    let store = text.parse();
+    store.map_err(|error: String| Ending::usage(format!("--store: {error}")))
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -119,6 +123,8 @@ fn ending(error: ServeError) -> Ending {
         | ServeError::StoreFailed { .. }
         | ServeError::Listen { .. }
         | ServeError::Thread(_) => Ending::server(error),
+        #[cfg(feature = "postgresql")]
+        ServeError::Postgresql(_) => Ending::server(error),
         ServeError::NoState(_)
         | ServeError::SharedState(_)
         | ServeError::Connections { .. }
@@ -142,7 +148,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Ending> {
         threads: args.threads,
         state: args.state.clone(),
         journal: args.journal.clone(),
-        store: args.store.clone(),
+        store: args.store.as_deref().map(store).transpose()?,
         limits: Limits {
             connections: args.max_connections,
             idle: args.idle,

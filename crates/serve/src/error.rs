@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use floodmark_journal::JournalError;
 
+#[cfg(feature = "postgresql")]
+use crate::postgresql::PostgresqlError;
 use crate::server::RESERVED_FILES;
 use crate::state_file::StateError;
 use crate::workload::NativeWorkload;
@@ -44,7 +46,9 @@ pub enum ServeError {
     #[error("{0} has no store; omit --store, or use `floodmark serve bars`")]
     NoStore(NativeWorkload),
     /// The workload `bars` was requested without a store.
-    #[error("bars needs a store; add --store embedded:PATH, where PATH is a file")]
+    #[error(
+        "bars needs a store; add --store embedded:PATH, where PATH is a file, or --store postgresql://USER@HOST:PORT/DATABASE"
+    )]
     StoreRequired,
     /// A shared port was requested for a workload that keeps state.
     #[error("{0} has state, which servers cannot share; omit --share-port")]
@@ -80,6 +84,10 @@ pub enum ServeError {
         /// The cause, as text.
         cause: String,
     },
+    /// The PostgreSQL database cannot be used.
+    #[cfg(feature = "postgresql")]
+    #[error(transparent)]
+    Postgresql(#[from] PostgresqlError),
     /// A server thread or its event loop cannot start.
     #[error(
         "cannot start a server thread: {0}; use fewer threads, or free memory or file descriptors"

@@ -5,8 +5,8 @@
 //! Start reading in `server.rs`, then read `worker.rs` (one thread), `connection.rs` and
 //! `response.rs`. The dispatcher's numbers are in `numbers.rs`, and the state file is in
 //! `state_file.rs` and `state_slots.rs`. The scores and their journal are in `scoring.rs`, `scores.rs`
-//! and `commits.rs`. The bars are in `bars.rs`, `bar_store.rs`, `store_queue.rs` and
-//! `embedded_bars.rs` (the database).
+//! and `commits.rs`. The bars are in `bars.rs`, `bar_store.rs`, `store_queue.rs`, `embedded_bars.rs` (a
+//! database file) and `postgresql/`.
 //!
 //! Invariants: the server does not use the load engine, and all queues and buffers are bounded, except
 //! the list of bars, which grows with their number.
@@ -24,7 +24,10 @@ mod host;
 mod listen;
 mod numbers;
 mod pace;
+#[cfg(feature = "postgresql")]
+mod postgresql;
 mod response;
+mod running_store;
 mod scores;
 mod scoring;
 mod server;
@@ -38,6 +41,8 @@ mod workload;
 
 pub use error::ServeError;
 pub use floodmark_journal::JournalError;
+#[cfg(feature = "postgresql")]
+pub use postgresql::{PostgresqlError, PostgresqlSetting};
 pub use server::{ServeSummary, serve};
 pub use settings::{JournalSetting, Limits, Settings, StoreSetting};
 pub use state_file::StateError;

@@ -13,13 +13,13 @@ use tokio::sync::{oneshot, watch};
 
 use crate::bar_store::BarStore;
 use crate::budget::ConnectionBudget;
-use crate::embedded_bars::EmbeddedBars;
 use crate::error::ServeError;
 use crate::handoff::handoffs;
 use crate::listen;
 use crate::numbers::{Numbers, Reserver};
+use crate::running_store::RunningStore;
 use crate::scores::SharedScores;
-use crate::settings::{JournalSetting, Settings, StoreSetting};
+use crate::settings::{JournalSetting, Settings};
 use crate::worker::{ServerState, Worker};
 use crate::workload::NativeWorkload;
 
@@ -100,9 +100,9 @@ pub fn serve(
     let numbers = numbers.unwrap_or_else(Numbers::volatile);
     let scores = (workload == NativeWorkload::Scoring).then(|| SharedScores::open(&journal));
     let scores = scores.transpose()?;
-    let started = store.map(|StoreSetting::Embedded(path)| {
+    let started = store.map(|setting| {
         let (bars, requests) = BarStore::new(limits.max_wait);
-        EmbeddedBars::start(&path, requests).map(|threads| (bars, threads))
+        RunningStore::start(&setting, requests).map(|threads| (bars, threads))
     });
     let (bars, store) = started.transpose()?.unzip();
     let threads = (settings.threads).map_or_else(default_threads, NonZeroUsize::get);
@@ -122,7 +122,7 @@ pub fn serve(
     finished.map_err(ServeError::StateFailed)?;
     // This also closes the queues of the store.
     let scores = Arc::into_inner(shared).and_then(|shared| shared.scores);
-    store.map(EmbeddedBars::finish).transpose()?;
+    store.map(RunningStore::finish).transpose()?;
     let closed = scores.map_or(Ok(()), SharedScores::close);
     closed.map_err(ServeError::JournalFailed)?;
     Ok(ServeSummary {

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+#[cfg(feature = "postgresql")]
+use crate::postgresql::PostgresqlSetting;
 use crate::workload::NativeWorkload;
 
 /// Settings of a server.
@@ -62,17 +64,38 @@ pub enum StoreSetting {
     /// A database in this file, which only this server uses. Each bar is durable before its
     /// response is sent.
     Embedded(PathBuf),
+    /// A table of this PostgreSQL database. Each bar is committed before its response is sent.
+    #[cfg(feature = "postgresql")]
+    Postgresql(Box<PostgresqlSetting>),
 }
 
 impl FromStr for StoreSetting {
-    type Err = &'static str;
+    /// A message that does not contain a password.
+    type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once(':') {
             Some(("embedded", path)) if !path.is_empty() => Ok(StoreSetting::Embedded(path.into())),
-            _ => Err("write embedded:PATH, where PATH is a file"),
+            Some(("postgresql" | "postgres", database)) => postgresql(database),
+            _ => Err(
+                "write embedded:PATH, where PATH is a file, or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+                    .to_owned(),
+            ),
         }
     }
+}
+
+#[cfg(feature = "postgresql")]
+fn postgresql(database: &str) -> Result<StoreSetting, String> {
+    Ok(StoreSetting::Postgresql(Box::new(database.parse()?)))
+}
+
+#[cfg(not(feature = "postgresql"))]
+fn postgresql(_: &str) -> Result<StoreSetting, String> {
+    Err(
+        "this program was built without PostgreSQL; build it with the feature postgresql"
+            .to_owned(),
+    )
 }
 
 /// Limits of a server. They bound all queues and buffers.

@@ -84,11 +84,25 @@ impl<T> QueuedRequests<T> {
     /// oldest first. Returns false once the queue is closed and empty.
     pub(crate) fn blocking_take(&mut self, batch: &mut Vec<T>, max: usize) -> bool {
         let taken = self.requests.blocking_recv_many(&mut self.taken, max);
+        self.pass_on(batch);
+        taken > 0
+    }
+
+    /// Waits like [`blocking_take`](Self::blocking_take), but without blocking the thread. No request is
+    /// lost if the future is dropped.
+    #[cfg(feature = "postgresql")]
+    pub(crate) async fn take(&mut self, batch: &mut Vec<T>, max: usize) -> bool {
+        let taken = self.requests.recv_many(&mut self.taken, max).await;
+        self.pass_on(batch);
+        taken > 0
+    }
+
+    /// Moves the taken requests to a batch.
+    fn pass_on(&mut self, batch: &mut Vec<T>) {
         // The next request is no older than the last one taken.
         let rest = self.taken.last().filter(|_| !self.requests.is_empty());
         self.oldest.set(rest.map(|last| last.since));
         batch.extend(self.taken.drain(..).map(|queued| queued.request));
-        taken > 0
     }
 }
 

@@ -290,7 +290,14 @@ fn refuses_settings_that_do_not_fit() {
     });
     assert!(matches!(error, ServeError::SharedState(_)), "{error}");
     assert!(!path.exists());
-    for wrong in ["", "embedded", "embedded:", "memory", "file:x"] {
+    for wrong in [
+        "",
+        "embedded",
+        "embedded:",
+        "postgresql:",
+        "memory",
+        "file:x",
+    ] {
         assert!(wrong.parse::<StoreSetting>().is_err(), "{wrong}");
     }
 }

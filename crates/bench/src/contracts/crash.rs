@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floodmark_host::{Child, Signal};
+use floodmark_host::{Child, ProcessSet, Signal};
 use floodmark_lab::manifest::Workload;
-use floodmark_observe::Root;
 use floodmark_observe::listener::{Listeners, find, parse_address, socket_inodes};
+use floodmark_observe::{Root, family};
 use rustix::process::{Pid, kill_process};
 
 use super::client::{ContractConnection, ContractRequest};
@@ -60,7 +60,7 @@ fn crash(workload: Workload, check: &mut ContractCheck) -> Result<(), Failure> {
         }
         _ => return Ok(()),
     };
-    kill(listening(store)?)?;
+    kill_family(listening(store)?)?;
     let what = "POST without the store";
     if let Some(response) = check.refused(what, ContractRequest::post(path, body), 503) {
         let has_header = response.header("retry-after").is_some();
@@ -146,6 +146,17 @@ fn restart(server: u32, at: SocketAddr) -> Result<Child, Failure> {
 fn kill(pid: u32) -> io::Result<()> {
     let pid = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(kill_process(pid, Signal::KILL)?)
+}
+
+/// Kills a store and its descendants (SIGKILL), and waits until they have ended. A process of PostgreSQL
+/// can complete a statement after its parent was killed.
+fn kill_family(pid: u32) -> io::Result<()> {
+    let family = ProcessSet::open(&family(&Root::host(), pid))?;
+    family.signal(Signal::KILL)?;
+    match family.wait(TIMEOUT)? {
+        true => Ok(()),
+        false => Err(io::ErrorKind::TimedOut.into()),
+    }
 }
 
 #[cfg(test)]

@@ -128,6 +128,10 @@ fn refuses_invalid_usage() {
             &["--store", "write embedded:PATH"],
         ),
         (
+            &["serve", "bars", "--store", "postgresql://bars@127.0.0.1"],
+            &["--store: the database is missing; write postgresql://"],
+        ),
+        (
             &["serve", "hello", "--store", "embedded:bars.redb"],
             &["hello has no store"],
         ),
@@ -153,5 +157,21 @@ fn refuses_invalid_usage() {
                 "{arguments:?} lacks {word:?}: {printed}"
             );
         }
+    }
+}
+
+#[test]
+fn prints_no_password_of_a_store() {
+    for (store, status) in [
+        ("postgresql://bars:s3cret@127.0.0.1:1/bars", 3),
+        ("postgresql://bars:s3cret@127.0.0.1:x/bars", 2),
+        ("postgresql://bars:s3c@s3cret@127.0.0.1/bars", 2),
+        ("postgresql:host=127.0.0.1 user=bars password=a s3cret", 2),
+        ("postgresq://bars:s3cret@127.0.0.1/bars", 2),
+    ] {
+        let output = run(&["serve", "bars", "--listen", "127.0.0.1:0", "--store", store]);
+        let printed = text(&output.stderr);
+        assert_eq!(code(&output), status, "{printed}");
+        assert!(!printed.is_empty() && !printed.contains("s3c"), "{printed}");
     }
 }

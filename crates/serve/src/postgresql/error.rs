@@ -1,0 +1,92 @@
+//! Errors of PostgreSQL.
+
+use std::error::Error;
+
+use tokio_postgres::error::SqlState;
+
+use super::setting::PostgresqlSetting;
+
+/// A reason why bars cannot be stored in PostgreSQL. Its text contains no password.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {cause}; {fix}")]
+pub struct PostgresqlError {
+    place: String,
+    cause: String,
+    fix: String,
+    /// Whether PostgreSQL accepts no session yet because it is still starting.
+    is_starting: bool,
+}
+
+impl PostgresqlError {
+    /// Returns an error about the database or its table.
+    pub(super) fn new(
+        setting: &PostgresqlSetting,
+        cause: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        PostgresqlError {
+            place: setting.to_string(),
+            cause: cause.into(),
+            fix: fix.into(),
+            is_starting: false,
+        }
+    }
+
+    /// Returns the error of a client, with a fix that depends on its cause.
+    pub(super) fn of(setting: &PostgresqlSetting, error: &tokio_postgres::Error) -> Self {
+        let mut own = Self::new(setting, cause(error), fix(error));
+        own.is_starting = error.code() == Some(&SqlState::CANNOT_CONNECT_NOW);
+        own
+    }
+
+    /// Returns the error of a database that does not respond.
+    pub(super) fn no_response(setting: &PostgresqlSetting) -> Self {
+        let fix = "check that this is the address of PostgreSQL, and that it is healthy";
+        Self::new(setting, "no response", fix)
+    }
+
+    /// Returns whether the same attempt can succeed a moment later.
+    pub(super) fn is_starting(&self) -> bool {
+        self.is_starting
+    }
+
+    /// Returns the text for the server's clients, which need not know the address.
+    pub(super) fn public_message(&self) -> String {
+        format!("the database is not available: {}; retry later", self.cause)
+    }
+}
+
+/// Returns the cause of an error in one line. Uses PostgreSQL's own message if there is one.
+pub(super) fn cause(error: &tokio_postgres::Error) -> String {
+    if let Some(own) = error.as_db_error() {
+        return own.message().replace('\n', " ");
+    }
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+fn fix(error: &tokio_postgres::Error) -> &'static str {
+    let Some(code) = error.code() else {
+        return match error.source() {
+            Some(source) if source.to_string().contains("password") => {
+                "add the password to --store"
+            }
+            _ => "start PostgreSQL, or correct the address in --store",
+        };
+    };
+    match *code {
+        SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+            "correct the user or password in --store, or allow the user in pg_hba.conf"
+        }
+        SqlState::INVALID_CATALOG_NAME => "create the database, or correct its name in --store",
+        SqlState::INSUFFICIENT_PRIVILEGE => {
+            "grant the user access to the table bar, or let it create the table"
+        }
+        SqlState::TOO_MANY_CONNECTIONS => "raise max_connections, or close other sessions",
+        SqlState::CANNOT_CONNECT_NOW => "retry when PostgreSQL has started",
+        SqlState::READ_ONLY_SQL_TRANSACTION => "use a database that accepts writes",
+        _ => "correct the database or its settings",
+    }
+}

@@ -1,0 +1,153 @@
+//! Bars in PostgreSQL.
+//!
+//! One thread has two sessions, for inserts and lists, so that a list never waits for an insert.
+//! `table.rs` creates or checks the table, `session.rs` opens a session, and `operation.rs` has the two
+//! statements.
+
+mod error;
+mod operation;
+mod session;
+mod setting;
+mod table;
+
+use std::io;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use crate::bar_store::{BarRequests, StoreFault};
+use crate::error::ServeError;
+use crate::store_queue::QueuedRequests;
+
+pub use error::PostgresqlError;
+use operation::{BarOperation, InsertBars, ListBars, SessionLost};
+use session::StoreSession;
+pub use setting::PostgresqlSetting;
+
+/// Maximum number of statements in flight per session.
+const IN_FLIGHT: usize = 4;
+/// First and longest pause between attempts to open a session. Each pause doubles.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+/// Maximum time for PostgreSQL to complete its own start before the server starts.
+const STARTING_TIME: Duration = Duration::from_secs(30);
+
+/// The thread with the sessions.
+pub(crate) struct PostgresqlBars {
+    thread: JoinHandle<()>,
+}
+
+impl PostgresqlBars {
+    /// Opens the sessions, creates the table if necessary, and starts the thread.
+    pub(crate) fn start(
+        setting: &PostgresqlSetting,
+        requests: BarRequests,
+    ) -> Result<Self, ServeError> {
+        let runtime = runtime().map_err(ServeError::Thread)?;
+        let opened = runtime.block_on(async {
+            table::prepare_table(setting).await?;
+            let inserts = StoreSession::open(setting, InsertBars::STATEMENT).await?;
+            let lists = StoreSession::open(setting, ListBars::STATEMENT).await?;
+            Ok::<_, PostgresqlError>((inserts, lists))
+        });
+        let (insert_session, list_session) = opened?;
+        let setting = setting.clone();
+        let run = move || {
+            runtime.block_on(async {
+                tokio::join!(
+                    serve::<InsertBars>(&setting, insert_session, requests.inserts),
+                    serve::<ListBars>(&setting, list_session, requests.lists),
+                );
+            });
+        };
+        let thread = thread::Builder::new().name("bars-postgresql".into());
+        let thread = thread.spawn(run).map_err(ServeError::Thread)?;
+        Ok(PostgresqlBars { thread })
+    }
+
+    /// Waits until the thread has ended. Must be called after the queues have been closed.
+    pub(crate) fn finish(self) -> Result<(), ServeError> {
+        self.thread.join().map_err(|_| ServeError::Panicked)
+    }
+}
+
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+/// Serves the requests in a queue until it is closed. If the session is lost, opens another one.
+async fn serve<O: BarOperation>(
+    setting: &PostgresqlSetting,
+    session: StoreSession,
+    mut queue: QueuedRequests<O::Request>,
+) {
+    let mut session = Some(session);
+    while let Some(open) = session {
+        if serve_session::<O>(open, &mut queue).await.is_none() {
+            return;
+        }
+        session = reopen::<O>(setting, &mut queue).await;
+    }
+}
+
+/// Serves requests in one session. Returns `None` if the queue is closed, and otherwise when the
+/// session is lost and all its requests are answered.
+async fn serve_session<O: BarOperation>(
+    mut session: StoreSession,
+    queue: &mut QueuedRequests<O::Request>,
+) -> Option<()> {
+    let mut in_flight = JoinSet::new();
+    loop {
+        let mut batch = Vec::new();
+        tokio::select! {
+            Some(done) = in_flight.join_next() => {
+                if matches!(done, Ok(Err(SessionLost))) {
+                    break;
+                }
+            }
+            () = session.lost() => break,
+            is_open = queue.take(&mut batch, O::MAX_BATCH), if in_flight.len() < IN_FLIGHT => {
+                if !is_open {
+                    return None;
+                }
+                in_flight.spawn(O::run(session.statement(), batch));
+            }
+        }
+    }
+    // The other statements fail as well, because their session is closed.
+    drop(session);
+    in_flight.join_all().await;
+    Some(())
+}
+
+/// Opens a session, with pauses between the attempts. Requests wait during an attempt, and are
+/// refused after it has failed. Returns `None` if the queue is closed.
+async fn reopen<O: BarOperation>(
+    setting: &PostgresqlSetting,
+    queue: &mut QueuedRequests<O::Request>,
+) -> Option<StoreSession> {
+    let [mut pause, longest] = PAUSES;
+    loop {
+        let error = match StoreSession::open(setting, O::STATEMENT).await {
+            Ok(session) => return Some(session),
+            Err(error) => error,
+        };
+        let fault = StoreFault(error.public_message());
+        let end = Instant::now() + pause;
+        loop {
+            let mut batch = Vec::new();
+            tokio::select! {
+                () = sleep_until(end) => break,
+                is_open = queue.take(&mut batch, O::MAX_BATCH) => {
+                    if !is_open {
+                        return None;
+                    }
+                    O::refuse(batch, &fault);
+                }
+            }
+        }
+        pause = (pause * 2).min(longest);
+    }
+}

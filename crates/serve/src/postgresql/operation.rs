@@ -1,0 +1,133 @@
+//! The two statements of the workload `bars`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio_postgres::Row;
+
+use super::session::{PreparedStatement, StatementFault};
+use crate::bar_store::{
+    BarInsert, BarList, MAX_BATCH, StoreFault, StoreResult, StoredBar, answer_inserts, answer_lists,
+};
+
+/// A statement that serves several requests at once.
+pub(super) trait BarOperation {
+    /// A waiting request.
+    type Request: Send + 'static;
+    /// Text of the statement.
+    const STATEMENT: &str;
+    /// Maximum number of requests that share a statement.
+    const MAX_BATCH: usize;
+
+    /// Runs the statement and answers all requests. After an error, inserts may be stored.
+    ///
+    /// # Errors
+    /// The session is lost.
+    fn run(
+        statement: Arc<PreparedStatement>,
+        batch: Vec<Self::Request>,
+    ) -> impl Future<Output = Result<(), SessionLost>> + Send + 'static;
+
+    /// Answers requests without a statement.
+    fn refuse(batch: Vec<Self::Request>, fault: &StoreFault);
+}
+
+/// The session is closed or does not respond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SessionLost;
+
+/// Inserts bars. PostgreSQL stores all bars of a batch or none, and responds after the commit.
+pub(super) struct InsertBars;
+
+impl BarOperation for InsertBars {
+    type Request = BarInsert;
+    // PostgreSQL computes the default of the id after it sorts, so the ids ascend in the order of the
+    // names.
+    const STATEMENT: &str = "INSERT INTO bar (name) \
+        SELECT name FROM unnest($1::text[]) WITH ORDINALITY AS batch (name, number) ORDER BY number \
+        RETURNING id";
+    const MAX_BATCH: usize = MAX_BATCH;
+
+    async fn run(
+        statement: Arc<PreparedStatement>,
+        batch: Vec<BarInsert>,
+    ) -> Result<(), SessionLost> {
+        let names = Vec::from_iter(batch.iter().map(|insert| insert.name.as_str()));
+        let rows = statement.rows(&[&names]).await;
+        let ids = rows.and_then(|rows| ids(&rows, batch.len()));
+        finish(ids, |ids| answer_inserts(batch, ids))
+    }
+
+    fn refuse(batch: Vec<BarInsert>, fault: &StoreFault) {
+        answer_inserts(batch, Err(fault.clone()));
+    }
+}
+
+/// Lists the bars. All lists that wait share the result.
+pub(super) struct ListBars;
+
+impl BarOperation for ListBars {
+    type Request = BarList;
+    const STATEMENT: &str = "SELECT id, name FROM bar ORDER BY id";
+    const MAX_BATCH: usize = usize::MAX;
+
+    async fn run(
+        statement: Arc<PreparedStatement>,
+        batch: Vec<BarList>,
+    ) -> Result<(), SessionLost> {
+        let rows = statement.rows(&[]).await;
+        finish(rows.and_then(|rows| json(&rows)), |bars| {
+            answer_lists(batch, &bars);
+        })
+    }
+
+    fn refuse(batch: Vec<BarList>, fault: &StoreFault) {
+        answer_lists(batch, &Err(fault.clone()));
+    }
+}
+
+/// Answers the requests of a statement.
+fn finish<T>(
+    result: Result<T, StatementFault>,
+    answer: impl FnOnce(StoreResult<T>),
+) -> Result<(), SessionLost> {
+    match result {
+        Ok(value) => {
+            answer(Ok(value));
+            Ok(())
+        }
+        Err(fault) => {
+            answer(Err(StoreFault(fault.message)));
+            if fault.is_session_lost {
+                Err(SessionLost)
+            } else {
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Returns the ids of a batch in the order of its names. The ids must ascend, even if the rows do not.
+fn ids(rows: &[Row], expected: usize) -> Result<Vec<i64>, StatementFault> {
+    let ids: Result<Vec<i64>, _> = rows.iter().map(|row| row.try_get(0)).collect();
+    let mut ids = ids?;
+    if ids.len() != expected {
+        return Err(StatementFault::unexpected_rows());
+    }
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+fn json(rows: &[Row]) -> Result<Bytes, StatementFault> {
+    let mut json = Vec::from(b"[");
+    for row in rows {
+        if json.len() > 1 {
+            json.push(b',');
+        }
+        let (id, name) = (row.try_get(0)?, row.try_get(1)?);
+        // Writing to a vector cannot fail.
+        let _ = serde_json::to_writer(&mut json, &StoredBar { id, name });
+    }
+    json.push(b']');
+    Ok(json.into())
+}

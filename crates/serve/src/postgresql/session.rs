@@ -1,0 +1,145 @@
+//! A session with a prepared statement.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, NoTls, Row, Statement};
+
+use super::error::{PostgresqlError, cause};
+use super::setting::PostgresqlSetting;
+
+/// Maximum time to open a session.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum time for a statement, after which PostgreSQL cancels it.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum time for a statement, after which the session is closed. Only used if PostgreSQL cannot be
+/// reached.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(8);
+/// Pause before the next attempt while PostgreSQL starts.
+pub(super) const STARTING_PAUSE: Duration = Duration::from_millis(100);
+
+/// A statement that can run several times at once.
+pub(super) struct PreparedStatement {
+    client: Client,
+    statement: Statement,
+}
+
+/// A reason why a statement has no result.
+#[derive(Debug)]
+pub(super) struct StatementFault {
+    /// Text for the server's clients.
+    pub(super) message: String,
+    pub(super) is_session_lost: bool,
+}
+
+impl StatementFault {
+    /// Returns the fault of a result that does not fit its statement.
+    pub(super) fn unexpected_rows() -> Self {
+        StatementFault {
+            message: "the database returned unexpected rows; check the triggers of its table bar"
+                .to_owned(),
+            is_session_lost: false,
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for StatementFault {
+    fn from(error: tokio_postgres::Error) -> Self {
+        StatementFault {
+            message: format!("the database failed: {}; retry later", cause(&error)),
+            // The session remains usable after an error message, unless it was the last one. The next
+            // statement then finds the session closed.
+            is_session_lost: error.as_db_error().is_none(),
+        }
+    }
+}
+
+impl PreparedStatement {
+    /// Runs the statement and returns its rows. An insert is committed when this returns rows.
+    pub(super) async fn rows(
+        &self,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, StatementFault> {
+        let rows = self.client.query(&self.statement, parameters);
+        match timeout(STATEMENT_TIMEOUT, rows).await {
+            Ok(rows) => Ok(rows?),
+            Err(_) => Err(StatementFault {
+                message: "the database does not respond; retry later".to_owned(),
+                is_session_lost: true,
+            }),
+        }
+    }
+}
+
+/// An open session.
+pub(super) struct StoreSession {
+    statement: Arc<PreparedStatement>,
+    connection: JoinHandle<()>,
+}
+
+impl StoreSession {
+    /// Opens a session and prepares its statement.
+    ///
+    /// # Errors
+    /// PostgreSQL does not respond, or refuses the user or the statement.
+    pub(super) async fn open(
+        setting: &PostgresqlSetting,
+        statement: &str,
+    ) -> Result<Self, PostgresqlError> {
+        within_timeout(setting, async {
+            let (client, connection) = connect(setting).await?;
+            let statement = client.prepare(statement).await?;
+            let statement = Arc::new(PreparedStatement { client, statement });
+            Ok(StoreSession {
+                statement,
+                connection,
+            })
+        })
+        .await
+    }
+
+    /// Returns the statement.
+    pub(super) fn statement(&self) -> Arc<PreparedStatement> {
+        Arc::clone(&self.statement)
+    }
+
+    /// Waits until the connection has ended.
+    pub(super) async fn lost(&mut self) {
+        let _ = (&mut self.connection).await;
+    }
+}
+
+impl Drop for StoreSession {
+    /// Closes the connection, which ends all statements in flight.
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// Opens a session, and returns the client with the task of its connection.
+pub(super) async fn connect(
+    setting: &PostgresqlSetting,
+) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
+    let (client, connection) = setting.config().connect(NoTls).await?;
+    // The client reports the errors of the connection.
+    let connection = tokio::spawn(async {
+        let _ = connection.await;
+    });
+    let limit = format!("SET statement_timeout = {}", CANCEL_TIMEOUT.as_millis());
+    client.batch_execute(&limit).await?;
+    Ok((client, connection))
+}
+
+/// Waits for a result, and names the database in its error.
+pub(super) async fn within_timeout<T>(
+    setting: &PostgresqlSetting,
+    result: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, PostgresqlError> {
+    match timeout(OPEN_TIMEOUT, result).await {
+        Ok(result) => result.map_err(|error| PostgresqlError::of(setting, &error)),
+        Err(_) => Err(PostgresqlError::no_response(setting)),
+    }
+}

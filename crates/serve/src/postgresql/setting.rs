@@ -1,0 +1,166 @@
+//! The connection string of a PostgreSQL database.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+
+/// Maximum time to connect, without the handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Usage hint for a connection string.
+const USAGE: &str = "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, or postgresql:host=HOST \
+                     port=PORT user=USER password=PASSWORD dbname=DATABASE";
+
+/// A PostgreSQL database and the user that connects to it. Neither its text nor its debug text contains
+/// the password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostgresqlSetting {
+    config: Config,
+}
+
+impl PostgresqlSetting {
+    /// Returns the configuration of a session.
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+}
+
+impl fmt::Display for PostgresqlSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PostgreSQL at ")?;
+        let port = self.config.get_ports().first().copied().unwrap_or(5432);
+        match (
+            self.config.get_hosts().first(),
+            self.config.get_hostaddrs().first(),
+        ) {
+            (Some(Host::Unix(folder)), _) => write!(f, "{}, port {port}", folder.display()),
+            (Some(Host::Tcp(host)), _) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            (Some(Host::Tcp(host)), _) => write!(f, "{host}:{port}"),
+            (None, Some(address)) => write!(f, "{address}, port {port}"),
+            (None, None) => write!(f, "port {port}"),
+        }
+    }
+}
+
+impl fmt::Debug for PostgresqlSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for PostgresqlSetting {
+    /// A message that does not contain the password.
+    type Err = String;
+
+    /// Parses the text that follows `postgresql:`, either the rest of a URL or keys with values.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_url = text.starts_with("//");
+        // The parser takes the first @ as the end of the password, so that the host would contain the
+        // rest of the password.
+        if is_url && text.matches('@').count() > 1 {
+            return Err(
+                "the URL contains several @; write %40 for an @ in a user name or password"
+                    .to_owned(),
+            );
+        }
+        let parsed = if is_url {
+            format!("postgresql:{text}").parse::<Config>()
+        } else {
+            text.parse()
+        };
+        let mut config = parsed.map_err(|error| {
+            let cause = error.into_source().map(|cause| cause.to_string());
+            // Other messages about keys with values can quote a password that contains a space.
+            match cause {
+                Some(cause) if is_url || cause.starts_with("invalid value for option") => {
+                    format!("{cause}; {USAGE}")
+                }
+                _ => format!("not a connection string; {USAGE}"),
+            }
+        })?;
+        let hosts = config.get_hosts().len();
+        match (hosts, config.get_hostaddrs().len()) {
+            (0, 0) => return Err(format!("the host is missing; {USAGE}")),
+            (1, 0) | (0, 1) | (1, 1) => {}
+            _ => return Err("several hosts; name one, so that all bars are in one place".into()),
+        }
+        if config.get_user().is_none_or(str::is_empty) {
+            return Err(format!("the user is missing; {USAGE}"));
+        }
+        if config.get_ssl_mode() == SslMode::Require {
+            return Err(
+                "TLS to PostgreSQL is not supported; omit sslmode, or set it to disable".into(),
+            );
+        }
+        // Otherwise the name would be that of the user, which hides a forgotten database.
+        if config.get_dbname().is_none_or(str::is_empty) {
+            return Err(format!("the database is missing; {USAGE}"));
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("floodmark serve");
+        }
+        Ok(PostgresqlSetting { config })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_urls_and_keys() {
+        for (text, shown) in [
+            ("//bars@127.0.0.1:5432/bars", "PostgreSQL at 127.0.0.1:5432"),
+            ("//u:s%40cret@[::1]:7/b", "PostgreSQL at [::1]:7"),
+            ("//u:x@localhost/b", "PostgreSQL at localhost:5432"),
+            (
+                "host=localhost user=u password='s cret' dbname=b",
+                "PostgreSQL at localhost:5432",
+            ),
+            ("host=/run user=u dbname=b", "PostgreSQL at /run, port 5432"),
+        ] {
+            let setting: PostgresqlSetting = text.parse().unwrap();
+            assert_eq!(setting.to_string(), shown);
+            assert_eq!(format!("{setting:?}"), shown);
+        }
+    }
+
+    #[test]
+    fn refuses_wrong_strings_without_their_password() {
+        for (text, reason) in [
+            ("", "the host is missing"),
+            ("//", "the host is missing"),
+            ("//127.0.0.1/bars", "the user is missing"),
+            ("//u:secret@/b", "the host is missing"),
+            ("//u:secret@127.0.0.1:5432", "the database is missing"),
+            ("//u:se@cret@127.0.0.1/b", "write %40"),
+            (
+                "//u:secret@127.0.0.1:x/b",
+                "invalid value for option `port`",
+            ),
+            ("//u:secret@a,b/b", "several hosts"),
+            (
+                "//u:secret@a/b?sslmode=require",
+                "TLS to PostgreSQL is not supported",
+            ),
+            ("//u:secret@a/b?ssl=1", "unknown option `ssl`"),
+            (
+                "host=a user=u dbname=b password=x secret=y",
+                "not a connection string",
+            ),
+            (
+                "host=a user=u dbname=b password=x secret",
+                "not a connection string",
+            ),
+        ] {
+            let error = text.parse::<PostgresqlSetting>().unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+            assert!(!error.contains("cret"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The PostgreSQL of this repository's stores, which a test can kill.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Builder;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+/// Maximum time for PostgreSQL to start on a busy host.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A running PostgreSQL with its data in a temporary folder. Dropping it kills the processes.
+pub struct TestPostgresql {
+    postmaster: Option<Child>,
+    pub address: SocketAddr,
+    data: tempfile::TempDir,
+}
+
+impl TestPostgresql {
+    /// Starts PostgreSQL. Returns `None` if its programs are missing and cannot be built.
+    pub fn start() -> Option<Self> {
+        build()?;
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut store = TestPostgresql {
+            postmaster: None,
+            address: free.local_addr().unwrap(),
+            data: tempfile::tempdir().unwrap(),
+        };
+        drop(free);
+        store.restart();
+        Some(store)
+    }
+
+    /// Returns the connection string for `--store`, for a user with an optional password.
+    pub fn url(&self, user: &str, database: &str) -> String {
+        format!("postgresql://{user}@{}/{database}", self.address)
+    }
+
+    /// Returns the folder of the cluster.
+    pub fn cluster(&self) -> PathBuf {
+        self.data.path().join("data/cluster")
+    }
+
+    /// Starts PostgreSQL on its earlier data, and waits until it accepts sessions.
+    pub fn restart(&mut self) {
+        let log = self.data.path().join("log");
+        let output = File::create(&log).unwrap();
+        let data = self.data.path().join("data");
+        let mut child = Command::new("sh")
+            .arg("start.sh")
+            .args([&self.address.port().to_string(), &*data.to_string_lossy()])
+            .current_dir(folder())
+            .stdout(output.try_clone().unwrap())
+            .stderr(output)
+            .spawn()
+            .unwrap();
+        let begin = Instant::now();
+        let log = || fs::read_to_string(&log).unwrap_or_default();
+        while self.try_execute("bars", "SELECT 1").is_none() {
+            assert_eq!(child.try_wait().unwrap(), None, "{}", log());
+            assert!(begin.elapsed() < TIMEOUT, "{}", log());
+            thread::sleep(Duration::from_millis(50));
+        }
+        self.postmaster = Some(child);
+    }
+
+    /// Kills all processes of PostgreSQL (SIGKILL).
+    pub fn kill(&mut self) {
+        let Some(mut postmaster) = self.postmaster.take() else {
+            return;
+        };
+        let id = postmaster.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        postmaster.kill().unwrap();
+        for child in children.split_whitespace() {
+            // It may have ended with the postmaster.
+            // SAFETY: kill(2) has no memory effects.
+            unsafe { libc::kill(child.parse().unwrap(), libc::SIGKILL) };
+        }
+        postmaster.wait().unwrap();
+        while TcpStream::connect(self.address).is_ok() {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Executes statements as the owner of the database, and returns the values of their rows.
+    pub fn execute(&self, statements: &str) -> Vec<String> {
+        self.execute_in("bars", statements)
+    }
+
+    /// Executes statements in another database.
+    pub fn execute_in(&self, database: &str, statements: &str) -> Vec<String> {
+        let rows = self.try_execute(database, statements);
+        rows.expect("PostgreSQL accepts a session")
+    }
+
+    /// Executes statements. Returns `None` if PostgreSQL accepts no session.
+    fn try_execute(&self, database: &str, statements: &str) -> Option<Vec<String>> {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let url = self.url("bars", database);
+            let (client, connection) = tokio_postgres::connect(&url, NoTls).await.ok()?;
+            let connection = tokio::spawn(connection);
+            let messages = client.simple_query(statements).await.unwrap();
+            drop(client);
+            let _ = connection.await;
+            let value = |message| match message {
+                SimpleQueryMessage::Row(row) => Some(row.get(0)?.to_owned()),
+                _ => None,
+            };
+            Some(messages.into_iter().filter_map(value).collect())
+        })
+    }
+}
+
+impl Drop for TestPostgresql {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../stores/postgresql")
+}
+
+/// Builds the store unless it is already built.
+fn build() -> Option<()> {
+    if folder().join("target/server/bin/postgres").is_file() {
+        return Some(());
+    }
+    let built = Command::new("mvn")
+        .args(["-q", "-B", "package"])
+        .current_dir(folder())
+        .status();
+    let Ok(status) = built else {
+        println!("skipped: PostgreSQL is not built and mvn is not installed");
+        return None;
+    };
+    assert!(status.success(), "mvn package: {status}");
+    Some(())
+}
