@@ -1,9 +1,10 @@
-# start.sh PORT DATA [HOST]: runs PostgreSQL in the foreground, with all files in the folder DATA.
+# start.sh PORT DATA [HOST] [COMMIT]: runs PostgreSQL in the foreground, with all files in the folder
+# DATA. COMMIT is the setting synchronous_commit.
 # The role and the database are named bars.
 set -eu
-port=${1:?which port? sh start.sh PORT DATA [HOST]}
-data=${2:?which folder? sh start.sh PORT DATA [HOST]}
-host=${3:-127.0.0.1}
+port=${1:?which port? sh start.sh PORT DATA [HOST] [COMMIT]}
+data=${2:?which folder? sh start.sh PORT DATA [HOST] [COMMIT]}
+host=${3:-127.0.0.1} commit=${4:-on}
 
 here=$(cd "$(dirname "$0")" && pwd)
 bin=$here/target/server/bin
@@ -42,4 +43,4 @@ fi
 
 # Keep shared memory in files of the cluster, so that a killed server leaves no files in /dev/shm.
 exec $as "$bin/postgres" -D "$data/cluster" -c listen_addresses="$host" -c port="$port" -c unix_socket_directories= \
-    -c max_connections=300 -c dynamic_shared_memory_type=mmap
+    -c max_connections=300 -c synchronous_commit="$commit" -c dynamic_shared_memory_type=mmap
