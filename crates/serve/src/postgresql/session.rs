@@ -1,7 +1,7 @@
 //! A session with a prepared statement.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -78,6 +78,8 @@ impl PreparedStatement {
 pub(super) struct StoreSession {
     statement: Arc<PreparedStatement>,
     connection: JoinHandle<()>,
+    /// Time of an exchange without work.
+    round_trip: Duration,
 }
 
 impl StoreSession {
@@ -91,11 +93,15 @@ impl StoreSession {
     ) -> Result<Self, PostgresqlError> {
         within_timeout(setting, async {
             let (client, connection) = connect(setting).await?;
+            let begin = Instant::now();
+            client.batch_execute("").await?;
+            let round_trip = begin.elapsed();
             let statement = client.prepare(statement).await?;
             let statement = Arc::new(PreparedStatement { client, statement });
             Ok(StoreSession {
                 statement,
                 connection,
+                round_trip,
             })
         })
         .await
@@ -104,6 +110,11 @@ impl StoreSession {
     /// Returns the statement.
     pub(super) fn statement(&self) -> Arc<PreparedStatement> {
         Arc::clone(&self.statement)
+    }
+
+    /// Returns how long a statement took in PostgreSQL, given the time until its response.
+    pub(super) fn without_network(&self, taken: Duration) -> Duration {
+        taken.saturating_sub(self.round_trip)
     }
 
     /// Waits until the connection has ended.
