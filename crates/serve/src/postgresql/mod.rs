@@ -33,7 +33,7 @@ const IN_FLIGHT: usize = 16;
 /// earlier, so its statements follow each other and serve more requests each.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
 /// First and longest pause between attempts to open a session. Each pause doubles.
-const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
 /// Maximum time for PostgreSQL to complete its own start before the server starts.
 const STARTING_TIME: Duration = Duration::from_secs(30);
 
