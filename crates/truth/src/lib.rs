@@ -5,6 +5,8 @@
 //! Client and server read the same clock (CLOCK_MONOTONIC of one host), so the server's log is an
 //! independent reference for the client's figures.
 //!
+//! [`store::StartedStore`] runs this repository's databases for tests of other crates.
+//!
 //! This crate is used only in tests and measurements of floodmark.
 
 pub mod cases;
@@ -12,6 +14,7 @@ mod choice;
 pub mod log;
 pub mod scenario;
 pub mod server;
+pub mod store;
 mod sys;
 
 pub use cases::{CaseReport, reference, run_cases};

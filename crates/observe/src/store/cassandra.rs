@@ -8,10 +8,10 @@ use std::time::Duration;
 use floodmark_record::Metric;
 use floodmark_record::metric::{CassandraFigure, PoolFigure, TableFigure, TableOperation};
 
-use super::cql::{CqlConnection, CqlValue};
 use super::monitor::{SHARE, StoreTarget, TIMEOUT};
 use crate::figures::Figures;
 use crate::samples::Samples;
+use floodmark_cql::{CqlConnection, CqlValue};
 
 /// Interval between thread pool queries.
 const STEP: Duration = Duration::from_secs(1);

@@ -1,8 +1,9 @@
 use super::*;
 use crate::sampler::{EVERY, Sampler};
-use crate::store::testing::Started;
-use crate::targets::MonitorTargets;
+use crate::store::testing::watched;
+use crate::targets::{MonitorTargets, StoreKind};
 use crate::testing::{max, series, sum};
+use floodmark_truth::store::StartedStore;
 use std::net::TcpStream;
 use std::time::Instant;
 
@@ -52,7 +53,7 @@ fn reports_sixteen_user_tables_by_name_and_sums_the_rest() {
 
 #[test]
 fn samples_a_real_cassandra() {
-    let Some(store) = Started::cassandra() else {
+    let Some(store) = StartedStore::cassandra() else {
         return;
     };
     let connect = || {
@@ -68,7 +69,7 @@ fn samples_a_real_cassandra() {
     }
     let watch = MonitorTargets {
         server_pid: Some(std::process::id()),
-        store: Some(store.watched()),
+        store: Some(watched(&store, "cassandra", StoreKind::Cassandra)),
         ..MonitorTargets::default()
     };
     let sampler = Sampler::start_at(Instant::now(), EVERY, watch);
@@ -90,7 +91,7 @@ fn samples_a_real_cassandra() {
             rows,
             [[
                 CqlValue::Text("bar".to_owned()),
-                CqlValue::Number(id.into())
+                CqlValue::Integer(id.into())
             ]]
         );
     }

@@ -1,7 +1,6 @@
 //! The store behind the server: its processes and its own statistics.
 
 mod cassandra;
-mod cql;
 mod monitor;
 #[cfg(feature = "postgresql")]
 mod postgresql;

@@ -1,8 +1,9 @@
 use super::*;
 use crate::sampler::{EVERY, Sampler};
-use crate::store::testing::Started;
-use crate::targets::MonitorTargets;
+use crate::store::testing::watched;
+use crate::targets::{MonitorTargets, StoreKind};
 use crate::testing::{max, series, sum};
+use floodmark_truth::store::StartedStore;
 
 const SUBJECT: &str = "postgresql";
 
@@ -81,7 +82,7 @@ fn commits(runtime: &Runtime, client: &Client) -> i64 {
 
 #[test]
 fn samples_a_real_postgresql_with_commits_and_a_lock_wait() {
-    let Some(store) = Started::postgresql() else {
+    let Some(store) = StartedStore::postgresql() else {
         return;
     };
     let runtime = Builder::new_current_thread()
@@ -101,7 +102,7 @@ fn samples_a_real_postgresql_with_commits_and_a_lock_wait() {
 
     let watch = MonitorTargets {
         server_pid: Some(std::process::id()),
-        store: Some(store.watched()),
+        store: Some(watched(&store, "postgresql", StoreKind::Postgresql)),
         ..MonitorTargets::default()
     };
     let sampler = Sampler::start_at(Instant::now(), EVERY, watch);
@@ -160,7 +161,7 @@ fn samples_a_real_postgresql_with_commits_and_a_lock_wait() {
 
 #[test]
 fn warns_that_commits_include_its_own_without_a_maintenance_database() {
-    let Some(store) = Started::postgresql() else {
+    let Some(store) = StartedStore::postgresql() else {
         return;
     };
     let runtime = Builder::new_current_thread()
@@ -172,7 +173,7 @@ fn warns_that_commits_include_its_own_without_a_maintenance_database() {
     let close = "ALTER DATABASE postgres ALLOW_CONNECTIONS false";
     runtime.block_on(closing.batch_execute(close)).unwrap();
     let watch = MonitorTargets {
-        store: Some(store.watched()),
+        store: Some(watched(&store, "postgresql", StoreKind::Postgresql)),
         ..MonitorTargets::default()
     };
     let sampler = Sampler::start_at(Instant::now(), EVERY, watch);

@@ -15,8 +15,7 @@ fn value(bytes: Option<&[u8]>) -> Vec<u8> {
     value
 }
 
-/// Returns a result with two rows. The type of the last column is boolean, which floodmark never
-/// queries.
+/// Returns a result with two rows. The type of the last column is uuid, which floodmark never queries.
 fn result() -> Vec<u8> {
     let mut body = Vec::new();
     for n in [2_i32, 1, 5] {
@@ -24,7 +23,7 @@ fn result() -> Vec<u8> {
     }
     body.extend(string("system_views"));
     body.extend(string("thread_pools"));
-    for (name, kind) in [("n", 0x0D_u16), ("i", 9), ("b", 2), ("d", 7), ("x", 4)] {
+    for (name, kind) in [("n", 0x0D_u16), ("i", 9), ("b", 2), ("d", 7), ("x", 0x0C)] {
         body.extend(string(name));
         body.extend(kind.to_be_bytes());
     }
@@ -33,18 +32,25 @@ fn result() -> Vec<u8> {
     body.extend(value(Some(&(-3_i32).to_be_bytes())));
     body.extend(value(Some(&(1_i64 << 40).to_be_bytes())));
     body.extend(value(Some(&0.25_f64.to_be_bytes())));
-    body.extend(value(Some(&[1])));
+    body.extend(value(Some(&[1; 16])));
     (0..5).for_each(|_| body.extend(value(None)));
     body
 }
 
+fn rows(body: &[u8]) -> Result<Vec<Vec<CqlValue>>, CqlError> {
+    match ResponseBody(body).result()? {
+        CqlResult::Rows(rows) => Ok(rows),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn parses_rows_of_text_and_numbers() {
-    let rows = Body(&result()).rows().unwrap();
+    let rows = rows(&result()).unwrap();
     let first = [
         CqlValue::Text("ReadStage".to_owned()),
-        CqlValue::Number(-3.0),
-        CqlValue::Number((1_u64 << 40) as f64),
+        CqlValue::Integer(-3),
+        CqlValue::Integer(1 << 40),
         CqlValue::Number(0.25),
         CqlValue::Nothing,
     ];
@@ -52,18 +58,17 @@ fn parses_rows_of_text_and_numbers() {
     assert_eq!(rows[1], [const { CqlValue::Nothing }; 5]);
     assert_eq!((rows[1][0].text(), rows[1][1].number()), ("", 0.0));
     assert_eq!(CqlValue::Number(f64::NAN).number(), 0.0);
-    // A result of kind "void" has no rows.
-    assert_eq!(
-        Body(&1_i32.to_be_bytes()).rows().unwrap(),
-        Vec::<Vec<CqlValue>>::new()
-    );
+    for (kind, expected) in [(1_i32, CqlResult::Done), (5, CqlResult::SchemaChanged)] {
+        let result = ResponseBody(&kind.to_be_bytes()).result();
+        assert_eq!(result.unwrap(), expected);
+    }
 }
 
 #[test]
 fn refuses_a_truncated_result() {
     let whole = result();
     for length in 0..whole.len() {
-        assert!(Body(&whole[..length]).rows().is_err(), "{length}");
+        assert!(rows(&whole[..length]).is_err(), "{length}");
     }
 }
 
@@ -72,21 +77,27 @@ fn refuses_unrequested_data() {
     let mut collections = result();
     let at = collections
         .windows(4)
-        .position(|bytes| *bytes == [b'x', 0, 4, 0])
+        .position(|bytes| *bytes == [b'x', 0, 0x0C, 0])
         .unwrap();
     for kind in [0_u8, 0x20, 0x21, 0x30] {
         collections[at + 2] = kind;
-        let error = Body(&collections).rows().unwrap_err();
+        let error = rows(&collections).unwrap_err();
         assert!(error.to_string().contains("unexpected type"), "{error}");
     }
-    let head = |bytes: [u8; 9]| parse_head(&bytes).map_err(|error| error.to_string());
-    assert_eq!(head([0x84, 8, 0, 0, 8, 0, 0, 1, 2]), Ok((8, 8, 258)));
+    let head = |bytes: [u8; 9]| ResponseHead::parse(&bytes).map_err(|error| error.to_string());
+    let expected = ResponseHead {
+        has_warnings: true,
+        stream: 0x0102,
+        opcode: 8,
+        length: 258,
+    };
+    assert_eq!(head([0x84, 8, 1, 2, 8, 0, 0, 1, 2]), Ok(expected));
     for (bytes, what) in [
         ([0x85, 0, 0, 0, 8, 0, 0, 0, 0], "version 4"),
         (*b"HTTP/1.1 ", "version 4"),
         ([0x84, 1, 0, 0, 8, 0, 0, 0, 0], "compressed"),
         ([0x84, 2, 0, 0, 8, 0, 0, 0, 0], "extended"),
-        ([0x84, 0, 0, 0, 8, 0xFF, 0, 0, 0], "4 MiB"),
+        ([0x84, 0, 0, 0, 8, 0xFF, 0, 0, 0], "8 MiB"),
     ] {
         let error = head(bytes).unwrap_err();
         assert!(error.contains(what), "{error}");
@@ -113,17 +124,17 @@ fn skips_warnings_before_the_body() {
     body.extend(string("read 5 tombstones"));
     body.extend(string(""));
     body.extend(b"rest");
-    let mut all = Body(&body);
+    let mut all = ResponseBody(&body);
     all.skip_warnings().unwrap();
     assert_eq!(all.0, b"rest");
     for length in 0..body.len() - 4 {
-        assert!(Body(&body[..length]).skip_warnings().is_err());
+        assert!(ResponseBody(&body[..length]).skip_warnings().is_err());
     }
 }
 
 /// Connects to a peer that sends `bytes` and then waits for the client to close the connection.
 /// Returns the error.
-fn open_on(bytes: &'static [u8], timeout: Duration) -> io::Error {
+fn open_on(bytes: &'static [u8], timeout: Duration) -> CqlError {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let there = std::thread::spawn(move || {
@@ -141,13 +152,61 @@ fn open_on(bytes: &'static [u8], timeout: Duration) -> io::Error {
 fn rejects_peers_that_are_not_cassandra_need_a_password_or_do_not_respond() {
     let timeout = Duration::from_secs(5);
     let error = open_on(b"HTTP/1.1 400 Bad Request\r\n\r\n", timeout);
-    assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
-    let error = open_on(b"\x84\0\0\0\x03\0\0\0\x02\0\0", timeout);
-    assert!(error.to_string().contains("password"), "{error}");
+    assert!(matches!(error, CqlError::Invalid(_)), "{error}");
+    let error = open_on(b"\x84\0\0\x01\x03\0\0\0\x02\0\0", timeout);
+    assert!(matches!(error, CqlError::Password), "{error}");
+    let error = open_on(b"\x84\0\0\x02\x02\0\0\0\0", timeout);
+    assert!(error.to_string().contains("another request"), "{error}");
+    let error = open_on(b"\x84\0\0\x01\x08\0\0\0\0", timeout);
+    assert!(matches!(error, CqlError::Opcode(0x08)), "{error}");
+    let error = open_on(b"\x84\0\0\x01\0\0\0\0\x0a\0\0\x10\x01\0\x04busy", timeout);
+    assert_eq!(error.to_string(), "error 0x1001: busy");
     let begin = Instant::now();
     let error = open_on(b"\x84\0\0", Duration::from_millis(100));
-    assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+    assert!(matches!(error, CqlError::Timeout), "{error}");
     assert!(begin.elapsed() >= Duration::from_millis(100));
+}
+
+#[test]
+fn encodes_a_query_and_its_values() {
+    let query = CqlQuery {
+        text: "Q",
+        values: &[
+            CqlParameter::Integer(-2),
+            CqlParameter::Blob(&[1, 2, 3]),
+            CqlParameter::Text("t"),
+        ],
+        consistency: ReadConsistency::Quorum,
+    };
+    let mut expected = b"\0\0\0\x01Q\0\x04\x01\0\x03".to_vec();
+    expected.extend(value(Some(&(-2_i64).to_be_bytes())));
+    expected.extend(value(Some(&[1, 2, 3])));
+    expected.extend(value(Some(b"t")));
+    assert_eq!(query.encode(), expected);
+    let plain = CqlQuery {
+        values: &[],
+        consistency: ReadConsistency::One,
+        ..query
+    };
+    assert_eq!(plain.encode(), b"\0\0\0\x01Q\0\x01\0");
+}
+
+#[test]
+fn a_peer_that_reads_nothing_does_not_block_a_query() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut peer, _) = listener.accept().unwrap();
+    peer.write_all(b"\x84\0\0\x01\x02\0\0\0\0").unwrap();
+    let mut connection = CqlConnection::open(stream, Duration::from_millis(100)).unwrap();
+    let blob = vec![0; 64 << 20];
+    let begin = Instant::now();
+    let written = connection.execute(&CqlQuery {
+        text: "Q",
+        values: &[CqlParameter::Blob(&blob)],
+        consistency: ReadConsistency::Quorum,
+    });
+    assert!(matches!(written, Err(CqlError::Timeout)), "{written:?}");
+    assert!(begin.elapsed() < Duration::from_secs(5));
 }
 
 proptest! {
@@ -161,15 +220,15 @@ proptest! {
         for (at, byte) in changes {
             body[at % length] = byte;
         }
-        if let Ok(rows) = Body(&body).rows() {
+        if let Ok(CqlResult::Rows(rows)) = ResponseBody(&body).result() {
             prop_assert!(rows.len() * 4 <= body.len());
         }
     }
 
     #[test]
     fn parses_any_bytes_within_bounds(body in prop::collection::vec(any::<u8>(), 0..300)) {
-        let _ = Body(&body).rows();
-        let _ = Body(&body).skip_warnings();
+        let _ = ResponseBody(&body).result();
+        let _ = ResponseBody(&body).skip_warnings();
         prop_assert!(!unexpected(opcode::ERROR, &body).to_string().contains('\n'));
     }
 }

@@ -1,0 +1,52 @@
+//! Errors of a connection.
+
+use std::io;
+
+/// A reason why a query has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum CqlError {
+    /// The connection failed.
+    #[error(transparent)]
+    Io(io::Error),
+    /// The peer did not respond, or did not accept the query, within the timeout.
+    #[error("no response within the timeout")]
+    Timeout,
+    /// The response is damaged or belongs to another protocol.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// The peer requires a password.
+    #[error("the store requires a password; floodmark does not support passwords")]
+    Password,
+    /// The response has an opcode that does not fit the request.
+    #[error("unexpected response opcode {0:#04x}")]
+    Opcode(u8),
+    /// Cassandra reports an error. The message is one line.
+    #[error("error {code:#06x}: {message}")]
+    Server {
+        /// Error code (`native_protocol_v4.spec`, section 9).
+        code: i32,
+        /// Message of the server.
+        message: String,
+    },
+}
+
+impl From<io::Error> for CqlError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => CqlError::Timeout,
+            _ => CqlError::Io(error),
+        }
+    }
+}
+
+impl From<CqlError> for io::Error {
+    fn from(error: CqlError) -> Self {
+        let kind = match error {
+            CqlError::Io(error) => return error,
+            CqlError::Timeout => io::ErrorKind::TimedOut,
+            CqlError::Invalid(_) | CqlError::Password => io::ErrorKind::InvalidData,
+            CqlError::Opcode(_) | CqlError::Server { .. } => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}

@@ -1,0 +1,93 @@
+//! Values of queries and results.
+
+use crate::error::CqlError;
+
+/// A value in a row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CqlValue {
+    /// A text of type ascii, text or varchar.
+    Text(String),
+    /// A whole number of type bigint, counter or int.
+    Integer(i64),
+    /// A number of type double or float.
+    Number(f64),
+    /// A truth value of type boolean.
+    Flag(bool),
+    /// Bytes of type blob.
+    Blob(Vec<u8>),
+    /// Null, or a value of a type that floodmark's queries never return.
+    Nothing,
+}
+
+impl CqlValue {
+    /// Returns the number, or 0 if there is no finite number. A percentile without samples has no
+    /// number.
+    #[must_use]
+    pub fn number(&self) -> f64 {
+        match self {
+            CqlValue::Integer(number) => *number as f64,
+            CqlValue::Number(number) if number.is_finite() => *number,
+            _ => 0.0,
+        }
+    }
+
+    /// Returns the text, or an empty text if the value is no text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            CqlValue::Text(text) => text,
+            _ => "",
+        }
+    }
+
+    /// Parses a value by the type code of its column (section 4.2.5.2).
+    pub(crate) fn parse(kind: u16, bytes: &[u8]) -> Result<Self, CqlError> {
+        fn of<const N: usize>(bytes: &[u8]) -> Result<[u8; N], CqlError> {
+            let wrong = |_| CqlError::Invalid("a value has an unexpected length");
+            bytes.try_into().map_err(wrong)
+        }
+        Ok(match kind {
+            // ascii, text and varchar
+            0x01 | 0x0A | 0x0D => CqlValue::Text(String::from_utf8_lossy(bytes).into_owned()),
+            // bigint and counter
+            0x02 | 0x05 => CqlValue::Integer(i64::from_be_bytes(of(bytes)?)),
+            0x03 => CqlValue::Blob(bytes.to_vec()),
+            0x04 => CqlValue::Flag(of(bytes)? != [0]),
+            // double
+            0x07 => CqlValue::Number(f64::from_be_bytes(of(bytes)?)),
+            // float
+            0x08 => CqlValue::Number(f32::from_be_bytes(of(bytes)?).into()),
+            // int
+            0x09 => CqlValue::Integer(i32::from_be_bytes(of(bytes)?).into()),
+            _ => CqlValue::Nothing,
+        })
+    }
+}
+
+/// A value for a `?` in a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CqlParameter<'a> {
+    /// A bigint.
+    Integer(i64),
+    /// A blob. Its length is at most 2 GiB.
+    Blob(&'a [u8]),
+    /// A text.
+    Text(&'a str),
+}
+
+impl CqlParameter<'_> {
+    /// Appends the value with its length.
+    pub(crate) fn write(&self, body: &mut Vec<u8>) {
+        let integer;
+        let bytes: &[u8] = match self {
+            CqlParameter::Integer(number) => {
+                integer = number.to_be_bytes();
+                &integer
+            }
+            CqlParameter::Blob(bytes) => bytes,
+            CqlParameter::Text(text) => text.as_bytes(),
+        };
+        body.extend((bytes.len() as u32).to_be_bytes());
+        body.extend(bytes);
+    }
+}

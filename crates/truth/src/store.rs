@@ -1,0 +1,166 @@
+//! The stores of this repository, for tests against real databases.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Maximum time for a store to start on a busy host.
+const TIMEOUT: Duration = Duration::from_secs(180);
+/// Interval between attempts to connect.
+const POLL: Duration = Duration::from_millis(100);
+
+/// A running store with its data in a temporary folder. Dropping it stops the store.
+pub struct StartedStore {
+    /// Address of the store.
+    pub address: SocketAddr,
+    child: Child,
+    arguments: Vec<String>,
+    folder: PathBuf,
+    /// Signal that ends the store.
+    end: Signal,
+    data: tempfile::TempDir,
+}
+
+impl StartedStore {
+    /// Starts PostgreSQL. Returns `None` if it can't be built.
+    ///
+    /// # Panics
+    /// The store does not start.
+    #[must_use]
+    pub fn postgresql() -> Option<Self> {
+        // PostgreSQL closes its sessions on an interrupt.
+        Self::start("postgresql", Signal::INT, |port, _| vec![port])
+    }
+
+    /// Starts Cassandra with one node. Returns `None` if it can't be built.
+    ///
+    /// # Panics
+    /// The store does not start.
+    #[must_use]
+    pub fn cassandra() -> Option<Self> {
+        // A clean shutdown takes seconds, and the data is no longer needed.
+        Self::start("cassandra", Signal::KILL, |port, other| vec![port, other])
+    }
+
+    /// Starts a store with the command in its manifest, which ends with the folder for its data.
+    fn start(
+        name: &str,
+        end: Signal,
+        arguments: impl Fn(String, String) -> Vec<String>,
+    ) -> Option<Self> {
+        let stores = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../stores");
+        let folder = stores.join(name);
+        build(&folder)?;
+        let data = tempfile::tempdir().expect("a temporary folder");
+        let [address, other] = free_addresses();
+        let mut arguments = arguments(address.port().to_string(), other.port().to_string());
+        arguments.push(data.path().join("data").display().to_string());
+        let child = spawn(&folder, &arguments, data.path());
+        let mut store = StartedStore {
+            address,
+            child,
+            arguments,
+            folder,
+            end,
+            data,
+        };
+        store.await_ready();
+        Some(store)
+    }
+
+    /// Returns the id of the store's process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal to the store's process.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
+            // The store may have ended.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Kills the store (SIGKILL).
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        // An error means that the process was already waited for.
+        let _ = self.child.wait();
+    }
+
+    /// Starts the killed store again, with the same data and address.
+    ///
+    /// # Panics
+    /// The store does not start.
+    pub fn restart(&mut self) {
+        self.child = spawn(&self.folder, &self.arguments, self.data.path());
+        self.await_ready();
+    }
+
+    fn await_ready(&mut self) {
+        let begin = Instant::now();
+        while TcpStream::connect(self.address).is_err() {
+            let log = self.data.path().join("log");
+            let text = || fs::read_to_string(&log).unwrap_or_default();
+            let ended = self.child.try_wait().ok().flatten();
+            assert_eq!(ended, None, "{} exited: {}", self.folder.display(), text());
+            let is_late = begin.elapsed() > TIMEOUT;
+            assert!(
+                !is_late,
+                "{} does not accept connections: {}",
+                self.folder.display(),
+                text()
+            );
+            thread::sleep(POLL);
+        }
+    }
+}
+
+impl Drop for StartedStore {
+    fn drop(&mut self) {
+        self.signal(self.end);
+        // A stopped process ends only after it continues.
+        self.signal(Signal::CONT);
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(folder: &Path, arguments: &[String], data: &Path) -> Child {
+    let output = File::create(data.join("log")).expect("a log file");
+    let error = output.try_clone().expect("a file descriptor");
+    let mut command = Command::new("sh");
+    command.arg("start.sh").args(arguments).current_dir(folder);
+    command.stdout(output).stderr(error);
+    command.spawn().expect("a shell")
+}
+
+/// Builds a store unless it is already built.
+fn build(folder: &Path) -> Option<()> {
+    if folder.join("target").is_dir() {
+        return Some(());
+    }
+    let mut command = Command::new("mvn");
+    command.args(["-q", "-B", "package"]).current_dir(folder);
+    let Ok(status) = command.status() else {
+        let folder = folder.display();
+        println!("skipped: {folder} is not built and mvn is not installed");
+        return None;
+    };
+    assert!(
+        status.success(),
+        "mvn package in {}: {status}",
+        folder.display()
+    );
+    Some(())
+}
+
+fn free_addresses() -> [SocketAddr; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    listeners.map(|listener| listener.local_addr().expect("a bound listener"))
+}
