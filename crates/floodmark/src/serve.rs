@@ -57,8 +57,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value = "1048576", value_parser = count_from_one, requires = "state")]
     pub reserve: u64,
 
-    /// scoring: location of the scores; none, memory (like file, but without a disk) or file:PATH,
-    /// which stores each score in the folder PATH before its response is sent
+    /// scoring: location of the scores; none, memory (like file, but without a disk), file:PATH (a
+    /// folder) or cassandra:HOST[:PORT][/KEYSPACE] (port 9042, keyspace floodmark); file and cassandra
+    /// store each score before its response is sent
     #[arg(long, value_name = "JOURNAL", default_value = "none", value_parser = journal)]
     pub journal: JournalSetting,
 
@@ -117,7 +118,13 @@ fn ending(error: ServeError) -> Ending {
             Ending::internal(error)
         }
         ServeError::State(StateError::Locked(_))
-        | ServeError::Journal(JournalError::InUse(_) | JournalError::Thread(_))
+        | ServeError::Journal(
+            JournalError::InUse(_)
+            | JournalError::Thread(_)
+            | JournalError::Cassandra { .. }
+            | JournalError::NoAgreement(_)
+            | JournalError::Superseded(_),
+        )
         | ServeError::StateFailed(_)
         | ServeError::JournalFailed(_)
         | ServeError::StoreFailed { .. }

@@ -3,6 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use floodmark_cql::CqlError;
+
+use crate::cassandra::cassandra_fix;
+
 /// A reason why a journal cannot be opened or has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
@@ -83,6 +87,38 @@ pub enum JournalError {
         path: PathBuf,
         /// The cause.
         source: io::Error,
+    },
+    /// Cassandra is unreachable, or a statement failed.
+    #[error("{place}: cannot {doing}: {source}; {}", cassandra_fix(.source))]
+    Cassandra {
+        /// Address and keyspace.
+        place: String,
+        /// The operation.
+        doing: &'static str,
+        /// The cause.
+        source: CqlError,
+    },
+    /// The nodes of Cassandra have different schemas after a table was created.
+    #[error(
+        "{0}: the nodes do not agree on the new tables; check that all nodes are up, then retry"
+    )]
+    NoAgreement(String),
+    /// Another server has opened the journal in Cassandra.
+    #[error(
+        "{0}: another server has taken over the journal; choose another keyspace, or stop the other server"
+    )]
+    Superseded(String),
+    /// A bucket in Cassandra is missing or invalid.
+    #[error(
+        "{place}: bucket {bucket} is damaged: {what}; restore the keyspace from a copy, or choose another keyspace to start empty"
+    )]
+    DamagedBucket {
+        /// Address and keyspace.
+        place: String,
+        /// Number of the bucket.
+        bucket: i64,
+        /// What is wrong.
+        what: &'static str,
     },
     /// A thread of the journal cannot start.
     #[error(

@@ -78,9 +78,15 @@ impl SegmentHeader {
     }
 }
 
-/// Completes a batch. `batch` starts with room for the header, followed by the records. Pads the
-/// batch to whole blocks.
+/// Completes a batch and pads it to whole blocks. `batch` starts with room for the header, followed
+/// by the records.
 pub(crate) fn seal(batch: &mut Vec<u8>, first: u64, salt: u64) {
+    write_header(batch, first, salt);
+    batch.resize(batch.len().next_multiple_of(BLOCK), 0);
+}
+
+/// Writes the header of a batch. `batch` starts with room for it, followed by the records.
+pub(crate) fn write_header(batch: &mut [u8], first: u64, salt: u64) {
     // The queue is bounded far below 4 GiB.
     let length = (batch.len() - BATCH_HEADER) as u32;
     batch[..4].copy_from_slice(BATCH_MAGIC);
@@ -89,7 +95,6 @@ pub(crate) fn seal(batch: &mut Vec<u8>, first: u64, salt: u64) {
     batch[16..20].copy_from_slice(&length.to_le_bytes());
     let sum = batch_checksum(batch, batch.len(), salt);
     batch[20..24].copy_from_slice(&sum.to_le_bytes());
-    batch.resize(batch.len().next_multiple_of(BLOCK), 0);
 }
 
 /// A valid batch.

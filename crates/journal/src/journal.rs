@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use crate::JournalState;
+use crate::cassandra::{self, CassandraAddress};
 use crate::error::{AppendError, JournalError};
 use crate::folder::JournalFolder;
 use crate::format::BLOCK;
@@ -90,6 +91,29 @@ impl Journal {
         };
         journal.spawn("journal", |queue| writer::run(queue, store))?;
         journal.spawn("journal-upkeep", |queue| upkeep.run(queue))?;
+        Ok((journal, state))
+    }
+
+    /// Opens the journal in a keyspace of Cassandra and reads it back. Creates keyspace and tables if
+    /// necessary. Returns the state after all records, starting from `empty`. A server that has the
+    /// journal open is superseded: its later records are not stored.
+    ///
+    /// # Errors
+    /// Cassandra is unreachable or refuses a statement, the journal is damaged, or another server
+    /// has taken it over meanwhile.
+    pub fn open_cassandra<S: JournalState>(
+        address: &CassandraAddress,
+        options: &JournalOptions,
+        empty: S,
+    ) -> Result<(Self, S), JournalError> {
+        let (store, state) = cassandra::open(address, empty)?;
+        let max_bytes = options.queue_bytes.min(cassandra::MAX_BATCH);
+        let mut journal = Journal {
+            queue: Arc::new(JournalQueue::new(store.records(), max_bytes)),
+            threads: Vec::new(),
+            folder: None,
+        };
+        journal.spawn("journal", |queue| writer::run(queue, store))?;
         Ok((journal, state))
     }
 

@@ -18,11 +18,14 @@
 //! sync: the kernel may have dropped the data, and a second sync would succeed nevertheless
 //! (<https://wiki.postgresql.org/wiki/Fsync_Errors>).
 //!
+//! A journal can also be in Cassandra (`cassandra/`). It then has no upkeep thread.
+//!
 //! Start reading in `journal.rs`, then read `writer.rs` and `upkeep.rs` (the two threads),
 //! `format.rs` (the bytes on disk) and `recovery.rs`.
 //!
 //! Invariant: this crate knows neither HTTP nor the meaning of a record.
 
+mod cassandra;
 mod error;
 mod folder;
 mod format;
@@ -35,6 +38,7 @@ mod snapshot;
 mod upkeep;
 mod writer;
 
+pub use cassandra::CassandraAddress;
 pub use error::{AppendError, JournalError};
 pub use journal::{Journal, JournalOptions};
 pub use queue::Progress;

@@ -27,7 +27,7 @@ pub(crate) struct StateSnapshot {
     pub(crate) record_bytes: u32,
     /// Number of records in the state.
     pub(crate) records: u64,
-    /// Sequence number of the segment that starts after these records.
+    /// Sequence number of the segment or bucket that starts after these records.
     pub(crate) segment: u64,
     /// The state, as bytes.
     pub(crate) state: Vec<u8>,
@@ -54,7 +54,8 @@ impl StateSnapshot {
         decoded.map(Some).map_err(|fault| fault_in(&path, fault))
     }
 
-    fn encode(&self) -> Vec<u8> {
+    /// Returns the snapshot as bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = versioned(MAGIC);
         bytes.extend_from_slice(&self.record_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.records.to_le_bytes());
@@ -67,7 +68,8 @@ impl StateSnapshot {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, HeaderFault> {
+    /// Reads a snapshot from bytes.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, HeaderFault> {
         let mut fields = HeaderFields::versioned(bytes, MAGIC)?;
         let read = (|| {
             let snapshot = StateSnapshot {

@@ -40,7 +40,7 @@ mod worker;
 mod workload;
 
 pub use error::ServeError;
-pub use floodmark_journal::JournalError;
+pub use floodmark_journal::{CassandraAddress, JournalError};
 #[cfg(feature = "postgresql")]
 pub use postgresql::{PostgresqlError, PostgresqlSetting};
 pub use server::{ServeSummary, serve};

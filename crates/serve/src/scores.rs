@@ -118,6 +118,10 @@ impl SharedScores {
                 let (journal, totals) = Journal::open(folder, &options, empty)?;
                 (Some(journal), totals)
             }
+            JournalSetting::Cassandra(address) => {
+                let (journal, totals) = Journal::open_cassandra(address, &options, empty)?;
+                (Some(journal), totals)
+            }
         };
         let totals = Mutex::new(totals);
         Ok(SharedScores { totals, journal })

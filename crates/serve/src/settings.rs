@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use floodmark_journal::CassandraAddress;
+
 #[cfg(feature = "postgresql")]
 use crate::postgresql::PostgresqlSetting;
 use crate::workload::NativeWorkload;
@@ -43,6 +45,8 @@ pub enum JournalSetting {
     Memory,
     /// A journal in this folder. Each score is durable before its response is sent.
     File(PathBuf),
+    /// A journal in Cassandra. Cassandra acknowledges each score before its response is sent.
+    Cassandra(CassandraAddress),
 }
 
 impl FromStr for JournalSetting {
@@ -53,7 +57,10 @@ impl FromStr for JournalSetting {
             None if text == "none" => Ok(JournalSetting::None),
             None if text == "memory" => Ok(JournalSetting::Memory),
             Some(("file", path)) if !path.is_empty() => Ok(JournalSetting::File(path.into())),
-            _ => Err("write none, memory or file:PATH, where PATH is a folder"),
+            Some(("cassandra", address)) => address.parse().map(JournalSetting::Cassandra),
+            _ => {
+                Err("write none, memory, file:PATH (a folder) or cassandra:HOST[:PORT][/KEYSPACE]")
+            }
         }
     }
 }
@@ -144,6 +151,38 @@ impl Default for Limits {
             max_wait: Duration::from_secs(1),
             grace: Duration::from_secs(5),
             reserve: NonZeroU64::new(1 << 20).expect("a positive constant"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_each_journal() {
+        for (text, journal) in [
+            ("none", JournalSetting::None),
+            ("memory", JournalSetting::Memory),
+            ("file:a:b", JournalSetting::File("a:b".into())),
+        ] {
+            assert_eq!(text.parse(), Ok(journal));
+        }
+        let text = "cassandra:[::1]:19042/scores";
+        let Ok(JournalSetting::Cassandra(address)) = text.parse() else {
+            panic!("{text}");
+        };
+        assert_eq!(address.to_string(), text);
+        for text in [
+            "",
+            "file",
+            "file:",
+            "cassandra",
+            "cassandra:",
+            "memory:1",
+            "disk:x",
+        ] {
+            assert!(text.parse::<JournalSetting>().is_err(), "{text}");
         }
     }
 }

@@ -1,13 +1,17 @@
-//! Kills a scoring server under load, and makes its disk fail.
+//! Kills a scoring server under load, with a journal on disk and in Cassandra, and makes disk and
+//! Cassandra fail.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use floodmark_serve::{JournalSetting, NativeWorkload, Settings};
+use floodmark_serve::{NativeWorkload, Settings};
+use floodmark_truth::store::StartedStore;
 use serde_json::Value;
 use support::process::{KillableServer, RandomDelay, run_child};
 use support::{TestClient, TestResponse, settings};
@@ -20,8 +24,8 @@ const REQUEST: &str = "POST /scoring HTTP/1.1\r\nHost: x\r\nContent-Type: applic
 #[test]
 #[ignore = "runs as the child of the other tests"]
 fn child() {
-    run_child(|folder| Settings {
-        journal: JournalSetting::File(folder),
+    run_child(|journal| Settings {
+        journal: journal.to_str().unwrap().parse().unwrap(),
         ..settings(NativeWorkload::Scoring)
     });
 }
@@ -53,15 +57,58 @@ fn post_until_it_dies(mut client: TestClient, posted: &AtomicU64) -> (Vec<u64>, 
     }
 }
 
+/// Returns the setting of a journal in this folder.
+fn in_folder(folder: &Path) -> PathBuf {
+    format!("file:{}", folder.join("journal").display()).into()
+}
+
 #[test]
 fn loses_no_acknowledged_score_over_many_kills() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = folder.path().join("journal");
+    kill_servers(&in_folder(folder.path()));
+}
+
+#[test]
+fn loses_no_acknowledged_score_in_cassandra() {
+    let Some(mut store) = StartedStore::cassandra() else {
+        return;
+    };
+    let journal = PathBuf::from(format!("cassandra:{}", store.address));
+    kill_servers(&journal);
+    let server = KillableServer::start(&journal);
+    let mut client = TestClient::connect(server.address);
+    let mut post = || {
+        client.send(REQUEST);
+        client.response()
+    };
+    let acknowledged = number(&post());
+    // Cassandra can replay a write from its commit log after 100 ms.
+    thread::sleep(Duration::from_millis(500));
+    store.kill();
+    for response in [post(), post()] {
+        assert_eq!(response.status, 503, "{response:?}");
+        assert_eq!(response.header("retry-after"), Some("1"));
+        let start = "{\"error\": \"the journal has failed: cassandra:127.0.0.1:";
+        assert!(response.body.starts_with(start), "{response:?}");
+    }
+    let text = server.stop();
+    let words = "failed: the journal failed while the server was running: cassandra:";
+    assert!(text.contains(words), "{text}");
+    store.restart();
+    let server = KillableServer::start(&journal);
+    let mut client = TestClient::connect(server.address);
+    client.send(REQUEST);
+    // The refused scores were never sent to Cassandra.
+    assert_eq!(number(&client.response()), acknowledged + 1);
+}
+
+/// Kills a server several times and checks the scores after each restart.
+fn kill_servers(journal: &Path) {
     let mut random = RandomDelay::new();
     // Number of scores that the server recovered or acknowledged so far.
     let mut before = 0;
     for round in 0..ROUNDS {
-        let server = KillableServer::start(&journal);
+        let server = KillableServer::start(journal);
         let results = server.kill_under_load(CLIENTS, &mut random, |_, client, posted| {
             post_until_it_dies(client, posted)
         });
@@ -78,7 +125,7 @@ fn loses_no_acknowledged_score_over_many_kills() {
             numbers[0]
         );
         let acknowledged = *numbers.last().unwrap();
-        let server = KillableServer::start(&journal);
+        let server = KillableServer::start(journal);
         let mut client = TestClient::connect(server.address);
         client.send(REQUEST);
         let next = number(&client.response());
@@ -100,7 +147,7 @@ fn loses_no_acknowledged_score_over_many_kills() {
 #[test]
 fn refuses_scores_after_a_failed_write() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = folder.path().join("journal");
+    let journal = in_folder(folder.path());
     let mut server = KillableServer::start(&journal);
     let mut client = TestClient::connect(server.address);
     let mut post = || {

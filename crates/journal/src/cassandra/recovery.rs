@@ -1,0 +1,165 @@
+//! Takes over a journal and reads it back.
+
+use super::address::CassandraAddress;
+use super::session::{ConditionalResult, JournalSession};
+use super::store::{CassandraStore, CurrentBucket, snapshot_of};
+use super::tables::{BucketContent, JournalTables, MISSING, OwnerRow};
+use crate::JournalState;
+use crate::error::JournalError;
+use crate::format::{BATCH_HEADER, BatchView, SegmentHeader};
+use crate::snapshot::StateSnapshot;
+
+/// Number of the first bucket.
+const FIRST_BUCKET: i64 = 1;
+/// How often to try to take the journal while other servers do the same.
+const MAX_CLAIMS: usize = 10;
+
+/// Opens the journal. Servers that opened it earlier can store nothing afterwards.
+pub(crate) fn open<S: JournalState>(
+    address: &CassandraAddress,
+    empty: S,
+) -> Result<(CassandraStore<S>, S), JournalError> {
+    let tables = JournalTables::open(JournalSession::connect(address)?)?;
+    let mut store = recover(tables, empty)?;
+    store.tables.session.serve();
+    let state = store.state.clone();
+    Ok((store, state))
+}
+
+fn recover<S: JournalState>(
+    mut tables: JournalTables,
+    empty: S,
+) -> Result<CassandraStore<S>, JournalError> {
+    let owner = claim(&mut tables, &empty)?;
+    let epoch = owner.epoch;
+    let mut bucket = owner.bucket;
+    let mut before: Option<RecoveredBucket<S>> = None;
+    loop {
+        match tables.fence(bucket, epoch)? {
+            ConditionalResult::Applied => {}
+            // An earlier attempt has taken or created the bucket.
+            ConditionalResult::Refused(Some(found)) if found == epoch => {}
+            ConditionalResult::Refused(Some(_)) => return Err(tables.superseded()),
+            ConditionalResult::Refused(None) => {
+                // The previous server has sealed a bucket, but not created the next one.
+                let Some(before) = &before else {
+                    return Err(tables.damaged(bucket, MISSING));
+                };
+                let snapshot = snapshot_of(&before.state, before.records, bucket).encode();
+                let snapshot = (snapshot.as_slice(), before.records as i64);
+                tables.create_bucket(bucket, epoch, snapshot)?;
+                // Take it in any case: the previous server may have created it meanwhile.
+                continue;
+            }
+        }
+        let content = tables.read_bucket(bucket)?;
+        let read = RecoveredBucket::read(&content, bucket, before.as_ref());
+        let read: RecoveredBucket<S> = read.map_err(|what| tables.damaged(bucket, what))?;
+        if !content.is_sealed {
+            if bucket > owner.bucket {
+                tables.advance(epoch, bucket)?;
+            }
+            delete_before(&mut tables, owner.bucket - 1, bucket)?;
+            return Ok(CassandraStore {
+                tables,
+                epoch,
+                bucket: read.bucket,
+                state: read.state,
+                records: read.records,
+            });
+        }
+        before = Some(read);
+        bucket += 1;
+    }
+}
+
+/// Takes the next epoch. Creates the first bucket and the owner of a new journal.
+fn claim<S: JournalState>(tables: &mut JournalTables, empty: &S) -> Result<OwnerRow, JournalError> {
+    for _ in 0..MAX_CLAIMS {
+        let Some(owner) = tables.read_owner()? else {
+            let snapshot = snapshot_of(empty, 0, FIRST_BUCKET).encode();
+            let created = tables.create_bucket(FIRST_BUCKET, 0, (&snapshot, 0))?;
+            // Another server has epoch 1 or later only if there was an owner.
+            if matches!(created, ConditionalResult::Refused(found) if found != Some(0))
+                && tables.read_owner()?.is_none()
+            {
+                return Err(tables.damaged(FIRST_BUCKET, "its owner is missing"));
+            }
+            tables.create_owner(OwnerRow {
+                epoch: 0,
+                bucket: FIRST_BUCKET,
+            })?;
+            continue;
+        };
+        if tables.claim(owner.epoch)? == ConditionalResult::Applied {
+            // The previous server cannot change the owner from now on.
+            let epoch = owner.epoch + 1;
+            return match tables.read_owner()? {
+                Some(owner) if owner.epoch == epoch => Ok(owner),
+                _ => Err(tables.superseded()),
+            };
+        }
+    }
+    Err(tables.superseded())
+}
+
+/// Deletes the buckets from `first` that come before `bucket`. The previous server may have been
+/// killed before it deleted them.
+fn delete_before(tables: &mut JournalTables, first: i64, bucket: i64) -> Result<(), JournalError> {
+    (first.max(FIRST_BUCKET)..bucket).try_for_each(|old| tables.delete(old))
+}
+
+/// The state after a bucket.
+#[derive(Debug)]
+struct RecoveredBucket<S> {
+    state: S,
+    records: u64,
+    bucket: CurrentBucket,
+}
+
+impl<S: JournalState> RecoveredBucket<S> {
+    /// Reads a bucket that follows the bucket `before`, if any.
+    fn read(
+        content: &BucketContent,
+        bucket: i64,
+        before: Option<&Self>,
+    ) -> Result<Self, &'static str> {
+        let snapshot = StateSnapshot::decode(&content.snapshot);
+        let snapshot = snapshot.map_err(|_| "its snapshot is invalid")?;
+        if snapshot.record_bytes as usize != S::RECORD_BYTES {
+            return Err("its records have another size, so they belong to another workload");
+        }
+        if snapshot.segment != bucket as u64
+            || before.is_some_and(|before| before.records != snapshot.records)
+        {
+            return Err("its snapshot does not follow the previous bucket");
+        }
+        let state = S::restore(&snapshot.state);
+        let mut read = RecoveredBucket {
+            state: state.ok_or("its snapshot is invalid")?,
+            records: snapshot.records,
+            bucket: CurrentBucket::empty(bucket),
+        };
+        let header = SegmentHeader {
+            record_bytes: snapshot.record_bytes,
+            sequence: snapshot.segment,
+            salt: snapshot.segment,
+        };
+        for (first, bytes) in &content.batches {
+            let batch = BatchView::read(bytes, &header);
+            let batch = batch.filter(|batch| batch.records.len() + BATCH_HEADER == bytes.len());
+            let batch = batch.ok_or("a batch is invalid")?;
+            if batch.first != read.records || *first != read.records as i64 {
+                return Err("a batch is missing");
+            }
+            read.state.apply(batch.records);
+            read.records += (batch.records.len() / S::RECORD_BYTES) as u64;
+            read.bucket.batches += 1;
+            read.bucket.bytes += bytes.len();
+        }
+        if content.total != read.records as i64 {
+            return Err("its last batch is missing");
+        }
+        Ok(read)
+    }
+}

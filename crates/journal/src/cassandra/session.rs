@@ -1,0 +1,201 @@
+//! A connection to Cassandra that repeats statements whose outcome is unknown.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floodmark_cql::ReadConsistency;
+use floodmark_cql::{CqlConnection, CqlError, CqlParameter, CqlQuery, CqlResult, CqlValue};
+
+use super::address::CassandraAddress;
+use crate::error::JournalError;
+
+/// Maximum time to establish a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum time for a statement while the journal opens. Three nodes on two CPUs take seconds to
+/// create a table.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum time for a statement while the journal is open. Cassandra's own timeout is 2 s.
+const TIMEOUT: Duration = Duration::from_millis(2500);
+/// Time during which a statement is repeated after its first attempt has failed.
+const REPEAT_TIME: Duration = Duration::from_secs(3);
+const REPEAT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection to one node.
+pub(super) struct JournalSession {
+    pub(super) address: CassandraAddress,
+    node: SocketAddr,
+    /// The connection. It is replaced after an error, because a late response could follow.
+    connection: Option<CqlConnection>,
+    timeout: Duration,
+    /// Time during which a statement is repeated.
+    repeat_time: Duration,
+}
+
+/// The result of a conditional statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ConditionalResult {
+    /// The condition was met.
+    Applied,
+    /// The condition was not met. The first column of the condition has this value, if any.
+    Refused(Option<i64>),
+}
+
+impl JournalSession {
+    /// Connects to a node.
+    ///
+    /// # Errors
+    /// No address of the host accepts a connection, or the peer is not a usable Cassandra.
+    pub(super) fn connect(address: &CassandraAddress) -> Result<Self, JournalError> {
+        let failed = |source| JournalError::Cassandra {
+            place: address.to_string(),
+            doing: "connect",
+            source,
+        };
+        let nodes = (address.host.as_str(), address.port).to_socket_addrs();
+        let mut last = CqlError::Io(io::Error::other("the host has no address"));
+        for node in nodes.map_err(|error| failed(CqlError::Io(error)))? {
+            match connect(node, OPEN_TIMEOUT) {
+                Ok(connection) => {
+                    return Ok(JournalSession {
+                        address: address.clone(),
+                        node,
+                        connection: Some(connection),
+                        timeout: OPEN_TIMEOUT,
+                        repeat_time: Duration::ZERO,
+                    });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(failed(last))
+    }
+
+    /// Shortens the timeouts and repeats later statements whose outcome is unknown.
+    pub(super) fn serve(&mut self) {
+        self.timeout = TIMEOUT;
+        self.repeat_time = REPEAT_TIME;
+        if let Some(connection) = &mut self.connection {
+            connection.set_timeout(TIMEOUT);
+        }
+    }
+
+    /// Executes a statement. `doing` names it in errors.
+    pub(super) fn execute(
+        &mut self,
+        doing: &'static str,
+        text: &str,
+        values: &[CqlParameter<'_>],
+    ) -> Result<CqlResult, JournalError> {
+        let query = CqlQuery {
+            text,
+            values,
+            consistency: ReadConsistency::Quorum,
+        };
+        let begin = Instant::now();
+        loop {
+            let error = match self.attempt(&query) {
+                Ok(result) => return Ok(result),
+                Err(error) => error,
+            };
+            if !is_temporary(&error) || begin.elapsed() >= self.repeat_time {
+                return Err(JournalError::Cassandra {
+                    place: self.address.to_string(),
+                    doing,
+                    source: error,
+                });
+            }
+            thread::sleep(REPEAT_PAUSE);
+        }
+    }
+
+    /// Executes a statement with a condition on whole numbers.
+    pub(super) fn execute_if(
+        &mut self,
+        doing: &'static str,
+        text: &str,
+        values: &[CqlParameter<'_>],
+    ) -> Result<ConditionalResult, JournalError> {
+        let result = self.execute(doing, text, values)?;
+        let rows = match &result {
+            CqlResult::Rows(rows) => rows.as_slice(),
+            CqlResult::Done | CqlResult::SchemaChanged => &[],
+        };
+        match rows.first().map(Vec::as_slice) {
+            Some([CqlValue::Flag(true), ..]) => Ok(ConditionalResult::Applied),
+            Some([CqlValue::Flag(false), CqlValue::Integer(found), ..]) => {
+                Ok(ConditionalResult::Refused(Some(*found)))
+            }
+            Some([CqlValue::Flag(false), ..]) => Ok(ConditionalResult::Refused(None)),
+            _ => Err(self.unexpected(doing)),
+        }
+    }
+
+    /// Returns the error for a result that does not fit the statement.
+    pub(super) fn unexpected(&self, doing: &'static str) -> JournalError {
+        JournalError::Cassandra {
+            place: self.address.to_string(),
+            doing,
+            source: CqlError::Invalid("the result has unexpected columns"),
+        }
+    }
+
+    fn attempt(&mut self, query: &CqlQuery<'_>) -> Result<CqlResult, CqlError> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => connect(self.node, self.timeout)?,
+        };
+        let result = connection.execute(query);
+        if matches!(result, Ok(_) | Err(CqlError::Server { .. })) {
+            self.connection = Some(connection);
+        }
+        result
+    }
+}
+
+fn connect(node: SocketAddr, timeout: Duration) -> Result<CqlConnection, CqlError> {
+    let stream = TcpStream::connect_timeout(&node, CONNECT_TIMEOUT)?;
+    CqlConnection::open(stream, timeout)
+}
+
+/// Returns whether a later attempt can succeed.
+fn is_temporary(error: &CqlError) -> bool {
+    /// Error codes (`native_protocol_v4.spec`, section 9).
+    const UNAVAILABLE: i32 = 0x1000;
+    const OVERLOADED: i32 = 0x1001;
+    const BOOTSTRAPPING: i32 = 0x1002;
+    const WRITE_TIMEOUT: i32 = 0x1100;
+    const READ_TIMEOUT: i32 = 0x1200;
+    match error {
+        CqlError::Io(_) | CqlError::Timeout => true,
+        CqlError::Invalid(_) | CqlError::Password | CqlError::Opcode(_) => false,
+        CqlError::Server { code, .. } => matches!(
+            *code,
+            UNAVAILABLE | OVERLOADED | BOOTSTRAPPING | WRITE_TIMEOUT | READ_TIMEOUT
+        ),
+    }
+}
+
+/// Returns what to do about an error.
+pub(crate) fn cassandra_fix(error: &CqlError) -> &'static str {
+    const UNAUTHORIZED: i32 = 0x2100;
+    match error {
+        CqlError::Io(_) | CqlError::Timeout => "start Cassandra, or check host and port",
+        CqlError::Invalid(_) | CqlError::Opcode(_) => {
+            "check that host and port belong to a Cassandra node (version 2.2 or later)"
+        }
+        CqlError::Password => "use a node with AllowAllAuthenticator",
+        CqlError::Server { .. } if is_temporary(error) => {
+            "check that enough Cassandra nodes are up and not overloaded"
+        }
+        CqlError::Server { code, .. } if *code == UNAUTHORIZED => {
+            "use a node with AllowAllAuthorizer"
+        }
+        CqlError::Server { .. } => "check Cassandra's log, or choose another keyspace",
+    }
+}
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

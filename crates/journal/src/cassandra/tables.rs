@@ -1,0 +1,352 @@
+//! The tables and all statements on them.
+
+use std::cmp::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floodmark_cql::CqlParameter::{self, Blob, Integer};
+use floodmark_cql::{CqlResult, CqlValue};
+
+use super::session::{ConditionalResult, JournalSession};
+use crate::error::JournalError;
+
+/// Maximum time until all nodes know a new table.
+const AGREEMENT_TIME: Duration = Duration::from_secs(30);
+const AGREEMENT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Key of the only row in the table of owners.
+const OWNER: CqlParameter<'static> = CqlParameter::Text("journal");
+
+/// What is wrong with a bucket without an epoch.
+pub(super) const MISSING: &str = "it is missing";
+
+/// What is wrong with a bucket that has fewer records than Cassandra acknowledged.
+const LOST: &str = "Cassandra has lost acknowledged records";
+
+/// The tables of a journal.
+pub(super) struct JournalTables {
+    pub(super) session: JournalSession,
+    /// Text of the statement that stores a batch.
+    store: String,
+    owner: String,
+    batches: String,
+}
+
+/// The row of the journal's owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OwnerRow {
+    /// Epoch of the server that opened the journal last.
+    pub(super) epoch: i64,
+    /// First bucket that recovery reads. Earlier buckets are never read again.
+    pub(super) bucket: i64,
+}
+
+/// A bucket as it was read.
+#[derive(Debug, Default)]
+pub(super) struct BucketContent {
+    /// Whether the next bucket may exist.
+    pub(super) is_sealed: bool,
+    pub(super) snapshot: Vec<u8>,
+    /// Number of records up to the last batch.
+    pub(super) total: i64,
+    /// The batches in order, each with the number of records before it.
+    pub(super) batches: Vec<(i64, Vec<u8>)>,
+}
+
+impl JournalTables {
+    /// Opens the tables. Creates them and the keyspace if they are missing.
+    pub(super) fn open(session: JournalSession) -> Result<Self, JournalError> {
+        let keyspace = &session.address.keyspace;
+        let batches = format!("{keyspace}.batches");
+        let mut tables = JournalTables {
+            store: format!(
+                "UPDATE {batches} SET records = ?, total = ? WHERE bucket = ? AND first = ? \
+                 IF epoch = ? AND total = ?"
+            ),
+            owner: format!("{keyspace}.owner"),
+            batches,
+            session,
+        };
+        tables.create()?;
+        Ok(tables)
+    }
+
+    fn create(&mut self) -> Result<(), JournalError> {
+        let keyspace = &self.session.address.keyspace;
+        let (owner, batches) = (&self.owner, &self.batches);
+        let statements = [
+            format!(
+                "CREATE KEYSPACE IF NOT EXISTS {keyspace} \
+                 WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+            ),
+            format!(
+                "CREATE TABLE IF NOT EXISTS {owner} (name text PRIMARY KEY, epoch bigint, bucket bigint)"
+            ),
+            format!(
+                "CREATE TABLE IF NOT EXISTS {batches} (bucket bigint, first bigint, \
+                 epoch bigint static, total bigint static, is_sealed boolean static, \
+                 snapshot blob static, records blob, PRIMARY KEY (bucket, first))"
+            ),
+        ];
+        for statement in statements {
+            let created = self.session.execute("create the tables", &statement, &[])?;
+            if created == CqlResult::SchemaChanged {
+                self.await_agreement()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all nodes have the same schema. Otherwise, a node would refuse a statement on a
+    /// table that it does not know yet.
+    fn await_agreement(&mut self) -> Result<(), JournalError> {
+        const DOING: &str = "read the schema's version";
+        let until = Instant::now() + AGREEMENT_TIME;
+        loop {
+            let mut versions = Vec::new();
+            for table in ["system.local", "system.peers"] {
+                // The client does not read uuids, so Cassandra converts them to text.
+                let query = format!("SELECT toJson(schema_version) FROM {table}");
+                versions.extend(self.rows(DOING, &query, &[])?.into_iter().flatten());
+            }
+            if versions.iter().all(|version| *version == versions[0]) {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                return Err(JournalError::NoAgreement(self.session.address.to_string()));
+            }
+            thread::sleep(AGREEMENT_PAUSE);
+        }
+    }
+
+    /// Returns the owner, or `None` for a new journal.
+    pub(super) fn read_owner(&mut self) -> Result<Option<OwnerRow>, JournalError> {
+        const DOING: &str = "read the owner";
+        let query = format!("SELECT epoch, bucket FROM {} WHERE name = ?", self.owner);
+        let rows = self.rows(DOING, &query, &[OWNER])?;
+        match rows.first().map(Vec::as_slice) {
+            None => Ok(None),
+            Some([CqlValue::Integer(epoch), CqlValue::Integer(bucket)]) => Ok(Some(OwnerRow {
+                epoch: *epoch,
+                bucket: *bucket,
+            })),
+            Some(_) => Err(self.session.unexpected(DOING)),
+        }
+    }
+
+    /// Creates the owner's row unless it exists.
+    pub(super) fn create_owner(&mut self, owner: OwnerRow) -> Result<(), JournalError> {
+        let text = format!(
+            "INSERT INTO {} (name, epoch, bucket) VALUES (?, ?, ?) IF NOT EXISTS",
+            self.owner
+        );
+        let values = [OWNER, Integer(owner.epoch), Integer(owner.bucket)];
+        let created = self.session.execute_if("create the owner", &text, &values);
+        created.map(drop)
+    }
+
+    /// Takes the epoch after `epoch`. It belongs to no other server.
+    pub(super) fn claim(&mut self, epoch: i64) -> Result<ConditionalResult, JournalError> {
+        let text = format!(
+            "UPDATE {} SET epoch = ? WHERE name = ? IF epoch = ?",
+            self.owner
+        );
+        let values = [Integer(epoch + 1), OWNER, Integer(epoch)];
+        self.session.execute_if("take the journal", &text, &values)
+    }
+
+    /// Sets the first bucket that recovery reads.
+    pub(super) fn advance(&mut self, epoch: i64, bucket: i64) -> Result<(), JournalError> {
+        // Without the second condition, a late repetition could undo a later call.
+        let text = format!(
+            "UPDATE {} SET bucket = ? WHERE name = ? IF epoch = ? AND bucket < ?",
+            self.owner
+        );
+        let values = [Integer(bucket), OWNER, Integer(epoch), Integer(bucket)];
+        let set = self
+            .session
+            .execute_if("set the first bucket", &text, &values)?;
+        if set == ConditionalResult::Applied {
+            return Ok(());
+        }
+        let owner = self.read_owner()?;
+        match owner {
+            // An earlier attempt has set the bucket.
+            Some(owner) if owner == (OwnerRow { epoch, bucket }) => Ok(()),
+            _ => Err(self.superseded()),
+        }
+    }
+
+    /// Takes a bucket from servers with a lower epoch. Their later writes are not applied.
+    pub(super) fn fence(
+        &mut self,
+        bucket: i64,
+        epoch: i64,
+    ) -> Result<ConditionalResult, JournalError> {
+        let text = format!(
+            "UPDATE {} SET epoch = ? WHERE bucket = ? IF epoch < ?",
+            self.batches
+        );
+        let values = [Integer(epoch), Integer(bucket), Integer(epoch)];
+        self.session.execute_if("take a bucket", &text, &values)
+    }
+
+    /// Creates a bucket with a snapshot of a number of records, unless it exists.
+    pub(super) fn create_bucket(
+        &mut self,
+        bucket: i64,
+        epoch: i64,
+        (snapshot, total): (&[u8], i64),
+    ) -> Result<ConditionalResult, JournalError> {
+        let text = format!(
+            "UPDATE {} SET epoch = ?, snapshot = ?, total = ? WHERE bucket = ? IF epoch = NULL",
+            self.batches
+        );
+        let values = [
+            Integer(epoch),
+            Blob(snapshot),
+            Integer(total),
+            Integer(bucket),
+        ];
+        self.session.execute_if("create a bucket", &text, &values)
+    }
+
+    /// Creates the bucket after a sealed one.
+    ///
+    /// # Errors
+    /// Another server has taken over the journal and created the bucket.
+    pub(super) fn create_own_bucket(
+        &mut self,
+        bucket: i64,
+        epoch: i64,
+        snapshot: (&[u8], i64),
+    ) -> Result<(), JournalError> {
+        match self.create_bucket(bucket, epoch, snapshot)? {
+            ConditionalResult::Refused(found) if found != Some(epoch) => Err(self.superseded()),
+            // An earlier attempt may have created the bucket.
+            ConditionalResult::Applied | ConditionalResult::Refused(_) => Ok(()),
+        }
+    }
+
+    /// Marks a bucket as complete. The next bucket may exist afterwards.
+    pub(super) fn seal(&mut self, bucket: i64, epoch: i64) -> Result<(), JournalError> {
+        let text = format!(
+            "UPDATE {} SET is_sealed = true WHERE bucket = ? IF epoch = ?",
+            self.batches
+        );
+        let values = [Integer(bucket), Integer(epoch)];
+        let sealed = self.session.execute_if("seal a bucket", &text, &values)?;
+        self.check_owned(bucket, sealed)
+    }
+
+    /// Stores a batch. `first` and `total` are the numbers of records before and after it.
+    pub(super) fn store(
+        &mut self,
+        (bucket, epoch): (i64, i64),
+        (first, total): (i64, i64),
+        batch: &[u8],
+    ) -> Result<(), JournalError> {
+        const DOING: &str = "store a batch";
+        let values = [
+            Blob(batch),
+            Integer(total),
+            Integer(bucket),
+            Integer(first),
+            Integer(epoch),
+            Integer(first),
+        ];
+        if self.session.execute_if(DOING, &self.store, &values)? == ConditionalResult::Applied {
+            return Ok(());
+        }
+        let query = format!("SELECT epoch, total FROM {} WHERE bucket = ?", self.batches);
+        let rows = self.rows(DOING, &query, &[Integer(bucket)])?;
+        let Some([CqlValue::Integer(owner), CqlValue::Integer(found)]) =
+            rows.first().map(Vec::as_slice)
+        else {
+            return Err(self.damaged(bucket, MISSING));
+        };
+        match (owner.cmp(&epoch), *found == total) {
+            // An earlier attempt has stored the batch.
+            (Ordering::Equal, true) => Ok(()),
+            (Ordering::Greater, _) => Err(self.superseded()),
+            _ => Err(self.damaged(bucket, LOST)),
+        }
+    }
+
+    /// Reads a bucket.
+    pub(super) fn read_bucket(&mut self, bucket: i64) -> Result<BucketContent, JournalError> {
+        const DOING: &str = "read a bucket";
+        let query = format!(
+            "SELECT is_sealed, snapshot, total, first, records FROM {} WHERE bucket = ?",
+            self.batches
+        );
+        let rows = self.rows(DOING, &query, &[Integer(bucket)])?;
+        let mut content = BucketContent::default();
+        for row in rows {
+            let Ok([is_sealed, snapshot, total, first, records]) = <[CqlValue; 5]>::try_from(row)
+            else {
+                return Err(self.session.unexpected(DOING));
+            };
+            content.is_sealed = is_sealed == CqlValue::Flag(true);
+            if let CqlValue::Blob(snapshot) = snapshot {
+                content.snapshot = snapshot;
+            }
+            if let CqlValue::Integer(total) = total {
+                content.total = total;
+            }
+            match (first, records) {
+                (CqlValue::Integer(first), CqlValue::Blob(records)) => {
+                    content.batches.push((first, records));
+                }
+                // A bucket without batches has one row without a batch.
+                (CqlValue::Nothing, CqlValue::Nothing) => {}
+                _ => return Err(self.damaged(bucket, "a row has no records")),
+            }
+        }
+        Ok(content)
+    }
+
+    /// Deletes a bucket that recovery no longer reads.
+    pub(super) fn delete(&mut self, bucket: i64) -> Result<(), JournalError> {
+        let text = format!("DELETE FROM {} WHERE bucket = ?", self.batches);
+        let deleted = self
+            .session
+            .execute("delete a bucket", &text, &[Integer(bucket)]);
+        deleted.map(drop)
+    }
+
+    /// Returns an error unless a statement with the server's own epoch was applied.
+    fn check_owned(&self, bucket: i64, result: ConditionalResult) -> Result<(), JournalError> {
+        match result {
+            ConditionalResult::Applied => Ok(()),
+            ConditionalResult::Refused(Some(_)) => Err(self.superseded()),
+            ConditionalResult::Refused(None) => Err(self.damaged(bucket, MISSING)),
+        }
+    }
+
+    /// Returns the error of a server that no longer owns the journal.
+    pub(super) fn superseded(&self) -> JournalError {
+        JournalError::Superseded(self.session.address.to_string())
+    }
+
+    /// Returns the error for a damaged bucket.
+    pub(super) fn damaged(&self, bucket: i64, what: &'static str) -> JournalError {
+        JournalError::DamagedBucket {
+            place: self.session.address.to_string(),
+            bucket,
+            what,
+        }
+    }
+
+    fn rows(
+        &mut self,
+        doing: &'static str,
+        query: &str,
+        values: &[CqlParameter<'_>],
+    ) -> Result<Vec<Vec<CqlValue>>, JournalError> {
+        match self.session.execute(doing, query, values)? {
+            CqlResult::Rows(rows) => Ok(rows),
+            CqlResult::Done | CqlResult::SchemaChanged => Err(self.session.unexpected(doing)),
+        }
+    }
+}

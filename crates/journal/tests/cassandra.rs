@@ -1,0 +1,339 @@
+//! Journals in a real Cassandra: takeover, switches of buckets, outages and damage.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod support;
+
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floodmark_cql::{CqlConnection, CqlValue};
+use floodmark_journal::{
+    AppendError, CassandraAddress, Journal, JournalError, JournalOptions, JournalState,
+};
+use floodmark_truth::store::StartedStore;
+use rustix::process::Signal;
+use support::Counted;
+
+/// Time after which Cassandra can replay a write from its commit log, even if it is killed: it marks
+/// the end of the log every 100 ms.
+const REPLAYABLE: Duration = Duration::from_millis(500);
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A store, and the number of the next keyspace.
+struct Cassandra {
+    store: StartedStore,
+    keyspaces: u32,
+}
+
+impl Cassandra {
+    /// Returns the address of a new journal.
+    fn address(&mut self) -> CassandraAddress {
+        self.keyspaces += 1;
+        let text = format!("{}/k{}", self.store.address, self.keyspaces);
+        text.parse().unwrap()
+    }
+
+    fn client(&self) -> CqlConnection {
+        let stream = TcpStream::connect(self.store.address).unwrap();
+        CqlConnection::open(stream, TIMEOUT).unwrap()
+    }
+
+    /// Executes a statement. `batches` and `owner` in it are the tables of the last journal.
+    fn execute(&self, statement: &str) -> Vec<Vec<CqlValue>> {
+        let keyspace = format!("k{}", self.keyspaces);
+        let statement = statement
+            .replace("batches", &format!("{keyspace}.batches"))
+            .replace("owner", &format!("{keyspace}.owner"));
+        self.client().rows(&statement).unwrap()
+    }
+}
+
+fn open(address: &CassandraAddress) -> (Journal, Counted) {
+    let options = JournalOptions::default();
+    Journal::open_cassandra(address, &options, Counted::default()).unwrap()
+}
+
+fn open_error(address: &CassandraAddress) -> String {
+    let opened = Journal::open_cassandra(address, &JournalOptions::default(), Counted::default());
+    opened.map(drop).unwrap_err().to_string()
+}
+
+/// Appends the records up to a number, each in a batch of its own, and waits until they are durable.
+fn store(journal: &Journal, numbers: std::ops::RangeInclusive<u64>) {
+    for number in numbers {
+        assert_eq!(journal.append(&number.to_le_bytes()), Ok(number));
+        journal.commit();
+        await_durable(journal, number);
+    }
+}
+
+fn await_durable(journal: &Journal, number: u64) {
+    let until = Instant::now() + TIMEOUT;
+    while journal.progress().durable < number {
+        let failure = journal.progress().failure;
+        assert!(failure.is_none(), "{failure:?}");
+        assert!(Instant::now() < until, "{number} is not durable");
+        thread::sleep(Duration::from_micros(50));
+    }
+}
+
+/// Appends a record and returns the failure of the journal.
+fn failure(journal: &Journal, number: u64) -> String {
+    journal.append(&number.to_le_bytes()).unwrap();
+    journal.commit();
+    let until = Instant::now() + TIMEOUT;
+    loop {
+        if let Some(failure) = journal.progress().failure {
+            assert_eq!(journal.append(&[0; 8]), Err(AppendError::Failed));
+            return failure.to_string();
+        }
+        assert!(journal.progress().durable < number, "the record was stored");
+        assert!(Instant::now() < until, "the journal does not fail");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn keeps_records_in_a_real_cassandra() {
+    let Some(store) = StartedStore::cassandra() else {
+        return;
+    };
+    let mut cassandra = Cassandra {
+        store,
+        keyspaces: 0,
+    };
+    records_survive_and_numbers_continue(&mut cassandra);
+    switches_buckets_and_deletes_old_ones(&mut cassandra);
+    a_later_server_supersedes_an_earlier_one(&mut cassandra);
+    continues_after_a_crash_between_two_buckets(&mut cassandra);
+    refuses_damage(&mut cassandra);
+    repeats_a_write_while_cassandra_pauses(&mut cassandra);
+    survives_a_restart_of_cassandra(&mut cassandra);
+}
+
+fn records_survive_and_numbers_continue(cassandra: &mut Cassandra) {
+    let address = cassandra.address();
+    let mut stored = 0;
+    for _ in 0..3 {
+        let (journal, state) = open(&address);
+        assert_eq!(state, Counted(stored));
+        assert_eq!(journal.progress().durable, stored);
+        store(&journal, stored + 1..=stored + 20);
+        // Records of one batch.
+        for number in stored + 21..=stored + 500 {
+            journal.append(&number.to_le_bytes()).unwrap();
+        }
+        journal.close().unwrap();
+        stored += 500;
+    }
+    assert_eq!(open(&address).1, Counted(1500));
+}
+
+fn switches_buckets_and_deletes_old_ones(cassandra: &mut Cassandra) {
+    let address = cassandra.address();
+    // A bucket ends after 4,096 batches, or after 4 MiB.
+    let (journal, _) = open(&address);
+    store(&journal, 1..=4100);
+    let buckets = || cassandra.execute("SELECT DISTINCT bucket FROM batches");
+    assert_eq!(buckets(), [[CqlValue::Integer(2)]]);
+    let mut number = 4100_u64;
+    while number < 1_200_000 {
+        match journal.append(&(number + 1).to_le_bytes()) {
+            Ok(_) => number += 1,
+            Err(AppendError::Full) => {
+                journal.commit();
+                thread::yield_now();
+            }
+            Err(AppendError::Failed) => panic!("{:?}", journal.progress().failure),
+        }
+    }
+    journal.close().unwrap();
+    assert_eq!(buckets(), [[CqlValue::Integer(4)]]);
+    assert_eq!(open(&address).1, Counted(1_200_000));
+}
+
+fn a_later_server_supersedes_an_earlier_one(cassandra: &mut Cassandra) {
+    let address = cassandra.address();
+    let (first, _) = open(&address);
+    store(&first, 1..=3);
+    let (second, state) = open(&address);
+    assert_eq!(state, Counted(3));
+    store(&second, 4..=5);
+    let error = failure(&first, 4);
+    assert!(error.contains("another server has taken over"), "{error}");
+    store(&second, 6..=6);
+    assert!(matches!(
+        *first.close().unwrap_err(),
+        JournalError::Superseded(_)
+    ));
+    let (third, state) = open(&address);
+    assert_eq!(state, Counted(6));
+    drop(third);
+
+    // Many servers at once: each takes over at most once, and none stores a record of another.
+    let servers = (0..4).map(|_| {
+        let address = address.clone();
+        thread::spawn(move || {
+            let options = JournalOptions::default();
+            let opened = Journal::open_cassandra(&address, &options, Counted::default());
+            let Ok((journal, state)) = opened else {
+                return 0;
+            };
+            let number = state.0 + 1;
+            journal.append(&number.to_le_bytes()).unwrap();
+            journal.close().map_or(0, |()| number)
+        })
+    });
+    let servers = Vec::from_iter(servers);
+    let stored = servers.into_iter().map(|server| server.join().unwrap());
+    let mut stored = Vec::from_iter(stored.filter(|number| *number > 0));
+    stored.sort_unstable();
+    assert!(stored.is_sorted_by(|a, b| a < b), "{stored:?}");
+    let (_, state) = open(&address);
+    assert!(Some(&state.0) >= stored.last(), "{state:?} {stored:?}");
+}
+
+/// Prepares the states that a killed server leaves.
+fn continues_after_a_crash_between_two_buckets(cassandra: &mut Cassandra) {
+    let address = cassandra.address();
+    let (journal, _) = open(&address);
+    store(&journal, 1..=3);
+    drop(journal);
+    // The server was killed after it had sealed the bucket.
+    cassandra.execute("UPDATE batches SET is_sealed = true WHERE bucket = 1 IF epoch = 1");
+    let (journal, state) = open(&address);
+    assert_eq!(state, Counted(3));
+    let owner = "SELECT epoch, bucket FROM owner";
+    assert_eq!(cassandra.execute(owner), [[2, 2].map(CqlValue::Integer)]);
+    let buckets = "SELECT DISTINCT bucket FROM batches";
+    assert_eq!(cassandra.execute(buckets), [[CqlValue::Integer(2)]]);
+    store(&journal, 4..=6);
+    drop(journal);
+    // The server was killed after it had created the next bucket. An earlier server still creates
+    // one late.
+    cassandra.execute("UPDATE batches SET is_sealed = true WHERE bucket = 2 IF epoch = 2");
+    let (journal, state) = open(&address);
+    assert_eq!(state, Counted(6));
+    store(&journal, 7..=7);
+    let late = "UPDATE batches SET epoch = 2 WHERE bucket = 3 IF epoch = NULL";
+    assert_eq!(cassandra.execute(late)[0][0], CqlValue::Flag(false));
+    let late = "UPDATE batches SET records = 0x00 WHERE bucket = 3 AND first = 6 IF epoch = 2";
+    assert_eq!(cassandra.execute(late)[0][0], CqlValue::Flag(false));
+    drop(journal);
+    assert_eq!(open(&address).1, Counted(7));
+}
+
+/// Records of another size.
+#[derive(Debug, Clone)]
+struct Other;
+
+impl JournalState for Other {
+    const RECORD_BYTES: usize = 4;
+
+    fn apply(&mut self, _: &[u8]) {}
+
+    fn snapshot(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn restore(_: &[u8]) -> Option<Self> {
+        Some(Other)
+    }
+}
+
+fn refuses_damage(cassandra: &mut Cassandra) {
+    for (statement, message) in [
+        ("DELETE FROM batches WHERE bucket = 1", "it is missing"),
+        (
+            "DELETE FROM batches WHERE bucket = 1 AND first = 1",
+            "a batch is missing",
+        ),
+        (
+            "UPDATE batches SET records = 0x00 WHERE bucket = 1 AND first = 1",
+            "a batch is invalid",
+        ),
+        (
+            "UPDATE batches SET snapshot = 0x00 WHERE bucket = 1",
+            "its snapshot is invalid",
+        ),
+        (
+            "DELETE FROM batches WHERE bucket = 1 AND first = 2",
+            "its last batch is missing",
+        ),
+        ("TRUNCATE owner", "its owner is missing"),
+    ] {
+        let address = cassandra.address();
+        let (journal, _) = open(&address);
+        store(&journal, 1..=3);
+        drop(journal);
+        // Lightweight transactions use timestamps that are slightly ahead.
+        thread::sleep(Duration::from_millis(5));
+        cassandra.execute(statement);
+        let error = open_error(&address);
+        assert!(error.contains(message), "{statement}: {error}");
+        assert!(
+            error.contains("bucket 1 is damaged"),
+            "{statement}: {error}"
+        );
+    }
+    let address = cassandra.address();
+    let (journal, _) = open(&address);
+    store(&journal, 1..=3);
+    cassandra.execute("UPDATE batches SET total = 2 WHERE bucket = 1 IF epoch = 1");
+    let error = failure(&journal, 4);
+    assert!(error.contains("has lost acknowledged records"), "{error}");
+
+    let address = cassandra.address();
+    drop(open(&address));
+    let opened = Journal::open_cassandra(&address, &JournalOptions::default(), Other);
+    let error = opened.map(drop).unwrap_err().to_string();
+    assert!(error.contains("another workload"), "{error}");
+
+    cassandra.execute("DROP TABLE batches");
+    cassandra.execute("CREATE TABLE batches (bucket bigint PRIMARY KEY)");
+    let error = open_error(&address);
+    assert!(error.contains("error 0x2200"), "{error}");
+}
+
+fn repeats_a_write_while_cassandra_pauses(cassandra: &mut Cassandra) {
+    let address = cassandra.address();
+    let (journal, _) = open(&address);
+    store(&journal, 1..=3);
+    cassandra.store.signal(Signal::STOP);
+    journal.append(&4_u64.to_le_bytes()).unwrap();
+    journal.commit();
+    // The first attempt times out after 2.5 s.
+    thread::sleep(Duration::from_millis(2700));
+    assert_eq!(journal.progress().durable, 3);
+    cassandra.store.signal(Signal::CONT);
+    await_durable(&journal, 4);
+    store(&journal, 5..=6);
+    drop(journal);
+    assert_eq!(open(&address).1, Counted(6));
+}
+
+fn survives_a_restart_of_cassandra(cassandra: &mut Cassandra) {
+    let address = cassandra.address();
+    let (journal, _) = open(&address);
+    store(&journal, 1..=3);
+    thread::sleep(REPLAYABLE);
+    // A restart between two writes goes unnoticed.
+    cassandra.store.kill();
+    cassandra.store.restart();
+    store(&journal, 4..=5);
+    thread::sleep(REPLAYABLE);
+    cassandra.store.kill();
+    let error = failure(&journal, 6);
+    assert!(error.contains("cannot store a batch: "), "{error}");
+    assert!(error.contains("start Cassandra"), "{error}");
+    drop(journal);
+    let error = open_error(&address);
+    assert!(
+        error.contains("cannot connect: Connection refused"),
+        "{error}"
+    );
+    cassandra.store.restart();
+    assert_eq!(open(&address).1, Counted(5));
+}
