@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use floodmark_journal::CassandraAddress;
-
 #[cfg(feature = "postgresql")]
 use crate::postgresql::PostgresqlSetting;
 use crate::workload::NativeWorkload;
+use floodmark_journal::CassandraAddress;
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
