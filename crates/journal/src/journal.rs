@@ -14,14 +14,19 @@ use crate::recovery::recover;
 use crate::upkeep::{SegmentRequest, Upkeep};
 use crate::writer::{self, MemoryStore, SegmentStore};
 
+/// Maximum size in bytes of the segment that a start creates. It is small, because the start waits
+/// until the segment is filled and synced.
+const MAX_FIRST_SEGMENT: u64 = 8 << 20;
+
 /// Sizes of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// Size of a segment, in bytes. Rounded up to blocks of 4 KiB, at least 4 blocks. The journal
-    /// keeps up to three segments. Default: 32 MiB.
+    /// Size of a segment, in bytes. Rounded up to blocks of 4 KiB, at least 4 blocks. The first
+    /// segment after a start has at most 8 MiB. The journal keeps up to three segments. Default: 32
+    /// MiB.
     pub segment_bytes: u64,
     /// Maximum total size of the records that wait for the next write, in bytes. Values above the
-    /// size of a segment have no effect. Default: 4 MiB.
+    /// size of the first segment have no effect. Default: 4 MiB.
     pub queue_bytes: usize,
 }
 
@@ -57,10 +62,11 @@ impl Journal {
         let folder = Arc::new(JournalFolder::open(folder)?);
         let block = BLOCK as u64;
         let segment_bytes = options.segment_bytes.next_multiple_of(block).max(4 * block);
-        let recovered = recover(&folder, segment_bytes, empty)?;
+        let first_bytes = segment_bytes.min(MAX_FIRST_SEGMENT);
+        let recovered = recover(&folder, first_bytes, empty)?;
         let state = recovered.state.clone();
         // A batch must fit into an empty segment.
-        let max_batch = usize::try_from(segment_bytes - block).unwrap_or(usize::MAX);
+        let max_batch = usize::try_from(first_bytes - block).unwrap_or(usize::MAX);
         let queue = JournalQueue::new(recovered.records, options.queue_bytes.min(max_batch));
         let (requests, requested) = mpsc::channel();
         let (preparing, prepared) = mpsc::channel();
@@ -75,13 +81,12 @@ impl Journal {
             snapshot: None,
             current: recovered.segment.sequence(),
         };
-        // The receiver still exists.
-        let _ = requests.send(first);
         let store = SegmentStore {
             state: recovered.state,
             records: recovered.records,
             segment: recovered.segment,
             requests,
+            next: Some(first),
             prepared,
         };
         let mut journal = Journal {

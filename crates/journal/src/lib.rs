@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! append ──► queue ──► journal thread: write, fdatasync ──► progress ──► listeners
-//!                        │ segment is full
+//!                        │ segment is half full
 //!                        ▼
 //!                      upkeep thread: snapshot, reuse old segments, prepare the next segment
 //! ```

@@ -90,6 +90,11 @@ impl Segment {
         self.at + batch.next_multiple_of(BLOCK) as u64 <= self.bytes
     }
 
+    /// Returns whether the batches take half of the segment.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.at >= self.bytes / 2
+    }
+
     /// Completes a batch and writes it durably. `first` is the number of records before the batch.
     /// After an error, the segment must not be used again.
     pub(crate) fn append(&mut self, batch: &mut Vec<u8>, first: u64) -> Result<(), JournalError> {

@@ -25,7 +25,7 @@ pub(crate) struct Upkeep {
     pub(crate) segment_bytes: u64,
     /// Size of a record, in bytes.
     pub(crate) record_bytes: u32,
-    /// The requests. At most two are waiting.
+    /// The requests. At most one is waiting.
     pub(crate) requests: Receiver<SegmentRequest>,
     /// The prepared segments. At most one is waiting.
     pub(crate) prepared: Sender<Segment>,

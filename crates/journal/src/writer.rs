@@ -36,6 +36,8 @@ pub(crate) struct SegmentStore<S> {
     pub(crate) segment: Segment,
     /// Requests to the upkeep thread.
     pub(crate) requests: Sender<SegmentRequest>,
+    /// The request for the next segment, until the current one is half full.
+    pub(crate) next: Option<SegmentRequest>,
     /// Segments from the upkeep thread.
     pub(crate) prepared: Receiver<Segment>,
 }
@@ -50,13 +52,25 @@ impl<S: JournalState> BatchStore for SegmentStore<S> {
         let records = &batch[BATCH_HEADER..length];
         self.state.apply(records);
         self.records += (records.len() / S::RECORD_BYTES) as u64;
-        Ok(())
+        match self.segment.is_half_full() {
+            true => self.request_next(),
+            false => Ok(()),
+        }
     }
 }
 
 impl<S: JournalState> SegmentStore<S> {
+    /// Requests the next segment, unless it is already requested.
+    fn request_next(&mut self) -> Result<(), JournalError> {
+        let sent = self.next.take().map(|next| self.requests.send(next));
+        sent.transpose()
+            .map(drop)
+            .map_err(|_| JournalError::Panicked)
+    }
+
     /// Continues in the next segment. Waits if the upkeep thread has not prepared it yet.
     fn switch(&mut self) -> Result<(), JournalError> {
+        self.request_next()?;
         // The upkeep thread ends early only after it has recorded its own failure.
         let next = self.prepared.recv();
         self.segment = next.map_err(|_| JournalError::Panicked)?;
@@ -67,12 +81,11 @@ impl<S: JournalState> SegmentStore<S> {
             segment: current,
             state: self.state.snapshot(),
         };
-        let request = SegmentRequest {
+        self.next = Some(SegmentRequest {
             snapshot: Some(snapshot),
             current,
-        };
-        let sent = self.requests.send(request);
-        sent.map_err(|_| JournalError::Panicked)
+        });
+        Ok(())
     }
 }
 
