@@ -1,7 +1,7 @@
 //! The content of responses.
 
-use crate::connection::CqlResult;
 use crate::error::CqlError;
+use crate::query::CqlResult;
 use crate::value::CqlValue;
 
 /// Maximum number of columns.

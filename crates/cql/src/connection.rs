@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::body::ResponseBody;
 use crate::error::CqlError;
-use crate::value::{CqlParameter, CqlValue};
+use crate::query::{CqlQuery, CqlResult, ReadConsistency};
+use crate::value::CqlValue;
 
 /// Protocol version 4 (Cassandra 2.2 to 5.0), as sent in requests and in responses.
 const REQUEST: u8 = 0x04;
@@ -28,38 +29,6 @@ const WARNINGS: u8 = 0x08;
 /// Maximum length of a response in bytes. Cassandra's largest view has a row of a few hundred bytes
 /// per table or connection. The journal reads up to 5 MiB.
 const MAX_RESPONSE: usize = 8 << 20;
-
-/// How many replicas must respond to a query. A conditional write always needs a majority, and its
-/// serial consistency is `SERIAL`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReadConsistency {
-    /// One replica.
-    One,
-    /// A majority of the replicas.
-    Quorum,
-}
-
-/// A query.
-#[derive(Debug, Clone, Copy)]
-pub struct CqlQuery<'a> {
-    /// Text of the query. Each `?` stands for a value.
-    pub text: &'a str,
-    /// The values, at most 65,535.
-    pub values: &'a [CqlParameter<'a>],
-    /// How many replicas must respond.
-    pub consistency: ReadConsistency,
-}
-
-/// The result of a query.
-#[derive(Debug, Clone, PartialEq)]
-pub enum CqlResult {
-    /// The query has been executed and returns nothing.
-    Done,
-    /// The query has changed the schema.
-    SchemaChanged,
-    /// All rows of the result.
-    Rows(Vec<Vec<CqlValue>>),
-}
 
 /// A connection after the handshake.
 #[derive(Debug)]

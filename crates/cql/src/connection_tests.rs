@@ -1,4 +1,5 @@
 use super::*;
+use crate::CqlParameter;
 use proptest::prelude::*;
 use std::net::TcpListener;
 

@@ -4,15 +4,17 @@
 //! damaged frame, or a frame of another protocol, is an error. The client supports neither passwords
 //! nor TLS, and has no connection pool: `docs/decisions/0019-watching-the-store.md`.
 //!
-//! Start reading in `connection.rs`, then read `body.rs` (the content of frames).
+//! Start reading in `query.rs`, then read `connection.rs` and `body.rs` (the content of frames).
 //!
 //! Invariant: this crate knows no table and starts no thread.
 
 mod body;
 mod connection;
 mod error;
+mod query;
 mod value;
 
-pub use connection::{CqlConnection, CqlQuery, CqlResult, ReadConsistency};
+pub use connection::CqlConnection;
 pub use error::CqlError;
+pub use query::{CqlQuery, CqlResult, ReadConsistency};
 pub use value::{CqlParameter, CqlValue};
