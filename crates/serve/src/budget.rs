@@ -5,6 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
+/// Number of file descriptors that the server reserves for event loops, the state file and other
+/// uses.
+pub(crate) const RESERVED_FILES: usize = 64;
+
 /// Slots for connections, shared by all workers.
 #[derive(Debug)]
 pub(crate) struct ConnectionBudget {

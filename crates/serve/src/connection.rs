@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::response::service;
+use crate::service::service;
 use crate::settings::Limits;
 use crate::socket::ConnectionSocket;
-use crate::worker::Worker;
+use crate::worker_state::Worker;
 
 /// Maximum time to read and discard the rest of a request after an early response. An immediate
 /// close would reset the connection, and the client could lose the response (RFC 9112, section

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use floodmark_journal::JournalError;
 
+use crate::budget::RESERVED_FILES;
 #[cfg(feature = "postgresql")]
 use crate::postgresql::PostgresqlError;
-use crate::server::RESERVED_FILES;
 use crate::state_file::StateError;
 use crate::workload::NativeWorkload;
 

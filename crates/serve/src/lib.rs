@@ -3,7 +3,7 @@
 //! shutdown and prints nothing.
 //!
 //! Start reading in `server.rs`, then read `worker.rs` (one thread), `connection.rs` and
-//! `response.rs`. The dispatcher's numbers are in `numbers.rs`, and the state file is in
+//! `service.rs`. The dispatcher's numbers are in `numbers.rs`, and the state file is in
 //! `state_file.rs` and `state_slots.rs`. The scores and their journal are in `scoring.rs`, `scores.rs`
 //! and `commits.rs`. The bars are in `bars.rs`, `bar_store.rs`, `store_queue.rs`, `embedded_bars.rs` (a
 //! database file) and `postgresql/`.
@@ -31,19 +31,23 @@ mod running_store;
 mod scores;
 mod scoring;
 mod server;
+mod service;
 mod settings;
 mod socket;
 mod state_file;
 mod state_slots;
 mod store_queue;
+mod summary;
 mod worker;
+mod worker_state;
 mod workload;
 
 pub use error::ServeError;
 pub use floodmark_journal::{CassandraAddress, JournalError};
 #[cfg(feature = "postgresql")]
 pub use postgresql::{PostgresqlError, PostgresqlSetting};
-pub use server::{ServeSummary, serve};
+pub use server::serve;
 pub use settings::{JournalSetting, Limits, Settings, StoreSetting};
 pub use state_file::StateError;
+pub use summary::ServeSummary;
 pub use workload::NativeWorkload;

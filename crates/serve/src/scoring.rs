@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::commits::CommitFault;
 use crate::response::{HttpResponse, ok, refusal};
 use crate::scores::{ScoreRefusal, ScoreTotals, SharedScores};
-use crate::worker::Worker;
+use crate::worker_state::Worker;
 
 /// Body of a request. Other fields are ignored.
 #[derive(Deserialize)]

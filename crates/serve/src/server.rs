@@ -12,7 +12,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
 
 use crate::bar_store::BarStore;
-use crate::budget::ConnectionBudget;
+use crate::budget::{ConnectionBudget, RESERVED_FILES};
 use crate::error::ServeError;
 use crate::handoff::handoffs;
 use crate::listen;
@@ -20,35 +20,9 @@ use crate::numbers::{Numbers, Reserver};
 use crate::running_store::RunningStore;
 use crate::scores::SharedScores;
 use crate::settings::{JournalSetting, Settings};
-use crate::worker::{ServerState, Worker};
+use crate::summary::ServeSummary;
+use crate::worker_state::{ServerState, Worker};
 use crate::workload::NativeWorkload;
-
-/// Number of file descriptors that the server reserves for event loops, the state file and other
-/// uses.
-pub(crate) const RESERVED_FILES: usize = 64;
-
-/// Totals of a server from start to shutdown.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct ServeSummary {
-    /// Number of connections accepted and served.
-    pub accepted: u64,
-    /// Number of responses, including those that refuse a request. hyper's own responses to invalid
-    /// heads (400, 431) are not counted.
-    pub answered: u64,
-    /// Number of connections closed at shutdown before their request or response was complete.
-    pub cut_at_end: u64,
-    /// Next number of the dispatcher.
-    pub next_number: Option<u64>,
-}
-
-impl ServeSummary {
-    /// Adds the totals of a worker.
-    fn add(&mut self, worker: ServeSummary) {
-        self.accepted += worker.accepted;
-        self.answered += worker.answered;
-        self.cut_at_end += worker.cut_at_end;
-    }
-}
 
 /// Runs a server until `shutdown` completes, and blocks the calling thread.
 ///

@@ -1,13 +1,11 @@
 //! A server thread with its event loop, listener and connections.
 
-use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hyper::server::conn::http1;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -15,18 +13,14 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::bar_store::BarStore;
-use crate::budget::ConnectionBudget;
 use crate::commits::Commits;
 use crate::connection;
-use crate::handoff::{self, Handoff};
+use crate::handoff;
 use crate::listen;
-use crate::numbers::Numbers;
-use crate::pace::{ClockSteps, Register, STEP};
+use crate::pace::STEP;
 use crate::scores::SharedScores;
-use crate::server::ServeSummary;
-use crate::settings::Limits;
-use crate::workload::NativeWorkload;
+use crate::summary::ServeSummary;
+use crate::worker_state::{ServerState, Worker};
 
 /// Maximum number of connections to accept before open connections are served.
 const ACCEPTS_PER_TURN: usize = 64;
@@ -37,35 +31,6 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
 const HANDSHAKE_TIME: Duration = Duration::from_millis(100);
 /// Interval between checks for the end of the shutdown.
 const SHUTDOWN_POLL: Duration = Duration::from_millis(5);
-
-/// State shared by all workers.
-pub(crate) struct ServerState {
-    pub(crate) workload: NativeWorkload,
-    pub(crate) limits: Limits,
-    pub(crate) budget: ConnectionBudget,
-    /// Handoffs, one per worker.
-    pub(crate) handoffs: Vec<Handoff>,
-    pub(crate) numbers: Arc<Numbers>,
-    /// Scores; only for `scoring`.
-    pub(crate) scores: Option<SharedScores>,
-    /// Queues of the store; only for `bars`.
-    pub(crate) bars: Option<BarStore>,
-}
-
-/// A thread of the server.
-pub(crate) struct Worker {
-    pub(crate) shared: Arc<ServerState>,
-    pub(crate) register: Rc<Register>,
-    pub(crate) http: http1::Builder,
-    /// Responses that wait for the journal.
-    pub(crate) commits: Commits,
-    /// Index of the worker and of its handoff.
-    number: usize,
-    /// Start of the shutdown. Each response is then the last on its connection.
-    stopping_since: Cell<Option<ClockSteps>>,
-    /// Totals so far.
-    pub(crate) totals: RefCell<ServeSummary>,
-}
 
 impl Worker {
     /// Serves until `stop` becomes true or its sender is dropped, and then drains.
@@ -82,8 +47,8 @@ impl Worker {
             commits: Commits::new(shared.limits.max_wait),
             number,
             shared,
-            stopping_since: Cell::default(),
-            totals: RefCell::default(),
+            stopping_since: Default::default(),
+            totals: Default::default(),
         });
         let clock = spawn_local(Rc::clone(&worker).keep_time());
         let commits = spawn_local(Rc::clone(&worker).attend_commits());
@@ -97,21 +62,6 @@ impl Worker {
         clock.abort();
         commits.abort();
         worker.totals.take()
-    }
-
-    /// Returns whether the server is shutting down.
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping_since.get().is_some()
-    }
-
-    /// Stops counting a connection toward the limit.
-    pub(crate) fn release(&self) {
-        self.shared.budget.release();
-        self.handoff().release();
-    }
-
-    fn handoff(&self) -> &Handoff {
-        &self.shared.handoffs[self.number]
     }
 
     /// Starts to serve a connection that is already counted.

@@ -1,0 +1,153 @@
+//! Computes responses to requests.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::mem;
+use std::rc::Rc;
+use std::task::{Poll, ready};
+
+use bytes::Bytes;
+use hyper::body::{Body, Incoming};
+use hyper::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
+use hyper::service::{Service, service_fn};
+use hyper::{Method, Request, StatusCode};
+
+use crate::bars::bars;
+use crate::body::{BodyFault, read_body};
+use crate::host::host_fault;
+use crate::numbers::Numbers;
+use crate::pace::Pace;
+use crate::response::{HttpResponse, ok, refusal};
+use crate::scoring::{is_json, score};
+use crate::worker_state::Worker;
+use crate::workload::NativeWorkload;
+
+/// Returns the service that responds to the requests on a connection, one after the other. Most
+/// responses are immediate and need no allocation.
+pub(crate) fn service(
+    worker: Rc<Worker>,
+    pace: Rc<Pace>,
+) -> impl Service<Request<Incoming>, Response = HttpResponse, Error = Infallible, Future: Unpin> {
+    service_fn(move |request: Request<Incoming>| {
+        pace.received_head(worker.register.now.get());
+        let worker = Rc::clone(&worker);
+        let pace = Rc::clone(&pace);
+        let is_complete = request.body().is_end_stream();
+        let immediate = is_complete.then(|| immediate(&worker, &request)).flatten();
+        // A delayed response is boxed, so that other responses do not carry its state.
+        let mut response = immediate
+            .ok_or_else(|| Box::pin(delayed(Rc::clone(&worker), Rc::clone(&pace), request)));
+        poll_fn(move |cx| {
+            let response = match &mut response {
+                Ok(response) => mem::take(response),
+                Err(delayed) => ready!(delayed.as_mut().poll(cx)),
+            };
+            Poll::Ready(Ok(finished(&worker, &pace, response)))
+        })
+    })
+}
+
+fn finished(worker: &Worker, pace: &Pace, mut response: HttpResponse) -> HttpResponse {
+    pace.responded();
+    worker.totals.borrow_mut().answered += 1;
+    if worker.is_stopping() || worker.shared.budget.is_exceeded() {
+        let headers = response.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Returns the response, or `None` if the response must wait or depends on the body.
+fn immediate(worker: &Worker, request: &Request<Incoming>) -> Option<HttpResponse> {
+    let workload = worker.shared.workload;
+    if let Some(reason) = host_fault(request.version(), request.headers()) {
+        return Some(refusal(StatusCode::BAD_REQUEST, reason, None));
+    }
+    let methods = workload.methods();
+    let first = || methods.split(',').next().unwrap_or_default();
+    if request.uri().path() != workload.path() {
+        let (first, path) = (first(), workload.path());
+        let reason = format!("no such path; {workload} serves {first} {path}");
+        return Some(refusal(StatusCode::NOT_FOUND, &reason, None));
+    }
+    let method = request.method().as_str();
+    if !methods.split(", ").any(|allowed| allowed == method) {
+        let header = Some((ALLOW, methods));
+        let reason = format!("method not allowed; use {}", first());
+        return Some(refusal(StatusCode::METHOD_NOT_ALLOWED, &reason, header));
+    }
+    match workload {
+        NativeWorkload::Hello => Some(ok("text/plain", Bytes::from_static(b"Hello World"))),
+        NativeWorkload::Json => Some(ok(
+            "application/json",
+            Bytes::from_static(br#"{"message":"Hello, World!"}"#),
+        )),
+        NativeWorkload::Dispatcher => dispatch(&worker.shared.numbers, request.method()),
+        NativeWorkload::Scoring | NativeWorkload::Bars
+            if request.method() == Method::POST && !is_json(request.headers()) =>
+        {
+            Some(refusal(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the body is not JSON; send Content-Type: application/json",
+                None,
+            ))
+        }
+        NativeWorkload::Scoring | NativeWorkload::Bars => None,
+    }
+}
+
+/// Returns the next number, or `None` if no number is reserved. The response to HEAD takes no
+/// number, so its length is not known.
+fn dispatch(numbers: &Numbers, method: &Method) -> Option<HttpResponse> {
+    match *method {
+        Method::HEAD => Some(ok("text/plain", Bytes::new())),
+        _ => numbers.try_take().map(number),
+    }
+}
+
+/// Reads the request body, waits for a number, a journal or a store if needed, and returns the response.
+async fn delayed(
+    worker: Rc<Worker>,
+    pace: Rc<Pace>,
+    mut request: Request<Incoming>,
+) -> HttpResponse {
+    let limit = worker.shared.limits.body_bytes;
+    let body = match read_body(&mut request, limit).await {
+        Ok(body) => body,
+        Err(BodyFault::Malformed) => {
+            let reason = "malformed or incomplete body; check its chunk sizes or Content-Length";
+            return last_refusal(&pace, StatusCode::BAD_REQUEST, reason);
+        }
+        Err(BodyFault::TooLong) => {
+            let reason = format!("body too long; the limit is {limit} bytes");
+            return last_refusal(&pace, StatusCode::PAYLOAD_TOO_LARGE, &reason);
+        }
+    };
+    if let Some(response) = immediate(&worker, &request) {
+        return response;
+    }
+    if let Some(scores) = &worker.shared.scores {
+        return score(&worker, scores, &body).await;
+    }
+    if let Some(store) = &worker.shared.bars {
+        return bars(store, request.method(), &body).await;
+    }
+    match worker.shared.numbers.take().await {
+        Some(taken) => number(taken),
+        None => refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no reserved number is available; retry later, or restart the server if it cannot write its state file",
+            Some((RETRY_AFTER, "1")),
+        ),
+    }
+}
+
+/// Refuses a request whose end is unknown, so the connection cannot be kept.
+fn last_refusal(pace: &Pace, status: StatusCode, reason: &str) -> HttpResponse {
+    pace.linger.set(true);
+    refusal(status, reason, Some((CONNECTION, "close")))
+}
+
+fn number(number: u64) -> HttpResponse {
+    ok("text/plain", Bytes::from(number.to_string()))
+}
