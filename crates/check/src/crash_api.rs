@@ -181,7 +181,7 @@ fn compare(before: &FoundItems, after: &FoundItems) -> (FoundItems, Vec<String>)
     });
     let nouns = ["item", "items"];
     let lost = lost.fault(nouns, "from earlier rounds lost");
-    let repeated = repeated.fault(nouns, "from earlier rounds found more times than before");
+    let repeated = repeated.fault(nouns, "from earlier rounds found more often than before");
     let faults = [lost, unreadable, repeated].into_iter().flatten();
     (new, faults.collect())
 }

@@ -36,7 +36,8 @@ pub struct CqlConnection {
     stream: TcpStream,
     /// Maximum time for a query, in each direction.
     timeout: Duration,
-    /// Stream number of the last request. It distinguishes a late response to an earlier request.
+    /// Stream number of the last request. A response with another number is a late response to an
+    /// earlier request.
     last: u16,
 }
 
@@ -158,10 +159,9 @@ impl CqlConnection {
     }
 }
 
-/// Returns the time until a deadline, which sockets accept as a timeout.
+/// Returns the time left until a deadline. Never returns zero, which is no valid timeout of a socket.
 fn time_left(until: Instant) -> Result<Duration, CqlError> {
     let left = until.saturating_duration_since(Instant::now());
-    // A timeout of zero means none.
     match left.is_zero() {
         true => Err(CqlError::Timeout),
         false => Ok(left),
@@ -169,7 +169,7 @@ fn time_left(until: Instant) -> Result<Duration, CqlError> {
 }
 
 impl CqlQuery<'_> {
-    /// Encodes the body of a request (section 4.1.4).
+    /// Encodes the body of a request (`native_protocol_v4.spec`, section 4.1.4).
     fn encode(&self) -> Vec<u8> {
         /// Flag of a query with values. No flag requests pages, so all rows come in one response.
         const VALUES: u8 = 0x01;

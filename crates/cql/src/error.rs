@@ -17,7 +17,7 @@ pub enum CqlError {
     /// The peer requires a password.
     #[error("the store requires a password; floodmark does not support passwords")]
     Password,
-    /// The response has an opcode that does not fit the request.
+    /// The response's opcode is not valid for the request.
     #[error("unexpected response opcode {0:#04x}")]
     Opcode(u8),
     /// Cassandra reports an error. The message is one line.

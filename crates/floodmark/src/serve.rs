@@ -57,16 +57,16 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value = "1048576", value_parser = count_from_one, requires = "state")]
     pub reserve: u64,
 
-    /// scoring: location of the scores; none, memory (like file, but without a disk), file:PATH (a
+    /// scoring: where to store the scores; none, memory (like file, but without a disk), file:PATH (a
     /// folder) or cassandra:HOST[:PORT][/KEYSPACE] (port 9042, keyspace floodmark); file and cassandra
     /// store each score before its response is sent
     #[arg(long, value_name = "JOURNAL", default_value = "none", value_parser = journal)]
     pub journal: JournalSetting,
 
-    /// bars: location of the bars; embedded:PATH is a database file, and
-    /// postgresql://USER:PASSWORD@HOST:PORT/DATABASE or postgresql:KEY=VALUE ... is the table bar of a
-    /// PostgreSQL database; each bar is stored before its response is sent [default: none; required for
-    /// bars]
+    /// bars: where to store the bars; embedded:PATH (a database file), or
+    /// postgresql://USER:PASSWORD@HOST:PORT/DATABASE or postgresql:KEY=VALUE ... (the table bar of a
+    /// PostgreSQL database); each bar is stored before its response is sent [default: none; required
+    /// for bars]
     // Parsed later, because clap would print the password of an invalid value.
     #[arg(long, value_name = "STORE")]
     pub store: Option<String>,

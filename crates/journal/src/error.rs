@@ -25,13 +25,13 @@ pub enum JournalError {
     #[error("the journal {} is in use by another process; stop that process or choose another folder", .0.display())]
     InUse(PathBuf),
     /// A file of the journal is not a regular file, or does not start with the expected bytes.
-    #[error("{} is not a file of a journal; move it away, and restore the original file from a copy", .0.display())]
+    #[error("{} is not a journal file; move it elsewhere, and restore the original from a backup", .0.display())]
     NotAJournalFile(PathBuf),
     /// A file was written by a later version.
     #[error("{} was written by a later version of floodmark; use that version or another folder", .0.display())]
     LaterVersion(PathBuf),
     /// A file contains records of another kind.
-    #[error("{} has records of {found} bytes instead of {expected}; choose the journal of this workload or another folder", .file.display())]
+    #[error("{} contains records of {found} bytes, not {expected}; choose this workload's journal or another folder", .file.display())]
     OtherRecords {
         /// The file.
         file: PathBuf,
@@ -42,8 +42,8 @@ pub enum JournalError {
     },
     /// A batch is damaged, but a later one is intact.
     #[error(
-        "{}: the batch at byte {offset} is damaged or missing, but later records are intact; restore the folder from a copy, \
-         or give up this batch and all later records: truncate -s {offset} '{}'{then}",
+        "{}: the batch at byte {offset} is damaged or missing, but later records are intact; restore the folder from a backup, \
+         or discard this batch and all later records: truncate -s {offset} '{}'{then}",
         .file.display(), .file.display()
     )]
     DamagedBatch {
@@ -55,19 +55,19 @@ pub enum JournalError {
         then: String,
     },
     /// The header of a segment, or a snapshot, has a wrong checksum.
-    #[error("{} is damaged (invalid checksum); restore the journal's folder from a copy, or choose another folder to start empty", .0.display())]
+    #[error("{} is damaged (invalid checksum); restore the journal's folder from a backup, or choose another folder to start empty", .0.display())]
     DamagedFile(PathBuf),
     /// A file of the journal is missing.
-    #[error("{} is missing, although later files of the journal exist; restore the journal's folder from a copy, or choose another folder to start empty", .0.display())]
+    #[error("{} is missing, although later files of the journal exist; restore the journal's folder from a backup, or choose another folder to start empty", .0.display())]
     MissingFile(PathBuf),
-    /// A write stored fewer bytes than given.
+    /// A write stored fewer bytes than requested.
     #[error("a write to {} stored {written} of {expected} bytes; free disk space or raise the file size limit", .file.display())]
     ShortWrite {
         /// The segment.
         file: PathBuf,
         /// Number of bytes written.
         written: usize,
-        /// Number of bytes given.
+        /// Number of bytes requested.
         expected: usize,
     },
     /// The folder cannot be created.
@@ -99,9 +99,7 @@ pub enum JournalError {
         source: CqlError,
     },
     /// The nodes of Cassandra have different schemas after a table was created.
-    #[error(
-        "{0}: the nodes do not agree on the new tables; check that all nodes are up, then retry"
-    )]
+    #[error("{0}: the nodes do not agree on the schema; check that all nodes are up, then retry")]
     NoAgreement(String),
     /// Another server has opened the journal in Cassandra.
     #[error(
@@ -110,7 +108,7 @@ pub enum JournalError {
     Superseded(String),
     /// A bucket in Cassandra is missing or invalid.
     #[error(
-        "{place}: bucket {bucket} is damaged: {what}; restore the keyspace from a copy, or choose another keyspace to start empty"
+        "{place}: bucket {bucket} is damaged: {what}; restore the keyspace from a backup, or choose another keyspace to start empty"
     )]
     DamagedBucket {
         /// Address and keyspace.
@@ -120,13 +118,11 @@ pub enum JournalError {
         /// What is wrong.
         what: &'static str,
     },
-    /// A thread of the journal cannot start.
-    #[error(
-        "cannot start a thread of the journal: {0}; free memory or raise the limit on processes"
-    )]
+    /// A journal thread cannot start.
+    #[error("cannot start a journal thread: {0}; free memory or raise the limit on processes")]
     Thread(io::Error),
-    /// A thread of the journal panicked.
-    #[error("a thread of the journal panicked; report this bug and include the output")]
+    /// A journal thread panicked.
+    #[error("a journal thread panicked; report this bug and include the output")]
     Panicked,
 }
 
@@ -136,7 +132,7 @@ pub enum AppendError {
     /// The journal has failed. It accepts no more records.
     #[error("the journal has failed")]
     Failed,
-    /// The queue is full because the disk is too slow.
+    /// The queue is full because the store cannot keep up.
     #[error("the journal's queue is full")]
     Full,
 }

@@ -99,13 +99,13 @@ impl Journal {
         Ok((journal, state))
     }
 
-    /// Opens the journal in a keyspace of Cassandra and reads it back. Creates keyspace and tables if
-    /// necessary. Returns the state after all records, starting from `empty`. A server that has the
+    /// Opens the journal in a Cassandra keyspace and reads it back. Creates the keyspace and the tables
+    /// if necessary. Returns the state after all records, starting from `empty`. A server that has the
     /// journal open is superseded: its later records are not stored.
     ///
     /// # Errors
     /// Cassandra is unreachable or refuses a statement, the journal is damaged, or another server
-    /// has taken it over meanwhile.
+    /// takes it over in the meantime.
     pub fn open_cassandra<S: JournalState>(
         address: &CassandraAddress,
         options: &JournalOptions,

@@ -36,7 +36,7 @@ pub(crate) struct SegmentStore<S> {
     pub(crate) segment: Segment,
     /// Requests to the upkeep thread.
     pub(crate) requests: Sender<SegmentRequest>,
-    /// The request for the next segment, until the current one is half full.
+    /// The request for the next segment, or `None` once it has been sent.
     pub(crate) next: Option<SegmentRequest>,
     /// Segments from the upkeep thread.
     pub(crate) prepared: Receiver<Segment>,
@@ -60,7 +60,7 @@ impl<S: JournalState> BatchStore for SegmentStore<S> {
 }
 
 impl<S: JournalState> SegmentStore<S> {
-    /// Requests the next segment, unless it is already requested.
+    /// Requests the next segment unless it has already been requested.
     fn request_next(&mut self) -> Result<(), JournalError> {
         let sent = self.next.take().map(|next| self.requests.send(next));
         sent.transpose()

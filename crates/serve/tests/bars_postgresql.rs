@@ -130,7 +130,7 @@ fn each_id_of_a_large_batch_belongs_to_its_name() {
         let clients = Vec::from_iter(clients);
         thread::sleep(Duration::from_millis(300));
         assert!(list(address).is_empty());
-        assert!(!lock.is_finished(), "the list did not wait for the inserts");
+        assert!(!lock.is_finished(), "the list waited for the inserts");
         let added = clients.into_iter().map(|client| client.join().unwrap());
         let added = BTreeMap::from_iter(added);
         assert_eq!(added.len(), CLIENTS);

@@ -1,4 +1,4 @@
-//! Kills a scoring server under load, with a journal on disk and in Cassandra, and makes disk and
+//! Kills a scoring server under load, with its journal on disk or in Cassandra, and makes the disk or
 //! Cassandra fail.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 

@@ -1,4 +1,4 @@
-//! The stores of this repository, for tests against real databases.
+//! Starts the stores of this repository for tests against real databases.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -148,8 +148,8 @@ fn kill(pid: u32) -> io::Result<()> {
     Ok(kill_process(pid, Signal::KILL)?)
 }
 
-/// Kills a store and its descendants (SIGKILL), and waits until they have ended. A process of PostgreSQL
-/// can complete a statement after its parent was killed.
+/// Kills a store and its descendants (SIGKILL), and waits until they have ended. A PostgreSQL
+/// process can still complete a statement after its parent has been killed.
 fn kill_family(pid: u32) -> io::Result<()> {
     let family = ProcessSet::open(&family(&Root::host(), pid))?;
     family.signal(Signal::KILL)?;

@@ -129,7 +129,7 @@ fn refuses_invalid_usage() {
         ),
         (
             &["serve", "bars", "--store", "postgresql://bars@127.0.0.1"],
-            &["--store: the database is missing; write postgresql://"],
+            &["--store: no database is given; write postgresql://"],
         ),
         (
             &["serve", "hello", "--store", "embedded:bars.redb"],

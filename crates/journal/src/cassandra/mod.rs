@@ -7,24 +7,23 @@
 //! ```
 //!
 //! A bucket is a partition of bounded size. It starts with a snapshot of the state, so recovery
-//! reads the last bucket, and the journal deletes each earlier bucket as a whole.
+//! reads only the last bucket, and the journal deletes earlier buckets as a whole.
 //!
-//! Each server that opens the journal takes a new epoch. Every write to a bucket is a lightweight
+//! Each server that opens the journal takes a new epoch. Every batch is written by a lightweight
 //! transaction on the condition that the bucket still has the server's epoch. A server that opens
-//! the journal first writes its epoch to the last bucket, and reads it afterwards. Later writes of
-//! the previous server are therefore not applied, even if they were sent long before, and the
-//! previous server learns that it is superseded before it could acknowledge them.
+//! the journal first writes its epoch to the last bucket, and then reads the bucket. From then on, no
+//! write of the previous server is applied, even if it was sent long before. The previous server
+//! learns from its next write that it is superseded, and does not acknowledge that write.
 //!
-//! The previous server could still continue in a new bucket. So it must seal the current bucket
-//! before it creates the next one. A server that opens the journal and finds a sealed bucket also
-//! takes, or creates, the next one.
+//! A superseded server could still create the next bucket and continue there. To prevent this, every
+//! server must seal its current bucket before it creates the next one. A server that opens the
+//! journal and finds the last bucket sealed takes the next one as well, or creates it.
 //!
-//! The second condition is the number of records so far. If Cassandra loses acknowledged batches,
-//! the next write is therefore not applied, and the journal fails.
+//! Writing a batch has a second condition: the number of records so far. If Cassandra loses
+//! acknowledged batches, the next write is therefore not applied, and the journal fails.
 //!
-//! Repeating a statement changes nothing: `docs/decisions/0033-cassandra-journal.md`. If the
-//! outcome of a statement is unknown, the journal therefore repeats it for a few seconds, and then
-//! fails.
+//! Repeating a statement is safe: `docs/decisions/0033-cassandra-journal.md`. If the outcome of a
+//! statement is unknown, the journal repeats it for up to 3 s before it fails.
 
 mod address;
 mod recovery;

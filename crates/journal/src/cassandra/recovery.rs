@@ -132,7 +132,7 @@ impl<S: JournalState> RecoveredBucket<S> {
         if snapshot.segment != bucket as u64
             || before.is_some_and(|before| before.records != snapshot.records)
         {
-            return Err("its snapshot does not follow the previous bucket");
+            return Err("its snapshot does not continue the previous bucket");
         }
         let state = S::restore(&snapshot.state);
         let mut read = RecoveredBucket {

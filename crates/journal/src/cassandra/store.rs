@@ -57,7 +57,7 @@ impl<S: JournalState> CassandraStore<S> {
         self.records
     }
 
-    /// Continues in the next bucket, and deletes the current one.
+    /// Seals the current bucket, switches to the next one, and deletes the old one.
     fn switch(&mut self) -> Result<(), JournalError> {
         let (current, next) = (self.bucket.number, self.bucket.number + 1);
         let snapshot = snapshot_of(&self.state, self.records, next).encode();

@@ -105,7 +105,7 @@ impl JournalTables {
         loop {
             let mut versions = Vec::new();
             for table in ["system.local", "system.peers"] {
-                // The client does not read uuids, so Cassandra converts them to text.
+                // The client cannot decode UUIDs, so Cassandra converts them to JSON text.
                 let query = format!("SELECT toJson(schema_version) FROM {table}");
                 versions.extend(self.rows(DOING, &query, &[])?.into_iter().flatten());
             }
@@ -239,7 +239,8 @@ impl JournalTables {
         self.check_owned(bucket, sealed)
     }
 
-    /// Stores a batch. `first` and `total` are the numbers of records before and after it.
+    /// Stores a batch. `first` is the number of records before the batch, and `total` the number after
+    /// it.
     pub(super) fn store(
         &mut self,
         (bucket, epoch): (i64, i64),

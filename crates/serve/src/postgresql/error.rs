@@ -13,7 +13,7 @@ pub struct PostgresqlError {
     place: String,
     cause: String,
     fix: String,
-    /// Whether PostgreSQL accepts no session yet because it is still starting.
+    /// Whether PostgreSQL refused the session because it is still starting.
     is_starting: bool,
 }
 
@@ -41,16 +41,16 @@ impl PostgresqlError {
 
     /// Returns the error of a database that does not respond.
     pub(super) fn no_response(setting: &PostgresqlSetting) -> Self {
-        let fix = "check that this is the address of PostgreSQL, and that it is healthy";
+        let fix = "check that PostgreSQL runs at this address and is healthy";
         Self::new(setting, "no response", fix)
     }
 
-    /// Returns whether the same attempt can succeed a moment later.
+    /// Returns whether the same attempt may succeed shortly.
     pub(super) fn is_starting(&self) -> bool {
         self.is_starting
     }
 
-    /// Returns the text for the server's clients, which need not know the address.
+    /// Returns the message for the server's clients, without the address.
     pub(super) fn public_message(&self) -> String {
         format!("the database is not available: {}; retry later", self.cause)
     }
@@ -82,11 +82,11 @@ fn fix(error: &tokio_postgres::Error) -> &'static str {
         }
         SqlState::INVALID_CATALOG_NAME => "create the database, or correct its name in --store",
         SqlState::INSUFFICIENT_PRIVILEGE => {
-            "grant the user access to the table bar, or let it create the table"
+            "grant the user access to the table bar, or the right to create it"
         }
         SqlState::TOO_MANY_CONNECTIONS => "raise max_connections, or close other sessions",
-        SqlState::CANNOT_CONNECT_NOW => "retry when PostgreSQL has started",
+        SqlState::CANNOT_CONNECT_NOW => "retry once PostgreSQL has started",
         SqlState::READ_ONLY_SQL_TRANSACTION => "use a database that accepts writes",
-        _ => "correct the database or its settings",
+        _ => "check PostgreSQL's log and settings",
     }
 }

@@ -135,7 +135,7 @@ pub(super) async fn connect(
     setting: &PostgresqlSetting,
 ) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
     let (client, connection) = setting.config().connect(NoTls).await?;
-    // The client reports the errors of the connection.
+    // Calls of the client report the error.
     let connection = tokio::spawn(async {
         let _ = connection.await;
     });
@@ -144,7 +144,7 @@ pub(super) async fn connect(
     Ok((client, connection))
 }
 
-/// Waits for a result, and names the database in its error.
+/// Waits for a result for at most `OPEN_TIMEOUT`. Errors name the database.
 pub(super) async fn within_timeout<T>(
     setting: &PostgresqlSetting,
     result: impl Future<Output = Result<T, tokio_postgres::Error>>,

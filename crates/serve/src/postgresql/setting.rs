@@ -13,8 +13,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const USAGE: &str = "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, or postgresql:host=HOST \
                      port=PORT user=USER password=PASSWORD dbname=DATABASE";
 
-/// A PostgreSQL database and the user that connects to it. Neither its text nor its debug text contains
-/// the password.
+/// A PostgreSQL database and the user that connects to it. Neither `Display` nor `Debug` prints the
+/// password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresqlSetting {
     config: Config,
@@ -82,21 +82,22 @@ impl FromStr for PostgresqlSetting {
         })?;
         let hosts = config.get_hosts().len();
         match (hosts, config.get_hostaddrs().len()) {
-            (0, 0) => return Err(format!("the host is missing; {USAGE}")),
+            (0, 0) => return Err(format!("no host is given; {USAGE}")),
             (1, 0) | (0, 1) | (1, 1) => {}
             _ => return Err("several hosts; name one, so that all bars are in one place".into()),
         }
         if config.get_user().is_none_or(str::is_empty) {
-            return Err(format!("the user is missing; {USAGE}"));
+            return Err(format!("no user is given; {USAGE}"));
         }
         if config.get_ssl_mode() == SslMode::Require {
             return Err(
                 "TLS to PostgreSQL is not supported; omit sslmode, or set it to disable".into(),
             );
         }
-        // Otherwise the name would be that of the user, which hides a forgotten database.
+        // Without this check, the database would default to the user's name, so a forgotten name would
+        // go unnoticed.
         if config.get_dbname().is_none_or(str::is_empty) {
-            return Err(format!("the database is missing; {USAGE}"));
+            return Err(format!("no database is given; {USAGE}"));
         }
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
@@ -133,11 +134,11 @@ mod tests {
     #[test]
     fn refuses_wrong_strings_without_their_password() {
         for (text, reason) in [
-            ("", "the host is missing"),
-            ("//", "the host is missing"),
-            ("//127.0.0.1/bars", "the user is missing"),
-            ("//u:secret@/b", "the host is missing"),
-            ("//u:secret@127.0.0.1:5432", "the database is missing"),
+            ("", "no host is given"),
+            ("//", "no host is given"),
+            ("//127.0.0.1/bars", "no user is given"),
+            ("//u:secret@/b", "no host is given"),
+            ("//u:secret@127.0.0.1:5432", "no database is given"),
             ("//u:se@cret@127.0.0.1/b", "write %40"),
             (
                 "//u:secret@127.0.0.1:x/b",

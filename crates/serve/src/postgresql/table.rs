@@ -1,4 +1,4 @@
-//! The table of bars: creates it and checks that the server can use it.
+//! Creates the table of bars, or checks that the server can use it.
 
 use std::time::Instant;
 
@@ -105,14 +105,14 @@ async fn check(client: &Client) -> Result<Option<TableProblem>, tokio_postgres::
     }))
 }
 
-/// Returns why a column does not fit the workload.
+/// Returns why a column is unsuitable for the workload, or `None` if it is suitable.
 fn column_problem(column: &str, kind: &str, can_omit: bool) -> Option<String> {
     match column {
         "id" if kind != "bigint" => Some(format!("has the type {kind}, not bigint")),
         "id" if !can_omit => Some("has no default".to_owned()),
         "name" if !holds_names(kind) => Some(format!("has the type {kind}, not varchar(255)")),
         "id" | "name" => None,
-        _ if !can_omit => Some("needs a value, which bars do not have".to_owned()),
+        _ if !can_omit => Some("is required, but the server has no value for it".to_owned()),
         _ => None,
     }
 }
