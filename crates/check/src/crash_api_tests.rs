@@ -95,7 +95,7 @@ fn explains_violations_of_earlier_items() {
         (&[1, 10][..], "1 item from earlier rounds lost (2)"),
         (
             &[1, 2, 2, 10],
-            "1 item from earlier rounds found more times than before (2)",
+            "1 item from earlier rounds found more often than before (2)",
         ),
         (&[1, 2, 5, 10], "1 item found that this run never sent (5)"),
         (&[1, 2, 10, 10], "1 item found more than once (10)"),
