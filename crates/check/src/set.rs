@@ -13,7 +13,7 @@ use crate::counter::{count, fault};
 use crate::history::history;
 
 /// The items that were read back after an attempt.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FoundItems {
     /// The items' numbers, in any order.
     pub numbers: Vec<u64>,

@@ -21,5 +21,5 @@ mod tracer;
 pub use images::{ImageFailure, ImageReport, ImageTest, TestError};
 pub use model::{Crash, DiskHistory, Effect, EffectPart, Fate, Image, ImageNode, Persistence};
 pub use probe::{RecoveryProbe, ServerCommand};
-pub use trace::{BaseNode, EntryName, FileId, NodeKind, Operation, Trace, TracedCall};
+pub use trace::{BaseNode, EntryName, FileId, NodeKind, Operation, TcpPorts, Trace, TracedCall};
 pub use tracer::{DiskFault, FaultKind, FaultyCall, TraceError, TraceOptions, Tracer};

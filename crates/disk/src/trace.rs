@@ -114,7 +114,7 @@ pub enum Operation {
     SyncAll,
     /// Data sent on a socket.
     Send {
-        /// Inode number of the socket.
+        /// Inode number of the socket, which is not reused within a trace.
         socket: u64,
         /// The bytes that were sent.
         bytes: Arc<[u8]>,
@@ -142,6 +142,15 @@ impl Operation {
     }
 }
 
+/// Ports of a TCP connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TcpPorts {
+    /// Port of the traced process.
+    pub local: u16,
+    /// Port of the peer.
+    pub peer: u16,
+}
+
 /// A call with its place in the total order of entries and exits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TracedCall {
@@ -162,6 +171,8 @@ pub struct Trace {
     pub base: Vec<BaseNode>,
     /// The calls in the order of their exits.
     pub calls: Vec<TracedCall>,
+    /// Ports of the TCP sockets on which data was sent, by the inode number of the socket.
+    pub ports: BTreeMap<u64, TcpPorts>,
     /// Position of the exit of the first call that returned an injected error.
     pub first_error: Option<u64>,
 }

@@ -6,7 +6,7 @@ mod support;
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -15,9 +15,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floodmark_disk::{
-    Crash, DiskHistory, ImageNode, Operation, Persistence, Trace, TraceError, TraceOptions,
+    Crash, DiskHistory, ImageNode, Operation, Persistence, TcpPorts, Trace, TraceError,
+    TraceOptions,
 };
-use support::{content, trace};
+use support::{connect, content, free_address, store, trace};
 
 const FOLDER: &str = "FLOODMARK_TEST_FOLDER";
 const ACTION: &str = "FLOODMARK_TEST_ACTION";
@@ -248,6 +249,36 @@ fn follows_threads() {
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn follows_children() {
     check("child");
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn records_the_ports_of_each_connection() {
+    let (folder, address) = (tempfile::tempdir().unwrap(), free_address());
+    let command = store("no-sync").command(folder.path(), address);
+    let tracer = trace(command, folder.path(), TraceOptions::default());
+    // The store serves one connection at a time.
+    let put = |number: usize| {
+        let mut stream = connect(&tracer, address).unwrap();
+        stream
+            .write_all(format!("PUT {number}\n").as_bytes())
+            .unwrap();
+        stream.read_exact(&mut [0; 5]).unwrap();
+        // The send of the first response has returned once the second one arrives.
+        stream.write_all(b"LIST\n").unwrap();
+        stream.read_exact(&mut [0; 2]).unwrap();
+        stream.local_addr().unwrap().port()
+    };
+    let peers = [1, 2].map(put);
+    let trace = tracer.stop(Duration::ZERO).unwrap();
+    let sent = trace.sent(|_| true);
+    for (peer, response) in peers.into_iter().zip(["OK 1", "OK 2"]) {
+        let local = address.port();
+        let ports = TcpPorts { local, peer };
+        let socket = trace.ports.iter().find(|(_, of)| **of == ports).unwrap().0;
+        assert!(sent[socket].starts_with(response.as_bytes()));
+    }
+    assert_eq!(trace.ports.len(), 2);
 }
 
 #[test]

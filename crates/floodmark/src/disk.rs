@@ -6,12 +6,15 @@ use std::thread;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use floodmark_host::{Scratch, sweep_folders};
-use floodmark_lab::disk_test::{DiskCheck, DiskTest, DiskTestError, Persistence, ServerCommand};
+use floodmark_lab::disk_test::{
+    DiskCheck, DiskTest, DiskTestError, NumberCheck, Persistence, ServerCommand,
+};
 use floodmark_lab::folder::own_memory;
+use floodmark_plan::spec::CheckKind;
 use floodmark_plan::values::count_from_one;
+use floodmark_plan::{CheckFile, PlanSpec};
 use floodmark_record::disk::DiskResult;
 use floodmark_record::units::show_count;
-use strum::VariantNames;
 
 use crate::exit::{Ending, Exit, HELP, stop_on_signals};
 use crate::out;
@@ -29,12 +32,13 @@ pub struct DiskArgs {
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 
-    /// Type of responses: sequence (GET, a number that is never repeated) or scoring (POST, the
-    /// number of scores so far) (required) [default: none]
-    #[arg(long, value_name = "CHECK", hide_possible_values = true, value_parser = check())]
-    pub check: DiskCheck,
+    /// Check: sequence (GET, a number that is never repeated), scoring (POST, the number of scores
+    /// so far), or a check file of kind "set", such as items.toml (required) [default: none]
+    #[arg(long, value_name = "CHECK")]
+    pub check: CheckKind,
 
-    /// Path of the requests [default: /dispatcher for sequence, /scoring for scoring]
+    /// Path of the requests; conflicts with a check file [default: /dispatcher for sequence,
+    /// /scoring for scoring]
     #[arg(long, value_name = "PATH")]
     pub path: Option<String>,
 
@@ -76,10 +80,6 @@ pub struct DiskArgs {
     pub quiet: bool,
 }
 
-fn check() -> impl TypedValueParser<Value = DiskCheck> {
-    PossibleValuesParser::new(DiskCheck::VARIANTS).try_map(|name| name.parse())
-}
-
 fn file_system() -> impl TypedValueParser<Value = Persistence> {
     PossibleValuesParser::new(["strict", "journaled"]).map(|name| match name.as_str() {
         "journaled" => Persistence::Journaled,
@@ -95,6 +95,7 @@ pub fn run(args: &DiskArgs) -> Result<(), Ending> {
     server
         .check()
         .map_err(|what| Ending::usage(format!("server command: {what}")))?;
+    let check = check(args).map_err(Ending::usage)?;
     let stop = stop_on_signals()?;
     let scratch = scratch(args.scratch.as_deref())?;
     if !args.quiet {
@@ -103,11 +104,9 @@ pub fn run(args: &DiskArgs) -> Result<(), Ending> {
             show_count(args.images)
         ));
     }
-    let path = args.path.as_deref();
     let test = DiskTest {
         server: &server,
-        check: args.check,
-        path: path.unwrap_or(args.check.default_path()),
+        check: &check,
         requests: args.requests,
         connections: args.connections.min(args.requests),
         images: args.images,
@@ -124,6 +123,37 @@ pub fn run(args: &DiskArgs) -> Result<(), Ending> {
         result if !result.is_passed() => Err(Ending::new(Exit::Check, "")),
         _ => Ok(()),
     }
+}
+
+/// Returns the check with its path, or reads the check file.
+fn check(args: &DiskArgs) -> Result<DiskCheck, String> {
+    let numbers = |check: NumberCheck| DiskCheck::Numbers {
+        check,
+        path: args
+            .path
+            .as_deref()
+            .unwrap_or(check.default_path())
+            .to_owned(),
+    };
+    let path = match &args.check {
+        CheckKind::Sequence => return Ok(numbers(NumberCheck::Sequence)),
+        CheckKind::Scoring => return Ok(numbers(NumberCheck::Scoring)),
+        CheckKind::File(path) => path,
+    };
+    let shown = path.display();
+    if args.path.is_some() {
+        return Err(format!(
+            "--path conflicts with --check {shown}, which contains the paths; remove --path"
+        ));
+    }
+    let file = CheckFile::read(path, &PlanSpec::default());
+    let file = file.map_err(|error| format!("--check {error}"))?;
+    let kind = file.check.kind.name();
+    DiskCheck::of_file(file).ok_or_else(|| {
+        format!(
+            "--check {shown}: kind \"{kind}\" is not supported; use kind \"set\", --check sequence or --check scoring"
+        )
+    })
 }
 
 fn scratch(folder: Option<&Path>) -> Result<Scratch, Ending> {
@@ -147,6 +177,7 @@ fn scratch(folder: Option<&Path>) -> Result<Scratch, Ending> {
 fn ending(error: &DiskTestError) -> Ending {
     match error {
         DiskTestError::Request(_) => Ending::usage(format!("--path: {error}")),
+        DiskTestError::Write(_) => Ending::usage(format!("--check {error}")),
         DiskTestError::Scratch(_) => Ending::internal(error),
         _ => Ending::server(error),
     }

@@ -31,6 +31,8 @@ pub struct ProbeResponse {
     pub status: u16,
     /// Body.
     pub body: Vec<u8>,
+    /// Whether the server keeps the connection open.
+    pub keeps_connection: bool,
 }
 
 /// Sends a request from the client's host on a new connection.
@@ -83,20 +85,26 @@ pub fn send(
 }
 
 fn exchange(address: SocketAddr, request: &[u8], limits: ProbeLimits) -> io::Result<ProbeResponse> {
-    let ProbeLimits {
-        timeout,
-        length: limit,
-    } = limits;
-    let failed = |what: String| Err(io::Error::other(what));
     let begin = Instant::now();
-    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
-    stream.set_write_timeout(Some(timeout))?;
+    let mut stream = TcpStream::connect_timeout(&address, limits.timeout)?;
+    stream.set_write_timeout(Some(limits.timeout))?;
     stream.write_all(request)?;
-    let mut reader = Reader::new();
+    receive(&mut stream, &mut Reader::new(), begin, limits)
+}
+
+/// Reads one response, which must be complete within the limits. `begin` is the start of the timeout.
+pub(crate) fn receive(
+    stream: &mut TcpStream,
+    reader: &mut Reader,
+    begin: Instant,
+    limits: ProbeLimits,
+) -> io::Result<ProbeResponse> {
+    let failed = |what: String| Err(io::Error::other(what));
+    let limit = limits.length;
     reader.expect_response(false);
     let (mut body, mut buffer, mut length) = (Vec::new(), [0; 64 << 10], 0);
     loop {
-        let left = timeout.saturating_sub(begin.elapsed());
+        let left = limits.timeout.saturating_sub(begin.elapsed());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -117,8 +125,11 @@ fn exchange(address: SocketAddr, request: &[u8], limits: ProbeLimits) -> io::Res
         };
         match response {
             Ok(Some(response)) => {
-                let status = response.status;
-                return Ok(ProbeResponse { status, body });
+                return Ok(ProbeResponse {
+                    status: response.status,
+                    body,
+                    keeps_connection: response.keep_alive,
+                });
             }
             Ok(None) if n > 0 => {}
             Ok(None) => {

@@ -1,4 +1,4 @@
-//! Reads back all items of a set after an attempt (`--check`) or a crash round.
+//! Reads back all items of a set after an attempt (`--check`), a crash round or a power loss.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use floodmark_check::FoundItems;
 use floodmark_host::ProcessPlacement;
 use floodmark_record::api_check::{ItemsFile, Readback};
-use floodmark_record::plan::{Plan, Target};
+use floodmark_record::plan::Plan;
 use floodmark_record::pointer::PointedValue;
 use floodmark_wire::{RequestSpec, request_bytes};
 
@@ -27,11 +27,12 @@ const PAGE: &str = "{page}";
 /// Maximum number of pages.
 const MAX_PAGES: u64 = 1_000_000;
 
-/// The set that a plan writes to.
+/// A set on a server.
 pub(crate) struct SetReader<'a> {
     from: &'a ProcessPlacement,
     address: SocketAddr,
-    target: Target,
+    /// Value of the `Host` header.
+    authority: String,
     readback: Readback,
     /// Number of items before the first attempt, or why they could not be read.
     before: Result<u64, String>,
@@ -42,17 +43,24 @@ impl<'a> SetReader<'a> {
     /// first attempt, counts the items.
     pub(crate) fn of(from: &'a ProcessPlacement, plan: &Plan, is_first: bool) -> Option<Self> {
         let api = plan.check.as_ref()?.api()?;
-        let mut set = SetReader {
-            from,
-            address: plan.target.ip_addresses().next()?,
-            target: plan.target.clone(),
-            readback: api.readback.clone()?,
-            before: Ok(0),
-        };
+        let address = plan.target.ip_addresses().next()?;
+        let mut set = SetReader::new(from, address, api.readback.clone()?);
+        set.authority.clone_from(&plan.target.authority);
         if is_first {
             set.before = set.items().map(|items| items.count());
         }
         Some(set)
+    }
+
+    /// Returns the set on the server with this address.
+    pub(crate) fn new(from: &'a ProcessPlacement, address: SocketAddr, readback: Readback) -> Self {
+        SetReader {
+            from,
+            address,
+            authority: address.to_string(),
+            readback,
+            before: Ok(0),
+        }
     }
 
     /// Reads all items, and writes them to a file in `folder`.
@@ -120,7 +128,7 @@ impl<'a> SetReader<'a> {
         let request = request_bytes(&RequestSpec {
             method: "GET",
             path,
-            authority: &self.target.authority,
+            authority: &self.authority,
             headers: &self.readback.headers,
             body: &[],
             close: true,

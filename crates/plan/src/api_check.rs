@@ -9,7 +9,7 @@
 
 use std::path::Path;
 
-use floodmark_load::request::RequestPart;
+use floodmark_load::request::{EncodedRequest, RequestPart, check_request};
 use floodmark_load::template::RequestTemplate;
 use floodmark_record::api_check::{ApiCheck, ApiCheckKind, Readback};
 use floodmark_record::body::RequestBody;
@@ -165,6 +165,18 @@ impl CheckFile {
         Some((request, self.file.place(&section.path.span())))
     }
 
+    /// Returns the request that writes, for a server with this authority (`Host` header).
+    ///
+    /// # Errors
+    /// The request is invalid. The message names its position in the file.
+    pub fn write_request(&self, authority: &str) -> Result<WriteRequest, String> {
+        let request = check_request(&self.mix.requests[0], authority, self.check.keys);
+        request.map(WriteRequest).map_err(|fault| {
+            let place = self.place(0, fault.place);
+            format!("{place}: the request \"{WRITE}\": {fault}")
+        })
+    }
+
     /// Returns the position of a request or of one of its parts, such as `check.toml:3`.
     pub(crate) fn place(&self, request: usize, part: RequestPart) -> String {
         let section = match (request, &self.document.read) {
@@ -179,6 +191,18 @@ impl CheckFile {
             RequestPart::Body => span_of(&section.body, &whole),
         };
         self.file.place(&span)
+    }
+}
+
+/// The request of a check that writes.
+#[derive(Debug)]
+pub struct WriteRequest(EncodedRequest);
+
+impl WriteRequest {
+    /// Returns the bytes of the request with this value of `{seq}`.
+    #[must_use]
+    pub fn bytes(&self, seq: u64) -> Vec<u8> {
+        self.0.bytes(seq)
     }
 }
 

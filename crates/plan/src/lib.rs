@@ -20,7 +20,7 @@ pub mod toml_file;
 pub mod trust;
 pub mod values;
 
-pub use api_check::{CheckDocument, CheckFile};
+pub use api_check::{CheckDocument, CheckFile, WriteRequest};
 pub use host_addresses::HostAddresses;
 pub use mix::MixFile;
 pub use planning::{Planned, plan};

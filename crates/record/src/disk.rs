@@ -12,7 +12,7 @@ pub struct DiskResult {
     pub schema: u32,
     /// Command of the server, with placeholders.
     pub command: Vec<String>,
-    /// Name of the check.
+    /// Name of the check, or of the check file.
     pub check: String,
     /// Name of the rules for directory entries, `strict` or `journaled`.
     pub file_system: String,

@@ -112,7 +112,9 @@ impl<'a> Starter<'a> {
             Ok(Some(loss)) => Ok(ImageOutcome::Lost(loss)),
             Err(error) => match child.wait(END_TIMEOUT)? {
                 Some(status) => ended(status, &log),
-                None => Ok(ImageOutcome::Failed(format!("no response: {error}"))),
+                None => Ok(ImageOutcome::Failed(format!(
+                    "the state cannot be read back: {error}"
+                ))),
             },
         }
     }

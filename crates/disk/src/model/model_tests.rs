@@ -72,7 +72,7 @@ fn trace(operations: impl IntoIterator<Item = Operation>) -> Trace {
             BaseNode::File(Arc::from(&b"base"[..])),
         ],
         calls: calls.collect(),
-        first_error: None,
+        ..Trace::default()
     }
 }
 

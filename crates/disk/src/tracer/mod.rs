@@ -11,6 +11,7 @@ mod launch;
 mod ptrace;
 mod registers;
 mod session;
+mod sockets;
 mod started;
 
 use std::os::fd::OwnedFd;
@@ -82,8 +83,7 @@ impl Tracer {
             let _ = sender.send(process);
             let trace = Trace {
                 base,
-                calls: Vec::new(),
-                first_error: None,
+                ..Trace::default()
             };
             Session::new(leader, follower, trace, options).run()
         };

@@ -10,6 +10,7 @@ use super::fault::{FaultKind, FaultyCall};
 use super::follower::Follower;
 use super::ptrace::{self, Change, Stopped, Tid};
 use super::registers;
+use super::sockets;
 use super::started::{self, StartedCall};
 use crate::trace::{Operation, Trace, TracedCall};
 
@@ -34,6 +35,8 @@ pub(super) struct Session {
     faulty_calls: u64,
     /// Threads that have stopped at least once.
     threads: HashSet<Tid>,
+    /// Sockets on which data was sent.
+    sockets: HashSet<u64>,
     running: HashMap<Tid, RunningCall>,
     /// Thread whose call may change the watched folder.
     exclusive: Option<Tid>,
@@ -57,6 +60,7 @@ impl Session {
             bytes: 0,
             faulty_calls: 0,
             threads: HashSet::from([leader]),
+            sockets: HashSet::new(),
             running: HashMap::new(),
             exclusive: None,
             waiting: VecDeque::new(),
@@ -129,6 +133,12 @@ impl Session {
         };
         if started.is_exclusive() {
             self.exclusive = Some(tid);
+        }
+        if let StartedCall::Send { socket, .. } = started
+            && self.sockets.insert(socket)
+            && let Some(ports) = sockets::ports(tid, socket)
+        {
+            self.trace.ports.insert(socket, ports);
         }
         let fault = self.inject(tid, &call, &started)?;
         self.position += 1;

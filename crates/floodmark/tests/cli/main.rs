@@ -10,6 +10,7 @@ mod changing;
 mod compare;
 mod death;
 mod disk;
+mod disk_set;
 mod doctor;
 mod earlier_records;
 mod endings;

@@ -1,189 +1,98 @@
-//! What a server acknowledged, and whether a restarted server still has it.
+//! What clients send to the traced server.
 
-use std::collections::BTreeMap;
-use std::io;
 use std::net::SocketAddr;
 
-use floodmark_disk::RecoveryProbe;
-use serde_json::Value;
+use floodmark_disk::Trace;
+use floodmark_plan::{CheckFile, WriteRequest};
+use floodmark_record::api_check::Readback;
 
-use super::client::{DiskClient, request, responses};
+use super::client::responses;
+use super::{DiskTestError, NumberCheck};
 
-/// How to read a response, and what must survive a power loss.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::Display, strum::VariantNames,
-)]
-#[strum(serialize_all = "kebab-case")]
+/// What clients send to a server, and what the server must keep.
+#[derive(Debug)]
 pub enum DiskCheck {
-    /// Each response to a GET request contains a number. The server never repeats a number.
-    Sequence,
-    /// Each response to a POST request contains the number and the total of the scores so far. The
-    /// server loses no score.
-    Scoring,
+    /// Each response contains a number.
+    Numbers {
+        /// How to read the responses.
+        check: NumberCheck,
+        /// Path of the requests.
+        path: String,
+    },
+    /// Each request inserts an item into a set.
+    Set {
+        /// The check file, of kind `set`.
+        file: Box<CheckFile>,
+        /// How to read back the items.
+        readback: Readback,
+    },
 }
 
 impl DiskCheck {
-    /// Returns the path of the workload that the check belongs to.
+    /// Returns the check that a file describes, or `None` if it is not a check of a set.
     #[must_use]
-    pub fn default_path(self) -> &'static str {
+    pub fn of_file(file: CheckFile) -> Option<Self> {
+        let readback = file.check.readback.clone()?;
+        let file = Box::new(file);
+        Some(DiskCheck::Set { file, readback })
+    }
+
+    /// Returns the name of the check, or the name of its file.
+    pub(super) fn name(&self) -> String {
         match self {
-            DiskCheck::Sequence => "/dispatcher",
-            DiskCheck::Scoring => "/scoring",
+            DiskCheck::Numbers { check, .. } => check.to_string(),
+            DiskCheck::Set { file, .. } => file.mix.file.clone(),
         }
     }
 
-    /// Returns the state that a response acknowledges, or `None` if the response acknowledges
-    /// nothing.
-    pub(super) fn state(self, status: u16, body: &[u8]) -> Option<NumberedState> {
-        if !(200..300).contains(&status) {
-            return None;
-        }
-        match self {
-            DiskCheck::Sequence => {
-                let number = str::from_utf8(body).ok()?.trim().parse().ok()?;
-                let total = None;
-                Some(NumberedState { number, total })
+    pub(super) fn requests(&self, server: SocketAddr) -> Result<TestRequests, DiskTestError> {
+        Ok(match self {
+            DiskCheck::Numbers { check, path } => TestRequests::Fixed(check.request(path, server)?),
+            DiskCheck::Set { file, .. } => {
+                let write = file.write_request(&server.to_string());
+                TestRequests::Inserts(write.map_err(DiskTestError::Write)?)
             }
-            DiskCheck::Scoring => {
-                let body: Value = serde_json::from_slice(body).ok()?;
-                Some(NumberedState {
-                    number: body.get("numberOfTrials")?.as_u64()?,
-                    total: Some(body.get("totalScore")?.as_f64()?),
-                })
-            }
-        }
+        })
     }
 
-    /// Counts the responses that acknowledge a request, and returns the highest number.
-    pub(super) fn acknowledged(self, sent: &BTreeMap<u64, Vec<u8>>) -> Acknowledged {
+    /// Returns the error of a server that acknowledged nothing.
+    pub(super) fn nothing_acknowledged(&self, trace: &Trace) -> DiskTestError {
+        let sent = trace.sent(|_| true);
         let responses = sent.values().flat_map(|bytes| responses(bytes));
-        let states = responses.filter_map(|(status, body)| self.state(status, &body));
-        states.fold(Acknowledged::default(), |all, state| Acknowledged {
-            count: all.count + 1,
-            highest: all.highest.max(state.number),
+        let status = match responses.map(|(status, _)| status).next() {
+            Some(status) => format!("the first response has status {status}"),
+            None => "there is no complete HTTP/1.1 response".to_owned(),
+        };
+        DiskTestError::NothingAcknowledged(match self {
+            DiskCheck::Numbers { path, .. } => format!(
+                "no response to {path} contained a number ({status}); check --check and --path"
+            ),
+            DiskCheck::Set { file, .. } => {
+                let write = &file.mix.requests[0];
+                let (method, path) = (&write.request.method, &write.path);
+                format!(
+                    "the server acknowledged no {method} {path} ({status}); correct `write` in {}",
+                    file.mix.file
+                )
+            }
         })
     }
 }
 
-/// State of the server in a response.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct NumberedState {
-    pub number: u64,
-    pub total: Option<f64>,
+/// The requests of a test.
+pub(super) enum TestRequests {
+    /// The same bytes each time.
+    Fixed(Vec<u8>),
+    /// Each request inserts an item with its number.
+    Inserts(WriteRequest),
 }
 
-/// Requests that a server had acknowledged.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Acknowledged {
-    pub count: u64,
-    pub highest: u64,
-}
-
-/// Sends one request to the restarted server.
-pub(super) struct NextNumber<'a> {
-    pub check: DiskCheck,
-    pub path: &'a str,
-    /// Number of requests before the crash.
-    pub requests: u64,
-}
-
-impl NextNumber<'_> {
-    fn judge(&self, state: NumberedState, acknowledged: u64) -> Option<String> {
-        let NumberedState { number, total } = state;
-        match self.check {
-            DiskCheck::Sequence => (number <= acknowledged).then(|| {
-                format!("number {number} again; numbers up to {acknowledged} had been acknowledged")
-            }),
-            DiskCheck::Scoring if number <= acknowledged => Some(format!(
-                "lost {} of {acknowledged} acknowledged scores",
-                acknowledged + 1 - number
-            )),
-            DiskCheck::Scoring if number > self.requests + 1 => Some(format!(
-                "{} scores after {} requests",
-                number - 1,
-                self.requests
-            )),
-            DiskCheck::Scoring => total
-                .filter(|total| *total != number as f64)
-                .map(|total| format!("the total of {number} scores of 1 is {total}")),
+impl TestRequests {
+    /// Returns the bytes of the request with this number.
+    pub(super) fn bytes(&self, number: u64) -> Vec<u8> {
+        match self {
+            TestRequests::Fixed(bytes) => bytes.clone(),
+            TestRequests::Inserts(write) => write.bytes(number),
         }
-    }
-}
-
-impl RecoveryProbe for NextNumber<'_> {
-    /// The highest number that was acknowledged, or 0.
-    type Acknowledged = u64;
-
-    fn acknowledged(&self, sent: &BTreeMap<u64, Vec<u8>>) -> u64 {
-        self.check.acknowledged(sent).highest
-    }
-
-    fn check(&self, server: SocketAddr, acknowledged: &u64) -> io::Result<Option<String>> {
-        let request = request(self.check, self.path, server).map_err(io::Error::other)?;
-        let response = DiskClient::new(server, request).send()?;
-        Ok(match self.check.state(response.status, &response.body) {
-            Some(state) => self.judge(state, *acknowledged),
-            None => Some(format!(
-                "the server started, but responded with status {} and no number",
-                response.status
-            )),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn judge(check: DiskCheck, body: &str, acknowledged: u64) -> Option<String> {
-        let probe = NextNumber {
-            check,
-            path: "/",
-            requests: 20,
-        };
-        let state = check.state(200, body.as_bytes()).unwrap();
-        probe.judge(state, acknowledged)
-    }
-
-    #[test]
-    fn a_number_may_be_skipped_but_not_repeated() {
-        assert_eq!(judge(DiskCheck::Sequence, "11\n", 10), None);
-        assert_eq!(judge(DiskCheck::Sequence, "500", 10), None);
-        let reason = judge(DiskCheck::Sequence, "10", 10).unwrap();
-        assert!(reason.starts_with("number 10 again"), "{reason}");
-    }
-
-    #[test]
-    fn a_score_is_neither_lost_nor_invented() {
-        let body = |number: u64, total: u64| {
-            format!(r#"{{"averageScore":1,"totalScore":{total},"numberOfTrials":{number}}}"#)
-        };
-        let judge = |body: &str| judge(DiskCheck::Scoring, body, 10);
-        assert_eq!(judge(&body(11, 11)), None);
-        assert_eq!(judge(&body(21, 21)), None);
-        let reason = judge(&body(9, 9)).unwrap();
-        assert_eq!(reason, "lost 2 of 10 acknowledged scores");
-        assert_eq!(judge(&body(22, 22)).unwrap(), "21 scores after 20 requests");
-        assert_eq!(
-            judge(&body(12, 11)).unwrap(),
-            "the total of 12 scores of 1 is 11"
-        );
-    }
-
-    #[test]
-    fn an_error_response_acknowledges_nothing() {
-        assert_eq!(DiskCheck::Sequence.state(503, b"7"), None);
-        assert_eq!(DiskCheck::Sequence.state(200, b"seven"), None);
-        assert_eq!(DiskCheck::Scoring.state(200, b"{}"), None);
-        let sent = BTreeMap::from([
-            (1, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n7".to_vec()),
-            (2, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n9".to_vec()),
-            (3, b"\x01".to_vec()),
-        ]);
-        let expected = Acknowledged {
-            count: 2,
-            highest: 9,
-        };
-        assert_eq!(DiskCheck::Sequence.acknowledged(&sent), expected);
     }
 }

@@ -1,105 +1,101 @@
 //! A client that sends one request at a time, and the responses in recorded bytes.
 
-use std::io::{self, Read, Write};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use floodmark_wire::{Reader, RequestError, RequestSpec, request_bytes};
+use floodmark_wire::Reader;
 
-use super::DiskCheck;
+use crate::probe::{ProbeLimits, ProbeResponse, receive};
 
-/// Maximum time to wait for a response.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum size of a body in bytes.
-const MAX_BODY: usize = 1 << 20;
+/// Limits for one response.
+const LIMITS: ProbeLimits = ProbeLimits {
+    timeout: Duration::from_secs(5),
+    length: 1 << 20,
+};
+/// Maximum number of attempts to get a connection from a port that was not used before.
+const MAX_CONNECTS: usize = 100;
 
-/// Returns the bytes of the request that the check sends.
-pub(super) fn request(
-    check: DiskCheck,
-    path: &str,
-    server: SocketAddr,
-) -> Result<Vec<u8>, RequestError> {
-    let json = [("Content-Type".to_owned(), "application/json".to_owned())];
-    let authority = server.to_string();
-    let (method, headers, body) = match check {
-        DiskCheck::Sequence => ("GET", &[][..], &b""[..]),
-        DiskCheck::Scoring => ("POST", &json[..], &br#"{"score":1}"#[..]),
-    };
-    request_bytes(&RequestSpec {
-        method,
-        path,
-        authority: &authority,
-        headers,
-        body,
-        close: false,
-    })
+/// The numbers of the requests that were sent on each connection, in order. The key is the client's
+/// port. A port is used for one connection only.
+#[derive(Debug, Default)]
+pub(super) struct SentRequests(Mutex<BTreeMap<u16, Vec<u64>>>);
+
+impl SentRequests {
+    /// Adds a connection. Returns false if the port was used before.
+    fn add_connection(&self, port: u16) -> bool {
+        let mut ports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = !ports.contains_key(&port);
+        ports.entry(port).or_default();
+        is_new
+    }
+
+    fn add(&self, port: u16, number: u64) {
+        let mut ports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ports.entry(port).or_default().push(number);
+    }
+
+    /// Returns the numbers by the client's port.
+    pub(super) fn into_numbers(self) -> BTreeMap<u16, Vec<u64>> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// A response with its body.
-pub(super) struct CompleteResponse {
-    pub status: u16,
-    pub body: Vec<u8>,
-    keeps_connection: bool,
+struct OpenConnection {
+    stream: TcpStream,
+    reader: Reader,
+    port: u16,
 }
 
 /// A client with one connection, which it opens again if the server closes it after a response.
-pub(super) struct DiskClient {
+pub(super) struct DiskClient<'a> {
     server: SocketAddr,
-    request: Vec<u8>,
-    connection: Option<(TcpStream, Reader)>,
+    sent: &'a SentRequests,
+    connection: Option<OpenConnection>,
 }
 
-impl DiskClient {
-    pub(super) fn new(server: SocketAddr, request: Vec<u8>) -> Self {
+impl<'a> DiskClient<'a> {
+    pub(super) fn new(server: SocketAddr, sent: &'a SentRequests) -> Self {
         DiskClient {
             server,
-            request,
+            sent,
             connection: None,
         }
     }
 
-    /// Sends the request and waits for the response.
-    pub(super) fn send(&mut self) -> io::Result<CompleteResponse> {
-        let (mut stream, mut reader) = match self.connection.take() {
+    /// Sends a request and waits for the response.
+    pub(super) fn send(&mut self, number: u64, request: &[u8]) -> io::Result<ProbeResponse> {
+        let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => {
-                let stream = TcpStream::connect_timeout(&self.server, TIMEOUT)?;
-                stream.set_read_timeout(Some(TIMEOUT))?;
-                stream.set_nodelay(true)?;
-                (stream, Reader::new())
-            }
+            None => self.connect()?,
         };
-        stream.write_all(&self.request)?;
-        let response = read(&mut stream, &mut reader)?;
-        self.connection = response.keeps_connection.then_some((stream, reader));
+        self.sent.add(connection.port, number);
+        let begin = Instant::now();
+        let OpenConnection { stream, reader, .. } = &mut connection;
+        stream.write_all(request)?;
+        let response = receive(stream, reader, begin, LIMITS)?;
+        self.connection = response.keeps_connection.then_some(connection);
         Ok(response)
     }
-}
 
-fn read(stream: &mut TcpStream, reader: &mut Reader) -> io::Result<CompleteResponse> {
-    reader.expect_response(false);
-    let (mut body, mut chunk) = (Vec::new(), [0; 4096]);
-    loop {
-        let length = stream.read(&mut chunk)?;
-        let response = match length {
-            0 => reader.end().map_err(io::Error::other)?,
-            _ => {
-                let fed = reader.feed(&chunk[..length], &mut body);
-                fed.map_err(io::Error::other)?.response
-            }
-        };
-        match response {
-            Some(response) => {
-                return Ok(CompleteResponse {
-                    status: response.status,
-                    body,
-                    keeps_connection: response.keep_alive,
+    fn connect(&self) -> io::Result<OpenConnection> {
+        for _ in 0..MAX_CONNECTS {
+            let stream = TcpStream::connect_timeout(&self.server, LIMITS.timeout)?;
+            let port = stream.local_addr()?.port();
+            if self.sent.add_connection(port) {
+                stream.set_write_timeout(Some(LIMITS.timeout))?;
+                stream.set_nodelay(true)?;
+                let reader = Reader::new();
+                return Ok(OpenConnection {
+                    stream,
+                    reader,
+                    port,
                 });
             }
-            None if length == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            None if body.len() > MAX_BODY => return Err(io::ErrorKind::FileTooLarge.into()),
-            None => {}
         }
+        Err(io::ErrorKind::AddrInUse.into())
     }
 }
 
@@ -147,5 +143,17 @@ mod tests {
         assert_eq!(responses(text.as_bytes()), expected);
         assert_eq!(responses(b"\x01\x01"), []);
         assert_eq!(responses(b""), []);
+    }
+
+    #[test]
+    fn a_port_is_used_for_one_connection() {
+        let sent = SentRequests::default();
+        assert!(sent.add_connection(5000) && sent.add_connection(5001));
+        sent.add(5000, 1);
+        sent.add(5001, 2);
+        sent.add(5000, 3);
+        assert!(!sent.add_connection(5000));
+        let expected = BTreeMap::from([(5000, vec![1, 3]), (5001, vec![2])]);
+        assert_eq!(sent.into_numbers(), expected);
     }
 }

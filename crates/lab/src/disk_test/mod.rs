@@ -6,27 +6,35 @@
 mod check;
 mod client;
 mod faults;
+mod numbers;
+mod set;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use floodmark_check::FoundItems;
 use floodmark_disk::{
-    DiskFault, ImageReport, ImageTest, TestError, Trace, TraceError, TraceOptions, Tracer,
+    DiskFault, ImageReport, ImageTest, RecoveryProbe, TestError, Trace, TraceError, TraceOptions,
+    Tracer,
 };
 use floodmark_record::SCHEMA_VERSION;
 use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
 use floodmark_wire::RequestError;
 
-use check::NextNumber;
-use client::DiskClient;
+use check::TestRequests;
+use client::{DiskClient, SentRequests};
+use numbers::NextNumber;
+use set::SetItems;
 
 pub use check::DiskCheck;
 pub use floodmark_disk::{Persistence, ServerCommand};
+pub use numbers::NumberCheck;
 
 /// Maximum time until the traced server accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -49,6 +57,9 @@ pub enum DiskTestError {
     /// The path of the requests is invalid.
     #[error(transparent)]
     Request(#[from] RequestError),
+    /// The request in a check file is invalid.
+    #[error("{0}")]
+    Write(String),
     /// The folder for disk states is not writable.
     #[error(
         "cannot write to the folder for disk states: {0}; choose another folder with --scratch"
@@ -58,11 +69,22 @@ pub enum DiskTestError {
     #[error("the server {0}; check its command")]
     NotStarted(String),
     /// The server acknowledged no request.
-    #[error("no response to {path} contained a number; check --check and --path")]
-    NothingAcknowledged {
-        /// Path of the requests.
-        path: String,
-    },
+    #[error("{0}")]
+    NothingAcknowledged(String),
+    /// The traced server violated the check without a power loss.
+    #[error("without a power loss, the check fails: {0}; correct the check file or the server")]
+    Violated(String),
+}
+
+/// A traced run of the server.
+struct TracedRun {
+    trace: Trace,
+    /// Port on which the server listened.
+    port: u16,
+    /// Numbers of the requests that were sent on each connection, by the client's port.
+    sent: BTreeMap<u16, Vec<u64>>,
+    /// The items of a set after the last response; `None` for other checks and after a fault.
+    found: Option<Result<FoundItems, String>>,
 }
 
 /// A disk test.
@@ -70,10 +92,8 @@ pub enum DiskTestError {
 pub struct DiskTest<'a> {
     /// Starts the server.
     pub server: &'a ServerCommand,
-    /// How to read responses.
-    pub check: DiskCheck,
-    /// Path of the requests.
-    pub path: &'a str,
+    /// What clients send, and what the server must keep.
+    pub check: &'a DiskCheck,
     /// Number of requests while the server is traced.
     pub requests: u64,
     /// Number of connections while the server is traced.
@@ -101,7 +121,7 @@ impl DiskTest<'_> {
         let mut result = DiskResult {
             schema: SCHEMA_VERSION,
             command: self.server.words.clone(),
-            check: self.check.to_string(),
+            check: self.check.name(),
             file_system: match self.persistence {
                 Persistence::Strict => "strict",
                 Persistence::Journaled => "journaled",
@@ -112,20 +132,16 @@ impl DiskTest<'_> {
             is_complete: true,
             rows: Vec::new(),
         };
-        let trace = self.trace(None)?;
-        let row = self.row(None, &trace, self.images, stop)?;
-        if row.acknowledged == 0 {
-            let path = self.path.to_owned();
-            return Err(DiskTestError::NothingAcknowledged { path });
-        }
+        let run = self.trace(None)?;
+        let row = self.row(None, &run, self.images, stop)?;
         result.rows.push(row);
         if self.images_per_fault > 0 {
-            for (name, fault) in faults::faults(&trace) {
+            for (name, fault) in faults::faults(&run.trace) {
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                let trace = self.trace(Some(fault))?;
-                let row = self.row(Some(name), &trace, self.images_per_fault, stop)?;
+                let run = self.trace(Some(fault))?;
+                let row = self.row(Some(name), &run, self.images_per_fault, stop)?;
                 result.rows.push(row);
             }
         }
@@ -134,7 +150,7 @@ impl DiskTest<'_> {
     }
 
     /// Traces the server while clients send requests. With a fault, the server may end early.
-    fn trace(&self, fault: Option<DiskFault>) -> Result<Trace, DiskTestError> {
+    fn trace(&self, fault: Option<DiskFault>) -> Result<TracedRun, DiskTestError> {
         let folder = self.scratch.join("traced");
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
@@ -145,20 +161,26 @@ impl DiskTest<'_> {
         let log = File::create(&path)?;
         let mut command = self.server.command(&folder, address);
         command.stdout(log.try_clone()?).stderr(log);
-        let request = client::request(self.check, self.path, address)?;
+        let requests = self.check.requests(address)?;
         let options = TraceOptions {
             fault,
             ..TraceOptions::default()
         };
         let tracer = Tracer::start(command, &folder, options)?;
         let is_started = wait_until_started(&tracer, address);
+        let (sent, numbers) = (SentRequests::default(), AtomicU64::new(1));
+        let mut found = None;
         if is_started {
             thread::scope(|scope| {
-                for connection in 0..self.connections {
-                    let request = &request;
-                    scope.spawn(move || self.send(address, connection, request));
+                for _ in 0..self.connections {
+                    scope.spawn(|| self.send(address, &requests, &numbers, &sent));
                 }
             });
+            if let DiskCheck::Set { readback, .. } = self.check
+                && fault.is_none()
+            {
+                found = Some(set::items(address, readback));
+            }
         }
         let has_ended = tracer.has_ended();
         let trace = tracer.stop(STOP_GRACE)?;
@@ -171,15 +193,26 @@ impl DiskTest<'_> {
                 false => format!("accepted no connection on {address} within 30 s{line}"),
             }));
         }
-        Ok(trace)
+        Ok(TracedRun {
+            trace,
+            port: address.port(),
+            sent: sent.into_numbers(),
+            found,
+        })
     }
 
-    /// Sends this connection's share of the requests, until the server stops responding.
-    fn send(&self, address: SocketAddr, connection: u64, request: &[u8]) {
-        let mut client = DiskClient::new(address, request.to_vec());
-        let share = (self.requests + connection) / self.connections;
-        for _ in 0..share {
-            if client.send().is_err() {
+    /// Sends the next request until all are sent or the server stops responding.
+    fn send(
+        &self,
+        address: SocketAddr,
+        requests: &TestRequests,
+        numbers: &AtomicU64,
+        sent: &SentRequests,
+    ) {
+        let mut client = DiskClient::new(address, sent);
+        loop {
+            let number = numbers.fetch_add(1, Ordering::Relaxed);
+            if number > self.requests || client.send(number, &requests.bytes(number)).is_err() {
                 return;
             }
         }
@@ -189,35 +222,66 @@ impl DiskTest<'_> {
     fn row(
         &self,
         fault: Option<String>,
-        trace: &Trace,
+        run: &TracedRun,
         images: u64,
         stop: &AtomicBool,
     ) -> Result<DiskRow, DiskTestError> {
-        let probe = NextNumber {
-            check: self.check,
-            path: self.path,
-            requests: self.requests,
-        };
+        match self.check {
+            DiskCheck::Numbers { check, path } => {
+                let probe = NextNumber {
+                    check: *check,
+                    path,
+                    requests: self.requests,
+                };
+                self.row_of(&probe, |numbers| numbers.count, fault, run, images, stop)
+            }
+            DiskCheck::Set { file, readback } => {
+                let probe = SetItems::new(&file.check, readback, &run.trace, run.port, &run.sent);
+                if let Some(violation) = probe.violation(&run.trace, run.found.as_ref()) {
+                    return Err(DiskTestError::Violated(violation));
+                }
+                self.row_of(
+                    &probe,
+                    |items| set::acknowledged(items),
+                    fault,
+                    run,
+                    images,
+                    stop,
+                )
+            }
+        }
+    }
+
+    /// Starts the server on disk states of a trace. `count` returns the number of acknowledged
+    /// requests.
+    fn row_of<P: RecoveryProbe>(
+        &self,
+        probe: &P,
+        count: impl Fn(&P::Acknowledged) -> u64,
+        fault: Option<String>,
+        run: &TracedRun,
+        images: u64,
+        stop: &AtomicBool,
+    ) -> Result<DiskRow, DiskTestError> {
+        let trace = &run.trace;
+        let count = |sent| count(&probe.acknowledged(&sent));
+        let acknowledged = count(trace.sent(|_| true));
+        if acknowledged == 0 && fault.is_none() {
+            return Err(self.check.nothing_acknowledged(trace));
+        }
+        let after = |error| acknowledged - count(trace.sent(|call| call.began < error));
+        let after_error = trace.first_error.map(after);
         let test = ImageTest {
             trace,
             server: self.server,
-            probe: &probe,
+            probe,
             persistence: self.persistence,
             scratch: self.scratch,
             images,
             seed: self.seed,
             threads: self.threads,
         };
-        let count = |sent| self.check.acknowledged(&sent).count;
-        let acknowledged = count(trace.sent(|_| true));
-        let after = |error| acknowledged - count(trace.sent(|call| call.began < error));
-        let after_error = trace.first_error.map(after);
-        let report = match acknowledged {
-            // The caller reports this error.
-            0 if fault.is_none() => ImageReport::default(),
-            _ => test.run(stop)?,
-        };
-        Ok(row(fault, acknowledged, after_error, report))
+        Ok(row(fault, acknowledged, after_error, test.run(stop)?))
     }
 }
 

@@ -1,0 +1,285 @@
+//! Tests of `floodmark disk` with a check file of a set.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Output;
+use std::sync::Mutex;
+use std::thread;
+
+use floodmark_record::disk::DiskResult;
+
+use crate::support::{code, run, text};
+
+/// The program under test, which is also a server.
+const FLOODMARK: &str = env!("CARGO_BIN_EXE_floodmark");
+const METHOD: &str = "FLOODMARK_TEST_METHOD";
+const ADDRESS: &str = "FLOODMARK_TEST_ADDRESS";
+const FOLDER: &str = "FLOODMARK_TEST_FOLDER";
+
+/// Number of items on a page.
+const PAGE: usize = 25;
+
+const ITEMS: &str = r#"
+kind = "set"
+write = { path = "/items", body = "{seq}" }
+readback = { path = "/items?page={page}", items = "/items" }
+"#;
+
+/// Entry point of a server that is traced. It appends items of 8 bytes to a file.
+#[test]
+#[ignore = "runs as the server of the other tests"]
+fn server_of_a_set() {
+    let variable = |name| std::env::var(name).expect("started by another test");
+    let (method, folder) = (variable(METHOD), variable(FOLDER));
+    let path = format!("{folder}/items");
+    // A crash can leave zeros instead of items.
+    let content = fs::read(&path).unwrap_or_default();
+    let items = content.chunks_exact(8).map(|item| item.try_into().unwrap());
+    let items = items.map(u64::from_le_bytes).filter(|item| *item > 0);
+    let items: Vec<u64> = items.collect();
+    let file = File::options()
+        .append(true)
+        .create(true)
+        .open(path)
+        .unwrap();
+    File::open(folder).unwrap().sync_all().unwrap();
+    let state = Mutex::new((items, file));
+    let listener = TcpListener::bind(variable(ADDRESS)).unwrap();
+    thread::scope(|scope| {
+        for client in listener.incoming() {
+            let (state, method) = (&state, &method);
+            scope.spawn(move || serve(client.unwrap(), state, method));
+        }
+    });
+}
+
+fn serve(mut client: TcpStream, state: &Mutex<(Vec<u64>, File)>, method: &str) {
+    let mut request = [0; 1024];
+    loop {
+        let length = client.read(&mut request).unwrap_or(0);
+        if length == 0 {
+            return;
+        }
+        let request = text(&request[..length]);
+        let (head, body) = request.split_once("\r\n\r\n").unwrap();
+        let mut state = state.lock().unwrap();
+        let (items, file) = &mut *state;
+        let page = head
+            .split_once("?page=")
+            .map(|(_, rest)| rest.split(' ').next());
+        let content = page.map(|page| {
+            let page: usize = page.unwrap().parse().unwrap();
+            let items = items.chunks(PAGE).nth(page - 1).unwrap_or_default();
+            format!(r#"{{"items":{items:?}}}"#)
+        });
+        let is_closing = method == "closing" || content.is_some();
+        let (ok, content) = content.map_or((201, String::new()), |content| (200, content));
+        let mut response = format!("HTTP/1.1 {ok} OK\r\nContent-Length: {}\r\n", content.len());
+        if is_closing {
+            response += "Connection: close\r\n";
+        }
+        write!(response, "\r\n{content}").unwrap();
+        if ok == 201 {
+            if method == "early-response" {
+                client.write_all(response.as_bytes()).unwrap();
+            }
+            let item: u64 = body.parse().unwrap();
+            if method != "forgetful" || item != 7 {
+                items.push(item);
+                file.write_all(&item.to_le_bytes()).unwrap();
+            }
+            let synced = match method {
+                "no-sync" => Ok(()),
+                _ => file.sync_data(),
+            };
+            if synced.is_err() && method != "ignored-error" {
+                eprintln!("the disk failed");
+                std::process::exit(1);
+            }
+        }
+        if ok == 200 || method != "early-response" {
+            client.write_all(response.as_bytes()).unwrap();
+        }
+        if is_closing {
+            return;
+        }
+    }
+}
+
+fn disk(check: &Path, server: &[&str], flags: &[&str]) -> Output {
+    let check = check.to_str().unwrap();
+    let fixed = [
+        "disk", "--check", check, "--quiet", "-n", "60", "--images", "120",
+    ];
+    run(&[&fixed, flags, &["--"], server].concat())
+}
+
+/// Tests the server of this file.
+fn disk_of(method: &str, flags: &[&str]) -> Output {
+    let program = std::env::current_exe().unwrap();
+    let server = [
+        "env",
+        &format!("{METHOD}={method}"),
+        &format!("{ADDRESS}={{address}}"),
+        &format!("{FOLDER}={{run}}"),
+        program.to_str().unwrap(),
+        "disk_set::server_of_a_set",
+        "--exact",
+        "--ignored",
+        "--nocapture",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let check = folder.path().join("items.toml");
+    fs::write(&check, ITEMS).unwrap();
+    disk(&check, &server, flags)
+}
+
+fn result(output: &Output) -> DiskResult {
+    let result = serde_json::from_slice(&output.stdout);
+    result.unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// Returns the names of the rows with failures.
+fn failed(result: &DiskResult) -> Vec<&str> {
+    let failed = result.rows.iter().filter(|row| row.failed > 0);
+    failed
+        .map(|row| row.fault.as_deref().unwrap_or("power loss"))
+        .collect()
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn passes_a_server_that_syncs_each_item() {
+    for method in ["durable", "closing"] {
+        let output = disk_of(method, &["--json", "--images-per-error", "30"]);
+        let result = result(&output);
+        assert_eq!((code(&output), failed(&result)), (0, vec![]), "{result:?}");
+        assert_eq!(result.check, "items.toml");
+        let row = &result.rows[0];
+        // SIGTERM can end the server before its last sends return.
+        assert!((56..=60).contains(&row.acknowledged), "{row:?}");
+        assert!(row.recovered == 120 && row.distinct > 50, "{row:?}");
+        let after = result
+            .rows
+            .iter()
+            .filter_map(|row| row.acknowledged_after_error);
+        assert_eq!(after.sum::<u64>(), 0, "{result:?}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn finds_a_server_that_loses_items() {
+    for method in ["early-response", "no-sync"] {
+        let output = disk_of(method, &["--images-per-error", "0"]);
+        assert_eq!(code(&output), 1, "{method}: {output:?}");
+        let printed = text(&output.stdout);
+        assert!(printed.contains("acknowledged items lost"), "{printed}");
+    }
+    let output = disk_of("ignored-error", &["--json", "--images-per-error", "30"]);
+    let result = result(&output);
+    let failed = failed(&result);
+    assert_eq!(code(&output), 1, "{result:?}");
+    assert!(!failed.contains(&"power loss"), "{failed:?}");
+    assert!(
+        failed.iter().any(|name| name.starts_with("EIO from sync")),
+        "{failed:?}"
+    );
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn the_embedded_database_loses_no_bar() {
+    let check = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../systems/native-bars/set.toml"
+    );
+    let words = "serve bars --threads 1 --listen {address} --store embedded:{run}/bars.redb";
+    let server: Vec<&str> = [FLOODMARK].into_iter().chain(words.split(' ')).collect();
+    let output = disk(
+        Path::new(check),
+        &server,
+        &["--json", "--images-per-error", "10"],
+    );
+    let result = result(&output);
+    assert_eq!((code(&output), failed(&result)), (0, vec![]), "{result:?}");
+    let row = &result.rows[0];
+    assert_eq!((row.acknowledged, row.recovered), (60, 120), "{row:?}");
+    let after = result
+        .rows
+        .iter()
+        .filter_map(|row| row.acknowledged_after_error);
+    assert!(after.max() < Some(4), "{result:?}");
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn explains_a_check_that_fails_without_a_power_loss() {
+    let output = disk_of("forgetful", &[]);
+    assert_eq!(code(&output), 3, "{output:?}");
+    let printed = text(&output.stderr);
+    let lost = "without a power loss, the check fails: 1 of 60 acknowledged items lost";
+    assert!(printed.contains(lost), "{printed}");
+    let folder = tempfile::tempdir().unwrap();
+    let check = folder.path().join("items.toml");
+    fs::write(&check, ITEMS).unwrap();
+    let words = "serve bars --threads 1 --listen {address} --store embedded:{run}/bars.redb";
+    let server: Vec<&str> = [FLOODMARK].into_iter().chain(words.split(' ')).collect();
+    let output = disk(&check, &server, &[]);
+    assert_eq!(code(&output), 3, "{output:?}");
+    let printed = text(&output.stderr);
+    let refused = "the server acknowledged no POST /items (the first response has status 404)";
+    assert!(printed.contains(refused), "{printed}");
+}
+
+#[test]
+fn rejects_other_check_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = folder.path().join("items.toml");
+    let server = ["./server", "{address}", "{run}"];
+    let register = r#"
+kind = "register"
+write = { path = "/item", body = "{seq}" }
+read = { path = "/item" }
+"#;
+    let invalid = ITEMS.replace("\"/items\", body", "\"/it ems\", body");
+    for (file, flags, words) in [
+        (
+            register,
+            &[][..],
+            "kind \"register\" is not supported; use kind \"set\"",
+        ),
+        (
+            ITEMS,
+            &["--path", "/"],
+            "which contains the paths; remove --path",
+        ),
+        (
+            &ITEMS.replace("kind", "knd"),
+            &[],
+            "items.toml:2: unknown key \"knd\"",
+        ),
+        (&invalid, &[], "items.toml:3: the request \"write\""),
+    ] {
+        fs::write(&check, file).unwrap();
+        let output = disk(&check, &server, flags);
+        let printed = text(&output.stderr);
+        assert!(printed.contains(words), "{printed}");
+        assert_eq!(code(&output), 2, "{printed}");
+    }
+    let output = run(&[
+        "disk",
+        "--check",
+        "sequenc",
+        "--",
+        "./server",
+        "{address}",
+        "{run}",
+    ]);
+    assert_eq!(code(&output), 2);
+    let printed = text(&output.stderr);
+    assert!(printed.contains("did you mean \"sequence\"?"), "{printed}");
+}
