@@ -294,7 +294,7 @@ fn refuses_a_database_that_it_cannot_use() {
             "none",
             ["database \"none\" does not exist", "create the database"],
         ),
-        ("bars", "foreign_table", ["column owner", "needs a value"]),
+        ("bars", "foreign_table", ["column owner", "is required"]),
         ("bars", "missing_default", ["column id", "has no default"]),
         ("bars", "short", ["column name", "character varying(20)"]),
         ("bars", "latin", ["its encoding is LATIN1", "UTF8"]),
