@@ -1,10 +1,11 @@
-# start.sh PORT DATA [HOST] [COMMIT]: runs PostgreSQL in the foreground, with all files in the folder
-# DATA. COMMIT is the setting synchronous_commit.
+# start.sh PORT DATA [HOST] [COMMIT] [ROW_MS]: runs PostgreSQL in the foreground, with all files in the
+# folder DATA. COMMIT is the setting synchronous_commit. ROW_MS is the time that each row inserted into
+# the table bar takes, in ms; with 0, the table has no trigger.
 # The role and the database are named bars.
 set -eu
-port=${1:?which port? sh start.sh PORT DATA [HOST] [COMMIT]}
-data=${2:?which folder? sh start.sh PORT DATA [HOST] [COMMIT]}
-host=${3:-127.0.0.1} commit=${4:-on}
+port=${1:?which port? sh start.sh PORT DATA [HOST] [COMMIT] [ROW_MS]}
+data=${2:?which folder? sh start.sh PORT DATA [HOST] [COMMIT] [ROW_MS]}
+host=${3:-127.0.0.1} commit=${4:-on} row_ms=${5:-0}
 
 here=$(cd "$(dirname "$0")" && pwd)
 bin=$here/target/server/bin
@@ -38,9 +39,12 @@ if [ ! -d "$data/cluster" ]; then
         exit 1
     }
     echo "CREATE DATABASE bars" | $as "$bin/postgres" --single -D "$data/cluster.new" postgres > "$data/initdb.log" 2>&1
+    if [ "$row_ms" != 0 ]; then
+        $as "$bin/postgres" --single -j -c exit_on_error=true -D "$data/cluster.new" bars < "$here/slow-rows.sql" > "$data/initdb.log" 2>&1
+    fi
     mv "$data/cluster.new" "$data/cluster"
 fi
 
 # Keep shared memory in files of the cluster, so that a killed server leaves no files in /dev/shm.
 exec $as "$bin/postgres" -D "$data/cluster" -c listen_addresses="$host" -c port="$port" -c unix_socket_directories= \
-    -c max_connections=300 -c synchronous_commit="$commit" -c dynamic_shared_memory_type=mmap
+    -c max_connections=300 -c synchronous_commit="$commit" -c bars.row_ms="$row_ms" -c dynamic_shared_memory_type=mmap
