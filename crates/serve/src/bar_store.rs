@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::store_queue::{QueueRefusal, QueuedRequests, StoreQueue, store_queue};
+use crate::store_queue::{QueueRefusal, QueuedRequests, StoreQueue, StoreRequest, store_queue};
 
 /// Maximum number of inserts in one write.
 pub(crate) const MAX_BATCH: usize = 4096;
@@ -42,6 +42,27 @@ pub(crate) struct BarInsert {
 /// A request to list all bars. Receives the JSON array.
 pub(crate) type BarList = oneshot::Sender<StoreResult<Bytes>>;
 
+impl StoreRequest for BarInsert {
+    fn is_abandoned(&self) -> bool {
+        self.stored.is_closed()
+    }
+
+    fn refuse(self) {
+        // An error means that the client no longer waits.
+        let _ = self.stored.send(Err(overloaded()));
+    }
+}
+
+impl StoreRequest for BarList {
+    fn is_abandoned(&self) -> bool {
+        self.is_closed()
+    }
+
+    fn refuse(self) {
+        let _ = self.send(Err(overloaded()));
+    }
+}
+
 /// The side of the queues that a store reads.
 pub(crate) struct BarRequests {
     pub(crate) inserts: QueuedRequests<BarInsert>,
@@ -55,8 +76,7 @@ pub(crate) struct BarStore {
 }
 
 impl BarStore {
-    /// Creates the queues. They refuse requests while their oldest request has waited longer than
-    /// `max_wait`.
+    /// Creates the queues, in which no request waits longer than `max_wait`.
     pub(crate) fn new(max_wait: Duration) -> (Self, BarRequests) {
         let (inserts, insert_requests) = store_queue(max_wait);
         let (lists, list_requests) = store_queue(max_wait);
@@ -84,9 +104,13 @@ impl BarStore {
 
 fn send<T>(queue: &StoreQueue<T>, request: T) -> StoreResult<()> {
     queue.add(request).map_err(|refusal| match refusal {
-        QueueRefusal::Overloaded => StoreFault("the store is overloaded; retry later".to_owned()),
+        QueueRefusal::Overloaded => overloaded(),
         QueueRefusal::Ended => ended(),
     })
+}
+
+fn overloaded() -> StoreFault {
+    StoreFault("the store is overloaded; retry later".to_owned())
 }
 
 fn ended() -> StoreFault {

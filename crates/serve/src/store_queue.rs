@@ -1,8 +1,12 @@
-//! The queue of requests to a store. It refuses requests while the queueing delay is too long.
+//! The queue of requests to a store. It refuses requests whose queueing delay is too long.
 //!
 //! If only the length of a queue is limited, clients can give up before the store reaches their
 //! requests. The queueing delay shows earlier that the store cannot keep up (Nichols and Jacobson,
 //! "Controlling Queue Delay", 2012).
+//!
+//! New requests are refused while the oldest one has waited too long. This is not enough: far more
+//! requests can arrive within the limit than the store completes in that time. Requests that have
+//! waited too long are therefore refused instead of being passed on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +26,15 @@ pub(crate) enum QueueRefusal {
     Ended,
 }
 
+/// A request in a queue.
+pub(crate) trait StoreRequest {
+    /// Returns whether the client no longer waits for the response.
+    fn is_abandoned(&self) -> bool;
+
+    /// Answers that the store is overloaded.
+    fn refuse(self);
+}
+
 /// The sending half of a queue.
 #[derive(Debug)]
 pub(crate) struct StoreQueue<T> {
@@ -35,6 +48,7 @@ pub(crate) struct StoreQueue<T> {
 pub(crate) struct QueuedRequests<T> {
     requests: mpsc::Receiver<Queued<T>>,
     oldest: Arc<OldestRequest>,
+    max_wait: Duration,
     taken: Vec<Queued<T>>,
 }
 
@@ -44,7 +58,7 @@ struct Queued<T> {
     request: T,
 }
 
-/// Creates a queue that refuses requests while its oldest request has waited longer than `max_wait`.
+/// Creates a queue in which no request waits longer than `max_wait` before it is passed on.
 pub(crate) fn store_queue<T>(max_wait: Duration) -> (StoreQueue<T>, QueuedRequests<T>) {
     let (sender, receiver) = mpsc::channel(MAX_WAITING);
     let oldest = Arc::new(OldestRequest {
@@ -59,6 +73,7 @@ pub(crate) fn store_queue<T>(max_wait: Duration) -> (StoreQueue<T>, QueuedReques
     let requests = QueuedRequests {
         requests: receiver,
         oldest,
+        max_wait,
         taken: Vec::new(),
     };
     (queue, requests)
@@ -79,30 +94,84 @@ impl<T> StoreQueue<T> {
     }
 }
 
-impl<T> QueuedRequests<T> {
+impl<T: StoreRequest> QueuedRequests<T> {
     /// Blocks the thread until a request is waiting, then appends up to `max` requests to a batch,
-    /// oldest first. Returns false once the queue is closed and empty.
+    /// oldest first. Refuses requests that have waited too long. Returns false once the queue is
+    /// closed and empty.
     pub(crate) fn blocking_take(&mut self, batch: &mut Vec<T>, max: usize) -> bool {
-        let taken = self.requests.blocking_recv_many(&mut self.taken, max);
-        self.pass_on(batch);
-        taken > 0
+        loop {
+            let is_idle = self.requests.is_empty();
+            if self.requests.blocking_recv_many(&mut self.taken, max) == 0 {
+                return false;
+            }
+            if self.pass_on(batch, max, is_idle) {
+                return true;
+            }
+        }
     }
 
     /// Waits like [`blocking_take`](Self::blocking_take), but without blocking the thread. No request is
     /// lost if the future is dropped.
     #[cfg(feature = "postgresql")]
     pub(crate) async fn take(&mut self, batch: &mut Vec<T>, max: usize) -> bool {
-        let taken = self.requests.recv_many(&mut self.taken, max).await;
-        self.pass_on(batch);
-        taken > 0
+        loop {
+            let is_idle = self.requests.is_empty();
+            if self.requests.recv_many(&mut self.taken, max).await == 0 {
+                return false;
+            }
+            if self.pass_on(batch, max, is_idle) {
+                return true;
+            }
+        }
     }
 
-    /// Moves the taken requests to a batch.
-    fn pass_on(&mut self, batch: &mut Vec<T>) {
+    /// Returns the maximum queueing delay.
+    #[cfg(feature = "postgresql")]
+    pub(crate) fn max_wait(&self) -> Duration {
+        self.max_wait
+    }
+
+    /// Appends the taken requests to a batch, and further ones instead of those that are refused. If
+    /// the store was idle, it refuses none, because they did not wait for other requests. Returns
+    /// whether any request was appended.
+    fn pass_on(&mut self, batch: &mut Vec<T>, max: usize, is_idle: bool) -> bool {
+        let now = Instant::now();
+        let max_wait = if is_idle {
+            Duration::MAX
+        } else {
+            self.max_wait
+        };
+        let mut appended = 0;
+        let mut last = None;
+        for queued in self.taken.drain(..) {
+            last = Some(queued.since);
+            appended += queued.pass_on(batch, now, max_wait);
+        }
+        while appended < max
+            && let Ok(queued) = self.requests.try_recv()
+        {
+            last = Some(queued.since);
+            appended += queued.pass_on(batch, now, max_wait);
+        }
         // The next request is no older than the last one taken.
-        let rest = self.taken.last().filter(|_| !self.requests.is_empty());
-        self.oldest.set(rest.map(|last| last.since));
-        batch.extend(self.taken.drain(..).map(|queued| queued.request));
+        self.oldest.set(last.filter(|_| !self.requests.is_empty()));
+        appended > 0
+    }
+}
+
+impl<T: StoreRequest> Queued<T> {
+    /// Appends the request to a batch, unless it has waited too long. Returns the number of appended
+    /// requests.
+    fn pass_on(self, batch: &mut Vec<T>, now: Instant, max_wait: Duration) -> usize {
+        if self.request.is_abandoned() {
+            return 0;
+        }
+        if now.duration_since(self.since) > max_wait {
+            self.request.refuse();
+            return 0;
+        }
+        batch.push(self.request);
+        1
     }
 }
 
@@ -144,21 +213,55 @@ impl OldestRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::{Sender, channel};
     use std::thread::sleep;
 
     const MAX_WAIT: Duration = Duration::from_millis(50);
 
+    /// A request that reports its refusal.
+    #[derive(Debug)]
+    struct TestRequest {
+        number: usize,
+        is_abandoned: bool,
+        refused: Sender<usize>,
+    }
+
+    impl StoreRequest for TestRequest {
+        fn is_abandoned(&self) -> bool {
+            self.is_abandoned
+        }
+
+        fn refuse(self) {
+            self.refused.send(self.number).unwrap();
+        }
+    }
+
+    fn requests(refused: Sender<usize>) -> impl Fn(usize) -> TestRequest {
+        move |number| TestRequest {
+            number,
+            is_abandoned: false,
+            refused: refused.clone(),
+        }
+    }
+
+    fn numbers(batch: &[TestRequest]) -> Vec<usize> {
+        batch.iter().map(|request| request.number).collect()
+    }
+
     #[test]
     fn hands_over_all_requests_in_order() {
-        let (queue, mut requests) = store_queue(MAX_WAIT);
-        for request in 0..5 {
-            assert_eq!(queue.add(request), Ok(()));
+        let (refused, _) = channel();
+        let request = requests(refused);
+        let (queue, mut requests) = store_queue(Duration::from_secs(60));
+        for number in 0..5 {
+            assert_eq!(queue.add(request(number)), Ok(()));
         }
         let mut batch = Vec::new();
         assert!(requests.blocking_take(&mut batch, 3));
+        assert_eq!(numbers(&batch), [0, 1, 2]);
         assert!(requests.blocking_take(&mut batch, 3));
-        assert_eq!(batch, [0, 1, 2, 3, 4]);
-        assert_eq!(queue.add(5), Ok(()));
+        assert_eq!(numbers(&batch), [0, 1, 2, 3, 4]);
+        assert_eq!(queue.add(request(5)), Ok(()));
         drop(queue);
         assert!(requests.blocking_take(&mut batch, 3));
         assert!(!requests.blocking_take(&mut batch, 3), "closed");
@@ -166,29 +269,55 @@ mod tests {
     }
 
     #[test]
-    fn refuses_requests_while_the_oldest_has_waited_too_long() {
+    fn refuses_requests_that_wait_too_long() {
+        let (refused, refusals) = channel();
+        let request = |number| TestRequest {
+            is_abandoned: number == 1,
+            ..requests(refused.clone())(number)
+        };
         let (queue, mut requests) = store_queue(MAX_WAIT);
-        for request in 0..2 {
-            assert_eq!(queue.add(request), Ok(()));
+        for number in 0..4 {
+            assert_eq!(queue.add(request(number)), Ok(()));
         }
         sleep(2 * MAX_WAIT);
-        assert_eq!(queue.add(2), Err(QueueRefusal::Overloaded));
+        let added = queue.add(request(4));
+        assert_eq!(added, Err(QueueRefusal::Overloaded), "the oldest one waits");
+        drop(queue);
+        let mut batch = Vec::new();
+        assert!(!requests.blocking_take(&mut batch, 1), "closed");
+        assert!(batch.is_empty());
+        let refusals = Vec::from_iter(refusals.try_iter());
+        assert_eq!(refusals, [0, 2, 3], "1 was abandoned");
+    }
+
+    #[test]
+    fn accepts_requests_after_the_old_ones_are_refused() {
+        let (refused, refusals) = channel();
+        let request = requests(refused);
+        let (queue, mut requests) = store_queue(10 * MAX_WAIT);
+        assert_eq!(queue.add(request(0)), Ok(()));
+        sleep(8 * MAX_WAIT);
+        assert_eq!(queue.add(request(1)), Ok(()));
+        sleep(4 * MAX_WAIT);
+        assert_eq!(queue.add(request(2)), Err(QueueRefusal::Overloaded));
         let mut batch = Vec::new();
         assert!(requests.blocking_take(&mut batch, 1));
-        assert_eq!(queue.add(2), Err(QueueRefusal::Overloaded), "one is left");
-        assert!(requests.blocking_take(&mut batch, 1));
-        assert_eq!(queue.add(2), Ok(()));
-        sleep(2 * MAX_WAIT);
+        assert_eq!(numbers(&batch), [1], "in the place of the refused one");
+        assert_eq!(Vec::from_iter(refusals.try_iter()), [0]);
+        assert_eq!(queue.add(request(3)), Ok(()));
         drop(requests);
-        assert_eq!(queue.add(3), Err(QueueRefusal::Ended), "not overloaded");
+        let added = queue.add(request(4));
+        assert_eq!(added, Err(QueueRefusal::Ended), "not overloaded");
     }
 
     #[test]
     fn refuses_requests_if_the_queue_is_full() {
+        let (refused, _) = channel();
+        let request = requests(refused);
         let (queue, _requests) = store_queue(Duration::from_secs(60));
-        for request in 0..MAX_WAITING {
-            assert_eq!(queue.add(request), Ok(()));
+        for number in 0..MAX_WAITING {
+            assert_eq!(queue.add(request(number)), Ok(()));
         }
-        assert_eq!(queue.add(0), Err(QueueRefusal::Overloaded));
+        assert_eq!(queue.add(request(0)), Err(QueueRefusal::Overloaded));
     }
 }

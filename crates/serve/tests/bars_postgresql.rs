@@ -106,7 +106,10 @@ fn each_id_of_a_large_batch_belongs_to_its_name() {
     let Some(store) = TestPostgresql::start() else {
         return;
     };
-    let server = TestServer::start(with_store(&store.url("bars", "bars")));
+    let mut settings = with_store(&store.url("bars", "bars"));
+    // The inserts wait longer than the default limit.
+    settings.limits.max_wait = Duration::from_secs(60);
+    let server = TestServer::start(settings);
     let address = server.address;
     thread::scope(|scope| {
         // While the table is locked, inserts wait, and lists do not.

@@ -1,9 +1,10 @@
 //! Bars in PostgreSQL.
 //!
 //! One thread has two sessions, for inserts and lists, so that a list never waits for an insert.
-//! `table.rs` creates or checks the table, `session.rs` opens a session, and `operation.rs` has the two
-//! statements.
+//! `table.rs` creates or checks the table, `session.rs` opens a session, `operation.rs` has the two
+//! statements, and `batch_limit.rs` limits how many requests share one.
 
+mod batch_limit;
 mod error;
 mod operation;
 mod session;
@@ -22,13 +23,17 @@ use crate::bar_store::{BarRequests, StoreFault};
 use crate::error::ServeError;
 use crate::store_queue::QueuedRequests;
 
+use batch_limit::BatchLimit;
 pub use error::PostgresqlError;
 use operation::{BarOperation, InsertBars, ListBars, SessionLost};
 use session::StoreSession;
 pub use setting::PostgresqlSetting;
 
-/// Maximum number of statements in flight per session.
-const IN_FLIGHT: usize = 16;
+/// Maximum number of statements in flight per session, for a slow and a fast database. While one
+/// statement runs, the others are on the network. If more of them waited in a slow database, requests
+/// that were admitted in time would be late.
+const MIN_IN_FLIGHT: usize = 2;
+const MAX_IN_FLIGHT: usize = 16;
 /// Minimum time between two statements while one is in flight. A database on the same host responds
 /// earlier, so its statements follow each other and serve more requests each.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
@@ -105,26 +110,41 @@ async fn serve_session<O: BarOperation>(
     let mut interval = MIN_INTERVAL;
     let mut next = Instant::now();
     let mut is_due = true;
+    let mut limit = BatchLimit::new(queue.max_wait(), O::MAX_BATCH);
+    let mut most_in_flight = MIN_IN_FLIGHT;
+    let mut last_done = next;
     loop {
         let mut batch = Vec::new();
-        let can_send = in_flight.is_empty() || (is_due && in_flight.len() < IN_FLIGHT);
+        let can_send = in_flight.is_empty() || (is_due && in_flight.len() < most_in_flight);
         tokio::select! {
             Some(done) = in_flight.join_next() => match done {
                 // Statements run one after the other, so a shorter interval than the time that the
                 // last one took without the network would only make them wait in PostgreSQL.
-                Ok(Ok(taken)) => interval = session.without_network(taken).max(MIN_INTERVAL),
+                Ok(Ok((requests, sent))) => {
+                    let now = Instant::now();
+                    let taken = session.without_network(now - sent);
+                    interval = taken.max(MIN_INTERVAL);
+                    // Without the time for which it waited for earlier statements.
+                    let own = taken.min(now - last_done);
+                    limit.adapt(requests, own);
+                    most_in_flight = session.statements_per_round_trip(own)
+                        .saturating_add(MIN_IN_FLIGHT)
+                        .min(MAX_IN_FLIGHT);
+                    last_done = now;
+                }
                 Ok(Err(SessionLost)) => break,
                 Err(_) => {}
             },
             () = sleep_until(next), if !is_due => is_due = true,
             () = session.lost() => break,
-            is_open = queue.take(&mut batch, O::MAX_BATCH), if can_send => {
+            is_open = queue.take(&mut batch, limit.requests()), if can_send => {
                 if !is_open {
                     return None;
                 }
                 let (sent, statement) = (Instant::now(), session.statement());
+                let requests = batch.len();
                 in_flight.spawn(async move {
-                    O::run(statement, batch).await.map(|()| sent.elapsed())
+                    O::run(statement, batch).await.map(|()| (requests, sent))
                 });
                 next = sent + interval;
                 is_due = false;
@@ -155,7 +175,7 @@ async fn reopen<O: BarOperation>(
             let mut batch = Vec::new();
             tokio::select! {
                 () = sleep_until(end) => break,
-                is_open = queue.take(&mut batch, O::MAX_BATCH) => {
+                is_open = queue.take(&mut batch, usize::MAX) => {
                     if !is_open {
                         return None;
                     }

@@ -9,15 +9,16 @@ use super::session::{PreparedStatement, StatementFault};
 use crate::bar_store::{
     BarInsert, BarList, MAX_BATCH, StoreFault, StoreResult, StoredBar, answer_inserts, answer_lists,
 };
+use crate::store_queue::StoreRequest;
 
 /// A statement that serves several requests at once.
 pub(super) trait BarOperation {
     /// A waiting request.
-    type Request: Send + 'static;
+    type Request: StoreRequest + Send + 'static;
     /// Text of the statement.
     const STATEMENT: &str;
-    /// Maximum number of requests that share a statement.
-    const MAX_BATCH: usize;
+    /// Lowest and highest maximum number of requests that share a statement.
+    const MAX_BATCH: [usize; 2];
 
     /// Runs the statement and answers all requests. After an error, inserts may be stored.
     ///
@@ -46,7 +47,8 @@ impl BarOperation for InsertBars {
     const STATEMENT: &str = "INSERT INTO bar (name) \
         SELECT name FROM unnest($1::text[]) WITH ORDINALITY AS batch (name, number) ORDER BY number \
         RETURNING id";
-    const MAX_BATCH: usize = MAX_BATCH;
+    // Even a slow database serves several requests per statement.
+    const MAX_BATCH: [usize; 2] = [16, MAX_BATCH];
 
     async fn run(
         statement: Arc<PreparedStatement>,
@@ -69,7 +71,7 @@ pub(super) struct ListBars;
 impl BarOperation for ListBars {
     type Request = BarList;
     const STATEMENT: &str = "SELECT id, name FROM bar ORDER BY id";
-    const MAX_BATCH: usize = usize::MAX;
+    const MAX_BATCH: [usize; 2] = [usize::MAX; 2];
 
     async fn run(
         statement: Arc<PreparedStatement>,

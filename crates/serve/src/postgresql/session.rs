@@ -117,6 +117,12 @@ impl StoreSession {
         taken.saturating_sub(self.round_trip)
     }
 
+    /// Returns how many statements that take this time in PostgreSQL run during a round trip.
+    pub(super) fn statements_per_round_trip(&self, taken: Duration) -> usize {
+        let statements = self.round_trip.as_nanos() / taken.as_nanos().max(1);
+        usize::try_from(statements).unwrap_or(usize::MAX)
+    }
+
     /// Waits until the connection has ended.
     pub(super) async fn lost(&mut self) {
         let _ = (&mut self.connection).await;

@@ -18,17 +18,26 @@ pub struct TestPostgresql {
     postmaster: Option<Child>,
     pub address: SocketAddr,
     data: tempfile::TempDir,
+    /// Time that each inserted row takes, in ms.
+    row_ms: u32,
 }
 
+#[allow(dead_code, reason = "each test binary uses only some of these helpers")]
 impl TestPostgresql {
     /// Starts PostgreSQL. Returns `None` if its programs are missing and cannot be built.
     pub fn start() -> Option<Self> {
+        Self::start_slow(0)
+    }
+
+    /// Starts PostgreSQL so that each row inserted into the table `bar` takes this time, in ms.
+    pub fn start_slow(row_ms: u32) -> Option<Self> {
         build()?;
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut store = TestPostgresql {
             postmaster: None,
             address: free.local_addr().unwrap(),
             data: tempfile::tempdir().unwrap(),
+            row_ms,
         };
         drop(free);
         store.restart();
@@ -53,6 +62,7 @@ impl TestPostgresql {
         let mut child = Command::new("sh")
             .arg("start.sh")
             .args([&self.address.port().to_string(), &*data.to_string_lossy()])
+            .args(["127.0.0.1", "on", &self.row_ms.to_string()])
             .current_dir(folder())
             .stdout(output.try_clone().unwrap())
             .stderr(output)
