@@ -305,7 +305,7 @@ fn refuses_records_of_another_size() {
     assert!(
         error
             .to_string()
-            .contains("has records of 8 bytes instead of 16"),
+            .contains("contains records of 8 bytes, not 16"),
         "{error}"
     );
 }
