@@ -2,30 +2,22 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 use std::process::Output;
 use std::sync::Mutex;
-use std::thread;
 
-use floodmark_record::disk::{DiskResult, DiskRow};
+use floodmark_record::disk::DiskRow;
 
+use crate::support::traced::{failed, result, run_server, server_command, sync};
 use crate::support::{code, run, text};
 
 /// The program under test, which is also a server.
 const FLOODMARK: &str = env!("CARGO_BIN_EXE_floodmark");
-const METHOD: &str = "FLOODMARK_TEST_METHOD";
-const ADDRESS: &str = "FLOODMARK_TEST_ADDRESS";
-const FOLDER: &str = "FLOODMARK_TEST_FOLDER";
 
 fn disk(flags: &[&str], server: &[&str]) -> Output {
     let fixed = ["disk", "--check", "sequence", "--quiet"];
     run(&[&fixed, flags, &["--"], server].concat())
-}
-
-fn result(output: &Output) -> DiskResult {
-    let result = serde_json::from_slice(&output.stdout);
-    result.unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
 fn dispatcher() -> Vec<&'static str> {
@@ -70,8 +62,10 @@ fn finds_a_dispatcher_that_starts_at_1_again() {
 #[test]
 #[ignore = "runs as the server of the other tests"]
 fn faulty_dispatcher() {
-    let variable = |name| std::env::var(name).expect("started by another test");
-    let (method, folder) = (variable(METHOD), variable(FOLDER));
+    run_server(open, serve);
+}
+
+fn open(folder: &str) -> (u64, File) {
     let open = File::options()
         .read(true)
         .write(true)
@@ -79,18 +73,9 @@ fn faulty_dispatcher() {
         .truncate(false)
         .open(format!("{folder}/last"));
     let mut file = open.unwrap();
-    File::open(folder).unwrap().sync_all().unwrap();
     let mut content = Vec::new();
     file.read_to_end(&mut content).unwrap();
-    let last = content.try_into().map_or(0, u64::from_ne_bytes);
-    let state = Mutex::new((last, file));
-    let listener = TcpListener::bind(variable(ADDRESS)).unwrap();
-    thread::scope(|scope| {
-        for client in listener.incoming() {
-            let (state, method) = (&state, &method);
-            scope.spawn(move || serve(client.unwrap(), state, method));
-        }
-    });
+    (content.try_into().map_or(0, u64::from_ne_bytes), file)
 }
 
 fn serve(mut client: TcpStream, state: &Mutex<(u64, File)>, method: &str) {
@@ -106,14 +91,7 @@ fn serve(mut client: TcpStream, state: &Mutex<(u64, File)>, method: &str) {
             client.write_all(response.as_bytes()).unwrap();
         }
         file.write_all_at(&number.to_ne_bytes(), 0).unwrap();
-        let synced = match method {
-            "no-sync" => Ok(()),
-            _ => file.sync_data(),
-        };
-        if synced.is_err() && method != "ignored-error" {
-            eprintln!("the disk failed");
-            std::process::exit(1);
-        }
+        sync(file, method);
         if method != "early-response" {
             client.write_all(response.as_bytes()).unwrap();
         }
@@ -121,30 +99,12 @@ fn serve(mut client: TcpStream, state: &Mutex<(u64, File)>, method: &str) {
 }
 
 fn run_faulty(method: &str) -> (i32, Vec<DiskRow>) {
-    let program = std::env::current_exe().unwrap();
-    let server = [
-        "env",
-        &format!("{METHOD}={method}"),
-        &format!("{ADDRESS}={{address}}"),
-        &format!("{FOLDER}={{run}}"),
-        program.to_str().unwrap(),
-        "disk::faulty_dispatcher",
-        "--exact",
-        "--ignored",
-        "--nocapture",
-    ];
+    let server = server_command("disk::faulty_dispatcher", method);
+    let server = Vec::from_iter(server.iter().map(String::as_str));
     let flags = ["--json", "-n", "60", "-c", "2", "--images", "120"];
     let flags = [&flags[..], &["--images-per-error", "30"]].concat();
     let output = disk(&flags, &server);
     (code(&output), result(&output).rows)
-}
-
-/// Returns the names of the rows with failures.
-fn failed(rows: &[DiskRow]) -> Vec<&str> {
-    let failed = rows.iter().filter(|row| row.failed > 0);
-    failed
-        .map(|row| row.fault.as_deref().unwrap_or("power loss"))
-        .collect()
 }
 
 #[test]

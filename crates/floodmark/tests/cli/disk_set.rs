@@ -3,21 +3,16 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Output;
 use std::sync::Mutex;
-use std::thread;
 
-use floodmark_record::disk::DiskResult;
-
+use crate::support::traced::{failed, result, run_server, server_command, sync};
 use crate::support::{code, run, text};
 
 /// The program under test, which is also a server.
 const FLOODMARK: &str = env!("CARGO_BIN_EXE_floodmark");
-const METHOD: &str = "FLOODMARK_TEST_METHOD";
-const ADDRESS: &str = "FLOODMARK_TEST_ADDRESS";
-const FOLDER: &str = "FLOODMARK_TEST_FOLDER";
 
 /// Number of items on a page.
 const PAGE: usize = 25;
@@ -32,28 +27,17 @@ readback = { path = "/items?page={page}", items = "/items" }
 #[test]
 #[ignore = "runs as the server of the other tests"]
 fn server_of_a_set() {
-    let variable = |name| std::env::var(name).expect("started by another test");
-    let (method, folder) = (variable(METHOD), variable(FOLDER));
+    run_server(open, serve);
+}
+
+fn open(folder: &str) -> (Vec<u64>, File) {
     let path = format!("{folder}/items");
     // A crash can leave zeros instead of items.
     let content = fs::read(&path).unwrap_or_default();
     let items = content.chunks_exact(8).map(|item| item.try_into().unwrap());
     let items = items.map(u64::from_le_bytes).filter(|item| *item > 0);
-    let items: Vec<u64> = items.collect();
-    let file = File::options()
-        .append(true)
-        .create(true)
-        .open(path)
-        .unwrap();
-    File::open(folder).unwrap().sync_all().unwrap();
-    let state = Mutex::new((items, file));
-    let listener = TcpListener::bind(variable(ADDRESS)).unwrap();
-    thread::scope(|scope| {
-        for client in listener.incoming() {
-            let (state, method) = (&state, &method);
-            scope.spawn(move || serve(client.unwrap(), state, method));
-        }
-    });
+    let file = File::options().append(true).create(true).open(&path);
+    (items.collect(), file.unwrap())
 }
 
 fn serve(mut client: TcpStream, state: &Mutex<(Vec<u64>, File)>, method: &str) {
@@ -91,14 +75,7 @@ fn serve(mut client: TcpStream, state: &Mutex<(Vec<u64>, File)>, method: &str) {
                 items.push(item);
                 file.write_all(&item.to_le_bytes()).unwrap();
             }
-            let synced = match method {
-                "no-sync" => Ok(()),
-                _ => file.sync_data(),
-            };
-            if synced.is_err() && method != "ignored-error" {
-                eprintln!("the disk failed");
-                std::process::exit(1);
-            }
+            sync(file, method);
         }
         if ok == 200 || method != "early-response" {
             client.write_all(response.as_bytes()).unwrap();
@@ -119,35 +96,12 @@ fn disk(check: &Path, server: &[&str], flags: &[&str]) -> Output {
 
 /// Tests the server of this file.
 fn disk_of(method: &str, flags: &[&str]) -> Output {
-    let program = std::env::current_exe().unwrap();
-    let server = [
-        "env",
-        &format!("{METHOD}={method}"),
-        &format!("{ADDRESS}={{address}}"),
-        &format!("{FOLDER}={{run}}"),
-        program.to_str().unwrap(),
-        "disk_set::server_of_a_set",
-        "--exact",
-        "--ignored",
-        "--nocapture",
-    ];
+    let server = server_command("disk_set::server_of_a_set", method);
+    let server = Vec::from_iter(server.iter().map(String::as_str));
     let folder = tempfile::tempdir().unwrap();
     let check = folder.path().join("items.toml");
     fs::write(&check, ITEMS).unwrap();
     disk(&check, &server, flags)
-}
-
-fn result(output: &Output) -> DiskResult {
-    let result = serde_json::from_slice(&output.stdout);
-    result.unwrap_or_else(|error| panic!("{error}: {output:?}"))
-}
-
-/// Returns the names of the rows with failures.
-fn failed(result: &DiskResult) -> Vec<&str> {
-    let failed = result.rows.iter().filter(|row| row.failed > 0);
-    failed
-        .map(|row| row.fault.as_deref().unwrap_or("power loss"))
-        .collect()
 }
 
 #[test]
@@ -156,7 +110,11 @@ fn passes_a_server_that_syncs_each_item() {
     for method in ["durable", "closing"] {
         let output = disk_of(method, &["--json", "--images-per-error", "30"]);
         let result = result(&output);
-        assert_eq!((code(&output), failed(&result)), (0, vec![]), "{result:?}");
+        assert_eq!(
+            (code(&output), failed(&result.rows)),
+            (0, vec![]),
+            "{result:?}"
+        );
         assert_eq!(result.check, "items.toml");
         let row = &result.rows[0];
         // SIGTERM can end the server before its last sends return.
@@ -181,7 +139,7 @@ fn finds_a_server_that_loses_items() {
     }
     let output = disk_of("ignored-error", &["--json", "--images-per-error", "30"]);
     let result = result(&output);
-    let failed = failed(&result);
+    let failed = failed(&result.rows);
     assert_eq!(code(&output), 1, "{result:?}");
     assert!(!failed.contains(&"power loss"), "{failed:?}");
     assert!(
@@ -205,7 +163,11 @@ fn the_embedded_database_loses_no_bar() {
         &["--json", "--images-per-error", "10"],
     );
     let result = result(&output);
-    assert_eq!((code(&output), failed(&result)), (0, vec![]), "{result:?}");
+    assert_eq!(
+        (code(&output), failed(&result.rows)),
+        (0, vec![]),
+        "{result:?}"
+    );
     let row = &result.rows[0];
     assert_eq!((row.acknowledged, row.recovered), (60, 120), "{row:?}");
     let after = result

@@ -181,7 +181,7 @@ fn is_temporary(error: &CqlError) -> bool {
 pub(crate) fn cassandra_fix(error: &CqlError) -> &'static str {
     const UNAUTHORIZED: i32 = 0x2100;
     match error {
-        CqlError::Io(_) | CqlError::Timeout => "start Cassandra, or check host and port",
+        CqlError::Io(_) | CqlError::Timeout => "start Cassandra, or check the host and port",
         CqlError::Invalid(_) | CqlError::Opcode(_) => {
             "check that host and port belong to a Cassandra node (version 2.2 or later)"
         }

@@ -137,7 +137,7 @@ fn gives_up_on_a_node_that_is_gone() {
     let begin = Instant::now();
     let error = outcome(vec![Reaction::Close(b"")], true).unwrap_err();
     assert!(
-        error.contains("start Cassandra, or check host and port"),
+        error.contains("start Cassandra, or check the host and port"),
         "{error}"
     );
     assert!(begin.elapsed() >= REPEAT_TIME);

@@ -13,6 +13,7 @@ pub mod hostile;
 pub mod https;
 #[path = "../../../../load/src/tls/testing.rs"]
 pub mod tls;
+pub mod traced;
 
 /// Time limit for each command, much longer than any command should need.
 const LIMIT: Duration = Duration::from_secs(120);

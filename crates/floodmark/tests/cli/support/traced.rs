@@ -1,0 +1,78 @@
+//! Servers that `floodmark disk` traces: this test program, started again for one test.
+
+use std::fs::File;
+use std::net::{TcpListener, TcpStream};
+use std::process::Output;
+use std::sync::Mutex;
+use std::{env, thread};
+
+use floodmark_record::disk::{DiskResult, DiskRow};
+
+const METHOD: &str = "FLOODMARK_TEST_METHOD";
+const ADDRESS: &str = "FLOODMARK_TEST_ADDRESS";
+const FOLDER: &str = "FLOODMARK_TEST_FOLDER";
+
+/// Returns the server command that runs an ignored test of this program. `method` says how the server
+/// stores data, correctly or not.
+pub fn server_command(test: &str, method: &str) -> Vec<String> {
+    let program = env::current_exe().unwrap();
+    [
+        "env",
+        &format!("{METHOD}={method}"),
+        &format!("{ADDRESS}={{address}}"),
+        &format!("{FOLDER}={{run}}"),
+        program.to_str().unwrap(),
+        test,
+        "--exact",
+        "--ignored",
+        "--nocapture",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+/// Serves in this process, which was started with a [`server_command`], forever. `open` opens the state
+/// in a folder, and `serve` serves one connection by a method.
+pub fn run_server<S: Send>(
+    open: impl FnOnce(&str) -> S,
+    serve: impl Fn(TcpStream, &Mutex<S>, &str) + Sync,
+) {
+    let variable = |name| env::var(name).expect("started by another test");
+    let (method, folder) = (variable(METHOD), variable(FOLDER));
+    let state = Mutex::new(open(&folder));
+    File::open(folder).unwrap().sync_all().unwrap();
+    let listener = TcpListener::bind(variable(ADDRESS)).unwrap();
+    thread::scope(|scope| {
+        for client in listener.incoming() {
+            let (state, method, serve) = (&state, &method, &serve);
+            scope.spawn(move || serve(client.unwrap(), state, method));
+        }
+    });
+}
+
+/// Syncs a file, except with the method `no-sync`. Ends this process if the sync fails, except with the
+/// method `ignored-error`.
+pub fn sync(file: &File, method: &str) {
+    let synced = match method {
+        "no-sync" => Ok(()),
+        _ => file.sync_data(),
+    };
+    if synced.is_err() && method != "ignored-error" {
+        eprintln!("the disk failed");
+        std::process::exit(1);
+    }
+}
+
+/// Parses the output of `floodmark disk --json`.
+pub fn result(output: &Output) -> DiskResult {
+    let result = serde_json::from_slice(&output.stdout);
+    result.unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// Returns the names of the rows with failures.
+pub fn failed(rows: &[DiskRow]) -> Vec<&str> {
+    let failed = rows.iter().filter(|row| row.failed > 0);
+    failed
+        .map(|row| row.fault.as_deref().unwrap_or("power loss"))
+        .collect()
+}
