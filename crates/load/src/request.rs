@@ -301,8 +301,8 @@ impl EncodedRequest {
         }
     }
 
-    /// Returns the bytes of the request with this number, in the form that keeps the connection
-    /// open. Random values depend only on the number.
+    /// Returns the bytes of request `number`, in the form that keeps the connection open. Random
+    /// values depend only on the number.
     #[must_use]
     pub fn bytes(&self, number: u64) -> Vec<u8> {
         match self {

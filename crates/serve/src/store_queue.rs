@@ -131,8 +131,8 @@ impl<T: StoreRequest> QueuedRequests<T> {
         self.max_wait
     }
 
-    /// Appends the taken requests to a batch, and further ones instead of those that are refused. If
-    /// the store was idle, it refuses none, because they did not wait for other requests. Returns
+    /// Appends the taken requests to a batch, and further ones instead of those that are refused.
+    /// Refuses none if the store was idle, because the requests then did not wait for others. Returns
     /// whether any request was appended.
     fn pass_on(&mut self, batch: &mut Vec<T>, max: usize, is_idle: bool) -> bool {
         let now = Instant::now();

@@ -90,7 +90,7 @@ pub(super) struct NumberedState {
     pub total: Option<f64>,
 }
 
-/// Requests that a server had acknowledged.
+/// The requests that a server had acknowledged before the crash.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Acknowledged {
     pub count: u64,

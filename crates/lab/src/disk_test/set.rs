@@ -1,4 +1,5 @@
-//! The check of a set: every acknowledged item survives, once, and no other item appears.
+//! The set check: every acknowledged item survives exactly once, and no item appears that was never sent
+//! or was refused.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,7 +33,7 @@ pub(super) struct SetItems<'a> {
 
 impl<'a> SetItems<'a> {
     /// Returns the probe for a trace. `port` is the port on which the traced server listened, and
-    /// `sent` contains the numbers that were sent to it, by the client's port.
+    /// `sent` contains the numbers that were sent to it, grouped by the client's port.
     pub(super) fn new(
         check: &'a ApiCheck,
         readback: &'a Readback,

@@ -1,4 +1,4 @@
-//! The number of requests that share a statement.
+//! Limits how many requests share a statement.
 
 use std::time::Duration;
 
@@ -43,12 +43,13 @@ impl BatchLimit {
         self.limit
     }
 
-    /// Adapts the limit to a statement of at least one request that took this time in PostgreSQL.
+    /// Updates the limit after a statement of `requests` requests (at least one) took `taken` in
+    /// PostgreSQL.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "requests are far below 2^52, and an infinite number means the highest limit"
+        reason = "counts are far below 2^52, and an infinite quotient becomes the highest limit"
     )]
     pub(super) fn adapt(&mut self, requests: usize, taken: Duration) {
         let seconds = taken.as_secs_f64();
@@ -60,8 +61,8 @@ impl BatchLimit {
             let more = requests as f64 - last_requests as f64;
             self.cost = ((seconds - last_seconds) / more).max(0.0);
         } else if taken > 2 * self.time {
-            // The database has become slow. Assume the worst, until the next statement shows the
-            // fixed cost.
+            // The database has become slow. Attribute the whole time to the requests until the next
+            // statement reveals the fixed cost.
             self.cost = mean;
         }
         self.cost = self.cost.min(mean);
@@ -147,7 +148,7 @@ mod tests {
         slow.run(&mut limit, 20, 10_000);
         limit.adapt(16, Duration::from_secs(2));
         for _ in 0..20 {
-            // Normally 25. The limit doubles twice, until two statements show the cost again.
+            // Normally 25. The limit doubles twice before two statements reveal the cost again.
             assert!(slow.run(&mut limit, 1, 10_000) <= 4 * 25);
         }
     }

@@ -1,6 +1,7 @@
 //! Bars in PostgreSQL.
 //!
-//! One thread has two sessions, for inserts and lists, so that a list never waits for an insert.
+//! One thread has two sessions, one for inserts and one for lists, so that a list never waits for an
+//! insert.
 //! `table.rs` creates or checks the table, `session.rs` opens a session, `operation.rs` has the two
 //! statements, and `batch_limit.rs` limits how many requests share one.
 
@@ -29,15 +30,16 @@ use operation::{BarOperation, InsertBars, ListBars, SessionLost};
 use session::StoreSession;
 pub use setting::PostgresqlSetting;
 
-/// Maximum number of statements in flight per session, for a slow and a fast database. While one
-/// statement runs, the others are on the network. If more of them waited in a slow database, requests
-/// that were admitted in time would be late.
+/// Maximum number of statements in flight per session: the lower one for a slow database, the higher one
+/// for a fast database that is far away. If more statements waited in a slow database, requests that
+/// were admitted in time would be answered late.
 const MIN_IN_FLIGHT: usize = 2;
 const MAX_IN_FLIGHT: usize = 16;
 /// Minimum time between two statements while one is in flight. A database on the same host responds
 /// earlier, so its statements follow each other and serve more requests each.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
-/// First and longest pause between attempts to open a session. Each pause doubles.
+/// First and longest pause between attempts to open a session. Each pause is twice as long as the
+/// previous one.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
 /// Maximum time for PostgreSQL to complete its own start before the server starts.
 const STARTING_TIME: Duration = Duration::from_secs(30);
@@ -100,8 +102,8 @@ async fn serve<O: BarOperation>(
     }
 }
 
-/// Serves requests in one session. Returns `None` if the queue is closed, and otherwise when the
-/// session is lost and all its requests are answered.
+/// Serves requests in one session. Returns `None` when the queue is closed, and `Some` when the session
+/// is lost and all its requests have been answered.
 async fn serve_session<O: BarOperation>(
     mut session: StoreSession,
     queue: &mut QueuedRequests<O::Request>,
@@ -118,8 +120,8 @@ async fn serve_session<O: BarOperation>(
         let can_send = in_flight.is_empty() || (is_due && in_flight.len() < most_in_flight);
         tokio::select! {
             Some(done) = in_flight.join_next() => match done {
-                // Statements run one after the other, so a shorter interval than the time that the
-                // last one took without the network would only make them wait in PostgreSQL.
+                // A session runs its statements one at a time. With an interval shorter than the
+                // last statement's time in PostgreSQL, statements would only wait there.
                 Ok(Ok((requests, sent))) => {
                     let now = Instant::now();
                     let taken = session.without_network(now - sent);
