@@ -174,7 +174,10 @@ fn the_embedded_database_loses_no_bar() {
         .rows
         .iter()
         .filter_map(|row| row.acknowledged_after_error);
-    assert!(after.max() < Some(4), "{result:?}");
+    let after = Vec::from_iter(after);
+    assert!(after.len() > 5, "{result:?}");
+    // One response per connection can follow the error.
+    assert!(after.iter().all(|after| *after <= 4), "{result:?}");
 }
 
 #[test]
