@@ -4,7 +4,7 @@
 //! damaged frame, or a frame of another protocol, is an error. The client supports neither passwords
 //! nor TLS, and has no connection pool: `docs/decisions/0019-watching-the-store.md`.
 //!
-//! Start reading in `query.rs`, then read `connection.rs` and `body.rs` (the content of frames).
+//! Start with `query.rs`, then read `connection.rs` and `body.rs` (frame bodies).
 //!
 //! Invariant: this crate knows no table and starts no thread.
 

@@ -264,7 +264,8 @@ fn records_the_ports_of_each_connection() {
             .write_all(format!("PUT {number}\n").as_bytes())
             .unwrap();
         stream.read_exact(&mut [0; 5]).unwrap();
-        // The send of the first response has returned once the second one arrives.
+        // By the time the second response arrives, the system call that sent the first has
+        // returned.
         stream.write_all(b"LIST\n").unwrap();
         stream.read_exact(&mut [0; 2]).unwrap();
         stream.local_addr().unwrap().port()

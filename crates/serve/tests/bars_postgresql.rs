@@ -46,7 +46,7 @@ fn assert_unavailable(response: &TestResponse) {
     assert_eq!(response.header("retry-after"), Some("1"));
 }
 
-/// Lists the bars, whose ids must ascend.
+/// Returns the listed bars. Panics if their ids are not in ascending order.
 fn list(address: SocketAddr) -> BTreeMap<i64, String> {
     let response = TestClient::connect(address).get("/bars");
     assert_eq!(response.status, 200, "{response:?}");

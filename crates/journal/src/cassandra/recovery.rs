@@ -14,7 +14,7 @@ const FIRST_BUCKET: i64 = 1;
 /// How often to try to take the journal while other servers do the same.
 const MAX_CLAIMS: usize = 10;
 
-/// Opens the journal. Servers that opened it earlier can store nothing afterwards.
+/// Opens the journal. Servers that opened it before can no longer write to it.
 pub(crate) fn open<S: JournalState>(
     address: &CassandraAddress,
     empty: S,

@@ -1,4 +1,4 @@
-//! A connection to Cassandra that repeats statements whose outcome is unknown.
+//! A connection to Cassandra that retries statements whose outcome is unknown.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -18,9 +18,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum time for a statement while the journal is open. Cassandra's own timeout is 2 s.
 const TIMEOUT: Duration = Duration::from_millis(2500);
-/// Time during which a statement is repeated after its first attempt has failed.
-const REPEAT_TIME: Duration = Duration::from_secs(3);
-const REPEAT_PAUSE: Duration = Duration::from_millis(100);
+/// Maximum time to retry a statement.
+const RETRY_TIME: Duration = Duration::from_secs(3);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection to one node.
 pub(super) struct JournalSession {
@@ -29,8 +29,8 @@ pub(super) struct JournalSession {
     /// The connection. It is replaced after an error, because a late response could follow.
     connection: Option<CqlConnection>,
     timeout: Duration,
-    /// Time during which a statement is repeated.
-    repeat_time: Duration,
+    /// Maximum time to retry a statement.
+    retry_time: Duration,
 }
 
 /// The result of a conditional statement.
@@ -63,7 +63,7 @@ impl JournalSession {
                         node,
                         connection: Some(connection),
                         timeout: OPEN_TIMEOUT,
-                        repeat_time: Duration::ZERO,
+                        retry_time: Duration::ZERO,
                     });
                 }
                 Err(error) => last = error,
@@ -72,10 +72,10 @@ impl JournalSession {
         Err(failed(last))
     }
 
-    /// Shortens the timeouts and repeats later statements whose outcome is unknown.
+    /// Shortens the timeouts, and retries later statements whose outcome is unknown.
     pub(super) fn serve(&mut self) {
         self.timeout = TIMEOUT;
-        self.repeat_time = REPEAT_TIME;
+        self.retry_time = RETRY_TIME;
         if let Some(connection) = &mut self.connection {
             connection.set_timeout(TIMEOUT);
         }
@@ -99,14 +99,14 @@ impl JournalSession {
                 Ok(result) => return Ok(result),
                 Err(error) => error,
             };
-            if !is_temporary(&error) || begin.elapsed() >= self.repeat_time {
+            if !is_temporary(&error) || begin.elapsed() >= self.retry_time {
                 return Err(JournalError::Cassandra {
                     place: self.address.to_string(),
                     doing,
                     source: error,
                 });
             }
-            thread::sleep(REPEAT_PAUSE);
+            thread::sleep(RETRY_PAUSE);
         }
     }
 

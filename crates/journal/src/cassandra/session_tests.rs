@@ -71,7 +71,7 @@ fn outcome(reactions: Vec<Reaction>, is_serving: bool) -> Result<(), String> {
 }
 
 #[test]
-fn repeats_a_statement_whose_outcome_is_unknown() {
+fn retries_a_statement_whose_outcome_is_unknown() {
     let closed = || Reaction::Close(b"\x84\0\0");
     for reactions in [
         vec![server_error(0x1100), done()],
@@ -83,7 +83,7 @@ fn repeats_a_statement_whose_outcome_is_unknown() {
 }
 
 #[test]
-fn repeats_nothing_while_the_journal_opens() {
+fn retries_nothing_while_the_journal_opens() {
     let error = outcome(vec![server_error(0x1100)], false).unwrap_err();
     assert!(
         error.contains("cannot store a batch: error 0x1100: busy; check that enough"),
@@ -128,7 +128,7 @@ fn reports_a_refusal_at_once() {
         let error = outcome(vec![reaction], true).unwrap_err();
         assert!(error.contains(expected), "{error}");
         assert!(error.starts_with("cassandra:127.0.0.1:"), "{error}");
-        assert!(begin.elapsed() < REPEAT_TIME, "{error}");
+        assert!(begin.elapsed() < RETRY_TIME, "{error}");
     }
 }
 
@@ -140,5 +140,5 @@ fn gives_up_on_a_node_that_is_gone() {
         error.contains("start Cassandra, or check the host and port"),
         "{error}"
     );
-    assert!(begin.elapsed() >= REPEAT_TIME);
+    assert!(begin.elapsed() >= RETRY_TIME);
 }

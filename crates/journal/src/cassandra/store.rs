@@ -7,7 +7,7 @@ use crate::format::{BATCH_HEADER, write_header};
 use crate::snapshot::StateSnapshot;
 use crate::writer::BatchStore;
 
-/// Maximum length of a batch, in bytes. Cassandra accepts up to half a segment of its commit log.
+/// Maximum length of a batch, in bytes. Cassandra rejects writes larger than half a commit log segment.
 pub(crate) const MAX_BATCH: usize = 256 << 10;
 /// Length of the batches after which the journal starts the next bucket, in bytes. Recovery reads a
 /// bucket in one response.

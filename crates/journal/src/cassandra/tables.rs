@@ -10,11 +10,11 @@ use floodmark_cql::{CqlResult, CqlValue};
 use super::session::{ConditionalResult, JournalSession};
 use crate::error::JournalError;
 
-/// Maximum time until all nodes know a new table.
+/// Maximum time to wait for schema agreement after creating a table.
 const AGREEMENT_TIME: Duration = Duration::from_secs(30);
 const AGREEMENT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Key of the only row in the table of owners.
+/// Key of the only row in the table `owner`.
 const OWNER: CqlParameter<'static> = CqlParameter::Text("journal");
 
 /// What is wrong with a bucket without an epoch.
@@ -134,7 +134,7 @@ impl JournalTables {
         }
     }
 
-    /// Creates the owner's row unless it exists.
+    /// Creates the owner's row if it does not exist.
     pub(super) fn create_owner(&mut self, owner: OwnerRow) -> Result<(), JournalError> {
         let text = format!(
             "INSERT INTO {} (name, epoch, bucket) VALUES (?, ?, ?) IF NOT EXISTS",

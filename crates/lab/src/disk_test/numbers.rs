@@ -72,7 +72,7 @@ impl NumberCheck {
         }
     }
 
-    /// Counts the responses that acknowledge a request, and returns the highest number.
+    /// Returns the number of responses that acknowledge a request, and the highest number in them.
     fn acknowledged(self, sent: &BTreeMap<u64, Vec<u8>>) -> Acknowledged {
         let responses = sent.values().flat_map(|bytes| responses(bytes));
         let states = responses.filter_map(|(status, body)| self.state(status, &body));

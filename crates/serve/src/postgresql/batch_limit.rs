@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// A statement may take one of this many parts of the maximum queueing delay, plus its fixed cost.
-const PARTS: u32 = 8;
+/// A statement may take the maximum queueing delay divided by this, plus the statement's fixed cost.
+const DELAY_DIVISOR: u32 = 8;
 
 /// A limit on the size of a batch, so that a slow database takes at most an eighth of the maximum
 /// queueing delay for the requests of a statement. A longer statement would delay requests that were
@@ -30,7 +30,7 @@ impl BatchLimit {
     /// Creates a limit for a queue with this maximum delay. The limit is always within the range.
     pub(super) fn new(max_wait: Duration, range: [usize; 2]) -> Self {
         BatchLimit {
-            time: max_wait / PARTS,
+            time: max_wait / DELAY_DIVISOR,
             range,
             last: (0, 0.0),
             cost: 0.0,

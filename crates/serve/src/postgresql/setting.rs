@@ -54,7 +54,7 @@ impl FromStr for PostgresqlSetting {
     /// A message that does not contain the password.
     type Err = String;
 
-    /// Parses the text that follows `postgresql:`, either the rest of a URL or keys with values.
+    /// Parses the text that follows `postgresql:`, either the rest of a URL or a keyword/value string.
     fn from_str(text: &str) -> Result<Self, String> {
         let is_url = text.starts_with("//");
         // The parser takes the first @ as the end of the password, so that the host would contain the
@@ -72,7 +72,8 @@ impl FromStr for PostgresqlSetting {
         };
         let mut config = parsed.map_err(|error| {
             let cause = error.into_source().map(|cause| cause.to_string());
-            // Other messages about keys with values can quote a password that contains a space.
+            // The parser's other messages about a keyword/value string may quote part of a password
+            // that contains a space.
             match cause {
                 Some(cause) if is_url || cause.starts_with("invalid value for option") => {
                     format!("{cause}; {USAGE}")

@@ -95,7 +95,7 @@ async fn check(client: &Client) -> Result<Option<TableProblem>, tokio_postgres::
         }
         if !has_access {
             let cause = format!("the user lacks access to the column {column} of the table bar");
-            let fix = "grant SELECT and INSERT on the table, and USAGE on the sequence of its ids";
+            let fix = "grant SELECT and INSERT on the table, and USAGE on its id sequence";
             return Ok(Some((cause, fix)));
         }
     }
