@@ -1,10 +1,9 @@
-//! The content of responses.
+//! Parses response bodies.
 
 use crate::error::CqlError;
 use crate::query::CqlResult;
 use crate::value::CqlValue;
 
-/// Maximum number of columns.
 const MAX_COLUMNS: usize = 64;
 
 type Parsed<T> = Result<T, CqlError>;
@@ -39,13 +38,13 @@ impl<'a> ResponseBody<'a> {
         Ok(String::from_utf8_lossy(self.take(length.into())?).into_owned())
     }
 
-    /// Reads a value; `None` for null.
+    /// Reads a value. Returns `None` for null.
     fn bytes(&mut self) -> Parsed<Option<&'a [u8]>> {
         let length = usize::try_from(self.int()?).ok();
         length.map(|length| self.take(length)).transpose()
     }
 
-    /// Skips the warnings before the content.
+    /// Skips the warnings at the start of the body.
     pub(crate) fn skip_warnings(&mut self) -> Parsed<()> {
         for _ in 0..self.short()? {
             self.string()?;
@@ -77,7 +76,7 @@ impl<'a> ResponseBody<'a> {
         Ok(rows)
     }
 
-    /// Parses an error of the server.
+    /// Parses a server error.
     pub(crate) fn error(&mut self) -> Parsed<CqlError> {
         let code = self.int()?;
         let message = self.string()?;
@@ -85,7 +84,7 @@ impl<'a> ResponseBody<'a> {
         Ok(CqlError::Server { code, message })
     }
 
-    /// Parses the type codes of a result's columns.
+    /// Parses the column metadata. Returns the columns' type codes.
     fn columns(&mut self) -> Parsed<Vec<u16>> {
         const GLOBAL_TABLE: i32 = 1;
         const MORE_PAGES: i32 = 2;
@@ -111,7 +110,8 @@ impl<'a> ResponseBody<'a> {
             }
             self.string()?;
             let kind = self.short()?;
-            // Custom types and collections have more fields. floodmark's queries never return them.
+            // Custom and collection types have more fields. floodmark's queries never return such
+            // columns.
             if kind == 0 || kind >= 0x20 {
                 return Err(CqlError::Invalid("a column has an unexpected type"));
             }

@@ -1,4 +1,4 @@
-//! A connection: frames, the handshake and queries.
+//! A connection: frames, handshake and queries.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -26,27 +26,28 @@ mod opcode {
 /// Flag of a response whose body starts with warnings. The server sets other flags only on request.
 const WARNINGS: u8 = 0x08;
 
-/// Maximum length of a response in bytes. Cassandra's largest view has a row of a few hundred bytes
-/// per table or connection. The journal reads up to 5 MiB.
+/// Maximum length of a response, in bytes. The largest virtual table that floodmark reads has a row
+/// of a few hundred bytes per table or connection. The journal reads up to 5 MiB.
 const MAX_RESPONSE: usize = 8 << 20;
 
 /// A connection after the handshake.
 #[derive(Debug)]
 pub struct CqlConnection {
     stream: TcpStream,
-    /// Maximum time for a query, in each direction.
+    /// Maximum time to send a request, and maximum time to wait for its response.
     timeout: Duration,
-    /// Stream number of the last request. A response with another number is a late response to an
-    /// earlier request.
+    /// Stream ID of the last request. A response with another ID is a late response to an earlier
+    /// request.
     last: u16,
 }
 
 impl CqlConnection {
-    /// Performs the handshake. Sending a request and waiting for its response may each take
-    /// `timeout`.
+    /// Performs the handshake. `timeout` applies separately to sending a request and to waiting for
+    /// its response.
     ///
     /// # Errors
-    /// The peer requires a password, does not support this version, or is not Cassandra.
+    /// The connection fails, or the peer responds late, requires a password, does not support this
+    /// version, or is not Cassandra.
     pub fn open(stream: TcpStream, timeout: Duration) -> Result<Self, CqlError> {
         stream.set_nodelay(true)?;
         let mut connection = Self {
@@ -72,15 +73,17 @@ impl CqlConnection {
         }
     }
 
-    /// Sets the timeout of later queries.
+    /// Sets the timeout for later queries.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
 
-    /// Returns the rows of a query that one replica can answer, such as a query of a virtual table.
+    /// Returns the rows of a query that one replica can answer, such as a query on a virtual
+    /// table.
     ///
     /// # Errors
-    /// Cassandra reports an error, or the response is late, damaged or too large.
+    /// The connection fails, Cassandra reports an error, or the response is late, damaged or too
+    /// large.
     pub fn rows(&mut self, query: &str) -> Result<Vec<Vec<CqlValue>>, CqlError> {
         let result = self.execute(&CqlQuery {
             text: query,
@@ -93,11 +96,12 @@ impl CqlConnection {
         })
     }
 
-    /// Executes a query. All rows come in one response.
+    /// Executes a query. Cassandra returns all rows in one response.
     ///
     /// # Errors
-    /// Cassandra reports an error, or the response is late, damaged or too large. Unless Cassandra
-    /// reports that it refused the query, the query may have been executed, or may be executed later.
+    /// The connection fails, Cassandra reports an error, or the response is late, damaged or too
+    /// large. Unless Cassandra reports that it refused the query, the query may have been executed,
+    /// or may be executed later.
     pub fn execute(&mut self, query: &CqlQuery<'_>) -> Result<CqlResult, CqlError> {
         let (opcode, body) = self.exchange(opcode::QUERY, &query.encode())?;
         match opcode {
@@ -108,7 +112,7 @@ impl CqlConnection {
 
     /// Sends a frame and returns the response's opcode and body, without warnings.
     fn exchange(&mut self, opcode: u8, body: &[u8]) -> Result<(u8, Vec<u8>), CqlError> {
-        // Clients use the numbers up to 32,767.
+        // The stream IDs of clients range from 0 to 32,767.
         self.last = (self.last + 1) & 0x7FFF;
         let mut frame = vec![REQUEST, 0];
         frame.extend(self.last.to_be_bytes());
@@ -121,7 +125,7 @@ impl CqlConnection {
         self.read(&mut head, until)?;
         let head = ResponseHead::parse(&head)?;
         if head.stream != self.last {
-            return Err(CqlError::Invalid("a response to another request"));
+            return Err(CqlError::Invalid("the response belongs to another request"));
         }
         let mut body = vec![0; head.length];
         self.read(&mut body, until)?;
@@ -159,7 +163,8 @@ impl CqlConnection {
     }
 }
 
-/// Returns the time left until a deadline. Never returns zero, which is no valid timeout of a socket.
+/// Returns the time left until a deadline. After the deadline, returns an error, because zero is
+/// not a valid socket timeout.
 fn time_left(until: Instant) -> Result<Duration, CqlError> {
     let left = until.saturating_duration_since(Instant::now());
     match left.is_zero() {
@@ -169,9 +174,10 @@ fn time_left(until: Instant) -> Result<Duration, CqlError> {
 }
 
 impl CqlQuery<'_> {
-    /// Encodes the body of a request (`native_protocol_v4.spec`, section 4.1.4).
+    /// Encodes the request body (`native_protocol_v4.spec`, section 4.1.4).
     fn encode(&self) -> Vec<u8> {
-        /// Flag of a query with values. No flag requests pages, so all rows come in one response.
+        /// Set for a query with values. The flag for paging is never set, so Cassandra returns all
+        /// rows in one response.
         const VALUES: u8 = 0x01;
         let mut body = (self.text.len() as u32).to_be_bytes().to_vec();
         body.extend(self.text.as_bytes());
@@ -226,7 +232,7 @@ impl ResponseHead {
     }
 }
 
-/// Returns Cassandra's error message, or an error with the unexpected opcode.
+/// Returns Cassandra's error, or an error that names the unexpected opcode.
 fn unexpected(opcode: u8, body: &[u8]) -> CqlError {
     match opcode {
         opcode::ERROR => ResponseBody(body).error().unwrap_or_else(|error| error),

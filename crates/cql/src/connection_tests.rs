@@ -16,7 +16,8 @@ fn value(bytes: Option<&[u8]>) -> Vec<u8> {
     value
 }
 
-/// Returns a result with two rows. The type of the last column is uuid, which floodmark never queries.
+/// Returns a result with two rows. The type of the last column is uuid, which floodmark never
+/// queries.
 fn result() -> Vec<u8> {
     let mut body = Vec::new();
     for n in [2_i32, 1, 5] {
@@ -133,8 +134,8 @@ fn skips_warnings_before_the_body() {
     }
 }
 
-/// Connects to a peer that sends `bytes` and then waits for the client to close the connection.
-/// Returns the error.
+/// Connects to a peer that sends `bytes` and then waits until the client closes the connection.
+/// Returns the handshake error.
 fn open_on(bytes: &'static [u8], timeout: Duration) -> CqlError {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

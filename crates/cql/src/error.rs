@@ -1,14 +1,14 @@
-//! Errors of a connection.
+//! Errors of connections and queries.
 
 use std::io;
 
-/// A reason why a query has no result.
+/// The reason why a handshake or a query failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CqlError {
     /// The connection failed.
     #[error(transparent)]
     Io(io::Error),
-    /// The peer did not respond, or did not accept the query, within the timeout.
+    /// The peer did not read the request or did not respond within the timeout.
     #[error("no response within the timeout")]
     Timeout,
     /// The response is damaged or belongs to another protocol.
@@ -20,12 +20,12 @@ pub enum CqlError {
     /// The response's opcode is not valid for the request.
     #[error("unexpected response opcode {0:#04x}")]
     Opcode(u8),
-    /// Cassandra reports an error. The message is one line.
+    /// Cassandra reported an error.
     #[error("error {code:#06x}: {message}")]
     Server {
         /// Error code (`native_protocol_v4.spec`, section 9).
         code: i32,
-        /// Message of the server.
+        /// First line of Cassandra's message.
         message: String,
     },
 }

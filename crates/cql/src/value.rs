@@ -1,27 +1,27 @@
-//! Values of queries and results.
+//! Values in queries and results.
 
 use crate::error::CqlError;
 
 /// A value in a row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CqlValue {
-    /// A text of type ascii, text or varchar.
+    /// Text of type ascii, text or varchar.
     Text(String),
-    /// A whole number of type bigint, counter or int.
+    /// An integer of type bigint, counter or int.
     Integer(i64),
     /// A number of type double or float.
     Number(f64),
-    /// A truth value of type boolean.
+    /// A boolean.
     Flag(bool),
-    /// Bytes of type blob.
+    /// A blob.
     Blob(Vec<u8>),
     /// Null, or a value of a type that floodmark's queries never return.
     Nothing,
 }
 
 impl CqlValue {
-    /// Returns the number, or 0 if there is no finite number. A percentile without samples has no
-    /// number.
+    /// Returns the number, or 0 if the value is not a finite number, such as a percentile without
+    /// samples.
     #[must_use]
     pub fn number(&self) -> f64 {
         match self {
@@ -31,7 +31,7 @@ impl CqlValue {
         }
     }
 
-    /// Returns the text, or an empty text if the value is no text.
+    /// Returns the text, or an empty string if the value is not text.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
@@ -40,7 +40,7 @@ impl CqlValue {
         }
     }
 
-    /// Parses a value by the type code of its column (section 4.2.5.2).
+    /// Parses a value. `kind` is the type code of its column (section 4.2.5.2).
     pub(crate) fn parse(kind: u16, bytes: &[u8]) -> Result<Self, CqlError> {
         fn of<const N: usize>(bytes: &[u8]) -> Result<[u8; N], CqlError> {
             let wrong = |_| CqlError::Invalid("a value has an unexpected length");
@@ -69,14 +69,14 @@ impl CqlValue {
 pub enum CqlParameter<'a> {
     /// A bigint.
     Integer(i64),
-    /// A blob. Its length is at most 2 GiB.
+    /// A blob, shorter than 2 GiB.
     Blob(&'a [u8]),
-    /// A text.
+    /// Text.
     Text(&'a str),
 }
 
 impl CqlParameter<'_> {
-    /// Appends the value with its length.
+    /// Appends the value, preceded by its length.
     pub(crate) fn write(&self, body: &mut Vec<u8>) {
         let integer;
         let bytes: &[u8] = match self {

@@ -114,7 +114,7 @@ pub enum Operation {
     SyncAll,
     /// Data sent on a socket.
     Send {
-        /// Inode number of the socket, which is not reused within a trace.
+        /// Inode number of the socket. Linux does not reuse the number within a trace.
         socket: u64,
         /// The bytes that were sent.
         bytes: Arc<[u8]>,
@@ -171,7 +171,7 @@ pub struct Trace {
     pub base: Vec<BaseNode>,
     /// The calls in the order of their exits.
     pub calls: Vec<TracedCall>,
-    /// Ports of the TCP sockets on which data was sent, by the inode number of the socket.
+    /// Ports of the TCP sockets on which data was sent, by inode number.
     pub ports: BTreeMap<u64, TcpPorts>,
     /// Position of the exit of the first call that returned an injected error.
     pub first_error: Option<u64>,

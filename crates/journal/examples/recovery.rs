@@ -1,12 +1,13 @@
-//! Measures how long it takes to read back 10.48 million records, in a folder or in Cassandra:
+//! Measures how long it takes to read back 10.48 million records from a folder or from Cassandra:
 //!
 //! ```sh
 //! cargo run --release --package floodmark-journal --example recovery
 //! cargo run --release --package floodmark-journal --example recovery 127.0.0.1:9042/KEYSPACE
 //! ```
 //!
-//! The keyspace must be new. In a folder, recovery replays all records, because the journal writes no
-//! snapshot before its second segment is half full. In Cassandra, the last bucket is almost full.
+//! The keyspace must be new. From a folder, recovery replays all records, because the journal
+//! writes no snapshot before its second segment is half full. From Cassandra, recovery reads only
+//! the last bucket, which is almost full.
 
 use std::env;
 use std::error::Error;
@@ -41,8 +42,8 @@ impl JournalState for Sum {
 
 type Opened = Result<(Journal, Sum), JournalError>;
 
-/// Stores the records, and reads them back. A journal in a folder takes a new segment and writes a
-/// snapshot when it opens, so it is read only once.
+/// Stores the records, and reads them back `reads` times. Opening a journal in a folder writes a
+/// snapshot, so only the first read replays the records.
 fn measure(open: impl Fn() -> Opened, reads: usize) -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     let (journal, _) = open()?;

@@ -98,7 +98,7 @@ pub enum JournalError {
         /// The cause.
         source: CqlError,
     },
-    /// The nodes of Cassandra have different schemas after a table was created.
+    /// The Cassandra nodes still have different schemas after a schema change.
     #[error("{0}: the nodes do not agree on the schema; check that all nodes are up, then retry")]
     NoAgreement(String),
     /// Another server has opened the journal in Cassandra.

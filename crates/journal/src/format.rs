@@ -85,7 +85,7 @@ pub(crate) fn seal(batch: &mut Vec<u8>, first: u64, salt: u64) {
     batch.resize(batch.len().next_multiple_of(BLOCK), 0);
 }
 
-/// Writes the header of a batch. `batch` starts with room for it, followed by the records.
+/// Writes a batch's header. `batch` starts with room for the header, followed by the records.
 pub(crate) fn write_header(batch: &mut [u8], first: u64, salt: u64) {
     // The queue is bounded far below 4 GiB.
     let length = (batch.len() - BATCH_HEADER) as u32;

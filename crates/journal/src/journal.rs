@@ -14,19 +14,19 @@ use crate::recovery::recover;
 use crate::upkeep::{SegmentRequest, Upkeep};
 use crate::writer::{self, MemoryStore, SegmentStore};
 
-/// Maximum size in bytes of the segment that a start creates. It is small, because the start waits
-/// until the segment is filled and synced.
+/// Maximum size, in bytes, of a segment created at startup. The segment is small because startup
+/// waits until it is filled with zeros and synced.
 const MAX_FIRST_SEGMENT: u64 = 8 << 20;
 
 /// Sizes of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// Size of a segment, in bytes. Rounded up to blocks of 4 KiB, at least 4 blocks. The first
-    /// segment after a start has at most 8 MiB. The journal keeps up to three segments. Default: 32
-    /// MiB.
+    /// Size of a segment, in bytes. Rounded up to blocks of 4 KiB, at least 4 blocks. A segment
+    /// created at startup has at most 8 MiB. The journal keeps up to three segments. Default:
+    /// 32 MiB.
     pub segment_bytes: u64,
-    /// Maximum total size of the records that wait for the next write, in bytes. Values above the
-    /// size of the first segment have no effect. Default: 4 MiB.
+    /// Maximum total size of the records that wait for the next write, in bytes. Values above
+    /// 8 MiB, or above the size of a segment, have no effect. Default: 4 MiB.
     pub queue_bytes: usize,
 }
 
@@ -99,13 +99,13 @@ impl Journal {
         Ok((journal, state))
     }
 
-    /// Opens the journal in a Cassandra keyspace and reads it back. Creates the keyspace and the tables
-    /// if necessary. Returns the state after all records, starting from `empty`. A server that has the
-    /// journal open is superseded: its later records are not stored.
+    /// Opens the journal in a Cassandra keyspace and reads it back. Creates the keyspace and the
+    /// tables if necessary. Returns the state after all records, starting from `empty`. A server
+    /// that has the journal open is superseded: no later record from that server is stored.
     ///
     /// # Errors
     /// Cassandra is unreachable or refuses a statement, the journal is damaged, or another server
-    /// takes it over in the meantime.
+    /// takes over the journal in the meantime.
     pub fn open_cassandra<S: JournalState>(
         address: &CassandraAddress,
         options: &JournalOptions,

@@ -18,7 +18,7 @@
 //! sync: the kernel may have dropped the data, and a second sync would succeed nevertheless
 //! (<https://wiki.postgresql.org/wiki/Fsync_Errors>).
 //!
-//! A journal can also be in Cassandra (`cassandra/`). It then has no upkeep thread.
+//! A journal can also be stored in Cassandra (`cassandra/`). Such a journal has no upkeep thread.
 //!
 //! Start reading in `journal.rs`, then read `writer.rs` and `upkeep.rs` (the two threads),
 //! `format.rs` (the bytes on disk) and `recovery.rs`.

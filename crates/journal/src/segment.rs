@@ -90,7 +90,7 @@ impl Segment {
         self.at + batch.next_multiple_of(BLOCK) as u64 <= self.bytes
     }
 
-    /// Returns whether the batches take half of the segment.
+    /// Returns whether at least half of the segment is used.
     pub(crate) fn is_half_full(&self) -> bool {
         self.at >= self.bytes / 2
     }

@@ -1,4 +1,4 @@
-//! Journals in a real Cassandra: takeover, switches of buckets, outages and damage.
+//! Journals in a real Cassandra: takeovers, bucket switches, outages and damage.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
@@ -15,15 +15,15 @@ use floodmark_truth::store::StartedStore;
 use rustix::process::Signal;
 use support::Counted;
 
-/// Time after which Cassandra can replay a write from its commit log, even if it is killed: it marks
-/// the end of the log every 100 ms.
+/// Time after which a write survives if Cassandra is killed. Cassandra replays its commit log only
+/// up to the last marker, and writes a marker every 100 ms.
 const REPLAYABLE: Duration = Duration::from_millis(500);
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A store, and the number of the next keyspace.
 struct Cassandra {
     store: StartedStore,
+    /// Number of the last journal's keyspace.
     keyspaces: u32,
 }
 
@@ -40,7 +40,7 @@ impl Cassandra {
         CqlConnection::open(stream, TIMEOUT).unwrap()
     }
 
-    /// Executes a statement. `batches` and `owner` in it are the tables of the last journal.
+    /// Executes a statement on `batches` and `owner`, the tables of the last journal.
     fn execute(&self, statement: &str) -> Vec<Vec<CqlValue>> {
         let keyspace = format!("k{}", self.keyspaces);
         let statement = statement
@@ -60,7 +60,7 @@ fn open_error(address: &CassandraAddress) -> String {
     opened.map(drop).unwrap_err().to_string()
 }
 
-/// Appends the records up to a number, each in a batch of its own, and waits until they are durable.
+/// Appends numbered records, each in its own batch, and waits until they are durable.
 fn store(journal: &Journal, numbers: std::ops::RangeInclusive<u64>) {
     for number in numbers {
         assert_eq!(journal.append(&number.to_le_bytes()), Ok(number));
@@ -79,7 +79,7 @@ fn await_durable(journal: &Journal, number: u64) {
     }
 }
 
-/// Appends a record and returns the failure of the journal.
+/// Appends a record, which must not be stored. Returns the journal's failure.
 fn failure(journal: &Journal, number: u64) -> String {
     journal.append(&number.to_le_bytes()).unwrap();
     journal.commit();
@@ -121,7 +121,7 @@ fn records_survive_and_numbers_continue(cassandra: &mut Cassandra) {
         assert_eq!(state, Counted(stored));
         assert_eq!(journal.progress().durable, stored);
         store(&journal, stored + 1..=stored + 20);
-        // Records of one batch.
+        // These records form one batch.
         for number in stored + 21..=stored + 500 {
             journal.append(&number.to_le_bytes()).unwrap();
         }
@@ -172,7 +172,7 @@ fn a_later_server_supersedes_an_earlier_one(cassandra: &mut Cassandra) {
     assert_eq!(state, Counted(6));
     drop(third);
 
-    // Many servers at once: each takes over at most once, and none stores a record of another.
+    // Several servers open the journal at once. No two of them store a record with the same number.
     let servers = (0..4).map(|_| {
         let address = address.clone();
         thread::spawn(move || {
@@ -195,13 +195,13 @@ fn a_later_server_supersedes_an_earlier_one(cassandra: &mut Cassandra) {
     assert!(Some(&state.0) >= stored.last(), "{state:?} {stored:?}");
 }
 
-/// Prepares the states that a killed server leaves.
+/// Prepares the states that a killed server leaves behind.
 fn continues_after_a_crash_between_two_buckets(cassandra: &mut Cassandra) {
     let address = cassandra.address();
     let (journal, _) = open(&address);
     store(&journal, 1..=3);
     drop(journal);
-    // The server was killed after it had sealed the bucket.
+    // A server was killed after it had sealed its bucket.
     cassandra.execute("UPDATE batches SET is_sealed = true WHERE bucket = 1 IF epoch = 1");
     let (journal, state) = open(&address);
     assert_eq!(state, Counted(3));
@@ -211,8 +211,8 @@ fn continues_after_a_crash_between_two_buckets(cassandra: &mut Cassandra) {
     assert_eq!(cassandra.execute(buckets), [[CqlValue::Integer(2)]]);
     store(&journal, 4..=6);
     drop(journal);
-    // The server was killed after it had created the next bucket. An earlier server still creates
-    // one late.
+    // The second server was killed after it had sealed its bucket. Its delayed attempts to create
+    // the next bucket and to store a batch there are not applied.
     cassandra.execute("UPDATE batches SET is_sealed = true WHERE bucket = 2 IF epoch = 2");
     let (journal, state) = open(&address);
     assert_eq!(state, Counted(6));
@@ -268,7 +268,8 @@ fn refuses_damage(cassandra: &mut Cassandra) {
         let (journal, _) = open(&address);
         store(&journal, 1..=3);
         drop(journal);
-        // Lightweight transactions use timestamps that are slightly ahead.
+        // Lightweight transactions use timestamps slightly ahead of the clock. An earlier timestamp
+        // would make the plain statement ineffective.
         thread::sleep(Duration::from_millis(5));
         cassandra.execute(statement);
         let error = open_error(&address);
@@ -319,7 +320,7 @@ fn survives_a_restart_of_cassandra(cassandra: &mut Cassandra) {
     let (journal, _) = open(&address);
     store(&journal, 1..=3);
     thread::sleep(REPLAYABLE);
-    // A restart between two writes goes unnoticed.
+    // A restart of Cassandra between two writes does not make the journal fail.
     cassandra.store.kill();
     cassandra.store.restart();
     store(&journal, 4..=5);

@@ -92,7 +92,7 @@ fn exchange(address: SocketAddr, request: &[u8], limits: ProbeLimits) -> io::Res
     receive(&mut stream, &mut Reader::new(), begin, limits)
 }
 
-/// Reads one response, which must be complete within the limits. `begin` is the start of the timeout.
+/// Reads one response, which must be complete within the limits. The timeout starts at `begin`.
 pub(crate) fn receive(
     stream: &mut TcpStream,
     reader: &mut Reader,

@@ -52,7 +52,7 @@ impl<'a> SetReader<'a> {
         Some(set)
     }
 
-    /// Returns the set on the server with this address.
+    /// Returns the set on the server at this address.
     pub(crate) fn new(from: &'a ProcessPlacement, address: SocketAddr, readback: Readback) -> Self {
         SetReader {
             from,

@@ -94,9 +94,9 @@ pub enum InvalidRequest {
 /// A request before it is encoded.
 struct RequestText<'a> {
     authority: &'a str,
-    /// Whether the last request on a connection asks the server to close it.
+    /// Whether the last request on a connection has a `Connection: close` header.
     closes_last: bool,
-    /// Number of keys of the check, if any.
+    /// The check's number of keys; `None` without a check.
     keys: Option<u64>,
     of: &'a MixRequest,
 }
@@ -119,11 +119,11 @@ pub fn requests(plan: &Plan) -> Result<Vec<EncodedRequest>, RequestFault> {
     of_plan(plan).iter().enumerate().map(encode).collect()
 }
 
-/// Prepares one request of a check with a number of keys. `authority` is the value of the `Host`
-/// header.
+/// Prepares one request of a check. `authority` is the value of the `Host` header, and `keys` is
+/// the check's number of keys.
 ///
 /// # Errors
-/// Returns the reason why the request cannot be sent. Its index is 0.
+/// Returns the reason why the request cannot be sent, with index 0.
 pub fn check_request(
     of: &MixRequest,
     authority: &str,

@@ -236,7 +236,7 @@ fn retries_connections_after_a_full_accept_queue(backend: Backend) {
     for slot in (1..SLOTS).step_by(2) {
         driver.send(slot, REQUEST);
     }
-    // A backend can report an end repeatedly until the slot is closed.
+    // Until a slot is closed, a backend may report its end more than once.
     let mut open = BTreeSet::from_iter(0..SLOTS);
     for ended in seen.iter().filter(|seen| ended(seen)) {
         open.remove(&ended.slot());

@@ -165,7 +165,7 @@ impl CheckFile {
         Some((request, self.file.place(&section.path.span())))
     }
 
-    /// Returns the request that writes, for a server with this authority (`Host` header).
+    /// Returns the check's write request. `authority` is the value of the `Host` header.
     ///
     /// # Errors
     /// The request is invalid. The message names its position in the file.
@@ -194,12 +194,12 @@ impl CheckFile {
     }
 }
 
-/// The request of a check that writes.
+/// A check's write request.
 #[derive(Debug)]
 pub struct WriteRequest(EncodedRequest);
 
 impl WriteRequest {
-    /// Returns the bytes of the request with this value of `{seq}`.
+    /// Returns the bytes of the request in which `{seq}` has this value.
     #[must_use]
     pub fn bytes(&self, seq: u64) -> Vec<u8> {
         self.0.bytes(seq)

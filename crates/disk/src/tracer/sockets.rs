@@ -5,10 +5,10 @@ use std::fs;
 use super::ptrace::Tid;
 use crate::trace::TcpPorts;
 
-/// Column with the inode number of the socket.
+/// Column with the socket's inode number.
 const INODE: usize = 9;
 
-/// Returns the ports of a connected TCP socket of a traced thread. Returns `None` for other sockets.
+/// Returns the ports of a traced thread's connected TCP socket. Returns `None` for other sockets.
 pub(super) fn ports(tid: Tid, socket: u64) -> Option<TcpPorts> {
     ["tcp", "tcp6"].iter().find_map(|table| {
         let text = fs::read_to_string(format!("/proc/{tid}/net/{table}")).ok()?;

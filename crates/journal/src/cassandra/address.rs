@@ -1,4 +1,4 @@
-//! The place of a journal in Cassandra.
+//! The address of a journal in Cassandra.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,13 +6,13 @@ use std::str::FromStr;
 /// Port of Cassandra's native protocol.
 const DEFAULT_PORT: u16 = 9042;
 const DEFAULT_KEYSPACE: &str = "floodmark";
-/// Maximum length of a keyspace's name, set by Cassandra.
+/// Maximum length of a keyspace name in Cassandra.
 const MAX_KEYSPACE: usize = 48;
 
 const SYNTAX: &str =
     "write HOST, HOST:PORT or HOST:PORT/KEYSPACE, with an IPv6 address in brackets";
 
-/// Address of a node of Cassandra, and a keyspace: `HOST[:PORT][/KEYSPACE]`.
+/// Address of a Cassandra node, and a keyspace: `HOST[:PORT][/KEYSPACE]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CassandraAddress {
     /// Name or IP address, without brackets.
@@ -56,7 +56,7 @@ impl FromStr for CassandraAddress {
         let starts_well = keyspace.starts_with(|first: char| first.is_ascii_lowercase());
         if !starts_well || keyspace.len() > MAX_KEYSPACE || !keyspace.bytes().all(is_name) {
             return Err(
-                "a keyspace starts with a letter and has at most 48 lowercase letters, digits and _",
+                "a keyspace name starts with a letter and has at most 48 lowercase letters, digits and _",
             );
         }
         Ok(CassandraAddress {

@@ -6,24 +6,25 @@
 //!                     first ─► records                    (one row per batch)
 //! ```
 //!
-//! A bucket is a partition of bounded size. It starts with a snapshot of the state, so recovery
-//! reads only the last bucket, and the journal deletes earlier buckets as a whole.
+//! A bucket is a partition of limited size. It starts with a snapshot of the state, so recovery
+//! needs only the last bucket. The journal deletes earlier buckets.
 //!
-//! Each server that opens the journal takes a new epoch. Every batch is written by a lightweight
-//! transaction on the condition that the bucket still has the server's epoch. A server that opens
-//! the journal first writes its epoch to the last bucket, and then reads the bucket. From then on, no
-//! write of the previous server is applied, even if it was sent long before. The previous server
-//! learns from its next write that it is superseded, and does not acknowledge that write.
+//! Each server that opens the journal takes a new epoch. The server writes its epoch to the last
+//! bucket, and only then reads the bucket. A lightweight transaction writes each batch on the
+//! condition that the bucket still has the server's epoch. After a takeover, Cassandra therefore
+//! applies no more writes from the previous server, not even delayed ones. The previous server
+//! learns from its next write that it is superseded, and does not acknowledge this write.
 //!
-//! A superseded server could still create the next bucket and continue there. To prevent this, every
-//! server must seal its current bucket before it creates the next one. A server that opens the
-//! journal and finds the last bucket sealed takes the next one as well, or creates it.
+//! A superseded server must not create the next bucket and continue there. Each server therefore
+//! seals its current bucket before it creates the next one. Sealing has the same condition as
+//! writing a batch. A server that opens the journal and finds the last bucket sealed also takes the
+//! next one, or creates it.
 //!
-//! Writing a batch has a second condition: the number of records so far. If Cassandra loses
-//! acknowledged batches, the next write is therefore not applied, and the journal fails.
+//! A batch has a second condition: the number of records so far. If Cassandra has lost acknowledged
+//! batches, the next write is therefore not applied, and the journal fails.
 //!
-//! Repeating a statement is safe: `docs/decisions/0033-cassandra-journal.md`. If the outcome of a
-//! statement is unknown, the journal retries it for up to 3 s before it fails.
+//! Retrying a statement is safe (see `docs/decisions/0033-cassandra-journal.md`). After a temporary
+//! error, such as a timeout, an open journal retries the statement for up to 3 s before it fails.
 
 mod address;
 mod recovery;

@@ -11,10 +11,10 @@ use crate::snapshot::StateSnapshot;
 
 /// Number of the first bucket.
 const FIRST_BUCKET: i64 = 1;
-/// How often to try to take the journal while other servers do the same.
+/// Maximum number of attempts to take over the journal while other servers do the same.
 const MAX_CLAIMS: usize = 10;
 
-/// Opens the journal. Servers that opened it before can no longer write to it.
+/// Opens the journal. Servers that opened the journal before can no longer write to it.
 pub(crate) fn open<S: JournalState>(
     address: &CassandraAddress,
     empty: S,
@@ -37,18 +37,19 @@ fn recover<S: JournalState>(
     loop {
         match tables.fence(bucket, epoch)? {
             ConditionalResult::Applied => {}
-            // An earlier attempt has taken or created the bucket.
+            // This server already owns the bucket: the previous iteration has created it.
             ConditionalResult::Refused(Some(found)) if found == epoch => {}
             ConditionalResult::Refused(Some(_)) => return Err(tables.superseded()),
             ConditionalResult::Refused(None) => {
-                // The previous server has sealed a bucket, but not created the next one.
+                // The previous server has sealed the bucket before, but not created this one.
                 let Some(before) = &before else {
                     return Err(tables.damaged(bucket, MISSING));
                 };
                 let snapshot = snapshot_of(&before.state, before.records, bucket).encode();
                 let snapshot = (snapshot.as_slice(), before.records as i64);
                 tables.create_bucket(bucket, epoch, snapshot)?;
-                // Take it in any case: the previous server may have created it meanwhile.
+                // Take the bucket in any case: the previous server may have created it in the
+                // meantime.
                 continue;
             }
         }
@@ -73,13 +74,13 @@ fn recover<S: JournalState>(
     }
 }
 
-/// Takes the next epoch. Creates the first bucket and the owner of a new journal.
+/// Takes the next epoch. For a new journal, first creates the first bucket and the owner.
 fn claim<S: JournalState>(tables: &mut JournalTables, empty: &S) -> Result<OwnerRow, JournalError> {
     for _ in 0..MAX_CLAIMS {
         let Some(owner) = tables.read_owner()? else {
             let snapshot = snapshot_of(empty, 0, FIRST_BUCKET).encode();
             let created = tables.create_bucket(FIRST_BUCKET, 0, (&snapshot, 0))?;
-            // Another server has epoch 1 or later only if there was an owner.
+            // Only a server that has found an owner writes an epoch other than 0.
             if matches!(created, ConditionalResult::Refused(found) if found != Some(0))
                 && tables.read_owner()?.is_none()
             {
@@ -103,13 +104,13 @@ fn claim<S: JournalState>(tables: &mut JournalTables, empty: &S) -> Result<Owner
     Err(tables.superseded())
 }
 
-/// Deletes the buckets from `first` that come before `bucket`. The previous server may have been
+/// Deletes the buckets from `first` to the one before `bucket`. The previous server may have been
 /// killed before it deleted them.
 fn delete_before(tables: &mut JournalTables, first: i64, bucket: i64) -> Result<(), JournalError> {
     (first.max(FIRST_BUCKET)..bucket).try_for_each(|old| tables.delete(old))
 }
 
-/// The state after a bucket.
+/// The state after all records of a bucket.
 #[derive(Debug)]
 struct RecoveredBucket<S> {
     state: S,
@@ -118,7 +119,7 @@ struct RecoveredBucket<S> {
 }
 
 impl<S: JournalState> RecoveredBucket<S> {
-    /// Reads a bucket that follows the bucket `before`, if any.
+    /// Decodes a bucket. `before` is the previous bucket, if it was read.
     fn read(
         content: &BucketContent,
         bucket: i64,

@@ -1,4 +1,4 @@
-//! A connection to Cassandra that retries statements whose outcome is unknown.
+//! A connection to Cassandra that retries statements after temporary errors.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -11,14 +11,14 @@ use floodmark_cql::{CqlConnection, CqlError, CqlParameter, CqlQuery, CqlResult, 
 use super::address::CassandraAddress;
 use crate::error::JournalError;
 
-/// Maximum time to establish a connection.
+/// Maximum time to establish a TCP connection to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum time for a statement while the journal opens. Three nodes on two CPUs take seconds to
-/// create a table.
+/// Statement timeout while the journal opens. Three nodes on two CPUs take seconds to create a
+/// table.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
-/// Maximum time for a statement while the journal is open. Cassandra's own timeout is 2 s.
+/// Statement timeout once the journal is open. Cassandra's own timeout is 2 s.
 const TIMEOUT: Duration = Duration::from_millis(2500);
-/// Maximum time to retry a statement.
+/// Time since the first attempt after which a statement is not retried.
 const RETRY_TIME: Duration = Duration::from_secs(3);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -26,10 +26,11 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct JournalSession {
     pub(super) address: CassandraAddress,
     node: SocketAddr,
-    /// The connection. It is replaced after an error, because a late response could follow.
+    /// `None` after a timeout, a failed connection or an invalid response: a late response could
+    /// follow.
     connection: Option<CqlConnection>,
     timeout: Duration,
-    /// Maximum time to retry a statement.
+    /// Time since the first attempt after which a statement is not retried.
     retry_time: Duration,
 }
 
@@ -38,7 +39,8 @@ pub(super) struct JournalSession {
 pub(super) enum ConditionalResult {
     /// The condition was met.
     Applied,
-    /// The condition was not met. The first column of the condition has this value, if any.
+    /// The condition was not met. Contains the current value of the condition's first column, if
+    /// any.
     Refused(Option<i64>),
 }
 
@@ -46,7 +48,7 @@ impl JournalSession {
     /// Connects to a node.
     ///
     /// # Errors
-    /// No address of the host accepts a connection, or the peer is not a usable Cassandra.
+    /// No address of the host accepts a connection, or the peer is not a usable Cassandra node.
     pub(super) fn connect(address: &CassandraAddress) -> Result<Self, JournalError> {
         let failed = |source| JournalError::Cassandra {
             place: address.to_string(),
@@ -72,7 +74,7 @@ impl JournalSession {
         Err(failed(last))
     }
 
-    /// Shortens the timeouts, and retries later statements whose outcome is unknown.
+    /// Shortens the timeout, and retries later statements after temporary errors.
     pub(super) fn serve(&mut self) {
         self.timeout = TIMEOUT;
         self.retry_time = RETRY_TIME;
@@ -81,7 +83,7 @@ impl JournalSession {
         }
     }
 
-    /// Executes a statement. `doing` names it in errors.
+    /// Executes a statement. `doing` describes the operation in errors.
     pub(super) fn execute(
         &mut self,
         doing: &'static str,
@@ -110,7 +112,7 @@ impl JournalSession {
         }
     }
 
-    /// Executes a statement with a condition on whole numbers.
+    /// Executes a statement whose condition compares integers.
     pub(super) fn execute_if(
         &mut self,
         doing: &'static str,
@@ -132,7 +134,7 @@ impl JournalSession {
         }
     }
 
-    /// Returns the error for a result that does not fit the statement.
+    /// Returns the error for a result that does not match the statement.
     pub(super) fn unexpected(&self, doing: &'static str) -> JournalError {
         JournalError::Cassandra {
             place: self.address.to_string(),
@@ -159,7 +161,7 @@ fn connect(node: SocketAddr, timeout: Duration) -> Result<CqlConnection, CqlErro
     CqlConnection::open(stream, timeout)
 }
 
-/// Returns whether a later attempt can succeed.
+/// Returns whether a retry can succeed.
 fn is_temporary(error: &CqlError) -> bool {
     /// Error codes (`native_protocol_v4.spec`, section 9).
     const UNAVAILABLE: i32 = 0x1000;
@@ -177,13 +179,13 @@ fn is_temporary(error: &CqlError) -> bool {
     }
 }
 
-/// Returns what to do about an error.
+/// Suggests a fix for an error.
 pub(crate) fn cassandra_fix(error: &CqlError) -> &'static str {
     const UNAUTHORIZED: i32 = 0x2100;
     match error {
         CqlError::Io(_) | CqlError::Timeout => "start Cassandra, or check the host and port",
         CqlError::Invalid(_) | CqlError::Opcode(_) => {
-            "check that host and port belong to a Cassandra node (version 2.2 or later)"
+            "check that the host and port belong to a Cassandra node (version 2.2 or later)"
         }
         CqlError::Password => "use a node with AllowAllAuthenticator",
         CqlError::Server { .. } if is_temporary(error) => {

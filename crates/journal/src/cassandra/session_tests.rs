@@ -3,7 +3,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread::JoinHandle;
 
-/// What a peer does with a statement.
+/// A peer's reaction to a statement.
 enum Reaction {
     /// Sends a response with this opcode and body.
     Respond(u8, Vec<u8>),
@@ -22,7 +22,7 @@ fn done() -> Reaction {
     Reaction::Respond(0x08, 1_i32.to_be_bytes().to_vec())
 }
 
-/// Starts a peer that reacts to statements in turn, and then stops listening.
+/// Starts a peer that reacts to each statement with the next reaction, and then stops listening.
 fn peer(reactions: Vec<Reaction>) -> (JournalSession, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string().parse().unwrap();
@@ -30,7 +30,7 @@ fn peer(reactions: Vec<Reaction>) -> (JournalSession, JoinHandle<()>) {
         let mut reactions = reactions.into_iter().peekable();
         while reactions.peek().is_some() {
             let (mut stream, _) = listener.accept().unwrap();
-            // The handshake.
+            // The response to the handshake.
             let mut reaction = Reaction::Respond(0x02, Vec::new());
             let mut head = [0; 9];
             while stream.read_exact(&mut head).is_ok() {
@@ -58,7 +58,7 @@ fn peer(reactions: Vec<Reaction>) -> (JournalSession, JoinHandle<()>) {
     (JournalSession::connect(&address).unwrap(), thread)
 }
 
-/// Executes a statement on a peer and returns its error as text.
+/// Executes a statement on a peer. Returns the error message if the statement fails.
 fn outcome(reactions: Vec<Reaction>, is_serving: bool) -> Result<(), String> {
     let (mut session, thread) = peer(reactions);
     if is_serving {

@@ -7,15 +7,16 @@ use crate::format::{BATCH_HEADER, write_header};
 use crate::snapshot::StateSnapshot;
 use crate::writer::BatchStore;
 
-/// Maximum length of a batch, in bytes. Cassandra rejects writes larger than half a commit log segment.
+/// Maximum length of a batch, in bytes. Cassandra rejects writes larger than half a commit log
+/// segment.
 pub(crate) const MAX_BATCH: usize = 256 << 10;
-/// Length of the batches after which the journal starts the next bucket, in bytes. Recovery reads a
-/// bucket in one response.
+/// Maximum total length of the batches in a bucket, in bytes. Recovery reads a bucket in one
+/// response.
 const BUCKET_BYTES: usize = 4 << 20;
 /// Maximum number of batches in a bucket.
 const BUCKET_BATCHES: usize = 4096;
 
-/// Stores batches in the last bucket, one write after the other.
+/// Stores batches in the last bucket, one write at a time.
 pub(crate) struct CassandraStore<S> {
     pub(super) tables: JournalTables,
     /// The server's own epoch.
@@ -27,17 +28,16 @@ pub(crate) struct CassandraStore<S> {
     pub(super) records: u64,
 }
 
-/// The bucket of the next batch.
+/// The bucket to which batches are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CurrentBucket {
     pub(super) number: i64,
     pub(super) batches: usize,
-    /// Length of the batches, in bytes.
+    /// Total length of the batches, in bytes.
     pub(super) bytes: usize,
 }
 
 impl CurrentBucket {
-    /// Returns an empty bucket.
     pub(super) fn empty(number: i64) -> Self {
         CurrentBucket {
             number,
@@ -57,7 +57,7 @@ impl<S: JournalState> CassandraStore<S> {
         self.records
     }
 
-    /// Seals the current bucket, switches to the next one, and deletes the old one.
+    /// Seals the current bucket, creates the next one, and deletes the sealed bucket.
     fn switch(&mut self) -> Result<(), JournalError> {
         let (current, next) = (self.bucket.number, self.bucket.number + 1);
         let snapshot = snapshot_of(&self.state, self.records, next).encode();

@@ -1,4 +1,4 @@
-//! The tables and all statements on them.
+//! The journal's tables, and all statements that use the tables.
 
 use std::cmp::Ordering;
 use std::thread;
@@ -10,29 +10,29 @@ use floodmark_cql::{CqlResult, CqlValue};
 use super::session::{ConditionalResult, JournalSession};
 use crate::error::JournalError;
 
-/// Maximum time to wait for schema agreement after creating a table.
+/// Maximum time to wait for schema agreement after a schema change.
 const AGREEMENT_TIME: Duration = Duration::from_secs(30);
 const AGREEMENT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Key of the only row in the table `owner`.
+/// Key of the only row in table `owner`.
 const OWNER: CqlParameter<'static> = CqlParameter::Text("journal");
 
-/// What is wrong with a bucket without an epoch.
+/// Describes a bucket that has no epoch.
 pub(super) const MISSING: &str = "it is missing";
 
-/// What is wrong with a bucket that has fewer records than Cassandra acknowledged.
+/// Describes a bucket with fewer records than Cassandra acknowledged.
 const LOST: &str = "Cassandra has lost acknowledged records";
 
 /// The tables of a journal.
 pub(super) struct JournalTables {
     pub(super) session: JournalSession,
-    /// Text of the statement that stores a batch.
+    /// Statement that stores a batch.
     store: String,
     owner: String,
     batches: String,
 }
 
-/// The row of the journal's owner.
+/// The row in table `owner`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OwnerRow {
     /// Epoch of the server that opened the journal last.
@@ -41,13 +41,13 @@ pub(super) struct OwnerRow {
     pub(super) bucket: i64,
 }
 
-/// A bucket as it was read.
+/// A bucket, as read from Cassandra.
 #[derive(Debug, Default)]
 pub(super) struct BucketContent {
     /// Whether the next bucket may exist.
     pub(super) is_sealed: bool,
     pub(super) snapshot: Vec<u8>,
-    /// Number of records up to the last batch.
+    /// Number of records up to and including the last batch.
     pub(super) total: i64,
     /// The batches in order, each with the number of records before it.
     pub(super) batches: Vec<(i64, Vec<u8>)>,
@@ -97,10 +97,10 @@ impl JournalTables {
         Ok(())
     }
 
-    /// Waits until all nodes have the same schema. Otherwise, a node would refuse a statement on a
+    /// Waits until all nodes have the same schema. Until then, a node may refuse a statement on a
     /// table that it does not know yet.
     fn await_agreement(&mut self) -> Result<(), JournalError> {
-        const DOING: &str = "read the schema's version";
+        const DOING: &str = "read the schema version";
         let until = Instant::now() + AGREEMENT_TIME;
         loop {
             let mut versions = Vec::new();
@@ -134,7 +134,7 @@ impl JournalTables {
         }
     }
 
-    /// Creates the owner's row if it does not exist.
+    /// Creates the owner row if it does not exist.
     pub(super) fn create_owner(&mut self, owner: OwnerRow) -> Result<(), JournalError> {
         let text = format!(
             "INSERT INTO {} (name, epoch, bucket) VALUES (?, ?, ?) IF NOT EXISTS",
@@ -145,19 +145,20 @@ impl JournalTables {
         created.map(drop)
     }
 
-    /// Takes the epoch after `epoch`. It belongs to no other server.
+    /// Takes the epoch after `epoch`, unless another server has taken that epoch.
     pub(super) fn claim(&mut self, epoch: i64) -> Result<ConditionalResult, JournalError> {
         let text = format!(
             "UPDATE {} SET epoch = ? WHERE name = ? IF epoch = ?",
             self.owner
         );
         let values = [Integer(epoch + 1), OWNER, Integer(epoch)];
-        self.session.execute_if("take the journal", &text, &values)
+        self.session
+            .execute_if("take over the journal", &text, &values)
     }
 
     /// Sets the first bucket that recovery reads.
     pub(super) fn advance(&mut self, epoch: i64, bucket: i64) -> Result<(), JournalError> {
-        // Without the second condition, a late repetition could undo a later call.
+        // Without the second condition, a delayed attempt could undo a later call.
         let text = format!(
             "UPDATE {} SET bucket = ? WHERE name = ? IF epoch = ? AND bucket < ?",
             self.owner
@@ -177,7 +178,7 @@ impl JournalTables {
         }
     }
 
-    /// Takes a bucket from servers with a lower epoch. Their later writes are not applied.
+    /// Takes over a bucket from servers with a lower epoch, whose later writes are not applied.
     pub(super) fn fence(
         &mut self,
         bucket: i64,
@@ -188,10 +189,11 @@ impl JournalTables {
             self.batches
         );
         let values = [Integer(epoch), Integer(bucket), Integer(epoch)];
-        self.session.execute_if("take a bucket", &text, &values)
+        self.session
+            .execute_if("take over a bucket", &text, &values)
     }
 
-    /// Creates a bucket with a snapshot of a number of records, unless it exists.
+    /// Creates a bucket if it does not exist. `total` is the number of records in `snapshot`.
     pub(super) fn create_bucket(
         &mut self,
         bucket: i64,
@@ -228,7 +230,7 @@ impl JournalTables {
         }
     }
 
-    /// Marks a bucket as complete. The next bucket may exist afterwards.
+    /// Marks a bucket as complete. Only then may the server create the next bucket.
     pub(super) fn seal(&mut self, bucket: i64, epoch: i64) -> Result<(), JournalError> {
         let text = format!(
             "UPDATE {} SET is_sealed = true WHERE bucket = ? IF epoch = ?",
@@ -239,8 +241,8 @@ impl JournalTables {
         self.check_owned(bucket, sealed)
     }
 
-    /// Stores a batch. `first` is the number of records before the batch, and `total` the number after
-    /// it.
+    /// Stores a batch. `first` is the number of records before the batch, and `total` the number
+    /// after the batch.
     pub(super) fn store(
         &mut self,
         (bucket, epoch): (i64, i64),
@@ -274,7 +276,6 @@ impl JournalTables {
         }
     }
 
-    /// Reads a bucket.
     pub(super) fn read_bucket(&mut self, bucket: i64) -> Result<BucketContent, JournalError> {
         const DOING: &str = "read a bucket";
         let query = format!(
@@ -299,7 +300,7 @@ impl JournalTables {
                 (CqlValue::Integer(first), CqlValue::Blob(records)) => {
                     content.batches.push((first, records));
                 }
-                // A bucket without batches has one row without a batch.
+                // For a bucket without batches, Cassandra returns one row with static columns only.
                 (CqlValue::Nothing, CqlValue::Nothing) => {}
                 _ => return Err(self.damaged(bucket, "a row has no records")),
             }
@@ -316,7 +317,7 @@ impl JournalTables {
         deleted.map(drop)
     }
 
-    /// Returns an error unless a statement with the server's own epoch was applied.
+    /// Returns an error unless a statement on the condition of the server's epoch was applied.
     fn check_owned(&self, bucket: i64, result: ConditionalResult) -> Result<(), JournalError> {
         match result {
             ConditionalResult::Applied => Ok(()),
@@ -325,7 +326,7 @@ impl JournalTables {
         }
     }
 
-    /// Returns the error of a server that no longer owns the journal.
+    /// Returns the error for a server that no longer owns the journal.
     pub(super) fn superseded(&self) -> JournalError {
         JournalError::Superseded(self.session.address.to_string())
     }

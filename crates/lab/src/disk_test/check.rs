@@ -1,4 +1,4 @@
-//! What clients send to the traced server.
+//! The check of a disk test: requests to the traced server, and the data that must survive.
 
 use std::net::SocketAddr;
 
@@ -9,14 +9,14 @@ use floodmark_record::api_check::Readback;
 use super::client::responses;
 use super::{DiskTestError, NumberCheck};
 
-/// What clients send to a server, and what the server must keep.
+/// Requests that clients send to a server, and data that the server must keep.
 #[derive(Debug)]
 pub enum DiskCheck {
     /// Each response contains a number.
     Numbers {
         /// How to read the responses.
         check: NumberCheck,
-        /// Path of the requests.
+        /// Request path.
         path: String,
     },
     /// Each request inserts an item into a set.
@@ -29,7 +29,7 @@ pub enum DiskCheck {
 }
 
 impl DiskCheck {
-    /// Returns the check that a file describes, or `None` if it is not a check of a set.
+    /// Returns the check that a file describes, or `None` if its kind is not `set`.
     #[must_use]
     pub fn of_file(file: CheckFile) -> Option<Self> {
         let readback = file.check.readback.clone()?;
@@ -37,7 +37,7 @@ impl DiskCheck {
         Some(DiskCheck::Set { file, readback })
     }
 
-    /// Returns the name of the check, or the name of its file.
+    /// Returns the name of the check or of the check file.
     pub(super) fn name(&self) -> String {
         match self {
             DiskCheck::Numbers { check, .. } => check.to_string(),
@@ -55,7 +55,7 @@ impl DiskCheck {
         })
     }
 
-    /// Returns the error of a server that acknowledged nothing.
+    /// Returns the error for a server that acknowledged nothing.
     pub(super) fn nothing_acknowledged(&self, trace: &Trace) -> DiskTestError {
         let sent = trace.sent(|_| true);
         let responses = sent.values().flat_map(|bytes| responses(bytes));
@@ -81,9 +81,9 @@ impl DiskCheck {
 
 /// The requests of a test.
 pub(super) enum TestRequests {
-    /// The same bytes each time.
+    /// The same bytes for every request.
     Fixed(Vec<u8>),
-    /// Each request inserts an item with its number.
+    /// Each request inserts an item with the request's number.
     Inserts(WriteRequest),
 }
 

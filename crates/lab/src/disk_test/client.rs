@@ -1,4 +1,4 @@
-//! A client that sends one request at a time, and the responses in recorded bytes.
+//! A client that sends one request at a time, and a parser for recorded responses.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -15,11 +15,11 @@ const LIMITS: ProbeLimits = ProbeLimits {
     timeout: Duration::from_secs(5),
     length: 1 << 20,
 };
-/// Maximum number of attempts to get a connection from a port that was not used before.
+/// Maximum number of attempts to connect from an unused client port.
 const MAX_CONNECTS: usize = 100;
 
-/// The numbers of the requests that were sent on each connection, in order. The key is the client's
-/// port. A port is used for one connection only.
+/// Numbers of the requests sent on each connection, in order, by client port. Each connection uses
+/// a different port.
 #[derive(Debug, Default)]
 pub(super) struct SentRequests(Mutex<BTreeMap<u16, Vec<u64>>>);
 
@@ -37,7 +37,7 @@ impl SentRequests {
         ports.entry(port).or_default().push(number);
     }
 
-    /// Returns the numbers by the client's port.
+    /// Returns the request numbers by client port.
     pub(super) fn into_numbers(self) -> BTreeMap<u16, Vec<u64>> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,7 +49,8 @@ struct OpenConnection {
     port: u16,
 }
 
-/// A client with one connection, which it opens again if the server closes it after a response.
+/// A client with one connection. The client reconnects if the server closes the connection after a
+/// response.
 pub(super) struct DiskClient<'a> {
     server: SocketAddr,
     sent: &'a SentRequests,
@@ -100,7 +101,7 @@ impl<'a> DiskClient<'a> {
 }
 
 /// Returns the status and body of each complete response in the bytes that a server sent on one
-/// socket. Other bytes, such as those of a runtime's own sockets, contain no response.
+/// socket. Bytes on other sockets, such as a runtime's internal sockets, contain no responses.
 pub(super) fn responses(mut bytes: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let (mut reader, mut responses) = (Reader::new(), Vec::new());
     loop {

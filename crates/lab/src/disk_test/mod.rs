@@ -57,7 +57,7 @@ pub enum DiskTestError {
     /// The path of the requests is invalid.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The request in a check file is invalid.
+    /// The write request in a check file is invalid.
     #[error("{0}")]
     Write(String),
     /// The folder for disk states is not writable.
@@ -81,9 +81,10 @@ struct TracedRun {
     trace: Trace,
     /// Port on which the server listened.
     port: u16,
-    /// Numbers of the requests that were sent on each connection, by the client's port.
+    /// Numbers of the requests sent on each connection, by client port.
     sent: BTreeMap<u16, Vec<u64>>,
-    /// The items of a set after the last response; `None` for other checks and after a fault.
+    /// The items of a set after the last response; `None` for other checks and with an injected
+    /// fault.
     found: Option<Result<FoundItems, String>>,
 }
 
@@ -92,7 +93,7 @@ struct TracedRun {
 pub struct DiskTest<'a> {
     /// Starts the server.
     pub server: &'a ServerCommand,
-    /// What clients send, and what the server must keep.
+    /// Requests that clients send, and data that the server must keep.
     pub check: &'a DiskCheck,
     /// Number of requests while the server is traced.
     pub requests: u64,
@@ -116,7 +117,8 @@ impl DiskTest<'_> {
     /// Runs the test. Returns an incomplete result if `stop` becomes true.
     ///
     /// # Errors
-    /// The server cannot be traced, acknowledges nothing, or a disk state cannot be written.
+    /// The server cannot be traced, acknowledges nothing, or violates the check without a power
+    /// loss, or a disk state cannot be written.
     pub fn run(&self, stop: &AtomicBool) -> Result<DiskResult, DiskTestError> {
         let mut result = DiskResult {
             schema: SCHEMA_VERSION,
@@ -201,7 +203,7 @@ impl DiskTest<'_> {
         })
     }
 
-    /// Sends the next request until all are sent or the server stops responding.
+    /// Sends requests until all are sent or the server stops responding.
     fn send(
         &self,
         address: SocketAddr,

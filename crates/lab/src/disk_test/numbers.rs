@@ -1,5 +1,5 @@
-//! Checks of numbered responses: what a server acknowledged, and whether a restarted server still has
-//! it.
+//! Checks of numbered responses: whether a restarted server has kept the requests that it
+//! acknowledged.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,19 +11,19 @@ use serde_json::Value;
 
 use super::client::{DiskClient, SentRequests, responses};
 
-/// How to read a response, and what must survive a power loss.
+/// Content of a response, and the part of it that must survive a power loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum NumberCheck {
     /// Each response to a GET request contains a number. The server never repeats a number.
     Sequence,
-    /// Each response to a POST request contains the number and the total of the scores so far. The
+    /// Each response to a POST request contains the number of scores so far and their total. The
     /// server loses no score.
     Scoring,
 }
 
 impl NumberCheck {
-    /// Returns the path of the workload that the check belongs to.
+    /// Returns the path of the check's workload.
     #[must_use]
     pub fn default_path(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl NumberCheck {
         }
     }
 
-    /// Returns the bytes of the request that the check sends.
+    /// Returns the bytes of the check's request.
     pub(super) fn request(self, path: &str, server: SocketAddr) -> Result<Vec<u8>, RequestError> {
         let json = [("Content-Type".to_owned(), "application/json".to_owned())];
         let authority = server.to_string();
@@ -72,7 +72,7 @@ impl NumberCheck {
         }
     }
 
-    /// Returns the number of responses that acknowledge a request, and the highest number in them.
+    /// Counts the responses that acknowledge a request, and finds the highest number in them.
     fn acknowledged(self, sent: &BTreeMap<u64, Vec<u8>>) -> Acknowledged {
         let responses = sent.values().flat_map(|bytes| responses(bytes));
         let states = responses.filter_map(|(status, body)| self.state(status, &body));
@@ -83,7 +83,7 @@ impl NumberCheck {
     }
 }
 
-/// State of the server in a response.
+/// State of the server, as reported in a response.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct NumberedState {
     pub number: u64,

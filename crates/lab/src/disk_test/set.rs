@@ -1,5 +1,5 @@
-//! The set check: every acknowledged item survives exactly once, and no item appears that was never sent
-//! or was refused.
+//! The set check: the server has each acknowledged item exactly once, and no item that was refused
+//! or never sent.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,11 +14,11 @@ use floodmark_record::operation::{KeptOperation, OperationKind};
 use super::client::responses;
 use crate::readback::SetReader;
 
-/// Reads the items of a set back from the restarted server.
+/// Reads back the items of a set from the restarted server.
 ///
-/// A trace does not contain requests. Each connection sends one request at a time, so the numbers
-/// that the client sent on a connection belong to the responses on it, in order. The client's port
-/// identifies the connection.
+/// A trace contains responses but no requests. A client sends one request at a time on a
+/// connection, so the nth response belongs to the nth request. The client port identifies the
+/// connection.
 pub(super) struct SetItems<'a> {
     check: &'a ApiCheck,
     readback: &'a Readback,
@@ -27,13 +27,13 @@ pub(super) struct SetItems<'a> {
     ports: &'a BTreeMap<u64, TcpPorts>,
     /// Port on which the traced server listened.
     port: u16,
-    /// Numbers of the items that were sent on each connection, by the client's port.
+    /// Numbers of the items sent on each connection, by client port.
     sent: &'a BTreeMap<u16, Vec<u64>>,
 }
 
 impl<'a> SetItems<'a> {
-    /// Returns the probe for a trace. `port` is the port on which the traced server listened, and
-    /// `sent` contains the numbers that were sent to it, grouped by the client's port.
+    /// Returns the probe for a trace. `port` is the port on which the traced server listened.
+    /// `sent` contains the numbers of the items sent to the server, by client port.
     pub(super) fn new(
         check: &'a ApiCheck,
         readback: &'a Readback,
@@ -54,7 +54,7 @@ impl<'a> SetItems<'a> {
         }
     }
 
-    /// Returns the numbers of the items that were sent on a connection.
+    /// Returns the numbers of the items sent to the server on a socket.
     fn numbers(&self, socket: u64) -> &[u64] {
         let ports = self.ports.get(&socket);
         let ports = ports.filter(|ports| ports.local == self.port);
@@ -62,8 +62,8 @@ impl<'a> SetItems<'a> {
         numbers.map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the violations of the traced server, from which these items were read back after the
-    /// last response. Returns `None` if nothing was read back or acknowledged.
+    /// Returns the traced server's violations, if any. `found` contains the items that were read
+    /// back after the last response. Returns `None` if nothing was read back or acknowledged.
     pub(super) fn violation(
         &self,
         trace: &Trace,
@@ -77,10 +77,10 @@ impl<'a> SetItems<'a> {
         }
     }
 
-    /// Returns the violations if these items were found.
+    /// Returns the violations that the found items prove, if any.
     fn judge(&self, inserts: &[KeptOperation], mut found: FoundItems) -> Option<String> {
         if inserts.is_empty() && found.count() == 0 {
-            // An injected error ended the server before the first request.
+            // An injected error stopped the server before the first request.
             return None;
         }
         let result = check_api(self.check, &mut inserts.to_vec(), &mut found, 0);
@@ -100,7 +100,7 @@ pub(super) fn acknowledged(inserts: &[KeptOperation]) -> u64 {
 }
 
 impl RecoveryProbe for SetItems<'_> {
-    /// The inserts with their outcomes before the crash.
+    /// All inserts, with their outcomes before the crash.
     type Acknowledged = Vec<KeptOperation>;
 
     fn acknowledged(&self, sent: &BTreeMap<u64, Vec<u8>>) -> Vec<KeptOperation> {
@@ -145,7 +145,7 @@ mod tests {
         TcpPorts { local, peer }
     }
 
-    /// Judges two connections from ports 5000 and 5001 to port 80, and other sockets of the server.
+    /// Judges two connections from ports 5000 and 5001 to port 80, and the server's other sockets.
     fn judge(sent: &[(u64, Vec<u8>)], found: &[u64]) -> Option<String> {
         let numbers = BTreeMap::from([(5000, vec![1, 3, 5]), (5001, vec![2, 4])]);
         judge_numbers(&numbers, sent, found)

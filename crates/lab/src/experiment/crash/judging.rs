@@ -122,8 +122,8 @@ fn is_ok(operation: &KeptOperation) -> bool {
     )
 }
 
-/// Returns the time of each response. A busy client may read a response of the killed server only after
-/// the restart; such a response counts as received just before the restart.
+/// Returns the time of each response. A busy client may read a response from the killed server only
+/// after the restart. Such a response counts as received just before the restart.
 fn done_times<T>(
     responses: &[T],
     facts: &RoundFacts<'_>,
