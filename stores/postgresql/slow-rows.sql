@@ -1,6 +1,7 @@
 CREATE FUNCTION slow_row() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    -- A lock of the transaction would be held until the commit, and so for a round trip of the client.
+    -- A transaction-level lock would be held until the commit, and so during a round trip to the
+    -- client.
     PERFORM pg_advisory_lock(1);
     PERFORM pg_sleep(current_setting('bars.row_ms')::float8 / 1000);
     PERFORM pg_advisory_unlock(1);

@@ -1,6 +1,6 @@
-# start.sh PORT DATA [HOST] [COMMIT] [ROW_MS]: runs PostgreSQL in the foreground, with all files in the
-# folder DATA. COMMIT is the setting synchronous_commit. ROW_MS is the time that each row inserted into
-# the table bar takes, in ms; with 0, the table has no trigger.
+# start.sh PORT DATA [HOST] [COMMIT] [ROW_MS]: runs PostgreSQL in the foreground, with all files in
+# the folder DATA. COMMIT is the value of synchronous_commit. ROW_MS is the time that each row
+# inserted into the table bar takes, in ms (0: no added time).
 # The role and the database are named bars.
 set -eu
 port=${1:?which port? sh start.sh PORT DATA [HOST] [COMMIT] [ROW_MS]}
@@ -16,9 +16,9 @@ fi
 mkdir -p "$data"
 data=$(cd "$data" && pwd)
 
-# PostgreSQL refuses to run as root. In a user namespace without a mapping, PostgreSQL runs as nobody,
-# and the files keep their owner. When the namespace ends, the kernel removes the shared memory
-# (shmget(2)) that locks the cluster.
+# PostgreSQL refuses to run as root. In a user namespace without a mapping, PostgreSQL runs as
+# nobody, and the files keep their owner. When the namespace ends, the kernel removes the shared
+# memory (shmget(2)) that locks the cluster.
 as=
 if unshare --user --ipc true 2> /dev/null; then
     as="unshare --user --ipc"

@@ -21,9 +21,9 @@ use crate::out;
 
 /// Test whether a server loses acknowledged requests on a power loss or a disk error.
 ///
-/// Traces the server's file calls while clients send requests, derives disk states that a power loss
-/// can leave, and starts the server on each. Then repeats this with failing syncs and writes. The
-/// server command must contain {run}, the folder for its data, and {address} or {port}, for
+/// Traces the server's file calls while clients send requests, derives disk states that a power
+/// loss can leave, and starts the server on each. Then repeats this with failing syncs and writes.
+/// The server command must contain {run}, the folder for its data, and {address} or {port}, for
 /// example: floodmark disk --check sequence -- ./server --listen {address} --data {run}
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -125,7 +125,7 @@ pub fn run(args: &DiskArgs) -> Result<(), Ending> {
     }
 }
 
-/// Returns the check with its path, or reads the check file.
+/// Returns a built-in check with its path, or reads the check file.
 fn check(args: &DiskArgs) -> Result<DiskCheck, String> {
     let numbers = |check: NumberCheck| DiskCheck::Numbers {
         check,

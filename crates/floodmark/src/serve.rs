@@ -57,17 +57,17 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value = "1048576", value_parser = count_from_one, requires = "state")]
     pub reserve: u64,
 
-    /// scoring: where to store the scores; none, memory (like file, but without a disk), file:PATH (a
-    /// folder) or cassandra:HOST[:PORT][/KEYSPACE] (port 9042, keyspace floodmark); file and cassandra
-    /// store each score before its response is sent
+    /// scoring: where to store the scores; none, memory (like file, but without a disk), file:PATH
+    /// (a folder) or cassandra:HOST[:PORT][/KEYSPACE] (port 9042, keyspace floodmark); file and
+    /// cassandra store each score before its response is sent
     #[arg(long, value_name = "JOURNAL", default_value = "none", value_parser = journal)]
     pub journal: JournalSetting,
 
     /// bars: where to store the bars; embedded:PATH (a database file), or
-    /// postgresql://USER:PASSWORD@HOST:PORT/DATABASE or postgresql:KEY=VALUE ... (the table bar of a
-    /// PostgreSQL database); each bar is stored before its response is sent [default: none; required
-    /// for bars]
-    // Parsed later, because clap would print the password of an invalid value.
+    /// postgresql://USER:PASSWORD@HOST:PORT/DATABASE or postgresql:KEY=VALUE ... (the table bar of
+    /// a PostgreSQL database); each bar is stored before its response is sent [default: none;
+    /// required for bars]
+    // Parsed later, because clap's error messages would quote the password in an invalid value.
     #[arg(long, value_name = "STORE")]
     pub store: Option<String>,
 
@@ -76,9 +76,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_connections: Option<NonZeroUsize>,
 
-    /// With --journal or --store: maximum queueing delay, with a unit; new requests get a 503 while
-    /// the oldest queued request has waited longer, and so do requests that have waited longer for
-    /// the store
+    /// With --journal or --store: maximum queueing delay, with a unit; while the oldest queued
+    /// request has waited longer, new requests get a 503; with --store, queued requests that have
+    /// waited longer also get a 503
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "queue")]
     pub max_wait: Duration,
 

@@ -18,14 +18,14 @@ pub(crate) const MAX_BATCH: usize = 4096;
 /// 503. The bar may still be stored later.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A reason why the store did not complete a request, and what to do, as text for the client.
+/// Message for the client: why the store did not complete a request, and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoreFault(pub(crate) String);
 
 /// Result of a request to the store.
 pub(crate) type StoreResult<T> = Result<T, StoreFault>;
 
-/// A stored bar, as in responses.
+/// A stored bar, as it appears in responses.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct StoredBar<'a> {
     pub(crate) id: i64,
@@ -63,20 +63,20 @@ impl StoreRequest for BarList {
     }
 }
 
-/// The side of the queues that a store reads.
+/// The receiving halves of the queues, for a store.
 pub(crate) struct BarRequests {
     pub(crate) inserts: QueuedRequests<BarInsert>,
     pub(crate) lists: QueuedRequests<BarList>,
 }
 
-/// The side of the queues that the workers write.
+/// The sending halves of the queues, for the workers.
 pub(crate) struct BarStore {
     inserts: StoreQueue<BarInsert>,
     lists: StoreQueue<BarList>,
 }
 
 impl BarStore {
-    /// Creates the queues, in which no request waits longer than `max_wait`.
+    /// Creates the queues, which refuse requests that have waited longer than `max_wait`.
     pub(crate) fn new(max_wait: Duration) -> (Self, BarRequests) {
         let (inserts, insert_requests) = store_queue(max_wait);
         let (lists, list_requests) = store_queue(max_wait);
@@ -127,7 +127,7 @@ async fn receive<T>(response: oneshot::Receiver<StoreResult<T>>) -> StoreResult<
     }
 }
 
-/// Answers all inserts of a batch. The ids have the order of the batch.
+/// Answers all inserts in a batch. The ids are in the order of the inserts.
 pub(crate) fn answer_inserts(
     batch: impl IntoIterator<Item = BarInsert>,
     ids: StoreResult<Vec<i64>>,
@@ -147,7 +147,7 @@ pub(crate) fn answer_inserts(
     }
 }
 
-/// Answers all lists that share a result.
+/// Answers all list requests that share a result.
 pub(crate) fn answer_lists(waiting: impl IntoIterator<Item = BarList>, bars: &StoreResult<Bytes>) {
     for list in waiting {
         let _ = list.send(bars.clone());

@@ -17,8 +17,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::pace::{ClockSteps, Register, STEP, steps};
 
-/// Maximum time to wait for a record to become durable, in clock steps (50 steps are 5 s). After this
-/// time, the server responds with a 503. The record may still become durable later.
+/// Maximum time to wait for a record to become durable, in clock steps (50 steps are 5 s). After
+/// this time, the server responds with a 503. The record may still become durable later.
 const COMMIT_TIMEOUT: ClockSteps = 50;
 
 /// A reason why a response cannot confirm that its record is durable.
@@ -36,7 +36,7 @@ pub(crate) enum CommitFault {
 /// durable or overdue, so the journal's queue bounds the number of entries.
 #[derive(Debug)]
 pub(crate) struct Commits {
-    /// Maximum waiting time of the oldest response. Beyond it, new records are refused.
+    /// New records are refused while the oldest response has waited longer than this time.
     max_wait: ClockSteps,
     signal: Arc<CommitSignal>,
     /// In the order of their numbers.

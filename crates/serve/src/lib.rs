@@ -1,15 +1,15 @@
-//! The native servers of floodmark: `hello`, `json`, `dispatcher`, `scoring` and `bars` on hyper and
-//! tokio. Their throughput is a reference for other systems. [`serve`] runs one workload until
+//! The native servers of floodmark: `hello`, `json`, `dispatcher`, `scoring` and `bars` on hyper
+//! and tokio. Their throughput is a reference for other systems. [`serve`] runs one workload until
 //! shutdown and prints nothing.
 //!
 //! Start reading in `server.rs`, then read `worker.rs` (one thread), `connection.rs` and
 //! `service.rs`. The dispatcher's numbers are in `numbers.rs`, and the state file is in
-//! `state_file.rs` and `state_slots.rs`. The scores and their journal are in `scoring.rs`, `scores.rs`
-//! and `commits.rs`. The bars are in `bars.rs`, `bar_store.rs`, `store_queue.rs`, `embedded_bars.rs` (a
-//! database file) and `postgresql/`.
+//! `state_file.rs` and `state_slots.rs`. The scores and their journal are in `scoring.rs`,
+//! `scores.rs` and `commits.rs`. The bars are in `bars.rs`, `bar_store.rs`, `store_queue.rs`,
+//! `embedded_bars.rs` (a database file) and `postgresql/`.
 //!
-//! Invariants: the server does not use the load engine, and all queues and buffers are bounded, except
-//! the list of bars, which grows with their number.
+//! Invariants: the server does not use the load engine, and all queues and buffers are bounded,
+//! except the list of bars, which grows with their number.
 
 mod bar_store;
 mod bars;

@@ -1,4 +1,4 @@
-//! The store of `bars` that the settings select.
+//! The store that the settings select for `bars`.
 
 use crate::bar_store::BarRequests;
 use crate::embedded_bars::EmbeddedBars;
@@ -7,7 +7,7 @@ use crate::error::ServeError;
 use crate::postgresql::PostgresqlBars;
 use crate::settings::StoreSetting;
 
-/// The threads of a store.
+/// A store's threads.
 pub(crate) enum RunningStore {
     Embedded(EmbeddedBars),
     #[cfg(feature = "postgresql")]

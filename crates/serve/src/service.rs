@@ -22,8 +22,8 @@ use crate::scoring::{is_json, score};
 use crate::worker_state::Worker;
 use crate::workload::NativeWorkload;
 
-/// Returns the service that responds to the requests on a connection, one after the other. Most
-/// responses are immediate and need no allocation.
+/// Returns the service that responds to the requests on a connection, one at a time. Most responses
+/// are immediate and need no allocation.
 pub(crate) fn service(
     worker: Rc<Worker>,
     pace: Rc<Pace>,
@@ -34,7 +34,7 @@ pub(crate) fn service(
         let pace = Rc::clone(&pace);
         let is_complete = request.body().is_end_stream();
         let immediate = is_complete.then(|| immediate(&worker, &request)).flatten();
-        // A delayed response is boxed, so that other responses do not carry its state.
+        // Only a delayed response is boxed, so immediate responses do not carry its state.
         let mut response = immediate
             .ok_or_else(|| Box::pin(delayed(Rc::clone(&worker), Rc::clone(&pace), request)));
         poll_fn(move |cx| {
@@ -96,8 +96,8 @@ fn immediate(worker: &Worker, request: &Request<Incoming>) -> Option<HttpRespons
     }
 }
 
-/// Returns the next number, or `None` if no number is reserved. The response to HEAD takes no
-/// number, so its length is not known.
+/// Returns the next number, or `None` if no number is reserved. A HEAD request takes no number, so
+/// the body's length is unknown.
 fn dispatch(numbers: &Numbers, method: &Method) -> Option<HttpResponse> {
     match *method {
         Method::HEAD => Some(ok("text/plain", Bytes::new())),
@@ -105,7 +105,8 @@ fn dispatch(numbers: &Numbers, method: &Method) -> Option<HttpResponse> {
     }
 }
 
-/// Reads the request body, waits for a number, a journal or a store if needed, and returns the response.
+/// Reads the request body, waits for a number, a journal or a store if necessary, and returns the
+/// response.
 async fn delayed(
     worker: Rc<Worker>,
     pace: Rc<Pace>,

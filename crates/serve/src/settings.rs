@@ -34,7 +34,7 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-/// Where `scoring` keeps its scores.
+/// Where `scoring` stores its scores.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum JournalSetting {
     /// No journal. The scores are lost when the server ends.
@@ -64,13 +64,14 @@ impl FromStr for JournalSetting {
     }
 }
 
-/// Where `bars` keeps its bars.
+/// Where `bars` stores its bars.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreSetting {
     /// A database in this file, which only this server uses. Each bar is durable before its
     /// response is sent.
     Embedded(PathBuf),
-    /// A table of this PostgreSQL database. Each bar is committed before its response is sent.
+    /// The table `bar` in this PostgreSQL database. Each bar is committed before its response is
+    /// sent.
     #[cfg(feature = "postgresql")]
     Postgresql(Box<PostgresqlSetting>),
 }
@@ -99,7 +100,7 @@ fn postgresql(database: &str) -> Result<StoreSetting, String> {
 #[cfg(not(feature = "postgresql"))]
 fn postgresql(_: &str) -> Result<StoreSetting, String> {
     Err(
-        "this program was built without PostgreSQL; build it with the feature postgresql"
+        "this program was built without PostgreSQL support; rebuild it with the feature postgresql"
             .to_owned(),
     )
 }
@@ -125,10 +126,10 @@ pub struct Limits {
     /// Maximum time from the first to the last byte of a request. The limit is enforced at most
     /// 1.2 s late. Default: 10 s.
     pub request: Duration,
-    /// Maximum queueing delay at the journal or store. While the oldest queued request exceeds it,
-    /// the server responds to new requests with a 503. A request that exceeds it in the queue of a store
-    /// also gets a 503. For a journal, the delay includes the write in progress, and the limit takes
-    /// effect at most 0.3 s late. Default: 1 s.
+    /// Maximum queueing delay at the journal or store. While the oldest queued request has waited
+    /// longer, new requests get a 503. Requests that have waited longer in a store's queue also get
+    /// a 503. For a journal, the delay includes the write in progress, and the limit takes effect
+    /// at most 0.3 s late. Default: 1 s.
     pub max_wait: Duration,
     /// Maximum time for requests in flight at shutdown. The server waits at most 1.2 s for an
     /// incomplete request head. Default: 5 s.

@@ -1,12 +1,13 @@
-//! The queue of requests to a store. It refuses requests whose queueing delay is too long.
+//! A queue of requests to a store, which refuses requests whose queueing delay is too long.
 //!
 //! If only the length of a queue is limited, clients can give up before the store reaches their
 //! requests. The queueing delay shows earlier that the store cannot keep up (Nichols and Jacobson,
 //! "Controlling Queue Delay", 2012).
 //!
-//! New requests are refused while the oldest one has waited too long. This is not enough: far more
-//! requests can arrive within the limit than the store completes in that time. Requests that have
-//! waited too long are therefore refused instead of being passed on.
+//! New requests are refused while the oldest one has waited too long. Refusing new requests alone
+//! is not enough: far more requests can arrive within the limit than the store completes in that
+//! time. Queued requests that have waited too long are therefore refused instead of being passed
+//! on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +32,7 @@ pub(crate) trait StoreRequest {
     /// Returns whether the client no longer waits for the response.
     fn is_abandoned(&self) -> bool;
 
-    /// Answers that the store is overloaded.
+    /// Responds that the store is overloaded.
     fn refuse(self);
 }
 
@@ -58,7 +59,7 @@ struct Queued<T> {
     request: T,
 }
 
-/// Creates a queue in which no request waits longer than `max_wait` before it is passed on.
+/// Creates a queue that refuses requests that have waited longer than `max_wait`.
 pub(crate) fn store_queue<T>(max_wait: Duration) -> (StoreQueue<T>, QueuedRequests<T>) {
     let (sender, receiver) = mpsc::channel(MAX_WAITING);
     let oldest = Arc::new(OldestRequest {
@@ -110,7 +111,7 @@ impl<T: StoreRequest> QueuedRequests<T> {
         }
     }
 
-    /// Waits like [`blocking_take`](Self::blocking_take), but without blocking the thread. No request is
+    /// Like [`blocking_take`](Self::blocking_take), but does not block the thread. No request is
     /// lost if the future is dropped.
     #[cfg(feature = "postgresql")]
     pub(crate) async fn take(&mut self, batch: &mut Vec<T>, max: usize) -> bool {
@@ -131,9 +132,9 @@ impl<T: StoreRequest> QueuedRequests<T> {
         self.max_wait
     }
 
-    /// Appends the taken requests to a batch, and further ones instead of those that are refused.
-    /// Refuses none if the store was idle, because the requests then did not wait for others. Returns
-    /// whether any request was appended.
+    /// Appends the taken requests to a batch. Further requests replace those that are refused.
+    /// Refuses no request if the store was idle, because the requests then did not wait for others.
+    /// Returns whether any request was appended.
     fn pass_on(&mut self, batch: &mut Vec<T>, max: usize, is_idle: bool) -> bool {
         let now = Instant::now();
         let max_wait = if is_idle {
@@ -160,8 +161,8 @@ impl<T: StoreRequest> QueuedRequests<T> {
 }
 
 impl<T: StoreRequest> Queued<T> {
-    /// Appends the request to a batch, unless it has waited too long. Returns the number of appended
-    /// requests.
+    /// Appends the request to a batch, unless the request is abandoned or has waited too long.
+    /// Returns the number of appended requests.
     fn pass_on(self, batch: &mut Vec<T>, now: Instant, max_wait: Duration) -> usize {
         if self.request.is_abandoned() {
             return 0;
@@ -175,8 +176,8 @@ impl<T: StoreRequest> Queued<T> {
     }
 }
 
-/// Time at which the oldest request in a queue was added. With concurrent additions and removals, it
-/// can be the time of a later request.
+/// Time at which the oldest request in a queue was added. With concurrent additions and removals,
+/// the value can be a later request's time.
 #[derive(Debug)]
 struct OldestRequest {
     origin: Instant,
@@ -198,8 +199,8 @@ impl OldestRequest {
         self.since.store(since, Ordering::Relaxed);
     }
 
-    /// Returns how long the oldest request has waited, for a request that arrives now. If the queue
-    /// is empty, the request becomes the oldest.
+    /// Returns how long the oldest request has waited when a new request arrives. If the queue is
+    /// empty, the new request becomes the oldest.
     fn delay(&self, now: Instant) -> Duration {
         let now = self.micros(now);
         let since = self.since.load(Ordering::Relaxed);
@@ -281,7 +282,11 @@ mod tests {
         }
         sleep(2 * MAX_WAIT);
         let added = queue.add(request(4));
-        assert_eq!(added, Err(QueueRefusal::Overloaded), "the oldest one waits");
+        assert_eq!(
+            added,
+            Err(QueueRefusal::Overloaded),
+            "the oldest request has waited too long"
+        );
         drop(queue);
         let mut batch = Vec::new();
         assert!(!requests.blocking_take(&mut batch, 1), "closed");
@@ -302,7 +307,7 @@ mod tests {
         assert_eq!(queue.add(request(2)), Err(QueueRefusal::Overloaded));
         let mut batch = Vec::new();
         assert!(requests.blocking_take(&mut batch, 1));
-        assert_eq!(numbers(&batch), [1], "in the place of the refused one");
+        assert_eq!(numbers(&batch), [1], "replaces the refused request");
         assert_eq!(Vec::from_iter(refusals.try_iter()), [0]);
         assert_eq!(queue.add(request(3)), Ok(()));
         drop(requests);

@@ -1,4 +1,4 @@
-//! What a server has done.
+//! Totals of a server.
 
 /// Totals of a server from start to shutdown.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -10,12 +10,12 @@ pub struct ServeSummary {
     pub answered: u64,
     /// Number of connections closed at shutdown before their request or response was complete.
     pub cut_at_end: u64,
-    /// Next number of the dispatcher.
+    /// The dispatcher's next number.
     pub next_number: Option<u64>,
 }
 
 impl ServeSummary {
-    /// Adds the totals of a worker.
+    /// Adds a worker's totals.
     pub(crate) fn add(&mut self, worker: ServeSummary) {
         self.accepted += worker.accepted;
         self.answered += worker.answered;

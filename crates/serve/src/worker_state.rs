@@ -1,4 +1,4 @@
-//! The state of a worker, and the state that all workers share.
+//! A worker's own state, and the state that all workers share.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub(crate) struct Worker {
     pub(crate) commits: Commits,
     /// Index of the worker and of its handoff.
     pub(crate) number: usize,
-    /// Start of the shutdown. Each response is then the last on its connection.
+    /// Time at which the shutdown began. Each later response is the last on its connection.
     pub(crate) stopping_since: Cell<Option<ClockSteps>>,
     /// Totals so far.
     pub(crate) totals: RefCell<ServeSummary>,

@@ -1,4 +1,4 @@
-//! Tests that `bars` keeps its goodput if more requests arrive than PostgreSQL completes.
+//! Tests that `bars` keeps its goodput when requests arrive faster than PostgreSQL completes them.
 #![cfg(feature = "postgresql")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -16,21 +16,21 @@ use serde_json::{Value, json};
 use support::{TestClient, TestServer, settings};
 use support_postgresql::TestPostgresql;
 
-/// Time that PostgreSQL takes for each row, in ms.
+/// Time per inserted row in PostgreSQL, in ms.
 const ROW_MS: u32 = 5;
-/// Requests in flight that keep the store busy.
+/// Number of closed-model clients, enough to keep the store busy.
 const CLOSED_CLIENTS: usize = 20;
 /// Maximum queueing delay.
 const MAX_WAIT: Duration = Duration::from_millis(300);
-/// Clients that together send up to 10 times the capacity. Each sends at fixed times, or later if its
-/// previous request is still in flight.
+/// Number of open-model clients, which together send up to 10 times the capacity. Each client sends
+/// at fixed times, or later if its previous request is still in flight.
 const OPEN_CLIENTS: usize = 400;
 const OPEN_INTERVAL: Duration = Duration::from_millis(200);
 /// Time after which a response is useless.
 const TIMEOUT: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// Numbers of requests by outcome. Each request has exactly one.
+/// Outcomes of all requests. Each request is either stored or refused.
 #[derive(Debug, Default)]
 struct Outcomes {
     /// Stored bars whose response arrived within the window and the timeout.
@@ -46,7 +46,7 @@ fn load(address: SocketAddr, clients: usize, interval: Option<Duration>, phase: 
     let client = |client: usize| {
         let mut connection = TestClient::connect(address);
         let mut outcomes = Outcomes::default();
-        // The clients start one after the other.
+        // Stagger the clients' start times.
         let mut next = begin + interval.unwrap_or_default() * client as u32 / clients as u32;
         for number in 0.. {
             thread::sleep(next.saturating_duration_since(Instant::now()));

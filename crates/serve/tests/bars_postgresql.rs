@@ -1,4 +1,4 @@
-//! Tests `bars` with a real PostgreSQL.
+//! Tests `bars` with a real PostgreSQL server.
 #![cfg(feature = "postgresql")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -107,12 +107,12 @@ fn each_id_of_a_large_batch_belongs_to_its_name() {
         return;
     };
     let mut settings = with_store(&store.url("bars", "bars"));
-    // The inserts wait longer than the default limit.
+    // The inserts wait longer than the default maximum queueing delay.
     settings.limits.max_wait = Duration::from_secs(60);
     let server = TestServer::start(settings);
     let address = server.address;
     thread::scope(|scope| {
-        // While the table is locked, inserts wait, and lists do not.
+        // While the table is locked, inserts wait, but lists do not.
         let lock = scope.spawn(|| {
             store.execute("BEGIN; LOCK TABLE bar IN EXCLUSIVE MODE; SELECT pg_sleep(2); COMMIT");
         });
@@ -139,7 +139,8 @@ fn each_id_of_a_large_batch_belongs_to_its_name() {
         assert_eq!(added.len(), CLIENTS);
         assert_eq!(list(address), added);
     });
-    // Rows of one statement have the same transaction, so this is the size of the largest batch.
+    // Rows inserted by one statement share a transaction ID (xmin), so the result is the size of
+    // the largest batch.
     let largest =
         "SELECT max(n) FROM (SELECT count(*) AS n FROM bar GROUP BY xmin::text) AS batches";
     let largest: usize = store.execute(largest)[0].parse().unwrap();
@@ -271,7 +272,7 @@ fn refuses_a_database_that_it_cannot_use() {
     let rules = "host all bars 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
     std::fs::write(store.cluster().join("pg_hba.conf"), rules).unwrap();
     store.execute("SELECT pg_reload_conf()");
-    // PostgreSQL reloads the rules shortly after the statement.
+    // PostgreSQL reloads the rules asynchronously.
     thread::sleep(Duration::from_millis(500));
     let address = store.address;
     for (user, database, reasons) in [
@@ -300,7 +301,7 @@ fn refuses_a_database_that_it_cannot_use() {
         ("bars", "foreign_table", ["column owner", "is required"]),
         ("bars", "missing_default", ["column id", "has no default"]),
         ("bars", "short", ["column name", "character varying(20)"]),
-        ("bars", "latin", ["its encoding is LATIN1", "UTF8"]),
+        ("bars", "latin", ["the encoding LATIN1", "UTF8"]),
     ] {
         let error = start_error(&store.url(user, database));
         assert!(
@@ -319,7 +320,7 @@ fn refuses_a_database_that_it_cannot_use() {
     let url = store.url("guest:kiwi7", "bars");
     assert!(start_error(&url).contains("lacks access to the column id"));
     store.execute("GRANT SELECT, INSERT ON bar TO guest");
-    assert!(start_error(&url).contains("USAGE on the sequence"));
+    assert!(start_error(&url).contains("USAGE on its id sequence"));
     store.execute("GRANT USAGE ON SEQUENCE bar_id_seq TO guest");
     let server = TestServer::start(with_store(&url));
     stored(&post(&mut server.connect(), "Corner"), "Corner");

@@ -1,5 +1,5 @@
-//! Kills a scoring server under load, with its journal on disk or in Cassandra, and makes the disk or
-//! Cassandra fail.
+//! Kills a scoring server under load, with its journal on disk or in Cassandra. Also makes the disk
+//! or Cassandra fail.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
@@ -38,8 +38,8 @@ fn number(response: &TestResponse) -> u64 {
     number
 }
 
-/// Adds scores until the server dies. Returns the acknowledged numbers, and the number of other scores
-/// that were sent.
+/// Adds scores until the server dies. Returns the acknowledged numbers, and the number of other
+/// scores that were sent.
 fn post_until_it_dies(mut client: TestClient, posted: &AtomicU64) -> (Vec<u64>, u64) {
     let (mut numbers, mut unknown) = (Vec::new(), 0);
     loop {
@@ -57,7 +57,7 @@ fn post_until_it_dies(mut client: TestClient, posted: &AtomicU64) -> (Vec<u64>, 
     }
 }
 
-/// Returns the setting of a journal in this folder.
+/// Returns the setting for a journal in this folder.
 fn in_folder(folder: &Path) -> PathBuf {
     format!("file:{}", folder.join("journal").display()).into()
 }
@@ -82,7 +82,7 @@ fn loses_no_acknowledged_score_in_cassandra() {
         client.response()
     };
     let acknowledged = number(&post());
-    // Cassandra can replay a write from its commit log after 100 ms.
+    // After a kill, Cassandra replays only writes that are at least 100 ms old.
     thread::sleep(Duration::from_millis(500));
     store.kill();
     for response in [post(), post()] {

@@ -5,7 +5,7 @@
 //! Client and server read the same clock (CLOCK_MONOTONIC of one host), so the server's log is an
 //! independent reference for the client's figures.
 //!
-//! [`store::StartedStore`] runs this repository's databases for tests of other crates.
+//! [`store::StartedStore`] runs this repository's stores for the tests of other crates.
 //!
 //! This crate is used only in tests and measurements of floodmark.
 

@@ -1,4 +1,4 @@
-//! Starts the stores of this repository for tests against real databases.
+//! Starts this repository's stores for tests against real databases.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -27,27 +27,29 @@ pub struct StartedStore {
 }
 
 impl StartedStore {
-    /// Starts PostgreSQL. Returns `None` if it can't be built.
+    /// Starts PostgreSQL. Returns `None` if PostgreSQL is not built and Maven is not installed.
     ///
     /// # Panics
-    /// The store does not start.
+    /// The build fails, or the store does not start.
     #[must_use]
     pub fn postgresql() -> Option<Self> {
-        // PostgreSQL closes its sessions on an interrupt.
+        // On SIGINT, PostgreSQL closes its sessions. On SIGTERM, it waits for clients to
+        // disconnect.
         Self::start("postgresql", Signal::INT, |port, _| vec![port])
     }
 
-    /// Starts Cassandra with one node. Returns `None` if it can't be built.
+    /// Starts Cassandra with one node. Returns `None` if Cassandra is not built and Maven is not
+    /// installed.
     ///
     /// # Panics
-    /// The store does not start.
+    /// The build fails, or the store does not start.
     #[must_use]
     pub fn cassandra() -> Option<Self> {
-        // A clean shutdown takes seconds, and the data is no longer needed.
+        // A clean shutdown would take seconds, and the data is no longer needed.
         Self::start("cassandra", Signal::KILL, |port, other| vec![port, other])
     }
 
-    /// Starts a store with the command in its manifest, which ends with the folder for its data.
+    /// Starts a store with its `start.sh`. The data folder becomes the last argument.
     fn start(
         name: &str,
         end: Signal,
@@ -73,7 +75,7 @@ impl StartedStore {
         Some(store)
     }
 
-    /// Returns the id of the store's process.
+    /// Returns the PID of the store.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -90,11 +92,11 @@ impl StartedStore {
     /// Kills the store (SIGKILL).
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);
-        // An error means that the process was already waited for.
+        // An error means that the process no longer exists.
         let _ = self.child.wait();
     }
 
-    /// Starts the killed store again, with the same data and address.
+    /// Restarts the killed store with the same data and address.
     ///
     /// # Panics
     /// The store does not start.
@@ -125,7 +127,7 @@ impl StartedStore {
 impl Drop for StartedStore {
     fn drop(&mut self) {
         self.signal(self.end);
-        // A stopped process ends only after it continues.
+        // A process stopped with SIGSTOP handles the signal only after SIGCONT.
         self.signal(Signal::CONT);
         let _ = self.child.wait();
     }
@@ -140,7 +142,7 @@ fn spawn(folder: &Path, arguments: &[String], data: &Path) -> Child {
     command.spawn().expect("a shell")
 }
 
-/// Builds a store unless it is already built.
+/// Builds a store if necessary. Returns `None` if Maven is not installed.
 fn build(folder: &Path) -> Option<()> {
     if folder.join("target").is_dir() {
         return Some(());

@@ -148,7 +148,7 @@ fn kill(pid: u32) -> io::Result<()> {
     Ok(kill_process(pid, Signal::KILL)?)
 }
 
-/// Kills a store and its descendants (SIGKILL), and waits until they have ended. A PostgreSQL
+/// Kills a store and its descendants (SIGKILL), and waits until they have exited. A PostgreSQL
 /// process can still complete a statement after its parent has been killed.
 fn kill_family(pid: u32) -> io::Result<()> {
     let family = ProcessSet::open(&family(&Root::host(), pid))?;

@@ -1,4 +1,4 @@
-//! Tests of `floodmark disk` with a check file of a set.
+//! Tests of `floodmark disk` with a check file of kind `set`.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use crate::support::{code, run, text};
 /// The program under test, which is also a server.
 const FLOODMARK: &str = env!("CARGO_BIN_EXE_floodmark");
 
-/// Number of items on a page.
+/// Number of items per page.
 const PAGE: usize = 25;
 
 const ITEMS: &str = r#"
@@ -23,7 +23,7 @@ write = { path = "/items", body = "{seq}" }
 readback = { path = "/items?page={page}", items = "/items" }
 "#;
 
-/// Entry point of a server that is traced. It appends items of 8 bytes to a file.
+/// Entry point of the traced server, which appends items of 8 bytes to a file.
 #[test]
 #[ignore = "runs as the server of the other tests"]
 fn server_of_a_set() {
@@ -94,7 +94,7 @@ fn disk(check: &Path, server: &[&str], flags: &[&str]) -> Output {
     run(&[&fixed, flags, &["--"], server].concat())
 }
 
-/// Tests the server of this file.
+/// Runs `floodmark disk` on the server in this file.
 fn disk_of(method: &str, flags: &[&str]) -> Output {
     let server = server_command("disk_set::server_of_a_set", method);
     let server = Vec::from_iter(server.iter().map(String::as_str));

@@ -1,10 +1,10 @@
-//! Stores for tests, as monitored stores.
+//! Monitored stores for tests.
 
 use floodmark_truth::store::StartedStore;
 
 use crate::targets::{MonitoredStore, StoreKind};
 
-/// Returns a store as the target of monitoring.
+/// Returns a started store as a monitored store.
 pub(super) fn watched(store: &StartedStore, name: &str, kind: StoreKind) -> MonitoredStore {
     MonitoredStore {
         name: name.to_owned(),

@@ -1,25 +1,26 @@
-//! Limits how many requests share a statement.
+//! Limits the number of requests per statement.
 
 use std::time::Duration;
 
-/// A statement may take the maximum queueing delay divided by this, plus the statement's fixed cost.
+/// Divisor of the maximum queueing delay. The quotient limits a statement's execution time,
+/// excluding its fixed cost.
 const DELAY_DIVISOR: u32 = 8;
 
-/// A limit on the size of a batch, so that a slow database takes at most an eighth of the maximum
-/// queueing delay for the requests of a statement. A longer statement would delay requests that were
-/// admitted in time, and PostgreSQL could cancel it.
+/// A limit on the batch size, so that a statement's execution time in a slow database is at most an
+/// eighth of the maximum queueing delay, plus the statement's fixed cost. A longer statement would
+/// delay requests that were admitted in time, and PostgreSQL could cancel the statement.
 ///
-/// The time of a statement is modeled as a fixed cost plus a cost per request. Two statements of
-/// different sizes give the cost per request. The fixed cost does not lower the limit, because smaller
-/// batches would not save it. The limit at most doubles with each statement, because a delay of the
-/// earlier statement makes the later one look cheap.
+/// A statement's execution time is modeled as a fixed cost plus a cost per request. The cost per
+/// request is estimated from two statements of different sizes. The fixed cost does not lower the
+/// limit, because smaller batches would not reduce it. The limit at most doubles with each
+/// statement, because a delayed statement makes the next one look cheap.
 #[derive(Debug)]
 pub(super) struct BatchLimit {
-    /// Maximum time for the requests of a statement.
+    /// Maximum execution time of a statement, excluding its fixed cost.
     time: Duration,
     /// Lowest and highest limit.
     range: [usize; 2],
-    /// Requests and seconds of the last statement.
+    /// Number of requests and execution time of the last statement, in seconds.
     last: (usize, f64),
     /// Estimated cost per request, in seconds.
     cost: f64,
@@ -27,7 +28,7 @@ pub(super) struct BatchLimit {
 }
 
 impl BatchLimit {
-    /// Creates a limit for a queue with this maximum delay. The limit is always within the range.
+    /// Creates a limit for a queue with this maximum delay. The limit stays within `range`.
     pub(super) fn new(max_wait: Duration, range: [usize; 2]) -> Self {
         BatchLimit {
             time: max_wait / DELAY_DIVISOR,
@@ -43,8 +44,8 @@ impl BatchLimit {
         self.limit
     }
 
-    /// Updates the limit after a statement of `requests` requests (at least one) took `taken` in
-    /// PostgreSQL.
+    /// Updates the limit after a statement with `requests` requests (at least one). `taken` is the
+    /// statement's execution time in PostgreSQL.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -61,8 +62,8 @@ impl BatchLimit {
             let more = requests as f64 - last_requests as f64;
             self.cost = ((seconds - last_seconds) / more).max(0.0);
         } else if taken > 2 * self.time {
-            // The database has become slow. Attribute the whole time to the requests until the next
-            // statement reveals the fixed cost.
+            // The database has become slow. Attribute the whole time to the requests until a
+            // statement of a different size reveals the fixed cost.
             self.cost = mean;
         }
         self.cost = self.cost.min(mean);
@@ -77,7 +78,7 @@ impl BatchLimit {
 mod tests {
     use super::*;
 
-    /// Costs of a database, in ms.
+    /// A database's costs per statement and per request, in ms.
     #[derive(Debug, Clone, Copy)]
     struct Costs {
         statement: f64,
@@ -89,7 +90,7 @@ mod tests {
             Duration::from_secs_f64((self.statement + self.request * requests as f64) / 1000.0)
         }
 
-        /// Runs statements of at most `waiting` requests, and returns the size of the last one.
+        /// Runs statements with at most `waiting` requests each. Returns the last statement's size.
         fn run(self, limit: &mut BatchLimit, statements: usize, waiting: usize) -> usize {
             let mut requests = 0;
             for _ in 0..statements {

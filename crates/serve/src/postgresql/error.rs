@@ -1,4 +1,4 @@
-//! Errors of PostgreSQL.
+//! PostgreSQL errors.
 
 use std::error::Error;
 
@@ -6,7 +6,7 @@ use tokio_postgres::error::SqlState;
 
 use super::setting::PostgresqlSetting;
 
-/// A reason why bars cannot be stored in PostgreSQL. Its text contains no password.
+/// A reason why bars cannot be stored in PostgreSQL. The message contains no password.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {cause}; {fix}")]
 pub struct PostgresqlError {
@@ -32,20 +32,20 @@ impl PostgresqlError {
         }
     }
 
-    /// Returns the error of a client, with a fix that depends on its cause.
+    /// Converts a client error, and adds a fix for its cause.
     pub(super) fn of(setting: &PostgresqlSetting, error: &tokio_postgres::Error) -> Self {
         let mut own = Self::new(setting, cause(error), fix(error));
         own.is_starting = error.code() == Some(&SqlState::CANNOT_CONNECT_NOW);
         own
     }
 
-    /// Returns the error of a database that does not respond.
+    /// Returns the error for an unresponsive database.
     pub(super) fn no_response(setting: &PostgresqlSetting) -> Self {
         let fix = "check that PostgreSQL runs at this address and is healthy";
         Self::new(setting, "no response", fix)
     }
 
-    /// Returns whether the same attempt may succeed shortly.
+    /// Returns whether a retry may soon succeed.
     pub(super) fn is_starting(&self) -> bool {
         self.is_starting
     }
@@ -56,7 +56,7 @@ impl PostgresqlError {
     }
 }
 
-/// Returns the cause of an error in one line. Uses PostgreSQL's own message if there is one.
+/// Returns an error's cause in one line. Prefers PostgreSQL's own message.
 pub(super) fn cause(error: &tokio_postgres::Error) -> String {
     if let Some(own) = error.as_db_error() {
         return own.message().replace('\n', " ");

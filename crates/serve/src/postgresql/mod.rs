@@ -1,9 +1,10 @@
 //! Bars in PostgreSQL.
 //!
-//! One thread has two sessions, one for inserts and one for lists, so that a list never waits for an
+//! One thread has two sessions, one for inserts and one for lists, so a list never waits for an
 //! insert.
+//!
 //! `table.rs` creates or checks the table, `session.rs` opens a session, `operation.rs` has the two
-//! statements, and `batch_limit.rs` limits how many requests share one.
+//! statements, and `batch_limit.rs` limits the number of requests per statement.
 
 mod batch_limit;
 mod error;
@@ -30,18 +31,18 @@ use operation::{BarOperation, InsertBars, ListBars, SessionLost};
 use session::StoreSession;
 pub use setting::PostgresqlSetting;
 
-/// Maximum number of statements in flight per session: the lower one for a slow database, the higher one
-/// for a fast database that is far away. If more statements waited in a slow database, requests that
-/// were admitted in time would be answered late.
+/// Maximum number of statements in flight per session if the database is slow. If more statements
+/// waited in a slow database, requests that were admitted in time would be answered late.
 const MIN_IN_FLIGHT: usize = 2;
+/// Maximum number of statements in flight per session if the database is fast but far away.
 const MAX_IN_FLIGHT: usize = 16;
-/// Minimum time between two statements while one is in flight. A database on the same host responds
-/// earlier, so its statements follow each other and serve more requests each.
+/// Minimum time between two statements while one is in flight. A database on the same host usually
+/// responds sooner, so its statements run one at a time and each serves more requests.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
 /// First and longest pause between attempts to open a session. Each pause is twice as long as the
-/// previous one.
+/// previous one, up to the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
-/// Maximum time for PostgreSQL to complete its own start before the server starts.
+/// Maximum time to wait at startup while PostgreSQL is still starting.
 const STARTING_TIME: Duration = Duration::from_secs(30);
 
 /// The thread with the sessions.
@@ -87,7 +88,7 @@ fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-/// Serves the requests in a queue until it is closed. If the session is lost, opens another one.
+/// Serves the requests in a queue until the queue is closed. Replaces a lost session.
 async fn serve<O: BarOperation>(
     setting: &PostgresqlSetting,
     session: StoreSession,
@@ -102,8 +103,8 @@ async fn serve<O: BarOperation>(
     }
 }
 
-/// Serves requests in one session. Returns `None` when the queue is closed, and `Some` when the session
-/// is lost and all its requests have been answered.
+/// Serves requests in one session. Returns `None` when the queue is closed, and `Some` when the
+/// session is lost and all its requests have been answered.
 async fn serve_session<O: BarOperation>(
     mut session: StoreSession,
     queue: &mut QueuedRequests<O::Request>,
@@ -120,13 +121,13 @@ async fn serve_session<O: BarOperation>(
         let can_send = in_flight.is_empty() || (is_due && in_flight.len() < most_in_flight);
         tokio::select! {
             Some(done) = in_flight.join_next() => match done {
-                // A session runs its statements one at a time. With an interval shorter than the
-                // last statement's time in PostgreSQL, statements would only wait there.
+                // A session executes its statements one at a time. If the interval were shorter
+                // than the last statement's time in PostgreSQL, statements would only queue there.
                 Ok(Ok((requests, sent))) => {
                     let now = Instant::now();
                     let taken = session.without_network(now - sent);
                     interval = taken.max(MIN_INTERVAL);
-                    // Without the time for which it waited for earlier statements.
+                    // Exclude the time that the statement waited for earlier statements.
                     let own = taken.min(now - last_done);
                     limit.adapt(requests, own);
                     most_in_flight = session.statements_per_round_trip(own)
@@ -160,7 +161,7 @@ async fn serve_session<O: BarOperation>(
 }
 
 /// Opens a session, with pauses between the attempts. Requests wait during an attempt, and are
-/// refused after it has failed. Returns `None` if the queue is closed.
+/// refused during a pause. Returns `None` if the queue is closed.
 async fn reopen<O: BarOperation>(
     setting: &PostgresqlSetting,
     queue: &mut QueuedRequests<O::Request>,

@@ -15,12 +15,12 @@ use crate::store_queue::StoreRequest;
 pub(super) trait BarOperation {
     /// A waiting request.
     type Request: StoreRequest + Send + 'static;
-    /// Text of the statement.
+    /// SQL text.
     const STATEMENT: &str;
-    /// Lowest and highest maximum number of requests that share a statement.
+    /// Lowest and highest limit on the number of requests per statement.
     const MAX_BATCH: [usize; 2];
 
-    /// Runs the statement and answers all requests. After an error, inserts may be stored.
+    /// Runs the statement and answers all requests. After an error, the bars may still be stored.
     ///
     /// # Errors
     /// The session is lost.
@@ -29,7 +29,7 @@ pub(super) trait BarOperation {
         batch: Vec<Self::Request>,
     ) -> impl Future<Output = Result<(), SessionLost>> + Send + 'static;
 
-    /// Answers requests without a statement.
+    /// Answers requests with a fault, without running the statement.
     fn refuse(batch: Vec<Self::Request>, fault: &StoreFault);
 }
 
@@ -42,8 +42,7 @@ pub(super) struct InsertBars;
 
 impl BarOperation for InsertBars {
     type Request = BarInsert;
-    // PostgreSQL computes the default of the id after it sorts, so the ids ascend in the order of the
-    // names.
+    // PostgreSQL assigns the ids after sorting, so the ids ascend in the order of the names.
     const STATEMENT: &str = "INSERT INTO bar (name) \
         SELECT name FROM unnest($1::text[]) WITH ORDINALITY AS batch (name, number) ORDER BY number \
         RETURNING id";
@@ -65,7 +64,7 @@ impl BarOperation for InsertBars {
     }
 }
 
-/// Lists the bars. All lists that wait share the result.
+/// Lists the bars. All waiting list requests share the result.
 pub(super) struct ListBars;
 
 impl BarOperation for ListBars {
@@ -109,7 +108,8 @@ fn finish<T>(
     }
 }
 
-/// Returns the ids of a batch in the order of its names. The ids must ascend, even if the rows do not.
+/// Returns a batch's ids in the order of its names. The rows can have a different order, so the ids
+/// are sorted.
 fn ids(rows: &[Row], expected: usize) -> Result<Vec<i64>, StatementFault> {
     let ids: Result<Vec<i64>, _> = rows.iter().map(|row| row.try_get(0)).collect();
     let mut ids = ids?;

@@ -13,15 +13,15 @@ use super::setting::PostgresqlSetting;
 
 /// Maximum time to open a session.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum time for a statement, after which PostgreSQL cancels it.
+/// Maximum execution time of a statement. PostgreSQL cancels longer statements.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum time for a statement, after which the session is closed. Only used if PostgreSQL cannot be
-/// reached.
+/// Maximum time to wait for a statement's response, including the wait for earlier statements in
+/// the session. The session is then closed.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(8);
-/// Pause before the next attempt while PostgreSQL starts.
+/// Pause between attempts to open a session while PostgreSQL is starting.
 pub(super) const STARTING_PAUSE: Duration = Duration::from_millis(100);
 
-/// A statement that can run several times at once.
+/// A prepared statement. Several executions can be in flight at once.
 pub(super) struct PreparedStatement {
     client: Client,
     statement: Statement,
@@ -36,10 +36,10 @@ pub(super) struct StatementFault {
 }
 
 impl StatementFault {
-    /// Returns the fault of a result that does not fit its statement.
+    /// Returns the fault for a result with unexpected rows.
     pub(super) fn unexpected_rows() -> Self {
         StatementFault {
-            message: "the database returned unexpected rows; check the triggers of its table bar"
+            message: "the database returned unexpected rows; check the triggers on the table bar"
                 .to_owned(),
             is_session_lost: false,
         }
@@ -50,15 +50,15 @@ impl From<tokio_postgres::Error> for StatementFault {
     fn from(error: tokio_postgres::Error) -> Self {
         StatementFault {
             message: format!("the database failed: {}; retry later", cause(&error)),
-            // The session remains usable after an error message, unless it was the last one. The next
-            // statement then finds the session closed.
+            // After an error message from PostgreSQL, the session is usually still open. If
+            // PostgreSQL has closed the session, the next statement detects the loss.
             is_session_lost: error.as_db_error().is_none(),
         }
     }
 }
 
 impl PreparedStatement {
-    /// Runs the statement and returns its rows. An insert is committed when this returns rows.
+    /// Runs the statement and returns its rows. An insert that returns rows is committed.
     pub(super) async fn rows(
         &self,
         parameters: &[&(dyn ToSql + Sync)],
@@ -78,7 +78,7 @@ impl PreparedStatement {
 pub(super) struct StoreSession {
     statement: Arc<PreparedStatement>,
     connection: JoinHandle<()>,
-    /// Time of an exchange without work.
+    /// Time from sending an empty statement to its response.
     round_trip: Duration,
 }
 
@@ -112,12 +112,13 @@ impl StoreSession {
         Arc::clone(&self.statement)
     }
 
-    /// Returns how long a statement took in PostgreSQL, given the time until its response.
+    /// Returns a statement's time in PostgreSQL. `taken` is the time from sending the statement to
+    /// its response.
     pub(super) fn without_network(&self, taken: Duration) -> Duration {
         taken.saturating_sub(self.round_trip)
     }
 
-    /// Returns how many statements that take this time in PostgreSQL run during a round trip.
+    /// Returns how many statements PostgreSQL completes during a round trip, if each takes `taken`.
     pub(super) fn statements_per_round_trip(&self, taken: Duration) -> usize {
         let statements = self.round_trip.as_nanos() / taken.as_nanos().max(1);
         usize::try_from(statements).unwrap_or(usize::MAX)
@@ -141,7 +142,7 @@ pub(super) async fn connect(
     setting: &PostgresqlSetting,
 ) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
     let (client, connection) = setting.config().connect(NoTls).await?;
-    // Calls of the client report the error.
+    // The client's methods report the error.
     let connection = tokio::spawn(async {
         let _ = connection.await;
     });

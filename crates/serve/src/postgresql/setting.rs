@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-/// Maximum time to connect, without the handshake.
+/// Maximum time to connect, excluding PostgreSQL's handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Usage hint for a connection string.
 const USAGE: &str = "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, or postgresql:host=HOST \
@@ -21,7 +21,7 @@ pub struct PostgresqlSetting {
 }
 
 impl PostgresqlSetting {
-    /// Returns the configuration of a session.
+    /// Returns the session configuration.
     pub(super) fn config(&self) -> &Config {
         &self.config
     }
@@ -54,11 +54,12 @@ impl FromStr for PostgresqlSetting {
     /// A message that does not contain the password.
     type Err = String;
 
-    /// Parses the text that follows `postgresql:`, either the rest of a URL or a keyword/value string.
+    /// Parses the text that follows `postgresql:`, either the rest of a URL or a keyword/value
+    /// string.
     fn from_str(text: &str) -> Result<Self, String> {
         let is_url = text.starts_with("//");
-        // The parser takes the first @ as the end of the password, so that the host would contain the
-        // rest of the password.
+        // The parser ends the password at the first @, so the rest of the password would become
+        // part of the host.
         if is_url && text.matches('@').count() > 1 {
             return Err(
                 "the URL contains several @; write %40 for an @ in a user name or password"
@@ -72,8 +73,8 @@ impl FromStr for PostgresqlSetting {
         };
         let mut config = parsed.map_err(|error| {
             let cause = error.into_source().map(|cause| cause.to_string());
-            // The parser's other messages about a keyword/value string may quote part of a password
-            // that contains a space.
+            // The parser's other messages about a keyword/value string may quote part of a
+            // password, if the password contains a space.
             match cause {
                 Some(cause) if is_url || cause.starts_with("invalid value for option") => {
                     format!("{cause}; {USAGE}")
@@ -85,7 +86,12 @@ impl FromStr for PostgresqlSetting {
         match (hosts, config.get_hostaddrs().len()) {
             (0, 0) => return Err(format!("no host is given; {USAGE}")),
             (1, 0) | (0, 1) | (1, 1) => {}
-            _ => return Err("several hosts; name one, so that all bars are in one place".into()),
+            _ => {
+                return Err(
+                    "several hosts are given; use one host, so that all bars are in one database"
+                        .into(),
+                );
+            }
         }
         if config.get_user().is_none_or(str::is_empty) {
             return Err(format!("no user is given; {USAGE}"));
@@ -95,8 +101,7 @@ impl FromStr for PostgresqlSetting {
                 "TLS to PostgreSQL is not supported; omit sslmode, or set it to disable".into(),
             );
         }
-        // Without this check, the database would default to the user's name, so a forgotten name would
-        // go unnoticed.
+        // The database name defaults to the user's name, so a missing name would go unnoticed.
         if config.get_dbname().is_none_or(str::is_empty) {
             return Err(format!("no database is given; {USAGE}"));
         }
@@ -133,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_wrong_strings_without_their_password() {
+    fn refuses_invalid_strings_without_printing_the_password() {
         for (text, reason) in [
             ("", "no host is given"),
             ("//", "no host is given"),

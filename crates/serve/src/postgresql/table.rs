@@ -1,4 +1,4 @@
-//! Creates the table of bars, or checks that the server can use it.
+//! Creates the table `bar`, or checks that the server can use it.
 
 use std::time::Instant;
 
@@ -10,18 +10,19 @@ use super::error::PostgresqlError;
 use super::session::{STARTING_PAUSE, connect, within_timeout};
 use super::setting::PostgresqlSetting;
 
-/// The same table as that of the system `play`.
+/// Statement that creates the same table as the system `play`.
 const CREATE: &str =
     "CREATE TABLE IF NOT EXISTS bar (id bigserial PRIMARY KEY, name varchar(255) NOT NULL)";
 /// Fix for a table that the server cannot use.
 const OTHER_TABLE: &str = "use another database, or rename the table";
 
-/// Query that returns whether the table exists, the encoding, and whether the database is read-only.
+/// Query that returns whether the table exists, the database's encoding, and whether the database
+/// is read-only.
 const DATABASE: &str = "SELECT to_regclass('bar') IS NOT NULL, \
     current_setting('server_encoding'), current_setting('transaction_read_only') = 'on'";
 
-/// Query that returns one row per column: name, type, whether it can be omitted, and whether the user has
-/// access to it.
+/// Query that returns one row per column: name, type, whether an insert can omit the column, and
+/// whether the user has the required access.
 const COLUMNS: &str = "SELECT attname::text, format_type(atttypid, atttypmod), \
     atthasdef OR attidentity <> '' OR (attname <> 'id' AND NOT attnotnull), \
     CASE attname WHEN 'name' THEN has_column_privilege(attrelid, attname, 'SELECT') \
@@ -32,7 +33,7 @@ const COLUMNS: &str = "SELECT attname::text, format_type(atttypid, atttypmod), \
       ELSE true END \
     FROM pg_attribute WHERE attrelid = 'bar'::regclass AND attnum > 0 AND NOT attisdropped";
 
-/// Creates the table if it is missing, and checks it otherwise. Waits while PostgreSQL starts.
+/// Creates the table if it is missing, and checks its columns. Waits while PostgreSQL is starting.
 pub(super) async fn prepare_table(setting: &PostgresqlSetting) -> Result<(), PostgresqlError> {
     let began = Instant::now();
     loop {
@@ -50,7 +51,7 @@ pub(super) async fn prepare_table(setting: &PostgresqlSetting) -> Result<(), Pos
     }
 }
 
-/// A reason why the table cannot be used, and what to do.
+/// Why the database or its table cannot be used, and how to fix it.
 type TableProblem = (String, &'static str);
 
 async fn prepare(
@@ -59,7 +60,7 @@ async fn prepare(
     let (client, connection) = connect(setting).await?;
     let problem = check(&client).await;
     drop(client);
-    // The session ends in order.
+    // Wait until the client has ended the session.
     let _ = connection.await;
     problem
 }
@@ -68,17 +69,18 @@ async fn check(client: &Client) -> Result<Option<TableProblem>, tokio_postgres::
     let row = client.query_one(DATABASE, &[]).await?;
     let encoding: &str = row.try_get(1)?;
     if encoding != "UTF8" {
-        let cause = format!("its encoding is {encoding}, which cannot store all names");
+        let cause =
+            format!("the database has the encoding {encoding}, which cannot store all names");
         return Ok(Some((cause, "use a database with the encoding UTF8")));
     }
     if row.try_get(2)? {
         let fix = "use a database that accepts writes";
-        return Ok(Some(("it is read-only".to_owned(), fix)));
+        return Ok(Some(("the database is read-only".to_owned(), fix)));
     }
     if !row.try_get::<_, bool>(0)?
         && let Err(error) = client.batch_execute(CREATE).await
     {
-        // Another server may have created the table meanwhile.
+        // Another server may have created the table in the meantime.
         let row = client.query_one(DATABASE, &[]).await?;
         if !row.try_get::<_, bool>(0)? {
             return Err(error);
@@ -117,7 +119,7 @@ fn column_problem(column: &str, kind: &str, can_omit: bool) -> Option<String> {
     }
 }
 
-/// Returns whether a type holds all names of 255 characters unchanged.
+/// Returns whether a type holds all names of up to 255 characters unchanged.
 fn holds_names(kind: &str) -> bool {
     let length = |rest: &str| {
         rest.strip_prefix('(')?

@@ -1,4 +1,4 @@
-//! The PostgreSQL of this repository's stores, which a test can kill.
+//! Runs this repository's PostgreSQL store, which a test can kill.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,18 +18,18 @@ pub struct TestPostgresql {
     postmaster: Option<Child>,
     pub address: SocketAddr,
     data: tempfile::TempDir,
-    /// Time that each inserted row takes, in ms.
+    /// Time per row inserted into the table `bar`, in ms.
     row_ms: u32,
 }
 
 #[allow(dead_code, reason = "each test binary uses only some of these helpers")]
 impl TestPostgresql {
-    /// Starts PostgreSQL. Returns `None` if its programs are missing and cannot be built.
+    /// Starts PostgreSQL. Returns `None` if PostgreSQL is not built and Maven is not installed.
     pub fn start() -> Option<Self> {
         Self::start_slow(0)
     }
 
-    /// Starts PostgreSQL so that each row inserted into the table `bar` takes this time, in ms.
+    /// Starts PostgreSQL so that each row inserted into the table `bar` takes `row_ms`.
     pub fn start_slow(row_ms: u32) -> Option<Self> {
         build()?;
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -44,17 +44,17 @@ impl TestPostgresql {
         Some(store)
     }
 
-    /// Returns the connection string for `--store`, for a user with an optional password.
+    /// Returns the connection string for `--store`. The user can include a password.
     pub fn url(&self, user: &str, database: &str) -> String {
         format!("postgresql://{user}@{}/{database}", self.address)
     }
 
-    /// Returns the folder of the cluster.
+    /// Returns the cluster's folder.
     pub fn cluster(&self) -> PathBuf {
         self.data.path().join("data/cluster")
     }
 
-    /// Starts PostgreSQL on its earlier data, and waits until it accepts sessions.
+    /// Starts PostgreSQL with its existing data, and waits until it accepts sessions.
     pub fn restart(&mut self) {
         let log = self.data.path().join("log");
         let output = File::create(&log).unwrap();
@@ -78,7 +78,7 @@ impl TestPostgresql {
         self.postmaster = Some(child);
     }
 
-    /// Kills all processes of PostgreSQL (SIGKILL).
+    /// Kills all PostgreSQL processes (SIGKILL).
     pub fn kill(&mut self) {
         let Some(mut postmaster) = self.postmaster.take() else {
             return;
@@ -87,7 +87,7 @@ impl TestPostgresql {
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
         postmaster.kill().unwrap();
         for child in children.split_whitespace() {
-            // It may have ended with the postmaster.
+            // The child may have ended with the postmaster.
             // SAFETY: kill(2) has no memory effects.
             unsafe { libc::kill(child.parse().unwrap(), libc::SIGKILL) };
         }
@@ -97,7 +97,7 @@ impl TestPostgresql {
         }
     }
 
-    /// Executes statements as the owner of the database, and returns the values of their rows.
+    /// Executes statements as the database owner, and returns the first column of their rows.
     pub fn execute(&self, statements: &str) -> Vec<String> {
         self.execute_in("bars", statements)
     }

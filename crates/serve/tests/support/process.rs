@@ -18,7 +18,7 @@ use super::TestClient;
 /// Environment variable with the path of the server's state file, journal or store.
 const SERVED_PATH: &str = "FLOODMARK_TEST_PATH";
 
-/// Serves until stdin is closed. A line on stdin limits the size of files, so that writes fail. Prints
+/// Serves until stdin is closed. A line on stdin limits the file size, so that writes fail. Prints
 /// the address, and at the end `stopped` or the cause of a failure.
 pub fn run_child(settings: impl FnOnce(PathBuf) -> Settings) {
     let path = env::var_os(SERVED_PATH).expect("started by another test");

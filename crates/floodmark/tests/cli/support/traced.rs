@@ -1,4 +1,4 @@
-//! Servers that `floodmark disk` traces: this test program, started again for one test.
+//! Servers for tests of `floodmark disk`. Each server is another process of this test program.
 
 use std::fs::File;
 use std::net::{TcpListener, TcpStream};
@@ -12,8 +12,8 @@ const METHOD: &str = "FLOODMARK_TEST_METHOD";
 const ADDRESS: &str = "FLOODMARK_TEST_ADDRESS";
 const FOLDER: &str = "FLOODMARK_TEST_FOLDER";
 
-/// Returns the server command that runs an ignored test of this program. `method` says how the server
-/// stores data, correctly or not.
+/// Returns a server command that runs an ignored test of this program. `method` selects how the
+/// server stores data, correctly or not.
 pub fn server_command(test: &str, method: &str) -> Vec<String> {
     let program = env::current_exe().unwrap();
     [
@@ -31,8 +31,9 @@ pub fn server_command(test: &str, method: &str) -> Vec<String> {
     .into()
 }
 
-/// Serves in this process, which was started with a [`server_command`], forever. `open` opens the state
-/// in a folder, and `serve` serves one connection by a method.
+/// Serves until the process is killed. The process must have been started with a
+/// [`server_command`]. `open` opens the state in a folder, and `serve` serves one connection with a
+/// method.
 pub fn run_server<S: Send>(
     open: impl FnOnce(&str) -> S,
     serve: impl Fn(TcpStream, &Mutex<S>, &str) + Sync,
@@ -50,8 +51,8 @@ pub fn run_server<S: Send>(
     });
 }
 
-/// Syncs a file, except with the method `no-sync`. Ends this process if the sync fails, except with the
-/// method `ignored-error`.
+/// Syncs a file, except with the method `no-sync`. Ends the process if the sync fails, except with
+/// the method `ignored-error`.
 pub fn sync(file: &File, method: &str) {
     let synced = match method {
         "no-sync" => Ok(()),
