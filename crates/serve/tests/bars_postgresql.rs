@@ -251,23 +251,57 @@ fn refuses_a_database_that_it_cannot_use() {
         return;
     };
     store.execute("CREATE ROLE guest LOGIN PASSWORD 'kiwi7'");
-    for database in ["foreign_table", "missing_default", "short", "latin"] {
-        let options = match database {
-            "latin" => " ENCODING 'LATIN1' TEMPLATE template0",
-            _ => "",
-        };
-        store.execute(&format!("CREATE DATABASE {database}{options}"));
-    }
+    store.execute("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0");
     for (database, columns) in [
         (
             "foreign_table",
-            "id bigserial, name text, owner text NOT NULL",
+            "id bigserial, name text NOT NULL, owner text NOT NULL",
         ),
         ("missing_default", "id bigint, name text"),
         ("short", "id bigserial, name varchar(20)"),
+        ("null_name", "id bigserial, name text"),
+        (
+            "null_id",
+            "id bigint DEFAULT nextval('ids'), name text NOT NULL",
+        ),
+        (
+            "check_name",
+            "id bigserial, name text NOT NULL CHECK (name <> 'x')",
+        ),
+        (
+            "unique_name",
+            "id bigserial PRIMARY KEY, name text UNIQUE NOT NULL",
+        ),
+        (
+            "foreign_key",
+            "id bigserial, name text NOT NULL, owner bigint REFERENCES owners",
+        ),
+        (
+            "exclusion",
+            "id bigserial, name text NOT NULL, EXCLUDE (name WITH =)",
+        ),
+        ("unique_index", "id bigserial, name text NOT NULL"),
+        (
+            "suitable",
+            "id bigserial PRIMARY KEY, name text NOT NULL, UNIQUE (id) INCLUDE (name)",
+        ),
     ] {
-        store.execute_in(database, &format!("CREATE TABLE bar ({columns})"));
+        store.execute(&format!("CREATE DATABASE {database}"));
+        store.execute_in(
+            database,
+            &format!(
+                "CREATE SEQUENCE ids; CREATE TABLE owners (id bigint PRIMARY KEY); \
+                CREATE TABLE bar ({columns})"
+            ),
+        );
     }
+    store.execute_in(
+        "unique_index",
+        "CREATE UNIQUE INDEX lower_name ON bar (lower(name))",
+    );
+    // The key of another table does not refuse inserts.
+    let other = "CREATE TABLE beer (bar bigint REFERENCES bar (id))";
+    store.execute_in("suitable", other);
     let rules = "host all bars 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
     std::fs::write(store.cluster().join("pg_hba.conf"), rules).unwrap();
     store.execute("SELECT pg_reload_conf()");
@@ -300,6 +334,25 @@ fn refuses_a_database_that_it_cannot_use() {
         ("bars", "foreign_table", ["column owner", "is required"]),
         ("bars", "missing_default", ["column id", "has no default"]),
         ("bars", "short", ["column name", "character varying(20)"]),
+        ("bars", "null_name", ["column name", "can be NULL"]),
+        ("bars", "null_id", ["column id", "can be NULL"]),
+        (
+            "bars",
+            "check_name",
+            ["bar_name_check", "can refuse inserts"],
+        ),
+        (
+            "bars",
+            "unique_name",
+            ["bar_name_key", "can refuse inserts"],
+        ),
+        (
+            "bars",
+            "foreign_key",
+            ["bar_owner_fkey", "can refuse inserts"],
+        ),
+        ("bars", "exclusion", ["bar_name_excl", "can refuse inserts"]),
+        ("bars", "unique_index", ["lower_name", "can refuse inserts"]),
         ("bars", "latin", ["its encoding is LATIN1", "UTF8"]),
     ] {
         let error = start_error(&store.url(user, database));
@@ -324,6 +377,7 @@ fn refuses_a_database_that_it_cannot_use() {
     let server = TestServer::start(with_store(&url));
     stored(&post(&mut server.connect(), "Corner"), "Corner");
     server.stop();
+    TestServer::start(with_store(&store.url("bars", "suitable"))).stop();
 
     let url = |at: SocketAddr| format!("postgresql://u:s3cret@{at}/d");
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
