@@ -246,6 +246,39 @@ fn a_stuck_database_gives_503() {
 }
 
 #[test]
+fn survives_changes_to_the_table() {
+    let Some(store) = TestPostgresql::start() else {
+        return;
+    };
+    let server = TestServer::start(with_store(&store.url("bars", "bars")));
+    let mut client = server.connect();
+    stored(&post(&mut client, "a"), "a");
+    assert_eq!(list(server.address).len(), 1);
+    store.execute("ALTER TABLE bar ALTER name TYPE text, ALTER name DROP NOT NULL");
+    // The first statement of each session fails, because its columns have another type.
+    for _ in 0..2 {
+        client.get("/bars");
+        post(&mut client, "either");
+    }
+    stored(&post(&mut client, "b"), "b");
+    assert!(list(server.address).len() >= 2);
+
+    let sessions = "SELECT pid FROM pg_stat_activity WHERE application_name = 'floodmark serve' \
+        ORDER BY pid";
+    let before = store.execute(sessions);
+    store.execute("INSERT INTO bar (name) VALUES (NULL)");
+    for _ in 0..2 {
+        let response = client.get("/bars");
+        assert_unavailable(&response);
+        assert!(response.body.contains("unexpected rows"), "{response:?}");
+    }
+    assert_eq!(store.execute(sessions), before, "the sessions remain open");
+    store.execute("DELETE FROM bar WHERE name IS NULL");
+    assert!(list(server.address).len() >= 2);
+    server.stop();
+}
+
+#[test]
 fn refuses_a_database_that_it_cannot_use() {
     let Some(store) = TestPostgresql::start() else {
         return;

@@ -26,8 +26,8 @@ use crate::store_queue::QueuedRequests;
 
 use batch_limit::BatchLimit;
 pub use error::PostgresqlError;
-use operation::{BarOperation, InsertBars, ListBars, SessionLost};
-use session::StoreSession;
+use operation::{BarOperation, InsertBars, ListBars};
+use session::{StatementEnd, StoreSession};
 pub use setting::PostgresqlSetting;
 
 /// Maximum number of statements in flight per session: the lower one for a slow database, the higher one
@@ -108,7 +108,7 @@ async fn serve_session<O: BarOperation>(
     mut session: StoreSession,
     queue: &mut QueuedRequests<O::Request>,
 ) -> Option<()> {
-    let mut in_flight = JoinSet::new();
+    let mut in_flight = JoinSet::<(StatementEnd, usize, Instant)>::new();
     let mut interval = MIN_INTERVAL;
     let mut next = Instant::now();
     let mut is_due = true;
@@ -122,7 +122,8 @@ async fn serve_session<O: BarOperation>(
             Some(done) = in_flight.join_next() => match done {
                 // A session runs its statements one at a time. With an interval shorter than the
                 // last statement's time in PostgreSQL, statements would only wait there.
-                Ok(Ok((requests, sent))) => {
+                Ok((StatementEnd::SessionLost, ..)) => break,
+                Ok((_, requests, sent)) => {
                     let now = Instant::now();
                     let taken = session.without_network(now - sent);
                     interval = taken.max(MIN_INTERVAL);
@@ -134,7 +135,6 @@ async fn serve_session<O: BarOperation>(
                         .min(MAX_IN_FLIGHT);
                     last_done = now;
                 }
-                Ok(Err(SessionLost)) => break,
                 Err(_) => {}
             },
             () = sleep_until(next), if !is_due => is_due = true,
@@ -146,7 +146,7 @@ async fn serve_session<O: BarOperation>(
                 let (sent, statement) = (Instant::now(), session.statement());
                 let requests = batch.len();
                 in_flight.spawn(async move {
-                    O::run(statement, batch).await.map(|()| (requests, sent))
+                    (O::run(statement, batch).await, requests, sent)
                 });
                 next = sent + interval;
                 is_due = false;

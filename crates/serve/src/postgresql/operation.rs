@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio_postgres::Row;
 
-use super::session::{PreparedStatement, StatementFault};
+use super::session::{PreparedStatement, StatementEnd, StatementFault};
 use crate::bar_store::{
     BarInsert, BarList, MAX_BATCH, StoreFault, StoreResult, StoredBar, answer_inserts, answer_lists,
 };
@@ -21,21 +21,14 @@ pub(super) trait BarOperation {
     const MAX_BATCH: [usize; 2];
 
     /// Runs the statement and answers all requests. After an error, inserts may be stored.
-    ///
-    /// # Errors
-    /// The session is lost.
     fn run(
         statement: Arc<PreparedStatement>,
         batch: Vec<Self::Request>,
-    ) -> impl Future<Output = Result<(), SessionLost>> + Send + 'static;
+    ) -> impl Future<Output = StatementEnd> + Send + 'static;
 
     /// Answers requests without a statement.
     fn refuse(batch: Vec<Self::Request>, fault: &StoreFault);
 }
-
-/// The session is closed or does not respond.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SessionLost;
 
 /// Inserts bars. PostgreSQL stores all bars of a batch or none, and responds after the commit.
 pub(super) struct InsertBars;
@@ -50,10 +43,7 @@ impl BarOperation for InsertBars {
     // Even a slow database serves several requests per statement.
     const MAX_BATCH: [usize; 2] = [16, MAX_BATCH];
 
-    async fn run(
-        statement: Arc<PreparedStatement>,
-        batch: Vec<BarInsert>,
-    ) -> Result<(), SessionLost> {
+    async fn run(statement: Arc<PreparedStatement>, batch: Vec<BarInsert>) -> StatementEnd {
         let names = Vec::from_iter(batch.iter().map(|insert| insert.name.as_str()));
         let rows = statement.rows(&[&names]).await;
         let ids = rows.and_then(|rows| ids(&rows, batch.len()));
@@ -73,10 +63,7 @@ impl BarOperation for ListBars {
     const STATEMENT: &str = "SELECT id, name FROM bar ORDER BY id";
     const MAX_BATCH: [usize; 2] = [usize::MAX; 2];
 
-    async fn run(
-        statement: Arc<PreparedStatement>,
-        batch: Vec<BarList>,
-    ) -> Result<(), SessionLost> {
+    async fn run(statement: Arc<PreparedStatement>, batch: Vec<BarList>) -> StatementEnd {
         let rows = statement.rows(&[]).await;
         finish(rows.and_then(|rows| json(&rows)), |bars| {
             answer_lists(batch, &bars);
@@ -88,31 +75,35 @@ impl BarOperation for ListBars {
     }
 }
 
-/// Answers the requests of a statement.
+/// Answers the requests of a statement, and returns how it ended.
 fn finish<T>(
     result: Result<T, StatementFault>,
     answer: impl FnOnce(StoreResult<T>),
-) -> Result<(), SessionLost> {
+) -> StatementEnd {
     match result {
         Ok(value) => {
             answer(Ok(value));
-            Ok(())
+            StatementEnd::Completed
         }
         Err(fault) => {
             answer(Err(StoreFault(fault.message)));
-            if fault.is_session_lost {
-                Err(SessionLost)
-            } else {
-                Ok(())
-            }
+            fault.end
         }
+    }
+}
+
+/// Returns the bar in a row. The session remains usable if the columns have changed.
+fn stored_bar(row: &Row) -> Result<StoredBar<'_>, StatementFault> {
+    match (row.try_get(0), row.try_get(1)) {
+        (Ok(id), Ok(name)) => Ok(StoredBar { id, name }),
+        _ => Err(StatementFault::unexpected_rows()),
     }
 }
 
 /// Returns the ids of a batch in the order of its names. The ids must ascend, even if the rows do not.
 fn ids(rows: &[Row], expected: usize) -> Result<Vec<i64>, StatementFault> {
     let ids: Result<Vec<i64>, _> = rows.iter().map(|row| row.try_get(0)).collect();
-    let mut ids = ids?;
+    let mut ids = ids.map_err(|_| StatementFault::unexpected_rows())?;
     if ids.len() != expected {
         return Err(StatementFault::unexpected_rows());
     }
@@ -126,9 +117,8 @@ fn json(rows: &[Row]) -> Result<Bytes, StatementFault> {
         if json.len() > 1 {
             json.push(b',');
         }
-        let (id, name) = (row.try_get(0)?, row.try_get(1)?);
         // Writing to a vector cannot fail.
-        let _ = serde_json::to_writer(&mut json, &StoredBar { id, name });
+        let _ = serde_json::to_writer(&mut json, &stored_bar(row)?);
     }
     json.push(b']');
     Ok(json.into())

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Row, Statement};
 
@@ -32,16 +33,45 @@ pub(super) struct PreparedStatement {
 pub(super) struct StatementFault {
     /// Text for the server's clients.
     pub(super) message: String,
-    pub(super) is_session_lost: bool,
+    pub(super) end: StatementEnd,
+}
+
+/// How a statement ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StatementEnd {
+    Completed,
+    /// It failed. The session remains usable.
+    Failed,
+    /// The session is closed, does not respond, or cannot run the statement again.
+    SessionLost,
+}
+
+impl StatementEnd {
+    fn of(error: &tokio_postgres::Error) -> Self {
+        // The session remains usable after an error message, unless it was the last one. The next
+        // statement then finds the session closed.
+        let Some(code) = error.code() else {
+            return StatementEnd::SessionLost;
+        };
+        match *code {
+            // After some changes to the table, the statement must be prepared again.
+            SqlState::FEATURE_NOT_SUPPORTED | SqlState::INVALID_SQL_STATEMENT_NAME => {
+                StatementEnd::SessionLost
+            }
+            _ => StatementEnd::Failed,
+        }
+    }
 }
 
 impl StatementFault {
     /// Returns the fault of a result that does not fit its statement.
     pub(super) fn unexpected_rows() -> Self {
         StatementFault {
-            message: "the database returned unexpected rows; check the triggers of its table bar"
-                .to_owned(),
-            is_session_lost: false,
+            message:
+                "the database returned unexpected rows; check the columns and triggers of its \
+                table bar"
+                    .to_owned(),
+            end: StatementEnd::Failed,
         }
     }
 }
@@ -50,9 +80,7 @@ impl From<tokio_postgres::Error> for StatementFault {
     fn from(error: tokio_postgres::Error) -> Self {
         StatementFault {
             message: format!("the database failed: {}; retry later", cause(&error)),
-            // The session remains usable after an error message, unless it was the last one. The next
-            // statement then finds the session closed.
-            is_session_lost: error.as_db_error().is_none(),
+            end: StatementEnd::of(&error),
         }
     }
 }
@@ -68,7 +96,7 @@ impl PreparedStatement {
             Ok(rows) => Ok(rows?),
             Err(_) => Err(StatementFault {
                 message: "the database does not respond; retry later".to_owned(),
-                is_session_lost: true,
+                end: StatementEnd::SessionLost,
             }),
         }
     }
