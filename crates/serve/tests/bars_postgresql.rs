@@ -279,6 +279,36 @@ fn survives_changes_to_the_table() {
 }
 
 #[test]
+fn assigns_ids_that_do_not_ascend() {
+    const CLIENTS: usize = 50;
+    let Some(store) = TestPostgresql::start() else {
+        return;
+    };
+    store.execute(
+        "CREATE TABLE bar (id bigint PRIMARY KEY DEFAULT (random() * 1e15)::bigint, name text NOT NULL)",
+    );
+    let server = TestServer::start(with_store(&store.url("bars", "bars")));
+    let address = server.address;
+    let added = thread::scope(|scope| {
+        let client = |client| {
+            scope.spawn(move || {
+                let mut connection = TestClient::connect(address);
+                let name = |n| format!("{client}-{n}");
+                let add = |n| (stored(&post(&mut connection, &name(n)), &name(n)), name(n));
+                Vec::from_iter((0..20).map(add))
+            })
+        };
+        let clients = Vec::from_iter((0..CLIENTS).map(client));
+        let added = clients
+            .into_iter()
+            .flat_map(|client| client.join().unwrap());
+        BTreeMap::from_iter(added)
+    });
+    assert_eq!(list(address), added);
+    server.stop();
+}
+
+#[test]
 fn refuses_a_database_that_it_cannot_use() {
     let Some(store) = TestPostgresql::start() else {
         return;

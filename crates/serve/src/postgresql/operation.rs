@@ -35,18 +35,18 @@ pub(super) struct InsertBars;
 
 impl BarOperation for InsertBars {
     type Request = BarInsert;
-    // PostgreSQL computes the default of the id after it sorts, so the ids ascend in the order of the
-    // names.
     const STATEMENT: &str = "INSERT INTO bar (name) \
-        SELECT name FROM unnest($1::text[]) WITH ORDINALITY AS batch (name, number) ORDER BY number \
-        RETURNING id";
+        SELECT name FROM unnest($1::text[]) AS batch (name) RETURNING id, name";
     // Even a slow database serves several requests per statement.
     const MAX_BATCH: [usize; 2] = [16, MAX_BATCH];
 
     async fn run(statement: Arc<PreparedStatement>, batch: Vec<BarInsert>) -> StatementEnd {
         let names = Vec::from_iter(batch.iter().map(|insert| insert.name.as_str()));
         let rows = statement.rows(&[&names]).await;
-        let ids = rows.and_then(|rows| ids(&rows, batch.len()));
+        let ids = rows.and_then(|rows| {
+            let stored: Result<_, _> = rows.iter().map(stored_bar).collect();
+            assign_ids(&names, stored?).ok_or_else(StatementFault::unexpected_rows)
+        });
         finish(ids, |ids| answer_inserts(batch, ids))
     }
 
@@ -100,15 +100,30 @@ fn stored_bar(row: &Row) -> Result<StoredBar<'_>, StatementFault> {
     }
 }
 
-/// Returns the ids of a batch in the order of its names. The ids must ascend, even if the rows do not.
-fn ids(rows: &[Row], expected: usize) -> Result<Vec<i64>, StatementFault> {
-    let ids: Result<Vec<i64>, _> = rows.iter().map(|row| row.try_get(0)).collect();
-    let mut ids = ids.map_err(|_| StatementFault::unexpected_rows())?;
-    if ids.len() != expected {
-        return Err(StatementFault::unexpected_rows());
+/// Returns the id for each name of a batch, or `None` if the names of the stored bars differ. Equal names
+/// are interchangeable.
+fn assign_ids(names: &[&str], mut stored: Vec<StoredBar<'_>>) -> Option<Vec<i64>> {
+    if stored.len() != names.len() {
+        return None;
     }
-    ids.sort_unstable();
-    Ok(ids)
+    let mut order = Vec::from_iter(0..names.len());
+    // PostgreSQL usually returns the rows in the order of the batch, but does not guarantee it.
+    if names
+        .iter()
+        .zip(&stored)
+        .any(|(name, bar)| *name != bar.name)
+    {
+        order.sort_by_key(|index| names[*index]);
+        stored.sort_by_key(|bar| (bar.name, bar.id));
+    }
+    let mut ids = vec![0; names.len()];
+    for (index, bar) in order.into_iter().zip(stored) {
+        if names[index] != bar.name {
+            return None;
+        }
+        ids[index] = bar.id;
+    }
+    Some(ids)
 }
 
 fn json(rows: &[Row]) -> Result<Bytes, StatementFault> {
@@ -122,4 +137,26 @@ fn json(rows: &[Row]) -> Result<Bytes, StatementFault> {
     }
     json.push(b']');
     Ok(json.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assigns_each_id_by_its_name() {
+        let names = ["b", "a", "c", "a"];
+        for (rows, ids) in [
+            ([(1, "b"), (2, "a"), (3, "c"), (4, "a")], Some([1, 2, 3, 4])),
+            ([(4, "b"), (3, "a"), (2, "c"), (1, "a")], Some([4, 3, 2, 1])),
+            ([(1, "a"), (9, "a"), (5, "b"), (7, "c")], Some([5, 1, 7, 9])),
+            ([(1, "a"), (2, "b"), (3, "c"), (4, "b")], None),
+            ([(1, "b"), (2, "a"), (3, "c"), (4, "A")], None),
+        ] {
+            let stored = Vec::from(rows.map(|(id, name)| StoredBar { id, name }));
+            let ids = ids.map(Vec::from);
+            assert_eq!(assign_ids(&names, stored), ids, "{rows:?}");
+        }
+        assert_eq!(assign_ids(&names, Vec::new()), None);
+    }
 }
