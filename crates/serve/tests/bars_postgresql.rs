@@ -60,6 +60,14 @@ fn list(address: SocketAddr) -> BTreeMap<i64, String> {
     bars.into_iter().collect()
 }
 
+/// Returns the number of bars that the largest statement inserted. Rows of one statement have the same
+/// transaction.
+fn largest_batch(store: &TestPostgresql) -> usize {
+    let largest =
+        "SELECT max(n) FROM (SELECT count(*) AS n FROM bar GROUP BY xmin::text) AS batches";
+    store.execute(largest)[0].parse().unwrap()
+}
+
 fn start_error(url: &str) -> String {
     let started = serve(with_store(url), std::future::pending(), |_| {
         panic!("started")
@@ -139,10 +147,7 @@ fn each_id_of_a_large_batch_belongs_to_its_name() {
         assert_eq!(added.len(), CLIENTS);
         assert_eq!(list(address), added);
     });
-    // Rows of one statement have the same transaction, so this is the size of the largest batch.
-    let largest =
-        "SELECT max(n) FROM (SELECT count(*) AS n FROM bar GROUP BY xmin::text) AS batches";
-    let largest: usize = store.execute(largest)[0].parse().unwrap();
+    let largest = largest_batch(&store);
     assert!(largest > CLIENTS / 4, "{largest}");
 }
 
@@ -305,6 +310,30 @@ fn assigns_ids_that_do_not_ascend() {
         BTreeMap::from_iter(added)
     });
     assert_eq!(list(address), added);
+    server.stop();
+}
+
+#[test]
+fn failed_statements_do_not_raise_the_batch_limit() {
+    const CLIENTS: usize = 150;
+    let Some(store) = TestPostgresql::start_slow(20) else {
+        return;
+    };
+    let server = TestServer::start(with_store(&store.url("bars", "bars")));
+    let mut client = server.connect();
+    store.execute("ALTER TABLE bar RENAME TO pub");
+    for _ in 0..10 {
+        assert_unavailable(&post(&mut client, "failed"));
+    }
+    store.execute("ALTER TABLE pub RENAME TO bar");
+    thread::scope(|scope| {
+        for n in 0..CLIENTS {
+            let mut client = server.connect();
+            scope.spawn(move || post(&mut client, &n.to_string()));
+        }
+    });
+    let largest = largest_batch(&store);
+    assert!((2..=32).contains(&largest), "{largest}");
     server.stop();
 }
 

@@ -123,17 +123,20 @@ async fn serve_session<O: BarOperation>(
                 // A session runs its statements one at a time. With an interval shorter than the
                 // last statement's time in PostgreSQL, statements would only wait there.
                 Ok((StatementEnd::SessionLost, ..)) => break,
-                Ok((_, requests, sent)) => {
+                Ok((end, requests, sent)) => {
                     let now = Instant::now();
                     let taken = session.without_network(now - sent);
-                    interval = taken.max(MIN_INTERVAL);
                     // Without the time for which it waited for earlier statements.
                     let own = taken.min(now - last_done);
-                    limit.adapt(requests, own);
-                    most_in_flight = session.statements_per_round_trip(own)
-                        .saturating_add(MIN_IN_FLIGHT)
-                        .min(MAX_IN_FLIGHT);
                     last_done = now;
+                    // The time until an error does not show how fast the database is.
+                    if end != StatementEnd::Failed {
+                        interval = taken.max(MIN_INTERVAL);
+                        limit.adapt(requests, own);
+                        most_in_flight = session.statements_per_round_trip(own)
+                            .saturating_add(MIN_IN_FLIGHT)
+                            .min(MAX_IN_FLIGHT);
+                    }
                 }
                 Err(_) => {}
             },

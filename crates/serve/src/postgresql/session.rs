@@ -40,6 +40,8 @@ pub(super) struct StatementFault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StatementEnd {
     Completed,
+    /// PostgreSQL canceled it, usually after its timeout.
+    Canceled,
     /// It failed. The session remains usable.
     Failed,
     /// The session is closed, does not respond, or cannot run the statement again.
@@ -54,6 +56,7 @@ impl StatementEnd {
             return StatementEnd::SessionLost;
         };
         match *code {
+            SqlState::QUERY_CANCELED => StatementEnd::Canceled,
             // After some changes to the table, the statement must be prepared again.
             SqlState::FEATURE_NOT_SUPPORTED | SqlState::INVALID_SQL_STATEMENT_NAME => {
                 StatementEnd::SessionLost
