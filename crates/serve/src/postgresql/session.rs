@@ -16,8 +16,8 @@ use super::setting::PostgresqlSetting;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time for a statement, after which PostgreSQL cancels it.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum time for a statement, after which the session is closed. Only used if PostgreSQL cannot be
-/// reached.
+/// Maximum time until the response to a statement, after which the session is closed. PostgreSQL is then
+/// unreachable, or busy with earlier statements of the session.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(8);
 /// Pause before the next attempt while PostgreSQL starts.
 pub(super) const STARTING_PAUSE: Duration = Duration::from_millis(100);
