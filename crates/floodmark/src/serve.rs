@@ -76,9 +76,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_connections: Option<NonZeroUsize>,
 
-    /// With --journal or --store: maximum queueing delay, with a unit; new requests get a 503 while
-    /// the oldest queued request has waited longer, and so do requests that have waited longer for
-    /// the store
+    /// With --journal or --store: maximum queueing delay, with a unit; new POST requests get a 503
+    /// while the oldest queued one has waited longer, and so do POST requests that have waited
+    /// longer for the store
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "queue")]
     pub max_wait: Duration,
 
