@@ -228,6 +228,40 @@ fn loses_no_acknowledged_bar_when_postgresql_is_killed() {
 }
 
 #[test]
+fn refusals_during_an_outage_name_it() {
+    let Some(mut store) = TestPostgresql::start() else {
+        return;
+    };
+    let mut settings = with_store(&store.url("bars", "bars"));
+    settings.limits.max_wait = Duration::from_millis(50);
+    let server = TestServer::start(settings);
+    let mut client = server.connect();
+    store.kill();
+    assert_unavailable(&client.get("/bars"));
+    assert_unavailable(&post(&mut client, "first"));
+    // Attempts to connect now wait for a response.
+    let silent = TcpListener::bind(store.address).unwrap();
+    thread::sleep(Duration::from_millis(500));
+    let begin = Instant::now();
+    for _ in 0..5 {
+        for response in [client.get("/bars"), post(&mut client, "second")] {
+            assert_unavailable(&response);
+            let reason = "the database is not available";
+            assert!(response.body.contains(reason), "{response:?}");
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert!(begin.elapsed() < Duration::from_secs(3));
+    drop(silent);
+    store.restart();
+    while post(&mut client, "third").status != 201 {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(10));
+    }
+    server.stop();
+}
+
+#[test]
 fn a_stuck_database_gives_503() {
     let Some(store) = TestPostgresql::start() else {
         return;

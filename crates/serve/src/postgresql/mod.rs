@@ -13,12 +13,13 @@ mod setting;
 mod table;
 
 use std::io;
+use std::pin::pin;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::bar_store::{BarRequests, StoreFault};
 use crate::error::ServeError;
@@ -162,32 +163,38 @@ async fn serve_session<O: BarOperation>(
     Some(())
 }
 
-/// Opens a session, with pauses between the attempts. Requests wait during an attempt, and are
+/// Opens a session, with pauses between the attempts. Requests wait during the first attempt, and are
 /// refused after it has failed. Returns `None` if the queue is closed.
 async fn reopen<O: BarOperation>(
     setting: &PostgresqlSetting,
     queue: &mut QueuedRequests<O::Request>,
 ) -> Option<StoreSession> {
     let [mut pause, longest] = PAUSES;
+    let mut error = match StoreSession::open(setting, O::STATEMENT).await {
+        Ok(session) => return Some(session),
+        Err(error) => error,
+    };
     loop {
-        let error = match StoreSession::open(setting, O::STATEMENT).await {
-            Ok(session) => return Some(session),
-            Err(error) => error,
-        };
         let fault = StoreFault(error.public_message());
-        let end = Instant::now() + pause;
-        loop {
+        let mut attempt = pin!(async move {
+            sleep(pause).await;
+            StoreSession::open(setting, O::STATEMENT).await
+        });
+        error = loop {
             let mut batch = Vec::new();
             tokio::select! {
-                () = sleep_until(end) => break,
-                is_open = queue.take(&mut batch, usize::MAX) => {
+                opened = &mut attempt => match opened {
+                    Ok(session) => return Some(session),
+                    Err(error) => break error,
+                },
+                is_open = queue.take_all(&mut batch) => {
                     if !is_open {
                         return None;
                     }
                     O::refuse(batch, &fault);
                 }
             }
-        }
+        };
         pause = (pause * 2).min(longest);
     }
 }
