@@ -24,12 +24,16 @@ fn with_store(url: &str) -> Settings {
     }
 }
 
-fn post(client: &mut TestClient, name: &str) -> TestResponse {
+fn request(name: &str) -> String {
     let body = json!({ "name": name }).to_string();
-    client.send(format!(
+    format!(
         "POST /bars HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
-    ));
+    )
+}
+
+fn post(client: &mut TestClient, name: &str) -> TestResponse {
+    client.send(request(name));
     client.response()
 }
 
@@ -266,22 +270,38 @@ fn a_stuck_database_gives_503() {
     let Some(store) = TestPostgresql::start() else {
         return;
     };
-    let server = TestServer::start(with_store(&store.url("bars", "bars")));
+    let mut settings = with_store(&store.url("bars", "bars"));
+    settings.limits.grace = Duration::from_millis(200);
+    let server = TestServer::start(settings);
     let mut client = server.connect();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            store.execute("BEGIN; LOCK TABLE bar; SELECT pg_sleep(7); COMMIT");
-        });
-        while store
-            .execute("SELECT 1 FROM pg_locks WHERE mode = 'AccessExclusiveLock'")
-            .is_empty()
-        {
+    let lock = |seconds| format!("BEGIN; LOCK TABLE bar; SELECT pg_sleep({seconds}); COMMIT");
+    let wait_for_lock = || {
+        let is_locked = "SELECT 1 FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted";
+        while store.execute(is_locked).is_empty() {
             thread::sleep(Duration::from_millis(10));
         }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| store.execute(&lock(7)));
+        wait_for_lock();
         assert_unavailable(&post(&mut client, "stuck"));
     });
     stored(&post(&mut client, "next"), "next");
-    server.stop();
+
+    // No client waits after the grace period.
+    thread::scope(|scope| {
+        scope.spawn(|| store.execute(&lock(4)));
+        wait_for_lock();
+        // More than the statements in flight, so that the queue is not empty.
+        let mut clients = [(); 20].map(|()| server.connect());
+        for client in &mut clients {
+            client.send(request("unanswered"));
+            client.wait_until_read();
+        }
+        let begin = Instant::now();
+        server.stop();
+        assert!(begin.elapsed() < Duration::from_secs(2));
+    });
 }
 
 #[test]

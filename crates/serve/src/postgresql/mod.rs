@@ -1,7 +1,7 @@
 //! Bars in PostgreSQL.
 //!
-//! One thread has two sessions, one for inserts and one for lists, so that a list never waits for an
-//! insert.
+//! Two threads have a session each, one for inserts and one for lists, so that neither waits for the
+//! other.
 //! `table.rs` creates or checks the table, `session.rs` opens a session, `operation.rs` has the two
 //! statements, and `batch_limit.rs` limits how many requests share one.
 
@@ -18,6 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -45,43 +46,61 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(
 /// Maximum time for PostgreSQL to complete its own start before the server starts.
 const STARTING_TIME: Duration = Duration::from_secs(30);
 
-/// The thread with the sessions.
+/// The threads with the sessions.
 pub(crate) struct PostgresqlBars {
-    thread: JoinHandle<()>,
+    threads: [JoinHandle<()>; 2],
+    /// Ends the threads when it is dropped.
+    stop: watch::Sender<()>,
 }
 
 impl PostgresqlBars {
-    /// Opens the sessions, creates the table if necessary, and starts the thread.
+    /// Creates the table if necessary, opens the sessions, and starts their threads.
     pub(crate) fn start(
         setting: &PostgresqlSetting,
         requests: BarRequests,
     ) -> Result<Self, ServeError> {
         let runtime = runtime().map_err(ServeError::Thread)?;
-        let opened = runtime.block_on(async {
-            table::prepare_table(setting).await?;
-            let inserts = StoreSession::open(setting, InsertBars::STATEMENT).await?;
-            let lists = StoreSession::open(setting, ListBars::STATEMENT).await?;
-            Ok::<_, PostgresqlError>((inserts, lists))
-        });
-        let (insert_session, list_session) = opened?;
-        let setting = setting.clone();
-        let run = move || {
-            runtime.block_on(async {
-                tokio::join!(
-                    serve::<InsertBars>(&setting, insert_session, requests.inserts),
-                    serve::<ListBars>(&setting, list_session, requests.lists),
-                );
-            });
-        };
-        let thread = thread::Builder::new().name("bars-postgresql".into());
-        let thread = thread.spawn(run).map_err(ServeError::Thread)?;
-        Ok(PostgresqlBars { thread })
+        runtime.block_on(table::prepare_table(setting))?;
+        let (stop, stopped) = watch::channel(());
+        let BarRequests { inserts, lists } = requests;
+        let threads = [
+            start_session::<InsertBars>("bars-inserts", setting, inserts, stopped.clone())?,
+            start_session::<ListBars>("bars-lists", setting, lists, stopped)?,
+        ];
+        Ok(PostgresqlBars { threads, stop })
     }
 
-    /// Waits until the thread has ended. Must be called after the queues have been closed.
+    /// Closes the sessions and waits until the threads have ended. Must be called after the workers have
+    /// ended, because statements in flight get no response.
     pub(crate) fn finish(self) -> Result<(), ServeError> {
-        self.thread.join().map_err(|_| ServeError::Panicked)
+        drop(self.stop);
+        let joined = self.threads.map(JoinHandle::join);
+        let ended = joined.into_iter().collect::<Result<(), _>>();
+        ended.map_err(|_| ServeError::Panicked)
     }
+}
+
+/// Opens a session, and starts a thread that serves the requests in a queue until the queue is closed or
+/// the sender of `stopped` is dropped. With threads of their own, a long list does not delay inserts.
+fn start_session<O: BarOperation>(
+    name: &str,
+    setting: &PostgresqlSetting,
+    queue: QueuedRequests<O::Request>,
+    mut stopped: watch::Receiver<()>,
+) -> Result<JoinHandle<()>, ServeError> {
+    let runtime = runtime().map_err(ServeError::Thread)?;
+    let session = runtime.block_on(StoreSession::open(setting, O::STATEMENT))?;
+    let setting = setting.clone();
+    let run = move || {
+        runtime.block_on(async {
+            tokio::select! {
+                () = serve::<O>(&setting, session, queue) => {}
+                _ = stopped.changed() => {}
+            }
+        });
+    };
+    let thread = thread::Builder::new().name(name.into()).spawn(run);
+    thread.map_err(ServeError::Thread)
 }
 
 fn runtime() -> io::Result<Runtime> {
