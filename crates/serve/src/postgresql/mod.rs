@@ -145,7 +145,7 @@ async fn serve_session<O: BarOperation>(
                 Ok((StatementEnd::SessionLost, ..)) => break,
                 Ok((end, requests, sent)) => {
                     let now = Instant::now();
-                    let taken = session.without_network(now - sent);
+                    let taken = session.round_trip.without_network(now - sent);
                     // Without the time for which it waited for earlier statements.
                     let own = taken.min(now - last_done);
                     last_done = now;
@@ -153,7 +153,7 @@ async fn serve_session<O: BarOperation>(
                     if end != StatementEnd::Failed {
                         interval = taken.max(MIN_INTERVAL);
                         limit.adapt(requests, own);
-                        most_in_flight = session.statements_per_round_trip(own)
+                        most_in_flight = session.round_trip.statements(own)
                             .saturating_add(MIN_IN_FLIGHT)
                             .min(MAX_IN_FLIGHT);
                     }

@@ -105,12 +105,30 @@ impl PreparedStatement {
     }
 }
 
+/// Upper bound of the time for an exchange without work.
+#[derive(Debug)]
+pub(super) struct RoundTrip(Duration);
+
+impl RoundTrip {
+    /// Returns how long a statement took in PostgreSQL, given the time until its response. Lowers the
+    /// bound if the statement took less.
+    pub(super) fn without_network(&mut self, taken: Duration) -> Duration {
+        self.0 = self.0.min(taken);
+        taken.saturating_sub(self.0)
+    }
+
+    /// Returns how many statements that take this time in PostgreSQL run during a round trip.
+    pub(super) fn statements(&self, taken: Duration) -> usize {
+        let statements = self.0.as_nanos() / taken.as_nanos().max(1);
+        usize::try_from(statements).unwrap_or(usize::MAX)
+    }
+}
+
 /// An open session.
 pub(super) struct StoreSession {
     statement: Arc<PreparedStatement>,
     connection: JoinHandle<()>,
-    /// Time of an exchange without work.
-    round_trip: Duration,
+    pub(super) round_trip: RoundTrip,
 }
 
 impl StoreSession {
@@ -126,7 +144,7 @@ impl StoreSession {
             let (client, connection) = connect(setting).await?;
             let begin = Instant::now();
             client.batch_execute("").await?;
-            let round_trip = begin.elapsed();
+            let round_trip = RoundTrip(begin.elapsed());
             let statement = client.prepare(statement).await?;
             let statement = Arc::new(PreparedStatement { client, statement });
             Ok(StoreSession {
@@ -141,17 +159,6 @@ impl StoreSession {
     /// Returns the statement.
     pub(super) fn statement(&self) -> Arc<PreparedStatement> {
         Arc::clone(&self.statement)
-    }
-
-    /// Returns how long a statement took in PostgreSQL, given the time until its response.
-    pub(super) fn without_network(&self, taken: Duration) -> Duration {
-        taken.saturating_sub(self.round_trip)
-    }
-
-    /// Returns how many statements that take this time in PostgreSQL run during a round trip.
-    pub(super) fn statements_per_round_trip(&self, taken: Duration) -> usize {
-        let statements = self.round_trip.as_nanos() / taken.as_nanos().max(1);
-        usize::try_from(statements).unwrap_or(usize::MAX)
     }
 
     /// Waits until the connection has ended.
@@ -189,5 +196,21 @@ pub(super) async fn within_timeout<T>(
     match timeout(OPEN_TIMEOUT, result).await {
         Ok(result) => result.map_err(|error| PostgresqlError::of(setting, &error)),
         Err(_) => Err(PostgresqlError::no_response(setting)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_first_exchange_does_not_hide_the_time_of_later_statements() {
+        let ms = Duration::from_millis;
+        let mut round_trip = RoundTrip(ms(500));
+        assert_eq!(round_trip.without_network(ms(700)), ms(200));
+        assert_eq!(round_trip.without_network(ms(20)), ms(0));
+        assert_eq!(round_trip.without_network(ms(60)), ms(40));
+        assert_eq!(round_trip.statements(ms(4)), 5);
+        assert_eq!(round_trip.statements(ms(0)), 20_000_000);
     }
 }
