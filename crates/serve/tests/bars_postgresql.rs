@@ -272,6 +272,8 @@ fn a_stuck_database_gives_503() {
     };
     let mut settings = with_store(&store.url("bars", "bars"));
     settings.limits.grace = Duration::from_millis(200);
+    // The limit for receiving a request does not end the wait for the store.
+    settings.limits.request = Duration::from_secs(1);
     let server = TestServer::start(settings);
     let mut client = server.connect();
     let lock = |seconds| format!("BEGIN; LOCK TABLE bar; SELECT pg_sleep({seconds}); COMMIT");
