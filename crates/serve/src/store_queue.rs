@@ -28,7 +28,9 @@ pub(crate) enum QueueRefusal {
 
 /// A request in a queue.
 pub(crate) trait StoreRequest {
-    /// Returns whether the client no longer waits for the response.
+    /// Returns whether the worker no longer waits for the response, because its timeout has expired or
+    /// it has ended the connection. A disconnected client goes unnoticed, because the worker reads
+    /// nothing until it has responded.
     fn is_abandoned(&self) -> bool;
 
     /// Answers that the store is overloaded.
