@@ -34,7 +34,8 @@ impl StartedStore {
     #[must_use]
     pub fn postgresql() -> Option<Self> {
         // PostgreSQL closes its sessions on an interrupt.
-        Self::start("postgresql", Signal::INT, |port, _| vec![port])
+        let program = "target/server/bin/postgres";
+        Self::start("postgresql", program, Signal::INT, |port, _| vec![port])
     }
 
     /// Starts Cassandra with one node. Returns `None` if it can't be built.
@@ -44,18 +45,23 @@ impl StartedStore {
     #[must_use]
     pub fn cassandra() -> Option<Self> {
         // A clean shutdown takes seconds, and the data is no longer needed.
-        Self::start("cassandra", Signal::KILL, |port, other| vec![port, other])
+        let program = "target/lib/jamm-0.4.0.jar";
+        Self::start("cassandra", program, Signal::KILL, |port, other| {
+            vec![port, other]
+        })
     }
 
     /// Starts a store with the command in its manifest, which ends with the folder for its data.
+    /// `program` is a file that the command needs.
     fn start(
         name: &str,
+        program: &str,
         end: Signal,
         arguments: impl Fn(String, String) -> Vec<String>,
     ) -> Option<Self> {
         let stores = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../stores");
         let folder = stores.join(name);
-        build(&folder)?;
+        build(&folder, program)?;
         let data = tempfile::tempdir().expect("a temporary folder");
         let [address, other] = free_addresses();
         let mut arguments = arguments(address.port().to_string(), other.port().to_string());
@@ -89,8 +95,8 @@ impl StartedStore {
 
     /// Kills the store (SIGKILL).
     pub fn kill(&mut self) {
-        self.signal(Signal::KILL);
-        // An error means that the process was already waited for.
+        // Errors mean that the process has ended.
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
@@ -124,10 +130,13 @@ impl StartedStore {
 
 impl Drop for StartedStore {
     fn drop(&mut self) {
-        self.signal(self.end);
-        // A stopped process ends only after it continues.
-        self.signal(Signal::CONT);
-        let _ = self.child.wait();
+        // Once the store has been waited for, another process may have its id.
+        if let Ok(None) = self.child.try_wait() {
+            self.signal(self.end);
+            // A stopped process ends only after it continues.
+            self.signal(Signal::CONT);
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -140,9 +149,9 @@ fn spawn(folder: &Path, arguments: &[String], data: &Path) -> Child {
     command.spawn().expect("a shell")
 }
 
-/// Builds a store unless it is already built.
-fn build(folder: &Path) -> Option<()> {
-    if folder.join("target").is_dir() {
+/// Builds a store unless its program exists. An interrupted build may leave a folder without it.
+fn build(folder: &Path, program: &str) -> Option<()> {
+    if folder.join(program).is_file() {
         return Some(());
     }
     let mut command = Command::new("mvn");
