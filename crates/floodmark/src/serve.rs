@@ -76,9 +76,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_connections: Option<NonZeroUsize>,
 
-    /// With --journal or --store: maximum queueing delay, with a unit; while the oldest queued
-    /// request has waited longer, new requests get a 503; with --store, queued requests that have
-    /// waited longer also get a 503
+    /// With --journal or --store: maximum queueing delay, with a unit; while the oldest queued POST
+    /// request has waited longer, new ones get a 503; with --store, queued ones that have waited
+    /// longer also get a 503
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "queue")]
     pub max_wait: Duration,
 

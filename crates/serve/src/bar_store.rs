@@ -76,10 +76,11 @@ pub(crate) struct BarStore {
 }
 
 impl BarStore {
-    /// Creates the queues, which refuse requests that have waited longer than `max_wait`.
+    /// Creates the queues. The queue of inserts refuses those that have waited longer than `max_wait`.
     pub(crate) fn new(max_wait: Duration) -> (Self, BarRequests) {
         let (inserts, insert_requests) = store_queue(max_wait);
-        let (lists, list_requests) = store_queue(max_wait);
+        // One read answers all waiting lists, so refusing some would save no work.
+        let (lists, list_requests) = store_queue(Duration::MAX);
         let requests = BarRequests {
             inserts: insert_requests,
             lists: list_requests,
@@ -151,5 +152,35 @@ pub(crate) fn answer_inserts(
 pub(crate) fn answer_lists(waiting: impl IntoIterator<Item = BarList>, bars: &StoreResult<Bytes>) {
     for list in waiting {
         let _ = list.send(bars.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread::{sleep, spawn};
+
+    #[tokio::test]
+    async fn refuses_no_list_during_a_long_read() {
+        let (store, mut requests) = BarStore::new(Duration::ZERO);
+        let reader = spawn(move || {
+            let (mut batch, mut reads) = (Vec::new(), 0);
+            while requests.lists.blocking_take(&mut batch, usize::MAX) {
+                sleep(Duration::from_millis(300));
+                answer_lists(batch.drain(..), &Ok(Bytes::from_static(b"[]")));
+                reads += 1;
+            }
+            reads
+        });
+        let list = async |wait| {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+            store.list().await
+        };
+        let (first, second, third) = tokio::join!(list(0), list(50), list(100));
+        for bars in [first, second, third] {
+            assert_eq!(bars, Ok(Bytes::from_static(b"[]")));
+        }
+        drop(store);
+        assert_eq!(reader.join().unwrap(), 2, "the last two share a read");
     }
 }

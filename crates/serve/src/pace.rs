@@ -27,7 +27,7 @@ pub(crate) type ClockSteps = u64;
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     moved: Cell<ClockSteps>,
-    /// Start of the request in progress; `None` if every request got its response.
+    /// Start of the request that is being received; `None` if every request has been read.
     request_since: Cell<Option<ClockSteps>>,
     /// Whether the head of the request in progress is complete.
     has_head: Cell<bool>,
@@ -59,6 +59,12 @@ impl Pace {
     pub(crate) fn received_head(&self, now: ClockSteps) {
         self.begin_request(now);
         self.has_head.set(true);
+    }
+
+    /// Records that the whole request has been read. Its limit does not include the time until its
+    /// response.
+    pub(crate) fn received_body(&self) {
+        self.request_since.set(None);
     }
 
     /// Records that the current request has been answered.
@@ -218,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_the_time_of_a_request_until_its_response() {
+    fn limits_the_time_to_receive_a_request() {
         let limits = Limits {
             request: Duration::from_millis(500),
             ..Limits::default()
@@ -226,10 +232,13 @@ mod tests {
         let register = Register::default();
         let (_, slow) = register.add();
         let (_, done) = register.add();
-        for pace in [&slow, &done] {
+        let (_, waiting) = register.add();
+        for pace in [&slow, &done, &waiting] {
             pace.received(register.now.get());
+            pace.received_head(register.now.get());
         }
         done.responded();
+        waiting.received_body();
         for step in 0..10 {
             register.step(Duration::from_millis(700 + step), &limits);
             slow.received(register.now.get());
@@ -239,6 +248,7 @@ mod tests {
             "receiving one byte at a time does not extend the timeout"
         );
         assert!(!done.cut.get());
+        assert!(!waiting.cut.get(), "the server waits for a store");
     }
 
     #[test]

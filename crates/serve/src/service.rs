@@ -114,7 +114,10 @@ async fn delayed(
 ) -> HttpResponse {
     let limit = worker.shared.limits.body_bytes;
     let body = match read_body(&mut request, limit).await {
-        Ok(body) => body,
+        Ok(body) => {
+            pace.received_body();
+            body
+        }
         Err(BodyFault::Malformed) => {
             let reason = "malformed or incomplete body; check its chunk sizes or Content-Length";
             return last_refusal(&pace, StatusCode::BAD_REQUEST, reason);

@@ -127,9 +127,9 @@ pub struct Limits {
     /// 1.2 s late. Default: 10 s.
     pub request: Duration,
     /// Maximum queueing delay at the journal or store. While the oldest queued request has waited
-    /// longer, new requests get a 503. Requests that have waited longer in a store's queue also get
-    /// a 503. For a journal, the delay includes the write in progress, and the limit takes effect
-    /// at most 0.3 s late. Default: 1 s.
+    /// longer, new requests get a 503. Inserts that have waited longer in a store's queue also get
+    /// a 503. Lists of bars are not limited. For a journal, the delay includes the write in
+    /// progress, and the limit takes effect at most 0.3 s late. Default: 1 s.
     pub max_wait: Duration,
     /// Maximum time for requests in flight at shutdown. The server waits at most 1.2 s for an
     /// incomplete request head. Default: 5 s.

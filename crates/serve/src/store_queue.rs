@@ -29,7 +29,9 @@ pub(crate) enum QueueRefusal {
 
 /// A request in a queue.
 pub(crate) trait StoreRequest {
-    /// Returns whether the client no longer waits for the response.
+    /// Returns whether the worker no longer waits for the response, because its timeout has expired or
+    /// it has ended the connection. A disconnected client goes unnoticed, because the worker reads
+    /// nothing until it has responded.
     fn is_abandoned(&self) -> bool;
 
     /// Responds that the store is overloaded.
@@ -101,11 +103,11 @@ impl<T: StoreRequest> QueuedRequests<T> {
     /// closed and empty.
     pub(crate) fn blocking_take(&mut self, batch: &mut Vec<T>, max: usize) -> bool {
         loop {
-            let is_idle = self.requests.is_empty();
+            let max_wait = self.max_wait_of_next();
             if self.requests.blocking_recv_many(&mut self.taken, max) == 0 {
                 return false;
             }
-            if self.pass_on(batch, max, is_idle) {
+            if self.pass_on(batch, max, max_wait) {
                 return true;
             }
         }
@@ -116,11 +118,25 @@ impl<T: StoreRequest> QueuedRequests<T> {
     #[cfg(feature = "postgresql")]
     pub(crate) async fn take(&mut self, batch: &mut Vec<T>, max: usize) -> bool {
         loop {
-            let is_idle = self.requests.is_empty();
+            let max_wait = self.max_wait_of_next();
             if self.requests.recv_many(&mut self.taken, max).await == 0 {
                 return false;
             }
-            if self.pass_on(batch, max, is_idle) {
+            if self.pass_on(batch, max, max_wait) {
+                return true;
+            }
+        }
+    }
+
+    /// Waits like [`take`](Self::take), then appends all waiting requests to a batch, no matter how long
+    /// they have waited.
+    #[cfg(feature = "postgresql")]
+    pub(crate) async fn take_all(&mut self, batch: &mut Vec<T>) -> bool {
+        loop {
+            if self.requests.recv_many(&mut self.taken, usize::MAX).await == 0 {
+                return false;
+            }
+            if self.pass_on(batch, usize::MAX, Duration::MAX) {
                 return true;
             }
         }
@@ -132,16 +148,20 @@ impl<T: StoreRequest> QueuedRequests<T> {
         self.max_wait
     }
 
-    /// Appends the taken requests to a batch. Further requests replace those that are refused.
-    /// Refuses no request if the store was idle, because the requests then did not wait for others.
-    /// Returns whether any request was appended.
-    fn pass_on(&mut self, batch: &mut Vec<T>, max: usize, is_idle: bool) -> bool {
-        let now = Instant::now();
-        let max_wait = if is_idle {
+    /// Returns the maximum queueing delay of the requests that are taken next. It is unlimited if
+    /// the store is idle, because the requests then do not wait for others.
+    fn max_wait_of_next(&self) -> Duration {
+        if self.requests.is_empty() {
             Duration::MAX
         } else {
             self.max_wait
-        };
+        }
+    }
+
+    /// Appends the taken requests to a batch, and further ones instead of those that are refused.
+    /// Returns whether any request was appended.
+    fn pass_on(&mut self, batch: &mut Vec<T>, max: usize, max_wait: Duration) -> bool {
+        let now = Instant::now();
         let mut appended = 0;
         let mut last = None;
         for queued in self.taken.drain(..) {

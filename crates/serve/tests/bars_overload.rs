@@ -30,7 +30,7 @@ const OPEN_INTERVAL: Duration = Duration::from_millis(200);
 const TIMEOUT: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// Outcomes of all requests. Each request is either stored or refused.
+/// Numbers of requests by outcome. Each request is either stored or refused.
 #[derive(Debug, Default)]
 struct Outcomes {
     /// Stored bars whose response arrived within the window and the timeout.
@@ -117,7 +117,12 @@ fn keeps_its_goodput_under_overload() {
     let capacity = load(server.address, CLOSED_CLIENTS, None, "capacity");
     assert_eq!(capacity.refused, 0);
     let most = WINDOW.as_millis() / u128::from(ROW_MS);
-    assert!(capacity.good as u128 <= most, "{} > {most}", capacity.good);
+    // The rest of the time goes to the commits and to other programs on this host.
+    assert!(
+        (most / 4..=most).contains(&(capacity.good as u128)),
+        "{} of {most}",
+        capacity.good
+    );
 
     let interval = Some(OPEN_INTERVAL);
     let overload = load(server.address, OPEN_CLIENTS, interval, "overload");

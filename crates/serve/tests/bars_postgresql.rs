@@ -24,12 +24,16 @@ fn with_store(url: &str) -> Settings {
     }
 }
 
-fn post(client: &mut TestClient, name: &str) -> TestResponse {
+fn request(name: &str) -> String {
     let body = json!({ "name": name }).to_string();
-    client.send(format!(
+    format!(
         "POST /bars HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
-    ));
+    )
+}
+
+fn post(client: &mut TestClient, name: &str) -> TestResponse {
+    client.send(request(name));
     client.response()
 }
 
@@ -58,6 +62,14 @@ fn list(address: SocketAddr) -> BTreeMap<i64, String> {
     let bars = Vec::from_iter(bars.iter().map(bar));
     assert!(bars.is_sorted_by(|a, b| a.0 < b.0));
     bars.into_iter().collect()
+}
+
+/// Returns the number of bars that the largest statement inserted. Rows of one statement have the same
+/// transaction.
+fn largest_batch(store: &TestPostgresql) -> usize {
+    let largest =
+        "SELECT max(n) FROM (SELECT count(*) AS n FROM bar GROUP BY xmin::text) AS batches";
+    store.execute(largest)[0].parse().unwrap()
 }
 
 fn start_error(url: &str) -> String {
@@ -139,11 +151,7 @@ fn each_id_of_a_large_batch_belongs_to_its_name() {
         assert_eq!(added.len(), CLIENTS);
         assert_eq!(list(address), added);
     });
-    // Rows inserted by one statement share a transaction ID (xmin), so the result is the size of
-    // the largest batch.
-    let largest =
-        "SELECT max(n) FROM (SELECT count(*) AS n FROM bar GROUP BY xmin::text) AS batches";
-    let largest: usize = store.execute(largest)[0].parse().unwrap();
+    let largest = largest_batch(&store);
     assert!(largest > CLIENTS / 4, "{largest}");
 }
 
@@ -224,25 +232,164 @@ fn loses_no_acknowledged_bar_when_postgresql_is_killed() {
 }
 
 #[test]
+fn refusals_during_an_outage_name_it() {
+    let Some(mut store) = TestPostgresql::start() else {
+        return;
+    };
+    let mut settings = with_store(&store.url("bars", "bars"));
+    settings.limits.max_wait = Duration::from_millis(50);
+    let server = TestServer::start(settings);
+    let mut client = server.connect();
+    store.kill();
+    assert_unavailable(&client.get("/bars"));
+    assert_unavailable(&post(&mut client, "first"));
+    // Attempts to connect now wait for a response.
+    let silent = TcpListener::bind(store.address).unwrap();
+    thread::sleep(Duration::from_millis(500));
+    let begin = Instant::now();
+    for _ in 0..5 {
+        for response in [client.get("/bars"), post(&mut client, "second")] {
+            assert_unavailable(&response);
+            let reason = "the database is not available";
+            assert!(response.body.contains(reason), "{response:?}");
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert!(begin.elapsed() < Duration::from_secs(3));
+    drop(silent);
+    store.restart();
+    while post(&mut client, "third").status != 201 {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(10));
+    }
+    server.stop();
+}
+
+#[test]
 fn a_stuck_database_gives_503() {
+    let Some(store) = TestPostgresql::start() else {
+        return;
+    };
+    let mut settings = with_store(&store.url("bars", "bars"));
+    settings.limits.grace = Duration::from_millis(200);
+    // The limit for receiving a request does not end the wait for the store.
+    settings.limits.request = Duration::from_secs(1);
+    let server = TestServer::start(settings);
+    let mut client = server.connect();
+    let lock = |seconds| format!("BEGIN; LOCK TABLE bar; SELECT pg_sleep({seconds}); COMMIT");
+    let wait_for_lock = || {
+        let is_locked = "SELECT 1 FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted";
+        while store.execute(is_locked).is_empty() {
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| store.execute(&lock(7)));
+        wait_for_lock();
+        assert_unavailable(&post(&mut client, "stuck"));
+    });
+    stored(&post(&mut client, "next"), "next");
+
+    // No client waits after the grace period.
+    thread::scope(|scope| {
+        scope.spawn(|| store.execute(&lock(4)));
+        wait_for_lock();
+        // More than the statements in flight, so that the queue is not empty.
+        let mut clients = [(); 20].map(|()| server.connect());
+        for client in &mut clients {
+            client.send(request("unanswered"));
+            client.wait_until_read();
+        }
+        let begin = Instant::now();
+        server.stop();
+        assert!(begin.elapsed() < Duration::from_secs(2));
+    });
+}
+
+#[test]
+fn survives_changes_to_the_table() {
     let Some(store) = TestPostgresql::start() else {
         return;
     };
     let server = TestServer::start(with_store(&store.url("bars", "bars")));
     let mut client = server.connect();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            store.execute("BEGIN; LOCK TABLE bar; SELECT pg_sleep(7); COMMIT");
-        });
-        while store
-            .execute("SELECT 1 FROM pg_locks WHERE mode = 'AccessExclusiveLock'")
-            .is_empty()
-        {
-            thread::sleep(Duration::from_millis(10));
-        }
-        assert_unavailable(&post(&mut client, "stuck"));
+    stored(&post(&mut client, "a"), "a");
+    assert_eq!(list(server.address).len(), 1);
+    store.execute("ALTER TABLE bar ALTER name TYPE text, ALTER name DROP NOT NULL");
+    // The first statement of each session fails, because its columns have another type.
+    for _ in 0..2 {
+        client.get("/bars");
+        post(&mut client, "either");
+    }
+    stored(&post(&mut client, "b"), "b");
+    assert!(list(server.address).len() >= 2);
+
+    let sessions = "SELECT pid FROM pg_stat_activity WHERE application_name = 'floodmark serve' \
+        ORDER BY pid";
+    let before = store.execute(sessions);
+    store.execute("INSERT INTO bar (name) VALUES (NULL)");
+    for _ in 0..2 {
+        let response = client.get("/bars");
+        assert_unavailable(&response);
+        assert!(response.body.contains("unexpected rows"), "{response:?}");
+    }
+    assert_eq!(store.execute(sessions), before, "the sessions remain open");
+    store.execute("DELETE FROM bar WHERE name IS NULL");
+    assert!(list(server.address).len() >= 2);
+    server.stop();
+}
+
+#[test]
+fn assigns_ids_that_do_not_ascend() {
+    const CLIENTS: usize = 50;
+    let Some(store) = TestPostgresql::start() else {
+        return;
+    };
+    store.execute(
+        "CREATE TABLE bar (id bigint PRIMARY KEY DEFAULT (random() * 1e15)::bigint, name text NOT NULL)",
+    );
+    let server = TestServer::start(with_store(&store.url("bars", "bars")));
+    let address = server.address;
+    let added = thread::scope(|scope| {
+        let client = |client| {
+            scope.spawn(move || {
+                let mut connection = TestClient::connect(address);
+                let name = |n| format!("{client}-{n}");
+                let add = |n| (stored(&post(&mut connection, &name(n)), &name(n)), name(n));
+                Vec::from_iter((0..20).map(add))
+            })
+        };
+        let clients = Vec::from_iter((0..CLIENTS).map(client));
+        let added = clients
+            .into_iter()
+            .flat_map(|client| client.join().unwrap());
+        BTreeMap::from_iter(added)
     });
-    stored(&post(&mut client, "next"), "next");
+    assert_eq!(list(address), added);
+    server.stop();
+}
+
+#[test]
+fn failed_statements_do_not_raise_the_batch_limit() {
+    const CLIENTS: usize = 150;
+    let Some(store) = TestPostgresql::start_slow(20) else {
+        return;
+    };
+    let server = TestServer::start(with_store(&store.url("bars", "bars")));
+    let mut client = server.connect();
+    store.execute("ALTER TABLE bar RENAME TO pub");
+    for _ in 0..10 {
+        assert_unavailable(&post(&mut client, "failed"));
+    }
+    store.execute("ALTER TABLE pub RENAME TO bar");
+    thread::scope(|scope| {
+        for n in 0..CLIENTS {
+            let mut client = server.connect();
+            scope.spawn(move || post(&mut client, &n.to_string()));
+        }
+    });
+    let largest = largest_batch(&store);
+    assert!((2..=32).contains(&largest), "{largest}");
     server.stop();
 }
 
@@ -252,23 +399,57 @@ fn refuses_a_database_that_it_cannot_use() {
         return;
     };
     store.execute("CREATE ROLE guest LOGIN PASSWORD 'kiwi7'");
-    for database in ["foreign_table", "missing_default", "short", "latin"] {
-        let options = match database {
-            "latin" => " ENCODING 'LATIN1' TEMPLATE template0",
-            _ => "",
-        };
-        store.execute(&format!("CREATE DATABASE {database}{options}"));
-    }
+    store.execute("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0");
     for (database, columns) in [
         (
             "foreign_table",
-            "id bigserial, name text, owner text NOT NULL",
+            "id bigserial, name text NOT NULL, owner text NOT NULL",
         ),
         ("missing_default", "id bigint, name text"),
         ("short", "id bigserial, name varchar(20)"),
+        ("null_name", "id bigserial, name text"),
+        (
+            "null_id",
+            "id bigint DEFAULT nextval('ids'), name text NOT NULL",
+        ),
+        (
+            "check_name",
+            "id bigserial, name text NOT NULL CHECK (name <> 'x')",
+        ),
+        (
+            "unique_name",
+            "id bigserial PRIMARY KEY, name text UNIQUE NOT NULL",
+        ),
+        (
+            "foreign_key",
+            "id bigserial, name text NOT NULL, owner bigint REFERENCES owners",
+        ),
+        (
+            "exclusion",
+            "id bigserial, name text NOT NULL, EXCLUDE (name WITH =)",
+        ),
+        ("unique_index", "id bigserial, name text NOT NULL"),
+        (
+            "suitable",
+            "id bigserial PRIMARY KEY, name text NOT NULL, UNIQUE (id) INCLUDE (name)",
+        ),
     ] {
-        store.execute_in(database, &format!("CREATE TABLE bar ({columns})"));
+        store.execute(&format!("CREATE DATABASE {database}"));
+        store.execute_in(
+            database,
+            &format!(
+                "CREATE SEQUENCE ids; CREATE TABLE owners (id bigint PRIMARY KEY); \
+                CREATE TABLE bar ({columns})"
+            ),
+        );
     }
+    store.execute_in(
+        "unique_index",
+        "CREATE UNIQUE INDEX lower_name ON bar (lower(name))",
+    );
+    // The key of another table does not refuse inserts.
+    let other = "CREATE TABLE beer (bar bigint REFERENCES bar (id))";
+    store.execute_in("suitable", other);
     let rules = "host all bars 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
     std::fs::write(store.cluster().join("pg_hba.conf"), rules).unwrap();
     store.execute("SELECT pg_reload_conf()");
@@ -301,6 +482,25 @@ fn refuses_a_database_that_it_cannot_use() {
         ("bars", "foreign_table", ["column owner", "is required"]),
         ("bars", "missing_default", ["column id", "has no default"]),
         ("bars", "short", ["column name", "character varying(20)"]),
+        ("bars", "null_name", ["column name", "can be NULL"]),
+        ("bars", "null_id", ["column id", "can be NULL"]),
+        (
+            "bars",
+            "check_name",
+            ["bar_name_check", "can refuse inserts"],
+        ),
+        (
+            "bars",
+            "unique_name",
+            ["bar_name_key", "can refuse inserts"],
+        ),
+        (
+            "bars",
+            "foreign_key",
+            ["bar_owner_fkey", "can refuse inserts"],
+        ),
+        ("bars", "exclusion", ["bar_name_excl", "can refuse inserts"]),
+        ("bars", "unique_index", ["lower_name", "can refuse inserts"]),
         ("bars", "latin", ["the encoding LATIN1", "UTF8"]),
     ] {
         let error = start_error(&store.url(user, database));
@@ -325,6 +525,7 @@ fn refuses_a_database_that_it_cannot_use() {
     let server = TestServer::start(with_store(&url));
     stored(&post(&mut server.connect(), "Corner"), "Corner");
     server.stop();
+    TestServer::start(with_store(&store.url("bars", "suitable"))).stop();
 
     let url = |at: SocketAddr| format!("postgresql://u:s3cret@{at}/d");
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

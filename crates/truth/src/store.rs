@@ -35,7 +35,8 @@ impl StartedStore {
     pub fn postgresql() -> Option<Self> {
         // On SIGINT, PostgreSQL closes its sessions. On SIGTERM, it waits for clients to
         // disconnect.
-        Self::start("postgresql", Signal::INT, |port, _| vec![port])
+        let program = "target/server/bin/postgres";
+        Self::start("postgresql", program, Signal::INT, |port, _| vec![port])
     }
 
     /// Starts Cassandra with one node. Returns `None` if Cassandra is not built and Maven is not
@@ -46,18 +47,23 @@ impl StartedStore {
     #[must_use]
     pub fn cassandra() -> Option<Self> {
         // A clean shutdown would take seconds, and the data is no longer needed.
-        Self::start("cassandra", Signal::KILL, |port, other| vec![port, other])
+        let program = "target/lib/jamm-0.4.0.jar";
+        Self::start("cassandra", program, Signal::KILL, |port, other| {
+            vec![port, other]
+        })
     }
 
-    /// Starts a store with its `start.sh`. The data folder becomes the last argument.
+    /// Starts a store with its `start.sh`, which needs the file `program`. The data folder becomes
+    /// the last argument.
     fn start(
         name: &str,
+        program: &str,
         end: Signal,
         arguments: impl Fn(String, String) -> Vec<String>,
     ) -> Option<Self> {
         let stores = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../stores");
         let folder = stores.join(name);
-        build(&folder)?;
+        build(&folder, program)?;
         let data = tempfile::tempdir().expect("a temporary folder");
         let [address, other] = free_addresses();
         let mut arguments = arguments(address.port().to_string(), other.port().to_string());
@@ -91,8 +97,8 @@ impl StartedStore {
 
     /// Kills the store (SIGKILL).
     pub fn kill(&mut self) {
-        self.signal(Signal::KILL);
         // An error means that the process no longer exists.
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
@@ -126,10 +132,13 @@ impl StartedStore {
 
 impl Drop for StartedStore {
     fn drop(&mut self) {
-        self.signal(self.end);
-        // A process stopped with SIGSTOP handles the signal only after SIGCONT.
-        self.signal(Signal::CONT);
-        let _ = self.child.wait();
+        // Once the child has been reaped, another process may have its PID.
+        if let Ok(None) = self.child.try_wait() {
+            self.signal(self.end);
+            // A process stopped with SIGSTOP handles the signal only after SIGCONT.
+            self.signal(Signal::CONT);
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -142,9 +151,10 @@ fn spawn(folder: &Path, arguments: &[String], data: &Path) -> Child {
     command.spawn().expect("a shell")
 }
 
-/// Builds a store if necessary. Returns `None` if Maven is not installed.
-fn build(folder: &Path) -> Option<()> {
-    if folder.join("target").is_dir() {
+/// Builds a store unless its program exists. Returns `None` if Maven is not installed.
+fn build(folder: &Path, program: &str) -> Option<()> {
+    // An interrupted build may leave a folder without the program.
+    if folder.join(program).is_file() {
         return Some(());
     }
     let mut command = Command::new("mvn");

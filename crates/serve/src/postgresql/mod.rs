@@ -1,7 +1,6 @@
 //! Bars in PostgreSQL.
 //!
-//! One thread has two sessions, one for inserts and one for lists, so a list never waits for an
-//! insert.
+//! Two threads have a session each, one for inserts and one for lists, so neither waits for the other.
 //!
 //! `table.rs` creates or checks the table, `session.rs` opens a session, `operation.rs` has the two
 //! statements, and `batch_limit.rs` limits the number of requests per statement.
@@ -14,12 +13,14 @@ mod setting;
 mod table;
 
 use std::io;
+use std::pin::pin;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::bar_store::{BarRequests, StoreFault};
 use crate::error::ServeError;
@@ -27,8 +28,8 @@ use crate::store_queue::QueuedRequests;
 
 use batch_limit::BatchLimit;
 pub use error::PostgresqlError;
-use operation::{BarOperation, InsertBars, ListBars, SessionLost};
-use session::StoreSession;
+use operation::{BarOperation, InsertBars, ListBars};
+use session::{StatementEnd, StoreSession};
 pub use setting::PostgresqlSetting;
 
 /// Maximum number of statements in flight per session if the database is slow. If more statements
@@ -45,43 +46,61 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(
 /// Maximum time to wait at startup while PostgreSQL is still starting.
 const STARTING_TIME: Duration = Duration::from_secs(30);
 
-/// The thread with the sessions.
+/// The threads with the sessions.
 pub(crate) struct PostgresqlBars {
-    thread: JoinHandle<()>,
+    threads: [JoinHandle<()>; 2],
+    /// Ends the threads when it is dropped.
+    stop: watch::Sender<()>,
 }
 
 impl PostgresqlBars {
-    /// Opens the sessions, creates the table if necessary, and starts the thread.
+    /// Creates the table if necessary, opens the sessions, and starts their threads.
     pub(crate) fn start(
         setting: &PostgresqlSetting,
         requests: BarRequests,
     ) -> Result<Self, ServeError> {
         let runtime = runtime().map_err(ServeError::Thread)?;
-        let opened = runtime.block_on(async {
-            table::prepare_table(setting).await?;
-            let inserts = StoreSession::open(setting, InsertBars::STATEMENT).await?;
-            let lists = StoreSession::open(setting, ListBars::STATEMENT).await?;
-            Ok::<_, PostgresqlError>((inserts, lists))
-        });
-        let (insert_session, list_session) = opened?;
-        let setting = setting.clone();
-        let run = move || {
-            runtime.block_on(async {
-                tokio::join!(
-                    serve::<InsertBars>(&setting, insert_session, requests.inserts),
-                    serve::<ListBars>(&setting, list_session, requests.lists),
-                );
-            });
-        };
-        let thread = thread::Builder::new().name("bars-postgresql".into());
-        let thread = thread.spawn(run).map_err(ServeError::Thread)?;
-        Ok(PostgresqlBars { thread })
+        runtime.block_on(table::prepare_table(setting))?;
+        let (stop, stopped) = watch::channel(());
+        let BarRequests { inserts, lists } = requests;
+        let threads = [
+            start_session::<InsertBars>("bars-inserts", setting, inserts, stopped.clone())?,
+            start_session::<ListBars>("bars-lists", setting, lists, stopped)?,
+        ];
+        Ok(PostgresqlBars { threads, stop })
     }
 
-    /// Waits until the thread has ended. Must be called after the queues have been closed.
+    /// Closes the sessions and waits until the threads have ended. Must be called after the workers have
+    /// ended, because statements in flight get no response.
     pub(crate) fn finish(self) -> Result<(), ServeError> {
-        self.thread.join().map_err(|_| ServeError::Panicked)
+        drop(self.stop);
+        let joined = self.threads.map(JoinHandle::join);
+        let ended = joined.into_iter().collect::<Result<(), _>>();
+        ended.map_err(|_| ServeError::Panicked)
     }
+}
+
+/// Opens a session, and starts a thread that serves the requests in a queue until the queue is closed or
+/// the sender of `stopped` is dropped. With threads of their own, a long list does not delay inserts.
+fn start_session<O: BarOperation>(
+    name: &str,
+    setting: &PostgresqlSetting,
+    queue: QueuedRequests<O::Request>,
+    mut stopped: watch::Receiver<()>,
+) -> Result<JoinHandle<()>, ServeError> {
+    let runtime = runtime().map_err(ServeError::Thread)?;
+    let session = runtime.block_on(StoreSession::open(setting, O::STATEMENT))?;
+    let setting = setting.clone();
+    let run = move || {
+        runtime.block_on(async {
+            tokio::select! {
+                () = serve::<O>(&setting, session, queue) => {}
+                _ = stopped.changed() => {}
+            }
+        });
+    };
+    let thread = thread::Builder::new().name(name.into()).spawn(run);
+    thread.map_err(ServeError::Thread)
 }
 
 fn runtime() -> io::Result<Runtime> {
@@ -109,7 +128,7 @@ async fn serve_session<O: BarOperation>(
     mut session: StoreSession,
     queue: &mut QueuedRequests<O::Request>,
 ) -> Option<()> {
-    let mut in_flight = JoinSet::new();
+    let mut in_flight = JoinSet::<(StatementEnd, usize, Instant)>::new();
     let mut interval = MIN_INTERVAL;
     let mut next = Instant::now();
     let mut is_due = true;
@@ -121,21 +140,24 @@ async fn serve_session<O: BarOperation>(
         let can_send = in_flight.is_empty() || (is_due && in_flight.len() < most_in_flight);
         tokio::select! {
             Some(done) = in_flight.join_next() => match done {
+                Ok((StatementEnd::SessionLost, ..)) => break,
                 // A session executes its statements one at a time. If the interval were shorter
                 // than the last statement's time in PostgreSQL, statements would only queue there.
-                Ok(Ok((requests, sent))) => {
+                Ok((end, requests, sent)) => {
                     let now = Instant::now();
-                    let taken = session.without_network(now - sent);
-                    interval = taken.max(MIN_INTERVAL);
+                    let taken = session.round_trip.without_network(now - sent);
                     // Exclude the time that the statement waited for earlier statements.
                     let own = taken.min(now - last_done);
-                    limit.adapt(requests, own);
-                    most_in_flight = session.statements_per_round_trip(own)
-                        .saturating_add(MIN_IN_FLIGHT)
-                        .min(MAX_IN_FLIGHT);
                     last_done = now;
+                    // The time until an error does not show how fast the database is.
+                    if end != StatementEnd::Failed {
+                        interval = taken.max(MIN_INTERVAL);
+                        limit.adapt(requests, own);
+                        most_in_flight = session.round_trip.statements(own)
+                            .saturating_add(MIN_IN_FLIGHT)
+                            .min(MAX_IN_FLIGHT);
+                    }
                 }
-                Ok(Err(SessionLost)) => break,
                 Err(_) => {}
             },
             () = sleep_until(next), if !is_due => is_due = true,
@@ -147,7 +169,7 @@ async fn serve_session<O: BarOperation>(
                 let (sent, statement) = (Instant::now(), session.statement());
                 let requests = batch.len();
                 in_flight.spawn(async move {
-                    O::run(statement, batch).await.map(|()| (requests, sent))
+                    (O::run(statement, batch).await, requests, sent)
                 });
                 next = sent + interval;
                 is_due = false;
@@ -160,32 +182,38 @@ async fn serve_session<O: BarOperation>(
     Some(())
 }
 
-/// Opens a session, with pauses between the attempts. Requests wait during an attempt, and are
-/// refused during a pause. Returns `None` if the queue is closed.
+/// Opens a session, with pauses between the attempts. Requests wait during the first attempt, and
+/// are refused after it has failed. Returns `None` if the queue is closed.
 async fn reopen<O: BarOperation>(
     setting: &PostgresqlSetting,
     queue: &mut QueuedRequests<O::Request>,
 ) -> Option<StoreSession> {
     let [mut pause, longest] = PAUSES;
+    let mut error = match StoreSession::open(setting, O::STATEMENT).await {
+        Ok(session) => return Some(session),
+        Err(error) => error,
+    };
     loop {
-        let error = match StoreSession::open(setting, O::STATEMENT).await {
-            Ok(session) => return Some(session),
-            Err(error) => error,
-        };
         let fault = StoreFault(error.public_message());
-        let end = Instant::now() + pause;
-        loop {
+        let mut attempt = pin!(async move {
+            sleep(pause).await;
+            StoreSession::open(setting, O::STATEMENT).await
+        });
+        error = loop {
             let mut batch = Vec::new();
             tokio::select! {
-                () = sleep_until(end) => break,
-                is_open = queue.take(&mut batch, usize::MAX) => {
+                opened = &mut attempt => match opened {
+                    Ok(session) => return Some(session),
+                    Err(error) => break error,
+                },
+                is_open = queue.take_all(&mut batch) => {
                     if !is_open {
                         return None;
                     }
                     O::refuse(batch, &fault);
                 }
             }
-        }
+        };
         pause = (pause * 2).min(longest);
     }
 }

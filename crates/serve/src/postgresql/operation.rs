@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio_postgres::Row;
 
-use super::session::{PreparedStatement, StatementFault};
+use super::session::{PreparedStatement, StatementEnd, StatementFault};
 use crate::bar_store::{
     BarInsert, BarList, MAX_BATCH, StoreFault, StoreResult, StoredBar, answer_inserts, answer_lists,
 };
@@ -21,41 +21,32 @@ pub(super) trait BarOperation {
     const MAX_BATCH: [usize; 2];
 
     /// Runs the statement and answers all requests. After an error, the bars may still be stored.
-    ///
-    /// # Errors
-    /// The session is lost.
     fn run(
         statement: Arc<PreparedStatement>,
         batch: Vec<Self::Request>,
-    ) -> impl Future<Output = Result<(), SessionLost>> + Send + 'static;
+    ) -> impl Future<Output = StatementEnd> + Send + 'static;
 
     /// Answers requests with a fault, without running the statement.
     fn refuse(batch: Vec<Self::Request>, fault: &StoreFault);
 }
-
-/// The session is closed or does not respond.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SessionLost;
 
 /// Inserts bars. PostgreSQL stores all bars of a batch or none, and responds after the commit.
 pub(super) struct InsertBars;
 
 impl BarOperation for InsertBars {
     type Request = BarInsert;
-    // PostgreSQL assigns the ids after sorting, so the ids ascend in the order of the names.
     const STATEMENT: &str = "INSERT INTO bar (name) \
-        SELECT name FROM unnest($1::text[]) WITH ORDINALITY AS batch (name, number) ORDER BY number \
-        RETURNING id";
+        SELECT name FROM unnest($1::text[]) AS batch (name) RETURNING id, name";
     // Even a slow database serves several requests per statement.
     const MAX_BATCH: [usize; 2] = [16, MAX_BATCH];
 
-    async fn run(
-        statement: Arc<PreparedStatement>,
-        batch: Vec<BarInsert>,
-    ) -> Result<(), SessionLost> {
+    async fn run(statement: Arc<PreparedStatement>, batch: Vec<BarInsert>) -> StatementEnd {
         let names = Vec::from_iter(batch.iter().map(|insert| insert.name.as_str()));
         let rows = statement.rows(&[&names]).await;
-        let ids = rows.and_then(|rows| ids(&rows, batch.len()));
+        let ids = rows.and_then(|rows| {
+            let stored: Result<_, _> = rows.iter().map(stored_bar).collect();
+            assign_ids(&names, stored?).ok_or_else(StatementFault::unexpected_rows)
+        });
         finish(ids, |ids| answer_inserts(batch, ids))
     }
 
@@ -72,10 +63,7 @@ impl BarOperation for ListBars {
     const STATEMENT: &str = "SELECT id, name FROM bar ORDER BY id";
     const MAX_BATCH: [usize; 2] = [usize::MAX; 2];
 
-    async fn run(
-        statement: Arc<PreparedStatement>,
-        batch: Vec<BarList>,
-    ) -> Result<(), SessionLost> {
+    async fn run(statement: Arc<PreparedStatement>, batch: Vec<BarList>) -> StatementEnd {
         let rows = statement.rows(&[]).await;
         finish(rows.and_then(|rows| json(&rows)), |bars| {
             answer_lists(batch, &bars);
@@ -87,37 +75,55 @@ impl BarOperation for ListBars {
     }
 }
 
-/// Answers the requests of a statement.
+/// Answers the requests of a statement, and returns how it ended.
 fn finish<T>(
     result: Result<T, StatementFault>,
     answer: impl FnOnce(StoreResult<T>),
-) -> Result<(), SessionLost> {
+) -> StatementEnd {
     match result {
         Ok(value) => {
             answer(Ok(value));
-            Ok(())
+            StatementEnd::Completed
         }
         Err(fault) => {
             answer(Err(StoreFault(fault.message)));
-            if fault.is_session_lost {
-                Err(SessionLost)
-            } else {
-                Ok(())
-            }
+            fault.end
         }
     }
 }
 
-/// Returns a batch's ids in the order of its names. The rows can have a different order, so the ids
-/// are sorted.
-fn ids(rows: &[Row], expected: usize) -> Result<Vec<i64>, StatementFault> {
-    let ids: Result<Vec<i64>, _> = rows.iter().map(|row| row.try_get(0)).collect();
-    let mut ids = ids?;
-    if ids.len() != expected {
-        return Err(StatementFault::unexpected_rows());
+/// Returns the bar in a row. The session remains usable if the columns have changed.
+fn stored_bar(row: &Row) -> Result<StoredBar<'_>, StatementFault> {
+    match (row.try_get(0), row.try_get(1)) {
+        (Ok(id), Ok(name)) => Ok(StoredBar { id, name }),
+        _ => Err(StatementFault::unexpected_rows()),
     }
-    ids.sort_unstable();
-    Ok(ids)
+}
+
+/// Returns the id for each name of a batch, or `None` if the names of the stored bars differ. Equal names
+/// are interchangeable.
+fn assign_ids(names: &[&str], mut stored: Vec<StoredBar<'_>>) -> Option<Vec<i64>> {
+    if stored.len() != names.len() {
+        return None;
+    }
+    let mut order = Vec::from_iter(0..names.len());
+    // PostgreSQL usually returns the rows in the order of the batch, but does not guarantee it.
+    if names
+        .iter()
+        .zip(&stored)
+        .any(|(name, bar)| *name != bar.name)
+    {
+        order.sort_by_key(|index| names[*index]);
+        stored.sort_by_key(|bar| (bar.name, bar.id));
+    }
+    let mut ids = vec![0; names.len()];
+    for (index, bar) in order.into_iter().zip(stored) {
+        if names[index] != bar.name {
+            return None;
+        }
+        ids[index] = bar.id;
+    }
+    Some(ids)
 }
 
 fn json(rows: &[Row]) -> Result<Bytes, StatementFault> {
@@ -126,10 +132,31 @@ fn json(rows: &[Row]) -> Result<Bytes, StatementFault> {
         if json.len() > 1 {
             json.push(b',');
         }
-        let (id, name) = (row.try_get(0)?, row.try_get(1)?);
         // Writing to a vector cannot fail.
-        let _ = serde_json::to_writer(&mut json, &StoredBar { id, name });
+        let _ = serde_json::to_writer(&mut json, &stored_bar(row)?);
     }
     json.push(b']');
     Ok(json.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assigns_each_id_by_its_name() {
+        let names = ["b", "a", "c", "a"];
+        for (rows, ids) in [
+            ([(1, "b"), (2, "a"), (3, "c"), (4, "a")], Some([1, 2, 3, 4])),
+            ([(4, "b"), (3, "a"), (2, "c"), (1, "a")], Some([4, 3, 2, 1])),
+            ([(1, "a"), (9, "a"), (5, "b"), (7, "c")], Some([5, 1, 7, 9])),
+            ([(1, "a"), (2, "b"), (3, "c"), (4, "b")], None),
+            ([(1, "b"), (2, "a"), (3, "c"), (4, "A")], None),
+        ] {
+            let stored = Vec::from(rows.map(|(id, name)| StoredBar { id, name }));
+            let ids = ids.map(Vec::from);
+            assert_eq!(assign_ids(&names, stored), ids, "{rows:?}");
+        }
+        assert_eq!(assign_ids(&names, Vec::new()), None);
+    }
 }

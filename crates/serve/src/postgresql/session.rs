@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Row, Statement};
 
@@ -32,16 +33,48 @@ pub(super) struct PreparedStatement {
 pub(super) struct StatementFault {
     /// Text for the server's clients.
     pub(super) message: String,
-    pub(super) is_session_lost: bool,
+    pub(super) end: StatementEnd,
+}
+
+/// How a statement ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StatementEnd {
+    Completed,
+    /// PostgreSQL canceled it, usually after its timeout.
+    Canceled,
+    /// It failed. The session remains usable.
+    Failed,
+    /// The session is closed, does not respond, or cannot run the statement again.
+    SessionLost,
+}
+
+impl StatementEnd {
+    fn of(error: &tokio_postgres::Error) -> Self {
+        // The session remains usable after an error message, unless it was the last one. The next
+        // statement then finds the session closed.
+        let Some(code) = error.code() else {
+            return StatementEnd::SessionLost;
+        };
+        match *code {
+            SqlState::QUERY_CANCELED => StatementEnd::Canceled,
+            // After some changes to the table, the statement must be prepared again.
+            SqlState::FEATURE_NOT_SUPPORTED | SqlState::INVALID_SQL_STATEMENT_NAME => {
+                StatementEnd::SessionLost
+            }
+            _ => StatementEnd::Failed,
+        }
+    }
 }
 
 impl StatementFault {
     /// Returns the fault for a result with unexpected rows.
     pub(super) fn unexpected_rows() -> Self {
         StatementFault {
-            message: "the database returned unexpected rows; check the triggers on the table bar"
-                .to_owned(),
-            is_session_lost: false,
+            message:
+                "the database returned unexpected rows; check the columns and triggers of the \
+                      table bar"
+                    .to_owned(),
+            end: StatementEnd::Failed,
         }
     }
 }
@@ -50,9 +83,7 @@ impl From<tokio_postgres::Error> for StatementFault {
     fn from(error: tokio_postgres::Error) -> Self {
         StatementFault {
             message: format!("the database failed: {}; retry later", cause(&error)),
-            // After an error message from PostgreSQL, the session is usually still open. If
-            // PostgreSQL has closed the session, the next statement detects the loss.
-            is_session_lost: error.as_db_error().is_none(),
+            end: StatementEnd::of(&error),
         }
     }
 }
@@ -68,9 +99,28 @@ impl PreparedStatement {
             Ok(rows) => Ok(rows?),
             Err(_) => Err(StatementFault {
                 message: "the database does not respond; retry later".to_owned(),
-                is_session_lost: true,
+                end: StatementEnd::SessionLost,
             }),
         }
+    }
+}
+
+/// Upper bound of the time for an exchange without work.
+#[derive(Debug)]
+pub(super) struct RoundTrip(Duration);
+
+impl RoundTrip {
+    /// Returns how long a statement took in PostgreSQL, given the time until its response. Lowers the
+    /// bound if the statement took less.
+    pub(super) fn without_network(&mut self, taken: Duration) -> Duration {
+        self.0 = self.0.min(taken);
+        taken.saturating_sub(self.0)
+    }
+
+    /// Returns how many statements that take this time in PostgreSQL run during a round trip.
+    pub(super) fn statements(&self, taken: Duration) -> usize {
+        let statements = self.0.as_nanos() / taken.as_nanos().max(1);
+        usize::try_from(statements).unwrap_or(usize::MAX)
     }
 }
 
@@ -78,8 +128,7 @@ impl PreparedStatement {
 pub(super) struct StoreSession {
     statement: Arc<PreparedStatement>,
     connection: JoinHandle<()>,
-    /// Time from sending an empty statement to its response.
-    round_trip: Duration,
+    pub(super) round_trip: RoundTrip,
 }
 
 impl StoreSession {
@@ -95,7 +144,7 @@ impl StoreSession {
             let (client, connection) = connect(setting).await?;
             let begin = Instant::now();
             client.batch_execute("").await?;
-            let round_trip = begin.elapsed();
+            let round_trip = RoundTrip(begin.elapsed());
             let statement = client.prepare(statement).await?;
             let statement = Arc::new(PreparedStatement { client, statement });
             Ok(StoreSession {
@@ -110,18 +159,6 @@ impl StoreSession {
     /// Returns the statement.
     pub(super) fn statement(&self) -> Arc<PreparedStatement> {
         Arc::clone(&self.statement)
-    }
-
-    /// Returns a statement's time in PostgreSQL. `taken` is the time from sending the statement to
-    /// its response.
-    pub(super) fn without_network(&self, taken: Duration) -> Duration {
-        taken.saturating_sub(self.round_trip)
-    }
-
-    /// Returns how many statements PostgreSQL completes during a round trip, if each takes `taken`.
-    pub(super) fn statements_per_round_trip(&self, taken: Duration) -> usize {
-        let statements = self.round_trip.as_nanos() / taken.as_nanos().max(1);
-        usize::try_from(statements).unwrap_or(usize::MAX)
     }
 
     /// Waits until the connection has ended.
@@ -159,5 +196,21 @@ pub(super) async fn within_timeout<T>(
     match timeout(OPEN_TIMEOUT, result).await {
         Ok(result) => result.map_err(|error| PostgresqlError::of(setting, &error)),
         Err(_) => Err(PostgresqlError::no_response(setting)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_first_exchange_does_not_hide_the_time_of_later_statements() {
+        let ms = Duration::from_millis;
+        let mut round_trip = RoundTrip(ms(500));
+        assert_eq!(round_trip.without_network(ms(700)), ms(200));
+        assert_eq!(round_trip.without_network(ms(20)), ms(0));
+        assert_eq!(round_trip.without_network(ms(60)), ms(40));
+        assert_eq!(round_trip.statements(ms(4)), 5);
+        assert_eq!(round_trip.statements(ms(0)), 20_000_000);
     }
 }

@@ -21,8 +21,8 @@ const OTHER_TABLE: &str = "use another database, or rename the table";
 const DATABASE: &str = "SELECT to_regclass('bar') IS NOT NULL, \
     current_setting('server_encoding'), current_setting('transaction_read_only') = 'on'";
 
-/// Query that returns one row per column: name, type, whether an insert can omit the column, and
-/// whether the user has the required access.
+/// Query that returns one row per column: name, type, whether an insert can omit the column, whether
+/// the user has the required access, and whether the column can be NULL.
 const COLUMNS: &str = "SELECT attname::text, format_type(atttypid, atttypmod), \
     atthasdef OR attidentity <> '' OR (attname <> 'id' AND NOT attnotnull), \
     CASE attname WHEN 'name' THEN has_column_privilege(attrelid, attname, 'SELECT') \
@@ -30,10 +30,21 @@ const COLUMNS: &str = "SELECT attname::text, format_type(atttypid, atttypmod), \
       WHEN 'id' THEN has_column_privilege(attrelid, attname, 'SELECT') \
         AND (attidentity <> '' OR coalesce(has_sequence_privilege( \
           pg_get_serial_sequence('bar', 'id'), 'USAGE'), true)) \
-      ELSE true END \
+      ELSE true END, \
+    NOT attnotnull \
     FROM pg_attribute WHERE attrelid = 'bar'::regclass AND attnum > 0 AND NOT attisdropped";
 
-/// Creates the table if it is missing, and checks its columns. Waits while PostgreSQL is starting.
+/// Query that returns the names of constraints and unique indexes that can refuse an insert. Foreign
+/// keys in other tables are not among them.
+const REFUSING: &str = "SELECT conname::text FROM pg_constraint \
+      WHERE conrelid = 'bar'::regclass AND contype IN ('c', 'f', 't', 'x') \
+    UNION SELECT indexrelid::regclass::text FROM pg_index \
+      WHERE indrelid = 'bar'::regclass AND indisunique AND (indnkeyatts <> 1 OR indkey[0] <> \
+        (SELECT attnum FROM pg_attribute WHERE attrelid = indrelid AND attname = 'id')) \
+    ORDER BY 1";
+
+/// Creates the table if it is missing, and checks its columns and constraints. Waits while
+/// PostgreSQL is starting.
 pub(super) async fn prepare_table(setting: &PostgresqlSetting) -> Result<(), PostgresqlError> {
     let began = Instant::now();
     loop {
@@ -91,7 +102,7 @@ async fn check(client: &Client) -> Result<Option<TableProblem>, tokio_postgres::
         let (column, kind): (&str, &str) = (row.try_get(0)?, row.try_get(1)?);
         let (can_omit, has_access): (bool, bool) = (row.try_get(2)?, row.try_get(3)?);
         missing.retain(|name| *name != column);
-        if let Some(problem) = column_problem(column, kind, can_omit) {
+        if let Some(problem) = column_problem(column, kind, can_omit, row.try_get(4)?) {
             let cause = format!("the column {column} of the table bar {problem}");
             return Ok(Some((cause, OTHER_TABLE)));
         }
@@ -101,18 +112,26 @@ async fn check(client: &Client) -> Result<Option<TableProblem>, tokio_postgres::
             return Ok(Some((cause, fix)));
         }
     }
-    Ok(missing.first().map(|column| {
+    if let Some(column) = missing.first() {
         let cause = format!("the table bar has no column {column}");
+        return Ok(Some((cause, OTHER_TABLE)));
+    }
+    let refusing = client.query(REFUSING, &[]).await?;
+    let name = refusing.first().map(|row| row.try_get::<_, &str>(0));
+    Ok(name.transpose()?.map(|name| {
+        // A refused row would fail all inserts that share its statement.
+        let cause = format!("the constraint {name} of the table bar can refuse inserts");
         (cause, OTHER_TABLE)
     }))
 }
 
 /// Returns why a column is unsuitable for the workload, or `None` if it is suitable.
-fn column_problem(column: &str, kind: &str, can_omit: bool) -> Option<String> {
+fn column_problem(column: &str, kind: &str, can_omit: bool, is_nullable: bool) -> Option<String> {
     match column {
         "id" if kind != "bigint" => Some(format!("has the type {kind}, not bigint")),
         "id" if !can_omit => Some("has no default".to_owned()),
         "name" if !holds_names(kind) => Some(format!("has the type {kind}, not varchar(255)")),
+        "id" | "name" if is_nullable => Some("can be NULL".to_owned()),
         "id" | "name" => None,
         _ if !can_omit => Some("is required, but the server has no value for it".to_owned()),
         _ => None,
