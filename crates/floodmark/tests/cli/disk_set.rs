@@ -7,6 +7,9 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Output;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use crate::support::traced::{failed, result, run_server, server_command, sync};
 use crate::support::{code, run, text};
@@ -22,6 +25,9 @@ kind = "set"
 write = { path = "/items", body = "{seq}" }
 readback = { path = "/items?page={page}", items = "/items" }
 "#;
+
+/// Whether the server has returned the last page.
+static IS_READ_BACK: AtomicBool = AtomicBool::new(false);
 
 /// Entry point of a server that is traced. It appends items of 8 bytes to a file.
 #[test]
@@ -49,14 +55,20 @@ fn serve(mut client: TcpStream, state: &Mutex<(Vec<u64>, File)>, method: &str) {
         }
         let request = text(&request[..length]);
         let (head, body) = request.split_once("\r\n\r\n").unwrap();
+        let is_late = method == "late" && body == "7";
+        while is_late && !IS_READ_BACK.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
         let mut state = state.lock().unwrap();
         let (items, file) = &mut *state;
         let page = head
             .split_once("?page=")
             .map(|(_, rest)| rest.split(' ').next());
+        let mut is_last = false;
         let content = page.map(|page| {
             let page: usize = page.unwrap().parse().unwrap();
             let items = items.chunks(PAGE).nth(page - 1).unwrap_or_default();
+            is_last = items.len() < PAGE;
             format!(r#"{{"items":{items:?}}}"#)
         });
         let is_closing = method == "closing" || content.is_some();
@@ -79,6 +91,10 @@ fn serve(mut client: TcpStream, state: &Mutex<(Vec<u64>, File)>, method: &str) {
         }
         if ok == 200 || method != "early-response" {
             client.write_all(response.as_bytes()).unwrap();
+        }
+        IS_READ_BACK.fetch_or(is_last, Ordering::Relaxed);
+        if is_late {
+            std::process::exit(0);
         }
         if is_closing {
             return;
@@ -126,6 +142,24 @@ fn passes_a_server_that_syncs_each_item() {
             .filter_map(|row| row.acknowledged_after_error);
         assert_eq!(after.sum::<u64>(), 0, "{result:?}");
     }
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn passes_a_server_that_responds_after_the_timeout() {
+    // The server inserts item 7 when all items have been read back, and ignores the SIGTERM that
+    // follows.
+    let server = server_command("disk_set::server_of_a_set", "late");
+    let shell = ["sh", "-c", "trap '' TERM; exec \"$@\"", "sh"];
+    let server = shell.into_iter().chain(server.iter().map(String::as_str));
+    let folder = tempfile::tempdir().unwrap();
+    let check = folder.path().join("items.toml");
+    fs::write(&check, ITEMS).unwrap();
+    let flags = ["--json", "--images-per-error", "0"];
+    let output = disk(&check, &Vec::from_iter(server), &flags);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let row = &result(&output).rows[0];
+    assert_eq!((row.acknowledged, row.recovered), (60, 120), "{row:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use floodmark_wire::Reader;
@@ -18,27 +18,44 @@ const LIMITS: ProbeLimits = ProbeLimits {
 /// Maximum number of attempts to get a connection from a port that was not used before.
 const MAX_CONNECTS: usize = 100;
 
-/// The numbers of the requests that were sent on each connection, in order. The key is the client's
-/// port. A port is used for one connection only.
+/// The requests that a client sent on one connection.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ConnectionRequests {
+    /// Their numbers, in order.
+    pub numbers: Vec<u64>,
+    /// Number of responses that the client received.
+    pub received: usize,
+}
+
+/// The requests that were sent on each connection. The key is the client's port. A port is used for
+/// one connection only.
 #[derive(Debug, Default)]
-pub(super) struct SentRequests(Mutex<BTreeMap<u16, Vec<u64>>>);
+pub(super) struct SentRequests(Mutex<BTreeMap<u16, ConnectionRequests>>);
 
 impl SentRequests {
     /// Adds a connection. Returns false if the port was used before.
     fn add_connection(&self, port: u16) -> bool {
-        let mut ports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ports = self.ports();
         let is_new = !ports.contains_key(&port);
         ports.entry(port).or_default();
         is_new
     }
 
     fn add(&self, port: u16, number: u64) {
-        let mut ports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ports.entry(port).or_default().push(number);
+        self.ports().entry(port).or_default().numbers.push(number);
     }
 
-    /// Returns the numbers by the client's port.
-    pub(super) fn into_numbers(self) -> BTreeMap<u16, Vec<u64>> {
+    /// Adds the response to the last request on a connection.
+    fn add_response(&self, port: u16) {
+        self.ports().entry(port).or_default().received += 1;
+    }
+
+    fn ports(&self) -> MutexGuard<'_, BTreeMap<u16, ConnectionRequests>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the requests by the client's port.
+    pub(super) fn into_connections(self) -> BTreeMap<u16, ConnectionRequests> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -76,6 +93,7 @@ impl<'a> DiskClient<'a> {
         let OpenConnection { stream, reader, .. } = &mut connection;
         stream.write_all(request)?;
         let response = receive(stream, reader, begin, LIMITS)?;
+        self.sent.add_response(connection.port);
         self.connection = response.keeps_connection.then_some(connection);
         Ok(response)
     }
@@ -151,9 +169,14 @@ mod tests {
         assert!(sent.add_connection(5000) && sent.add_connection(5001));
         sent.add(5000, 1);
         sent.add(5001, 2);
+        sent.add_response(5000);
         sent.add(5000, 3);
         assert!(!sent.add_connection(5000));
-        let expected = BTreeMap::from([(5000, vec![1, 3]), (5001, vec![2])]);
-        assert_eq!(sent.into_numbers(), expected);
+        let requests = |numbers, received| ConnectionRequests { numbers, received };
+        let expected = [
+            (5000, requests(vec![1, 3], 1)),
+            (5001, requests(vec![2], 0)),
+        ];
+        assert_eq!(sent.into_connections(), BTreeMap::from(expected));
     }
 }

@@ -7,9 +7,9 @@ mod check;
 mod client;
 mod faults;
 mod numbers;
+mod run;
 mod set;
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -18,10 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floodmark_check::FoundItems;
 use floodmark_disk::{
-    DiskFault, ImageReport, ImageTest, RecoveryProbe, TestError, Trace, TraceError, TraceOptions,
-    Tracer,
+    DiskFault, ImageReport, ImageTest, RecoveryProbe, TestError, TraceError, TraceOptions, Tracer,
 };
 use floodmark_record::SCHEMA_VERSION;
 use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
@@ -30,6 +28,7 @@ use floodmark_wire::RequestError;
 use check::TestRequests;
 use client::{DiskClient, SentRequests};
 use numbers::NextNumber;
+use run::TracedRun;
 use set::SetItems;
 
 pub use check::DiskCheck;
@@ -74,17 +73,6 @@ pub enum DiskTestError {
     /// The traced server violated the check without a power loss.
     #[error("without a power loss, the check fails: {0}; correct the check file or the server")]
     Violated(String),
-}
-
-/// A traced run of the server.
-struct TracedRun {
-    trace: Trace,
-    /// Port on which the server listened.
-    port: u16,
-    /// Numbers of the requests that were sent on each connection, by the client's port.
-    sent: BTreeMap<u16, Vec<u64>>,
-    /// The items of a set after the last response; `None` for other checks and after a fault.
-    found: Option<Result<FoundItems, String>>,
 }
 
 /// A disk test.
@@ -196,7 +184,7 @@ impl DiskTest<'_> {
         Ok(TracedRun {
             trace,
             port: address.port(),
-            sent: sent.into_numbers(),
+            sent: sent.into_connections(),
             found,
         })
     }
@@ -236,8 +224,8 @@ impl DiskTest<'_> {
                 self.row_of(&probe, |numbers| numbers.count, fault, run, images, stop)
             }
             DiskCheck::Set { file, readback } => {
-                let probe = SetItems::new(&file.check, readback, &run.trace, run.port, &run.sent);
-                if let Some(violation) = probe.violation(&run.trace, run.found.as_ref()) {
+                let probe = SetItems::new(&file.check, readback, run);
+                if let Some(violation) = probe.violation() {
                     return Err(DiskTestError::Violated(violation));
                 }
                 self.row_of(

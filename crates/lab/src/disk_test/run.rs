@@ -1,0 +1,34 @@
+//! A traced run of the server.
+
+use std::collections::BTreeMap;
+
+use floodmark_check::FoundItems;
+use floodmark_disk::Trace;
+
+use super::client::ConnectionRequests;
+
+/// A traced run of the server.
+///
+/// A trace does not contain requests. Each connection sends one request at a time, so the requests
+/// that the client sent on a connection belong to the responses on it, in order. The client's port
+/// identifies the connection.
+#[derive(Debug, Default)]
+pub(super) struct TracedRun {
+    pub trace: Trace,
+    /// Port on which the server listened.
+    pub port: u16,
+    /// The requests that were sent on each connection, by the client's port.
+    pub sent: BTreeMap<u16, ConnectionRequests>,
+    /// The items of a set after the clients have ended; `None` for other checks and after a fault.
+    pub found: Option<Result<FoundItems, String>>,
+}
+
+impl TracedRun {
+    /// Returns the requests that a client sent to a socket of the server. Returns `None` for other
+    /// sockets of the server.
+    pub(super) fn requests(&self, socket: u64) -> Option<&ConnectionRequests> {
+        let ports = self.trace.ports.get(&socket)?;
+        let ports = (ports.local == self.port).then_some(ports)?;
+        self.sent.get(&ports.peer)
+    }
+}
