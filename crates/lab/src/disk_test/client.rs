@@ -11,7 +11,7 @@ use floodmark_wire::Reader;
 use crate::probe::{ProbeLimits, ProbeResponse, receive};
 
 /// Limits for one response.
-const LIMITS: ProbeLimits = ProbeLimits {
+pub(super) const LIMITS: ProbeLimits = ProbeLimits {
     timeout: Duration::from_secs(5),
     length: 1 << 20,
 };

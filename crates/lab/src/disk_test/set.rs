@@ -11,7 +11,7 @@ use floodmark_host::ProcessPlacement;
 use floodmark_record::api_check::{ApiCheck, OperationRule, Readback};
 use floodmark_record::operation::{KeptOperation, OperationKind};
 
-use super::client::{ConnectionRequests, responses};
+use super::client::{ConnectionRequests, LIMITS, responses};
 use super::run::TracedRun;
 use crate::readback::SetReader;
 
@@ -93,7 +93,8 @@ impl<'a> SetItems<'a> {
 
 /// Reads back all items of the set on a server.
 pub(super) fn items(server: SocketAddr, readback: &Readback) -> Result<FoundItems, String> {
-    SetReader::new(&ProcessPlacement::default(), server, readback.clone()).items()
+    let from = ProcessPlacement::default();
+    SetReader::new(&from, server, readback.clone(), LIMITS.timeout).items()
 }
 
 /// Returns the number of acknowledged inserts.
@@ -122,6 +123,7 @@ impl RecoveryProbe for SetItems<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
     use std::sync::Arc;
 
     use super::*;
@@ -244,6 +246,17 @@ mod tests {
         assert_eq!(judge(&[]), None);
         let expected = "1 item found that this run never sent (1)";
         assert_eq!(judge(&[1]).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_silent_server_does_not_delay_the_test() {
+        // The kernel accepts the connection.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap();
+        let error = with_probe(&TracedRun::default(), |probe| {
+            probe.check(address, &Vec::new()).unwrap_err()
+        });
+        assert_eq!(error.to_string(), "GET /: no response within 5 s");
     }
 
     #[test]
