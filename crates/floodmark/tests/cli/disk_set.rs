@@ -71,9 +71,12 @@ fn serve(mut client: TcpStream, state: &Mutex<(Vec<u64>, File)>, method: &str) {
             is_last = items.len() < PAGE;
             format!(r#"{{"items":{items:?}}}"#)
         });
-        let is_closing = method == "closing" || content.is_some();
+        let is_closing = ["closing", "http-1.0"].contains(&method) || content.is_some();
         let (ok, content) = content.map_or((201, String::new()), |content| (200, content));
-        let mut response = format!("HTTP/1.1 {ok} OK\r\nContent-Length: {}\r\n", content.len());
+        let mut response = match method {
+            "http-1.0" => format!("HTTP/1.0 {ok} OK\r\n"),
+            _ => format!("HTTP/1.1 {ok} OK\r\nContent-Length: {}\r\n", content.len()),
+        };
         if is_closing {
             response += "Connection: close\r\n";
         }
@@ -222,6 +225,11 @@ fn explains_a_check_that_fails_without_a_power_loss() {
     let printed = text(&output.stderr);
     let lost = "without a power loss, the check fails: 1 of 60 acknowledged items lost";
     assert!(printed.contains(lost), "{printed}");
+    let output = disk_of("http-1.0", &[]);
+    assert_eq!(code(&output), 3, "{output:?}");
+    let printed = text(&output.stderr);
+    let endless = "acknowledged no POST /items: the response has no Content-Length";
+    assert!(printed.contains(endless), "{printed}");
     let folder = tempfile::tempdir().unwrap();
     let check = folder.path().join("items.toml");
     fs::write(&check, ITEMS).unwrap();

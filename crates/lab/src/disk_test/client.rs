@@ -119,21 +119,31 @@ impl<'a> DiskClient<'a> {
 
 /// Returns the status and body of each complete response in the bytes that a server sent on one
 /// socket. Other bytes, such as those of a runtime's own sockets, contain no response.
-pub(super) fn responses(mut bytes: &[u8]) -> Vec<(u16, Vec<u8>)> {
+pub(super) fn responses(bytes: &[u8]) -> Vec<(u16, Vec<u8>)> {
+    read(bytes).0
+}
+
+/// Returns whether the last response ends when the server closes the connection.
+pub(super) fn ends_at_close(bytes: &[u8]) -> bool {
+    matches!(read(bytes).1.end(), Ok(Some(_)))
+}
+
+/// Returns the complete responses, and the reader after the last byte.
+fn read(mut bytes: &[u8]) -> (Vec<(u16, Vec<u8>)>, Reader) {
     let (mut reader, mut responses) = (Reader::new(), Vec::new());
     loop {
         let mut body = Vec::new();
         reader.expect_response(false);
         let Ok(fed) = reader.feed(bytes, &mut body) else {
-            return responses;
+            return (responses, reader);
         };
         let Some(response) = fed.response else {
-            return responses;
+            return (responses, reader);
         };
         responses.push((response.status, body));
         bytes = &bytes[fed.consumed..];
         if !response.keep_alive {
-            return responses;
+            return (responses, reader);
         }
     }
 }
@@ -161,6 +171,12 @@ mod tests {
         assert_eq!(responses(text.as_bytes()), expected);
         assert_eq!(responses(b"\x01\x01"), []);
         assert_eq!(responses(b""), []);
+        assert!(!ends_at_close(text.as_bytes()));
+        for without_length in ["HTTP/1.0 200 OK\r\n\r\n7", "HTTP/1.1 200 OK\r\n\r\n"] {
+            let text = [&response("7"), without_length].concat();
+            assert_eq!(responses(text.as_bytes()), expected[..1]);
+            assert!(ends_at_close(text.as_bytes()));
+        }
     }
 
     #[test]

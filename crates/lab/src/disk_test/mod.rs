@@ -255,7 +255,7 @@ impl DiskTest<'_> {
         let count = |sent| count(&probe.acknowledged(&sent));
         let acknowledged = count(trace.sent(|_| true));
         if acknowledged == 0 && fault.is_none() {
-            return Err(self.check.nothing_acknowledged(trace));
+            return Err(self.check.nothing_acknowledged(run));
         }
         let after = |error| acknowledged - count(trace.sent(|call| call.began < error));
         let after_error = trace.first_error.map(after);

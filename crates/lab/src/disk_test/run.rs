@@ -32,3 +32,48 @@ impl TracedRun {
         self.sent.get(&ports.peer)
     }
 }
+
+#[cfg(test)]
+impl TracedRun {
+    /// Returns a run with connections from ports 5000 and 5001 to port 80, of which the client
+    /// received one response each, and other sockets of the server.
+    pub(super) fn of_sends(sent: &[(u64, Vec<u8>)]) -> Self {
+        use std::sync::Arc;
+
+        use floodmark_disk::{Operation, TcpPorts, TracedCall};
+
+        let calls = sent.iter().map(|(socket, bytes)| TracedCall {
+            began: 1,
+            ended: 2,
+            operation: Operation::Send {
+                socket: *socket,
+                bytes: Arc::from(&bytes[..]),
+            },
+        });
+        let sockets = [
+            (1, (80, 5001)),
+            (2, (80, 5000)),
+            (3, (81, 5000)),
+            (4, (80, 6000)),
+        ];
+        let sockets = sockets.map(|(socket, (local, peer))| (socket, TcpPorts { local, peer }));
+        let requests = |numbers| ConnectionRequests {
+            numbers,
+            received: 1,
+        };
+        let trace = Trace {
+            calls: calls.collect(),
+            ports: BTreeMap::from(sockets),
+            ..Trace::default()
+        };
+        TracedRun {
+            trace,
+            port: 80,
+            sent: BTreeMap::from([
+                (5000, requests(vec![1, 3, 5])),
+                (5001, requests(vec![2, 4])),
+            ]),
+            found: None,
+        }
+    }
+}

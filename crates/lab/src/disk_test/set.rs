@@ -124,54 +124,14 @@ impl RecoveryProbe for SetItems<'_> {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
-    use std::sync::Arc;
 
     use super::*;
-    use floodmark_disk::{Operation, TcpPorts, Trace, TracedCall};
     use floodmark_record::api_check::ApiCheckKind;
     use floodmark_record::pointer::JsonPointer;
 
     const CREATED: &[u8] = b"HTTP/1.1 201 Created\r\nContent-Length: 1\r\n\r\n9";
     const REFUSED: &[u8] = b"HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\n\r\n";
     const FAILED: &[u8] = b"HTTP/1.1 500 Error\r\nContent-Length: 0\r\n\r\n";
-
-    /// Returns a run with connections from ports 5000 and 5001 to port 80, of which the client
-    /// received one response each, and other sockets of the server.
-    fn traced(sent: &[(u64, Vec<u8>)]) -> TracedRun {
-        let calls = sent.iter().map(|(socket, bytes)| TracedCall {
-            began: 1,
-            ended: 2,
-            operation: Operation::Send {
-                socket: *socket,
-                bytes: Arc::from(&bytes[..]),
-            },
-        });
-        let sockets = [
-            (1, (80, 5001)),
-            (2, (80, 5000)),
-            (3, (81, 5000)),
-            (4, (80, 6000)),
-        ];
-        let sockets = sockets.map(|(socket, (local, peer))| (socket, TcpPorts { local, peer }));
-        let requests = |numbers| ConnectionRequests {
-            numbers,
-            received: 1,
-        };
-        let trace = Trace {
-            calls: calls.collect(),
-            ports: BTreeMap::from(sockets),
-            ..Trace::default()
-        };
-        TracedRun {
-            trace,
-            port: 80,
-            sent: BTreeMap::from([
-                (5000, requests(vec![1, 3, 5])),
-                (5001, requests(vec![2, 4])),
-            ]),
-            found: None,
-        }
-    }
 
     fn found(numbers: &[u64]) -> FoundItems {
         FoundItems {
@@ -181,7 +141,7 @@ mod tests {
     }
 
     fn judge(sent: &[(u64, Vec<u8>)], numbers: &[u64]) -> Option<String> {
-        let run = traced(sent);
+        let run = TracedRun::of_sends(sent);
         with_probe(&run, |probe| {
             let inserts = probe.acknowledged(&run.trace.sent(|_| true));
             probe.judge(&inserts, found(numbers))
@@ -262,7 +222,8 @@ mod tests {
     #[test]
     fn the_traced_server_may_lack_what_it_acknowledged_after_the_timeout() {
         // The clients received one response on each connection: to the items 1 and 2.
-        let mut run = traced(&[(1, CREATED.to_vec()), (2, [CREATED, CREATED].concat())]);
+        let mut run =
+            TracedRun::of_sends(&[(1, CREATED.to_vec()), (2, [CREATED, CREATED].concat())]);
         let mut violation = |numbers: &[u64]| {
             run.found = Some(Ok(found(numbers)));
             with_probe(&run, |probe| probe.violation())
