@@ -71,13 +71,15 @@ fn serve(mut client: TcpStream, state: &Mutex<(Vec<u64>, File)>, method: &str) {
             is_last = items.len() < PAGE;
             format!(r#"{{"items":{items:?}}}"#)
         });
-        let is_closing = ["closing", "http-1.0"].contains(&method) || content.is_some();
+        let is_silent = method == "silent-close";
+        let is_closing =
+            is_silent || ["closing", "http-1.0"].contains(&method) || content.is_some();
         let (ok, content) = content.map_or((201, String::new()), |content| (200, content));
         let mut response = match method {
             "http-1.0" => format!("HTTP/1.0 {ok} OK\r\n"),
             _ => format!("HTTP/1.1 {ok} OK\r\nContent-Length: {}\r\n", content.len()),
         };
-        if is_closing {
+        if is_closing && !is_silent {
             response += "Connection: close\r\n";
         }
         write!(response, "\r\n{content}").unwrap();
@@ -145,6 +147,24 @@ fn passes_a_server_that_syncs_each_item() {
             .filter_map(|row| row.acknowledged_after_error);
         assert_eq!(after.sum::<u64>(), 0, "{result:?}");
     }
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn continues_if_the_server_closes_a_kept_connection() {
+    // The response to each second request of a client is missing.
+    let output = disk_of("silent-close", &["--json", "--images-per-error", "10"]);
+    let result = result(&output);
+    let outcome = (code(&output), failed(&result.rows), result.requests);
+    assert_eq!(outcome, (0, vec![], 60), "{result:?}");
+    let row = &result.rows[0];
+    assert!((28..=32).contains(&row.acknowledged), "{row:?}");
+    // The faults of later calls occur, too.
+    let after = result
+        .rows
+        .iter()
+        .filter(|row| row.acknowledged_after_error.is_some());
+    assert!(after.count() > 5, "{result:?}");
 }
 
 #[test]

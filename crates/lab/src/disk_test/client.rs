@@ -66,7 +66,7 @@ struct OpenConnection {
     port: u16,
 }
 
-/// A client with one connection, which it opens again if the server closes it after a response.
+/// A client with one connection, which it opens again if the server closes it or does not respond.
 pub(super) struct DiskClient<'a> {
     server: SocketAddr,
     sent: &'a SentRequests,

@@ -41,6 +41,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(1);
+/// Number of consecutive requests without a response after which a client ends.
+const MAX_UNANSWERED: usize = 3;
 /// Maximum number of failures in a row of the result.
 const MAX_FAILURES: usize = 3;
 
@@ -82,7 +84,7 @@ pub struct DiskTest<'a> {
     pub server: &'a ServerCommand,
     /// What clients send, and what the server must keep.
     pub check: &'a DiskCheck,
-    /// Number of requests while the server is traced.
+    /// Number of requests to send while the server is traced.
     pub requests: u64,
     /// Number of connections while the server is traced.
     pub connections: u64,
@@ -106,6 +108,7 @@ impl DiskTest<'_> {
     /// # Errors
     /// The server cannot be traced, acknowledges nothing, or a disk state cannot be written.
     pub fn run(&self, stop: &AtomicBool) -> Result<DiskResult, DiskTestError> {
+        let run = self.trace(None)?;
         let mut result = DiskResult {
             schema: SCHEMA_VERSION,
             command: self.server.words.clone(),
@@ -116,11 +119,10 @@ impl DiskTest<'_> {
             }
             .to_owned(),
             seed: self.seed,
-            requests: self.requests,
+            requests: run.count(),
             is_complete: true,
             rows: Vec::new(),
         };
-        let run = self.trace(None)?;
         let row = self.row(None, &run, self.images, stop)?;
         result.rows.push(row);
         if self.images_per_fault > 0 {
@@ -189,7 +191,8 @@ impl DiskTest<'_> {
         })
     }
 
-    /// Sends the next request until all are sent or the server stops responding.
+    /// Sends the next request until all are sent or the server stops responding. Some servers close
+    /// a kept connection without notice, so a request without a response is not the end.
     fn send(
         &self,
         address: SocketAddr,
@@ -198,10 +201,15 @@ impl DiskTest<'_> {
         sent: &SentRequests,
     ) {
         let mut client = DiskClient::new(address, sent);
-        loop {
+        let mut unanswered = 0;
+        while unanswered < MAX_UNANSWERED {
             let number = numbers.fetch_add(1, Ordering::Relaxed);
-            if number > self.requests || client.send(number, &requests.bytes(number)).is_err() {
+            if number > self.requests {
                 return;
+            }
+            match client.send(number, &requests.bytes(number)) {
+                Ok(_) => unanswered = 0,
+                Err(_) => unanswered += 1,
             }
         }
     }
@@ -219,7 +227,7 @@ impl DiskTest<'_> {
                 let probe = NextNumber {
                     check: *check,
                     path,
-                    requests: self.requests,
+                    requests: run.count(),
                 };
                 self.row_of(&probe, |numbers| numbers.count, fault, run, images, stop)
             }

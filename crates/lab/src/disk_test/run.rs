@@ -31,6 +31,12 @@ impl TracedRun {
         let ports = (ports.local == self.port).then_some(ports)?;
         self.sent.get(&ports.peer)
     }
+
+    /// Returns the number of requests that clients sent.
+    pub(super) fn count(&self) -> u64 {
+        let counts = self.sent.values().map(|requests| requests.numbers.len());
+        counts.sum::<usize>() as u64
+    }
 }
 
 #[cfg(test)]
