@@ -273,6 +273,7 @@ write = { path = "/item", body = "{seq}" }
 read = { path = "/item" }
 "#;
     let invalid = ITEMS.replace("\"/items\", body", "\"/it ems\", body");
+    let readback = ITEMS.replace("/items?page", "/it ems?page");
     for (file, flags, words) in [
         (
             register,
@@ -290,6 +291,7 @@ read = { path = "/item" }
             "items.toml:2: unknown key \"knd\"",
         ),
         (&invalid, &[], "items.toml:3: the request \"write\""),
+        (&readback, &[], "items.toml:4: the request \"readback\""),
     ] {
         fs::write(&check, file).unwrap();
         let output = disk(&check, &server, flags);

@@ -49,8 +49,12 @@ impl DiskCheck {
         Ok(match self {
             DiskCheck::Numbers { check, path } => TestRequests::Fixed(check.request(path, server)?),
             DiskCheck::Set { file, .. } => {
-                let write = file.write_request(&server.to_string());
-                TestRequests::Inserts(write.map_err(DiskTestError::Write)?)
+                let authority = server.to_string();
+                let write = file.write_request(&authority);
+                let write = write.map_err(DiskTestError::CheckFile)?;
+                file.check_readback(&authority)
+                    .map_err(DiskTestError::CheckFile)?;
+                TestRequests::Inserts(write)
             }
         })
     }

@@ -58,9 +58,9 @@ pub enum DiskTestError {
     /// The path of the requests is invalid.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The request in a check file is invalid.
+    /// A request in a check file is invalid.
     #[error("{0}")]
-    Write(String),
+    CheckFile(String),
     /// The folder for disk states is not writable.
     #[error(
         "cannot write to the folder for disk states: {0}; choose another folder with --scratch"
