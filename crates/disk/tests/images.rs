@@ -4,8 +4,13 @@
 
 mod support;
 
-use floodmark_disk::TraceOptions;
-use support::{test_images, trace_store};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use floodmark_disk::{ImageTest, Persistence, RecoveryProbe, TraceOptions};
+use support::{store, test_images, trace_store};
 
 fn run(method: &str, images: u64) -> floodmark_disk::ImageReport {
     let folder = tempfile::tempdir().unwrap();
@@ -76,4 +81,54 @@ fn finds_torn_writes_in_place() {
         );
         assert!(failure.reason.contains("lost"), "{failure:?}");
     }
+}
+
+/// Fails on every image, and stops the test after some images.
+#[derive(Default)]
+struct StoppingProbe {
+    images: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl StoppingProbe {
+    /// Number of images until the test is stopped.
+    const IMAGES: u64 = 20;
+}
+
+impl RecoveryProbe for StoppingProbe {
+    type Acknowledged = ();
+
+    fn acknowledged(&self, _: &BTreeMap<u64, Vec<u8>>) {}
+
+    fn check(&self, _: SocketAddr, (): &()) -> io::Result<Option<String>> {
+        let images = self.images.fetch_add(1, Ordering::Relaxed) + 1;
+        self.stop
+            .fetch_or(images == Self::IMAGES, Ordering::Relaxed);
+        Ok(Some("lost".to_owned()))
+    }
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn starts_no_server_after_a_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace_store("no-sync", folder.path(), TraceOptions::default());
+    let probe = StoppingProbe::default();
+    let scratch = tempfile::tempdir().unwrap();
+    let test = ImageTest {
+        trace: &trace,
+        server: &store("no-sync"),
+        probe: &probe,
+        persistence: Persistence::Strict,
+        scratch: scratch.path(),
+        images: 300,
+        seed: 1,
+        threads: 1,
+    };
+    let report = test.run(&probe.stop).unwrap();
+    let started = probe.images.load(Ordering::Relaxed);
+    assert_eq!((report.failed, started), (StoppingProbe::IMAGES, started));
+    let failures = &report.failures;
+    assert!(failures.iter().all(|failure| failure.reason == "lost"));
+    assert!(failures.iter().any(|failure| !failure.missing.is_empty()));
 }

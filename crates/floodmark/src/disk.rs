@@ -177,7 +177,7 @@ fn scratch(folder: Option<&Path>) -> Result<Scratch, Ending> {
 fn ending(error: &DiskTestError) -> Ending {
     match error {
         DiskTestError::Request(_) => Ending::usage(format!("--path: {error}")),
-        DiskTestError::Write(_) => Ending::usage(format!("--check {error}")),
+        DiskTestError::CheckFile(_) => Ending::usage(format!("--check {error}")),
         DiskTestError::Scratch(_) => Ending::internal(error),
         _ => Ending::server(error),
     }

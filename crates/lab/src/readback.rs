@@ -15,11 +15,11 @@ use floodmark_wire::{RequestSpec, request_bytes};
 
 use crate::probe::{self, ProbeLimits, ProbeResponse};
 
-/// Limits for one page.
-const LIMITS: ProbeLimits = ProbeLimits {
-    timeout: Duration::from_secs(60),
-    length: 1 << 30,
-};
+/// Maximum time for one page after an attempt or a crash round.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Maximum length of one page, in bytes.
+const MAX_PAGE_LENGTH: usize = 1 << 30;
 
 /// Placeholder for the number of the page.
 const PAGE: &str = "{page}";
@@ -34,6 +34,8 @@ pub(crate) struct SetReader<'a> {
     /// Value of the `Host` header.
     authority: String,
     readback: Readback,
+    /// Maximum time for one page.
+    timeout: Duration,
     /// Number of items before the first attempt, or why they could not be read.
     before: Result<u64, String>,
 }
@@ -44,7 +46,7 @@ impl<'a> SetReader<'a> {
     pub(crate) fn of(from: &'a ProcessPlacement, plan: &Plan, is_first: bool) -> Option<Self> {
         let api = plan.check.as_ref()?.api()?;
         let address = plan.target.ip_addresses().next()?;
-        let mut set = SetReader::new(from, address, api.readback.clone()?);
+        let mut set = SetReader::new(from, address, api.readback.clone()?, PAGE_TIMEOUT);
         set.authority.clone_from(&plan.target.authority);
         if is_first {
             set.before = set.items().map(|items| items.count());
@@ -52,13 +54,19 @@ impl<'a> SetReader<'a> {
         Some(set)
     }
 
-    /// Returns the set on the server at this address.
-    pub(crate) fn new(from: &'a ProcessPlacement, address: SocketAddr, readback: Readback) -> Self {
+    /// Returns the set on the server at this address. `timeout` is the maximum time for one page.
+    pub(crate) fn new(
+        from: &'a ProcessPlacement,
+        address: SocketAddr,
+        readback: Readback,
+        timeout: Duration,
+    ) -> Self {
         SetReader {
             from,
             address,
             authority: address.to_string(),
             readback,
+            timeout,
             before: Ok(0),
         }
     }
@@ -134,7 +142,11 @@ impl<'a> SetReader<'a> {
             close: true,
         })
         .map_err(|error| failed(&error))?;
-        probe::send(self.from, self.address, &request, LIMITS).map_err(|why| failed(&why))
+        let limits = ProbeLimits {
+            timeout: self.timeout,
+            length: MAX_PAGE_LENGTH,
+        };
+        probe::send(self.from, self.address, &request, limits).map_err(|why| failed(&why))
     }
 
     /// Returns the items in a response.

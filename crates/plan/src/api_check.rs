@@ -32,6 +32,9 @@ const WRITE: &str = "write";
 /// Name of the group of requests that read.
 const READ: &str = "read";
 
+/// Name of the request that reads back a set.
+const READBACK: &str = "readback";
+
 /// A check file.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -143,15 +146,18 @@ impl CheckFile {
         })
     }
 
-    /// Returns the request that reads the items of a set, and its position in the file. With pages,
-    /// this is the request for page 1.
-    pub(crate) fn readback(&self) -> Option<(MixRequest, String)> {
-        let (readback, section) = (
-            self.check.readback.as_ref()?,
-            self.document.readback.as_ref()?,
-        );
+    /// Checks the request that reads the items of a set from a server with this authority. With
+    /// pages, this is the request for page 1. A file without this request is valid.
+    ///
+    /// # Errors
+    /// The request is invalid. The message names its position in the file.
+    pub fn check_readback(&self, authority: &str) -> Result<(), String> {
+        let sections = (&self.check.readback, &self.document.readback);
+        let (Some(readback), Some(section)) = sections else {
+            return Ok(());
+        };
         let request = MixRequest {
-            name: "readback".to_owned(),
+            name: READBACK.to_owned(),
             weight: 1,
             path: readback.path.replace("{page}", "1"),
             request: RequestPlan {
@@ -162,7 +168,12 @@ impl CheckFile {
             expect: Vec::new(),
             templates: false,
         };
-        Some((request, self.file.place(&section.path.span())))
+        check_request(&request, authority, self.check.keys)
+            .map(drop)
+            .map_err(|fault| {
+                let place = self.file.place(&section.path.span());
+                format!("{place}: the request \"{READBACK}\": {fault}")
+            })
     }
 
     /// Returns the check's write request. `authority` is the value of the `Host` header.

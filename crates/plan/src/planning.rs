@@ -8,7 +8,6 @@ use floodmark_load::scoring;
 use floodmark_load::sources::unusable;
 use floodmark_observe::{Root, cpu, sysctl};
 use floodmark_record::body::RequestBody;
-use floodmark_record::mix::Mix;
 use floodmark_record::plan::{
     Backend, Check, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, DEFAULT_TIMEOUT, FiguresOf,
     Model, Plan, RequestPlan, Target,
@@ -298,17 +297,8 @@ fn requests_of_files(spec: &PlanSpec, plan: &mut Plan) -> Result<usize, String> 
         plan.check = Some(Check::Api(Box::new(file.check.clone())));
         let name = spec.name("check");
         let place = |request, part| Some(format!("{name} {}", file.place(request, part)));
-        if let Some((request, place)) = file.readback() {
-            let mix = Mix {
-                requests: vec![request],
-                ..file.mix.clone()
-            };
-            let reading = Plan {
-                mix: Some(mix),
-                ..plan.clone()
-            };
-            mix::longest_request(&reading, |_, _| Some(format!("{name} {place}")))?;
-        }
+        file.check_readback(&plan.target.authority)
+            .map_err(|error| format!("{name} {error}"))?;
         return mix::longest_request(plan, place);
     }
     let file = mix::of_spec(spec, &plan.target)?;

@@ -18,7 +18,7 @@ pub struct DiskResult {
     pub file_system: String,
     /// Seed of the crash points and the disk states.
     pub seed: u64,
-    /// Number of requests per trace.
+    /// Number of requests that were sent in the trace without a fault.
     pub requests: u64,
     /// Whether all disk states were tested.
     pub is_complete: bool,

@@ -71,7 +71,8 @@ pub struct ImageTest<'a, P> {
 }
 
 impl<P: RecoveryProbe> ImageTest<'_, P> {
-    /// Runs the test. Stops early if `stop` becomes true.
+    /// Runs the test. If `stop` becomes true, returns the result so far, in which failures may not
+    /// be reduced.
     ///
     /// # Errors
     /// An image cannot be written, or the server cannot be started.
@@ -116,7 +117,7 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
         report.elapsed = begin.elapsed();
         report.failures.sort_by_key(|failure| failure.at);
         for failure in report.failures.iter_mut().take(MAX_REDUCED) {
-            self.reduce(&starter, &history, failure)?;
+            self.reduce(&starter, &history, failure, stop)?;
         }
         Ok(report)
     }
@@ -161,23 +162,26 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
     }
 
     /// Restores as many missing effects as possible while the server still fails, so that the
-    /// remaining ones explain the failure.
+    /// remaining ones explain the failure. Stops early if `stop` becomes true.
     fn reduce(
         &self,
         starter: &Starter<'_>,
         history: &DiskHistory<'_>,
         failure: &mut ImageFailure,
+        stop: &AtomicBool,
     ) -> Result<(), TestError> {
+        let is_running = || !stop.load(Ordering::Relaxed);
         let crash = Crash::new(history, failure.at);
         let acknowledged = self.probe.acknowledged(&self.trace.sent_before(failure.at));
         let is_missing = |fates: &[Fate], index: &usize| fates[*index] != Fate::Kept;
         let mut starts = 0;
         let mut chunk = failure.fates.len().max(1);
-        while chunk > 0 && starts < MAX_REDUCING_STARTS {
+        while chunk > 0 && starts < MAX_REDUCING_STARTS && is_running() {
             let missing =
                 (0..failure.fates.len()).filter(|index| is_missing(&failure.fates, index));
             let missing: Vec<usize> = missing.collect();
-            for part in missing.chunks(chunk).take(MAX_REDUCING_STARTS - starts) {
+            let parts = missing.chunks(chunk).take(MAX_REDUCING_STARTS - starts);
+            for part in parts.take_while(|_| is_running()) {
                 let mut fates = failure.fates.clone();
                 part.iter().for_each(|index| fates[*index] = Fate::Kept);
                 let image = crash.image(&fates);

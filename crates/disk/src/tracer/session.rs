@@ -35,7 +35,7 @@ pub(super) struct Session {
     faulty_calls: u64,
     /// Threads that have stopped at least once.
     threads: HashSet<Tid>,
-    /// Inode numbers of the sockets on which data was sent.
+    /// Inode numbers of the sockets whose ports were looked up.
     sockets: HashSet<u64>,
     running: HashMap<Tid, RunningCall>,
     /// Thread whose call may change the watched folder.

@@ -1,19 +1,31 @@
 //! The ports of TCP sockets, from `/proc/PID/net/tcp` and `tcp6` (proc_pid_net(5)).
 
-use std::fs;
+use std::{fs, iter};
 
 use super::ptrace::Tid;
 use crate::trace::TcpPorts;
+
+/// Maximum number of reads of each table for one socket.
+const MAX_READS: usize = 5;
 
 /// Column with the socket's inode number.
 const INODE: usize = 9;
 
 /// Returns the ports of a traced thread's connected TCP socket. Returns `None` for other sockets.
 pub(super) fn ports(tid: Tid, socket: u64) -> Option<TcpPorts> {
-    ["tcp", "tcp6"].iter().find_map(|table| {
-        let text = fs::read_to_string(format!("/proc/{tid}/net/{table}")).ok()?;
-        ports_in(&text, socket)
+    ports_from(socket, |table| {
+        fs::read_to_string(format!("/proc/{tid}/net/{table}")).ok()
     })
+}
+
+/// Reads the tables until they contain the socket. Each read of a file returns only a part of a
+/// table, so a table lacks a socket if others are closed between two reads.
+fn ports_from(
+    socket: u64,
+    mut read: impl FnMut(&'static str) -> Option<String>,
+) -> Option<TcpPorts> {
+    let mut tables = iter::repeat_n(["tcp", "tcp6"], MAX_READS).flatten();
+    tables.find_map(|table| ports_in(&read(table)?, socket))
 }
 
 fn ports_in(table: &str, socket: u64) -> Option<TcpPorts> {
@@ -47,5 +59,26 @@ mod tests {
         assert_eq!(ports_in(six, 4713), Some(ports(50_001)));
         assert_eq!(ports_in(four, 4713), None);
         assert_eq!(ports_in("", 4712), None);
+    }
+
+    #[test]
+    fn reads_incomplete_tables_again() {
+        let complete = "  sl  local_address rem_address
+   0: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 4712 1
+";
+        let mut reads = Vec::new();
+        let mut ports = |socket, missing| {
+            reads.clear();
+            let ports = ports_from(socket, |table| {
+                reads.push(table);
+                let is_complete = table == "tcp" && reads.len() > missing;
+                Some(if is_complete { complete } else { "" }.to_owned())
+            });
+            (ports.map(|ports| ports.peer), reads.len())
+        };
+        assert_eq!(ports(4712, 0), (Some(50_000), 1));
+        assert_eq!(ports(4712, 1), (Some(50_000), 3));
+        // A socket that is not in the tables, such as a Unix socket.
+        assert_eq!(ports(4713, 0), (None, 2 * MAX_READS));
     }
 }

@@ -7,6 +7,9 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Output;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use crate::support::traced::{failed, result, run_server, server_command, sync};
 use crate::support::{code, run, text};
@@ -22,6 +25,9 @@ kind = "set"
 write = { path = "/items", body = "{seq}" }
 readback = { path = "/items?page={page}", items = "/items" }
 "#;
+
+/// Whether the server has returned the last page.
+static IS_READ_BACK: AtomicBool = AtomicBool::new(false);
 
 /// Entry point of the traced server, which appends items of 8 bytes to a file.
 #[test]
@@ -49,20 +55,31 @@ fn serve(mut client: TcpStream, state: &Mutex<(Vec<u64>, File)>, method: &str) {
         }
         let request = text(&request[..length]);
         let (head, body) = request.split_once("\r\n\r\n").unwrap();
+        let is_late = method == "late" && body == "7";
+        while is_late && !IS_READ_BACK.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
         let mut state = state.lock().unwrap();
         let (items, file) = &mut *state;
         let page = head
             .split_once("?page=")
             .map(|(_, rest)| rest.split(' ').next());
+        let mut is_last = false;
         let content = page.map(|page| {
             let page: usize = page.unwrap().parse().unwrap();
             let items = items.chunks(PAGE).nth(page - 1).unwrap_or_default();
+            is_last = items.len() < PAGE;
             format!(r#"{{"items":{items:?}}}"#)
         });
-        let is_closing = method == "closing" || content.is_some();
+        let is_silent = method == "silent-close";
+        let is_closing =
+            is_silent || ["closing", "http-1.0"].contains(&method) || content.is_some();
         let (ok, content) = content.map_or((201, String::new()), |content| (200, content));
-        let mut response = format!("HTTP/1.1 {ok} OK\r\nContent-Length: {}\r\n", content.len());
-        if is_closing {
+        let mut response = match method {
+            "http-1.0" => format!("HTTP/1.0 {ok} OK\r\n"),
+            _ => format!("HTTP/1.1 {ok} OK\r\nContent-Length: {}\r\n", content.len()),
+        };
+        if is_closing && !is_silent {
             response += "Connection: close\r\n";
         }
         write!(response, "\r\n{content}").unwrap();
@@ -79,6 +96,10 @@ fn serve(mut client: TcpStream, state: &Mutex<(Vec<u64>, File)>, method: &str) {
         }
         if ok == 200 || method != "early-response" {
             client.write_all(response.as_bytes()).unwrap();
+        }
+        IS_READ_BACK.fetch_or(is_last, Ordering::Relaxed);
+        if is_late {
+            std::process::exit(0);
         }
         if is_closing {
             return;
@@ -126,6 +147,42 @@ fn passes_a_server_that_syncs_each_item() {
             .filter_map(|row| row.acknowledged_after_error);
         assert_eq!(after.sum::<u64>(), 0, "{result:?}");
     }
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn continues_if_the_server_closes_a_kept_connection() {
+    // The response to each second request of a client is missing.
+    let output = disk_of("silent-close", &["--json", "--images-per-error", "10"]);
+    let result = result(&output);
+    let outcome = (code(&output), failed(&result.rows), result.requests);
+    assert_eq!(outcome, (0, vec![], 60), "{result:?}");
+    let row = &result.rows[0];
+    assert!((28..=32).contains(&row.acknowledged), "{row:?}");
+    // The faults of later calls occur, too.
+    let after = result
+        .rows
+        .iter()
+        .filter(|row| row.acknowledged_after_error.is_some());
+    assert!(after.count() > 5, "{result:?}");
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn passes_a_server_that_responds_after_the_timeout() {
+    // The server inserts item 7 when all items have been read back, and ignores the SIGTERM that
+    // follows.
+    let server = server_command("disk_set::server_of_a_set", "late");
+    let shell = ["sh", "-c", "trap '' TERM; exec \"$@\"", "sh"];
+    let server = shell.into_iter().chain(server.iter().map(String::as_str));
+    let folder = tempfile::tempdir().unwrap();
+    let check = folder.path().join("items.toml");
+    fs::write(&check, ITEMS).unwrap();
+    let flags = ["--json", "--images-per-error", "0"];
+    let output = disk(&check, &Vec::from_iter(server), &flags);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let row = &result(&output).rows[0];
+    assert_eq!((row.acknowledged, row.recovered), (60, 120), "{row:?}");
 }
 
 #[test]
@@ -188,6 +245,11 @@ fn explains_a_check_that_fails_without_a_power_loss() {
     let printed = text(&output.stderr);
     let lost = "without a power loss, the check fails: 1 of 60 acknowledged items lost";
     assert!(printed.contains(lost), "{printed}");
+    let output = disk_of("http-1.0", &[]);
+    assert_eq!(code(&output), 3, "{output:?}");
+    let printed = text(&output.stderr);
+    let endless = "acknowledged no POST /items: the response has no Content-Length";
+    assert!(printed.contains(endless), "{printed}");
     let folder = tempfile::tempdir().unwrap();
     let check = folder.path().join("items.toml");
     fs::write(&check, ITEMS).unwrap();
@@ -211,6 +273,7 @@ write = { path = "/item", body = "{seq}" }
 read = { path = "/item" }
 "#;
     let invalid = ITEMS.replace("\"/items\", body", "\"/it ems\", body");
+    let readback = ITEMS.replace("/items?page", "/it ems?page");
     for (file, flags, words) in [
         (
             register,
@@ -228,6 +291,7 @@ read = { path = "/item" }
             "items.toml:2: unknown key \"knd\"",
         ),
         (&invalid, &[], "items.toml:3: the request \"write\""),
+        (&readback, &[], "items.toml:4: the request \"readback\""),
     ] {
         fs::write(&check, file).unwrap();
         let output = disk(&check, &server, flags);

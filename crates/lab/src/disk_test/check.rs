@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use floodmark_disk::Trace;
 use floodmark_plan::{CheckFile, WriteRequest};
 use floodmark_record::api_check::Readback;
 
-use super::client::responses;
+use super::client::{ends_at_close, responses};
+use super::run::TracedRun;
 use super::{DiskTestError, NumberCheck};
 
 /// Requests that clients send to a server, and data that the server must keep.
@@ -49,32 +49,44 @@ impl DiskCheck {
         Ok(match self {
             DiskCheck::Numbers { check, path } => TestRequests::Fixed(check.request(path, server)?),
             DiskCheck::Set { file, .. } => {
-                let write = file.write_request(&server.to_string());
-                TestRequests::Inserts(write.map_err(DiskTestError::Write)?)
+                let authority = server.to_string();
+                let write = file.write_request(&authority);
+                let write = write.map_err(DiskTestError::CheckFile)?;
+                file.check_readback(&authority)
+                    .map_err(DiskTestError::CheckFile)?;
+                TestRequests::Inserts(write)
             }
         })
     }
 
     /// Returns the error for a server that acknowledged nothing.
-    pub(super) fn nothing_acknowledged(&self, trace: &Trace) -> DiskTestError {
-        let sent = trace.sent(|_| true);
-        let responses = sent.values().flat_map(|bytes| responses(bytes));
-        let status = match responses.map(|(status, _)| status).next() {
-            Some(status) => format!("the first response has status {status}"),
-            None => "there is no complete HTTP/1.1 response".to_owned(),
-        };
-        DiskTestError::NothingAcknowledged(match self {
-            DiskCheck::Numbers { path, .. } => format!(
-                "no response to {path} contained a number ({status}); check --check and --path"
+    pub(super) fn nothing_acknowledged(&self, run: &TracedRun) -> DiskTestError {
+        let mut sent = run.trace.sent(|_| true);
+        sent.retain(|socket, _| run.requests(*socket).is_some());
+        let (what, fix) = match self {
+            DiskCheck::Numbers { path, .. } => (
+                format!("no response to {path} contained a number"),
+                "check --check and --path".to_owned(),
             ),
             DiskCheck::Set { file, .. } => {
                 let write = &file.mix.requests[0];
                 let (method, path) = (&write.request.method, &write.path);
-                format!(
-                    "the server acknowledged no {method} {path} ({status}); correct `write` in {}",
-                    file.mix.file
+                (
+                    format!("the server acknowledged no {method} {path}"),
+                    format!("correct `write` in {}", file.mix.file),
                 )
             }
+        };
+        let status = sent.values().flat_map(|bytes| responses(bytes)).next();
+        DiskTestError::NothingAcknowledged(match status {
+            Some((status, _)) => {
+                format!("{what} (the first response has status {status}); {fix}")
+            }
+            None if sent.values().any(|bytes| ends_at_close(bytes)) => format!(
+                "{what}: the response has no Content-Length, so floodmark cannot tell when it is \
+                 complete; send Content-Length"
+            ),
+            None => format!("{what} (there is no complete HTTP/1.1 response); {fix}"),
         })
     }
 }
@@ -93,6 +105,42 @@ impl TestRequests {
         match self {
             TestRequests::Fixed(bytes) => bytes.clone(),
             TestRequests::Inserts(write) => write.bytes(number),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn explains_why_nothing_is_acknowledged() {
+        let check = DiskCheck::Numbers {
+            check: NumberCheck::Sequence,
+            path: "/next".to_owned(),
+        };
+        let foreign = b"HTTP/1.1 408 Timeout\r\nContent-Length: 0\r\n\r\n";
+        let explain = |response: &[u8]| {
+            let run = TracedRun::of_sends(&[(2, response.to_vec()), (3, foreign.to_vec())]);
+            check.nothing_acknowledged(&run).to_string()
+        };
+        for (response, expected) in [
+            (
+                &b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..],
+                " (the first response has status 404); check --check and --path",
+            ),
+            (
+                b"HTTP/1.0 200 OK\r\n\r\n7",
+                ": the response has no Content-Length, so floodmark cannot tell when it is complete; \
+                 send Content-Length",
+            ),
+            (
+                b"OK",
+                " (there is no complete HTTP/1.1 response); check --check and --path",
+            ),
+        ] {
+            let expected = format!("no response to /next contained a number{expected}");
+            assert_eq!(explain(response), expected);
         }
     }
 }

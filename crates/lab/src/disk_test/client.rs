@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use floodmark_wire::Reader;
@@ -11,34 +11,50 @@ use floodmark_wire::Reader;
 use crate::probe::{ProbeLimits, ProbeResponse, receive};
 
 /// Limits for one response.
-const LIMITS: ProbeLimits = ProbeLimits {
+pub(super) const LIMITS: ProbeLimits = ProbeLimits {
     timeout: Duration::from_secs(5),
     length: 1 << 20,
 };
 /// Maximum number of attempts to connect from an unused client port.
 const MAX_CONNECTS: usize = 100;
 
-/// Numbers of the requests sent on each connection, in order, by client port. Each connection uses
-/// a different port.
+/// The requests that a client sent on one connection.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ConnectionRequests {
+    /// Their numbers, in order.
+    pub numbers: Vec<u64>,
+    /// Number of responses that the client received.
+    pub received: usize,
+}
+
+/// The requests sent on each connection, by client port. Each connection uses a different port.
 #[derive(Debug, Default)]
-pub(super) struct SentRequests(Mutex<BTreeMap<u16, Vec<u64>>>);
+pub(super) struct SentRequests(Mutex<BTreeMap<u16, ConnectionRequests>>);
 
 impl SentRequests {
     /// Adds a connection. Returns false if the port was used before.
     fn add_connection(&self, port: u16) -> bool {
-        let mut ports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ports = self.ports();
         let is_new = !ports.contains_key(&port);
         ports.entry(port).or_default();
         is_new
     }
 
     fn add(&self, port: u16, number: u64) {
-        let mut ports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ports.entry(port).or_default().push(number);
+        self.ports().entry(port).or_default().numbers.push(number);
     }
 
-    /// Returns the request numbers by client port.
-    pub(super) fn into_numbers(self) -> BTreeMap<u16, Vec<u64>> {
+    /// Adds the response to the last request on a connection.
+    fn add_response(&self, port: u16) {
+        self.ports().entry(port).or_default().received += 1;
+    }
+
+    fn ports(&self) -> MutexGuard<'_, BTreeMap<u16, ConnectionRequests>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the requests by client port.
+    pub(super) fn into_connections(self) -> BTreeMap<u16, ConnectionRequests> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -49,8 +65,8 @@ struct OpenConnection {
     port: u16,
 }
 
-/// A client with one connection. The client reconnects if the server closes the connection after a
-/// response.
+/// A client with one connection. The client reconnects if the server closes the connection or does
+/// not respond.
 pub(super) struct DiskClient<'a> {
     server: SocketAddr,
     sent: &'a SentRequests,
@@ -77,6 +93,7 @@ impl<'a> DiskClient<'a> {
         let OpenConnection { stream, reader, .. } = &mut connection;
         stream.write_all(request)?;
         let response = receive(stream, reader, begin, LIMITS)?;
+        self.sent.add_response(connection.port);
         self.connection = response.keeps_connection.then_some(connection);
         Ok(response)
     }
@@ -102,21 +119,31 @@ impl<'a> DiskClient<'a> {
 
 /// Returns the status and body of each complete response in the bytes that a server sent on one
 /// socket. Bytes on other sockets, such as a runtime's internal sockets, contain no responses.
-pub(super) fn responses(mut bytes: &[u8]) -> Vec<(u16, Vec<u8>)> {
+pub(super) fn responses(bytes: &[u8]) -> Vec<(u16, Vec<u8>)> {
+    read(bytes).0
+}
+
+/// Returns whether the last response ends when the server closes the connection.
+pub(super) fn ends_at_close(bytes: &[u8]) -> bool {
+    matches!(read(bytes).1.end(), Ok(Some(_)))
+}
+
+/// Returns the complete responses, and the reader after the last byte.
+fn read(mut bytes: &[u8]) -> (Vec<(u16, Vec<u8>)>, Reader) {
     let (mut reader, mut responses) = (Reader::new(), Vec::new());
     loop {
         let mut body = Vec::new();
         reader.expect_response(false);
         let Ok(fed) = reader.feed(bytes, &mut body) else {
-            return responses;
+            return (responses, reader);
         };
         let Some(response) = fed.response else {
-            return responses;
+            return (responses, reader);
         };
         responses.push((response.status, body));
         bytes = &bytes[fed.consumed..];
         if !response.keep_alive {
-            return responses;
+            return (responses, reader);
         }
     }
 }
@@ -144,6 +171,12 @@ mod tests {
         assert_eq!(responses(text.as_bytes()), expected);
         assert_eq!(responses(b"\x01\x01"), []);
         assert_eq!(responses(b""), []);
+        assert!(!ends_at_close(text.as_bytes()));
+        for without_length in ["HTTP/1.0 200 OK\r\n\r\n7", "HTTP/1.1 200 OK\r\n\r\n"] {
+            let text = [&response("7"), without_length].concat();
+            assert_eq!(responses(text.as_bytes()), expected[..1]);
+            assert!(ends_at_close(text.as_bytes()));
+        }
     }
 
     #[test]
@@ -152,9 +185,14 @@ mod tests {
         assert!(sent.add_connection(5000) && sent.add_connection(5001));
         sent.add(5000, 1);
         sent.add(5001, 2);
+        sent.add_response(5000);
         sent.add(5000, 3);
         assert!(!sent.add_connection(5000));
-        let expected = BTreeMap::from([(5000, vec![1, 3]), (5001, vec![2])]);
-        assert_eq!(sent.into_numbers(), expected);
+        let requests = |numbers, received| ConnectionRequests { numbers, received };
+        let expected = [
+            (5000, requests(vec![1, 3], 1)),
+            (5001, requests(vec![2], 0)),
+        ];
+        assert_eq!(sent.into_connections(), BTreeMap::from(expected));
     }
 }

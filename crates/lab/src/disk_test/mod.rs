@@ -7,9 +7,9 @@ mod check;
 mod client;
 mod faults;
 mod numbers;
+mod run;
 mod set;
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -18,10 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floodmark_check::FoundItems;
 use floodmark_disk::{
-    DiskFault, ImageReport, ImageTest, RecoveryProbe, TestError, Trace, TraceError, TraceOptions,
-    Tracer,
+    DiskFault, ImageReport, ImageTest, RecoveryProbe, TestError, TraceError, TraceOptions, Tracer,
 };
 use floodmark_record::SCHEMA_VERSION;
 use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
@@ -30,6 +28,7 @@ use floodmark_wire::RequestError;
 use check::TestRequests;
 use client::{DiskClient, SentRequests};
 use numbers::NextNumber;
+use run::TracedRun;
 use set::SetItems;
 
 pub use check::DiskCheck;
@@ -42,6 +41,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(1);
+/// Number of consecutive requests without a response after which a client ends.
+const MAX_UNANSWERED: usize = 3;
 /// Maximum number of failures in a row of the result.
 const MAX_FAILURES: usize = 3;
 
@@ -57,9 +58,9 @@ pub enum DiskTestError {
     /// The path of the requests is invalid.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The write request in a check file is invalid.
+    /// A request in a check file is invalid.
     #[error("{0}")]
-    Write(String),
+    CheckFile(String),
     /// The folder for disk states is not writable.
     #[error(
         "cannot write to the folder for disk states: {0}; choose another folder with --scratch"
@@ -76,18 +77,6 @@ pub enum DiskTestError {
     Violated(String),
 }
 
-/// A traced run of the server.
-struct TracedRun {
-    trace: Trace,
-    /// Port on which the server listened.
-    port: u16,
-    /// Numbers of the requests sent on each connection, by client port.
-    sent: BTreeMap<u16, Vec<u64>>,
-    /// The items of a set after the last response; `None` for other checks and with an injected
-    /// fault.
-    found: Option<Result<FoundItems, String>>,
-}
-
 /// A disk test.
 #[derive(Debug)]
 pub struct DiskTest<'a> {
@@ -95,7 +84,7 @@ pub struct DiskTest<'a> {
     pub server: &'a ServerCommand,
     /// Requests that clients send, and data that the server must keep.
     pub check: &'a DiskCheck,
-    /// Number of requests while the server is traced.
+    /// Number of requests to send while the server is traced.
     pub requests: u64,
     /// Number of connections while the server is traced.
     pub connections: u64,
@@ -120,6 +109,7 @@ impl DiskTest<'_> {
     /// The server cannot be traced, acknowledges nothing, or violates the check without a power
     /// loss, or a disk state cannot be written.
     pub fn run(&self, stop: &AtomicBool) -> Result<DiskResult, DiskTestError> {
+        let run = self.trace(None)?;
         let mut result = DiskResult {
             schema: SCHEMA_VERSION,
             command: self.server.words.clone(),
@@ -130,11 +120,10 @@ impl DiskTest<'_> {
             }
             .to_owned(),
             seed: self.seed,
-            requests: self.requests,
+            requests: run.count(),
             is_complete: true,
             rows: Vec::new(),
         };
-        let run = self.trace(None)?;
         let row = self.row(None, &run, self.images, stop)?;
         result.rows.push(row);
         if self.images_per_fault > 0 {
@@ -198,12 +187,13 @@ impl DiskTest<'_> {
         Ok(TracedRun {
             trace,
             port: address.port(),
-            sent: sent.into_numbers(),
+            sent: sent.into_connections(),
             found,
         })
     }
 
-    /// Sends requests until all are sent or the server stops responding.
+    /// Sends requests until all are sent or the server stops responding. Some servers close a kept
+    /// connection without notice, so a single request without a response is not the end.
     fn send(
         &self,
         address: SocketAddr,
@@ -212,10 +202,15 @@ impl DiskTest<'_> {
         sent: &SentRequests,
     ) {
         let mut client = DiskClient::new(address, sent);
-        loop {
+        let mut unanswered = 0;
+        while unanswered < MAX_UNANSWERED {
             let number = numbers.fetch_add(1, Ordering::Relaxed);
-            if number > self.requests || client.send(number, &requests.bytes(number)).is_err() {
+            if number > self.requests {
                 return;
+            }
+            match client.send(number, &requests.bytes(number)) {
+                Ok(_) => unanswered = 0,
+                Err(_) => unanswered += 1,
             }
         }
     }
@@ -233,13 +228,13 @@ impl DiskTest<'_> {
                 let probe = NextNumber {
                     check: *check,
                     path,
-                    requests: self.requests,
+                    requests: run.count(),
                 };
                 self.row_of(&probe, |numbers| numbers.count, fault, run, images, stop)
             }
             DiskCheck::Set { file, readback } => {
-                let probe = SetItems::new(&file.check, readback, &run.trace, run.port, &run.sent);
-                if let Some(violation) = probe.violation(&run.trace, run.found.as_ref()) {
+                let probe = SetItems::new(&file.check, readback, run);
+                if let Some(violation) = probe.violation() {
                     return Err(DiskTestError::Violated(violation));
                 }
                 self.row_of(
@@ -269,7 +264,7 @@ impl DiskTest<'_> {
         let count = |sent| count(&probe.acknowledged(&sent));
         let acknowledged = count(trace.sent(|_| true));
         if acknowledged == 0 && fault.is_none() {
-            return Err(self.check.nothing_acknowledged(trace));
+            return Err(self.check.nothing_acknowledged(run));
         }
         let after = |error| acknowledged - count(trace.sent(|call| call.began < error));
         let after_error = trace.first_error.map(after);

@@ -6,41 +6,26 @@ use std::io;
 use std::net::SocketAddr;
 
 use floodmark_check::{FoundItems, check_api};
-use floodmark_disk::{RecoveryProbe, TcpPorts, Trace};
+use floodmark_disk::RecoveryProbe;
 use floodmark_host::ProcessPlacement;
 use floodmark_record::api_check::{ApiCheck, OperationRule, Readback};
 use floodmark_record::operation::{KeptOperation, OperationKind};
 
-use super::client::responses;
+use super::client::{ConnectionRequests, LIMITS, responses};
+use super::run::TracedRun;
 use crate::readback::SetReader;
 
 /// Reads back the items of a set from the restarted server.
-///
-/// A trace contains responses but no requests. A client sends one request at a time on a
-/// connection, so the nth response belongs to the nth request. The client port identifies the
-/// connection.
 pub(super) struct SetItems<'a> {
     check: &'a ApiCheck,
     readback: &'a Readback,
     insert: OperationRule,
-    /// Ports of the server's sockets.
-    ports: &'a BTreeMap<u64, TcpPorts>,
-    /// Port on which the traced server listened.
-    port: u16,
-    /// Numbers of the items sent on each connection, by client port.
-    sent: &'a BTreeMap<u16, Vec<u64>>,
+    run: &'a TracedRun,
 }
 
 impl<'a> SetItems<'a> {
-    /// Returns the probe for a trace. `port` is the port on which the traced server listened.
-    /// `sent` contains the numbers of the items sent to the server, by client port.
-    pub(super) fn new(
-        check: &'a ApiCheck,
-        readback: &'a Readback,
-        trace: &'a Trace,
-        port: u16,
-        sent: &'a BTreeMap<u16, Vec<u64>>,
-    ) -> Self {
+    /// Returns the probe for a traced run.
+    pub(super) fn new(check: &'a ApiCheck, readback: &'a Readback, run: &'a TracedRun) -> Self {
         SetItems {
             check,
             readback,
@@ -48,33 +33,51 @@ impl<'a> SetItems<'a> {
                 is_write: true,
                 value: check.write_value.clone(),
             },
-            ports: &trace.ports,
-            port,
-            sent,
+            run,
         }
     }
 
-    /// Returns the numbers of the items sent to the server on a socket.
-    fn numbers(&self, socket: u64) -> &[u64] {
-        let ports = self.ports.get(&socket);
-        let ports = ports.filter(|ports| ports.local == self.port);
-        let numbers = ports.and_then(|ports| self.sent.get(&ports.peer));
-        numbers.map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns the traced server's violations, if any. `found` contains the items that were read
-    /// back after the last response. Returns `None` if nothing was read back or acknowledged.
-    pub(super) fn violation(
-        &self,
-        trace: &Trace,
-        found: Option<&Result<FoundItems, String>>,
-    ) -> Option<String> {
-        let inserts = self.acknowledged(&trace.sent(|_| true));
-        match found? {
-            _ if acknowledged(&inserts) == 0 => None,
+    /// Returns the traced server's violations, if any. The items were read back after the clients had
+    /// ended. Returns `None` if nothing was read back or acknowledged.
+    pub(super) fn violation(&self) -> Option<String> {
+        let sent = self.run.trace.sent(|_| true);
+        if acknowledged(&self.acknowledged(&sent)) == 0 {
+            return None;
+        }
+        // The server may have sent a response after the client's timeout, and the items may have
+        // been read back before the insert.
+        let inserts = self.inserts(&sent, |requests| requests.received);
+        match self.run.found.as_ref()? {
             Ok(found) => self.judge(&inserts, found.clone()),
             Err(why) => Some(why.clone()),
         }
+    }
+
+    /// Returns the inserts with their outcomes. `known` returns the number of responses on a
+    /// connection that determine an outcome; the outcome of later requests is unknown.
+    fn inserts(
+        &self,
+        sent: &BTreeMap<u64, Vec<u8>>,
+        known: impl Fn(&ConnectionRequests) -> usize,
+    ) -> Vec<KeptOperation> {
+        let numbers = self.run.sent.values().flat_map(|of| &of.numbers);
+        let mut outcomes: BTreeMap<u64, OperationKind> = numbers
+            .map(|number| (*number, OperationKind::Unknown))
+            .collect();
+        for (socket, bytes) in sent {
+            let Some(requests) = self.run.requests(*socket) else {
+                continue;
+            };
+            let numbers = requests.numbers.iter().take(known(requests));
+            for (number, (status, body)) in numbers.zip(responses(bytes)) {
+                if let Some((kind, _)) = self.insert.classify(status, &body) {
+                    outcomes.insert(*number, kind);
+                }
+            }
+        }
+        let inserts = outcomes.into_iter();
+        let inserts = inserts.map(|(number, kind)| KeptOperation::new(kind, 1, number, 0, 0));
+        inserts.collect()
     }
 
     /// Returns the violations that the found items prove, if any.
@@ -90,7 +93,8 @@ impl<'a> SetItems<'a> {
 
 /// Reads back all items of the set on a server.
 pub(super) fn items(server: SocketAddr, readback: &Readback) -> Result<FoundItems, String> {
-    SetReader::new(&ProcessPlacement::default(), server, readback.clone()).items()
+    let from = ProcessPlacement::default();
+    SetReader::new(&from, server, readback.clone(), LIMITS.timeout).items()
 }
 
 /// Returns the number of acknowledged inserts.
@@ -104,21 +108,7 @@ impl RecoveryProbe for SetItems<'_> {
     type Acknowledged = Vec<KeptOperation>;
 
     fn acknowledged(&self, sent: &BTreeMap<u64, Vec<u8>>) -> Vec<KeptOperation> {
-        let numbers = self.sent.values().flatten();
-        let mut outcomes: BTreeMap<u64, OperationKind> = numbers
-            .map(|number| (*number, OperationKind::Unknown))
-            .collect();
-        for (socket, bytes) in sent {
-            let numbers = self.numbers(*socket);
-            for (number, (status, body)) in numbers.iter().zip(responses(bytes)) {
-                if let Some((kind, _)) = self.insert.classify(status, &body) {
-                    outcomes.insert(*number, kind);
-                }
-            }
-        }
-        let inserts = outcomes.into_iter();
-        let inserts = inserts.map(|(number, kind)| KeptOperation::new(kind, 1, number, 0, 0));
-        inserts.collect()
+        self.inserts(sent, |requests| requests.numbers.len())
     }
 
     fn check(
@@ -133,6 +123,8 @@ impl RecoveryProbe for SetItems<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
     use floodmark_record::api_check::ApiCheckKind;
     use floodmark_record::pointer::JsonPointer;
@@ -141,21 +133,22 @@ mod tests {
     const REFUSED: &[u8] = b"HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\n\r\n";
     const FAILED: &[u8] = b"HTTP/1.1 500 Error\r\nContent-Length: 0\r\n\r\n";
 
-    fn ports(local: u16, peer: u16) -> TcpPorts {
-        TcpPorts { local, peer }
+    fn found(numbers: &[u64]) -> FoundItems {
+        FoundItems {
+            numbers: numbers.to_vec(),
+            unreadable: 0,
+        }
     }
 
-    /// Judges two connections from ports 5000 and 5001 to port 80, and the server's other sockets.
-    fn judge(sent: &[(u64, Vec<u8>)], found: &[u64]) -> Option<String> {
-        let numbers = BTreeMap::from([(5000, vec![1, 3, 5]), (5001, vec![2, 4])]);
-        judge_numbers(&numbers, sent, found)
+    fn judge(sent: &[(u64, Vec<u8>)], numbers: &[u64]) -> Option<String> {
+        let run = TracedRun::of_sends(sent);
+        with_probe(&run, |probe| {
+            let inserts = probe.acknowledged(&run.trace.sent(|_| true));
+            probe.judge(&inserts, found(numbers))
+        })
     }
 
-    fn judge_numbers(
-        numbers: &BTreeMap<u16, Vec<u64>>,
-        sent: &[(u64, Vec<u8>)],
-        found: &[u64],
-    ) -> Option<String> {
+    fn with_probe<T>(run: &TracedRun, then: impl FnOnce(&SetItems<'_>) -> T) -> T {
         let readback = Readback {
             path: "/".to_owned(),
             headers: Vec::new(),
@@ -169,24 +162,7 @@ mod tests {
             read_value: None,
             readback: None,
         };
-        let sockets = [
-            (1, (80, 5001)),
-            (2, (80, 5000)),
-            (3, (81, 5000)),
-            (4, (80, 6000)),
-        ];
-        let sockets = sockets.map(|(socket, (local, peer))| (socket, ports(local, peer)));
-        let trace = Trace {
-            ports: BTreeMap::from(sockets),
-            ..Trace::default()
-        };
-        let probe = SetItems::new(&check, &readback, &trace, 80, numbers);
-        let inserts = probe.acknowledged(&sent.iter().cloned().collect());
-        let found = FoundItems {
-            numbers: found.to_vec(),
-            unreadable: 0,
-        };
-        probe.judge(&inserts, found)
+        then(&SetItems::new(&check, &readback, run))
     }
 
     #[test]
@@ -225,10 +201,36 @@ mod tests {
 
     #[test]
     fn a_server_without_requests_has_no_items() {
-        let none = BTreeMap::new();
-        assert_eq!(judge_numbers(&none, &[], &[]), None);
-        let foreign = judge_numbers(&none, &[], &[1]);
+        let run = TracedRun::default();
+        let judge = |numbers: &[u64]| with_probe(&run, |probe| probe.judge(&[], found(numbers)));
+        assert_eq!(judge(&[]), None);
         let expected = "1 item found that this run never sent (1)";
-        assert_eq!(foreign.as_deref(), Some(expected));
+        assert_eq!(judge(&[1]).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_silent_server_does_not_delay_the_test() {
+        // The kernel accepts the connection.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap();
+        let error = with_probe(&TracedRun::default(), |probe| {
+            probe.check(address, &Vec::new()).unwrap_err()
+        });
+        assert_eq!(error.to_string(), "GET /: no response within 5 s");
+    }
+
+    #[test]
+    fn the_traced_server_may_lack_what_it_acknowledged_after_the_timeout() {
+        // The clients received one response on each connection: to the items 1 and 2.
+        let mut run =
+            TracedRun::of_sends(&[(1, CREATED.to_vec()), (2, [CREATED, CREATED].concat())]);
+        let mut violation = |numbers: &[u64]| {
+            run.found = Some(Ok(found(numbers)));
+            with_probe(&run, |probe| probe.violation())
+        };
+        assert_eq!(violation(&[1, 2]), None);
+        assert_eq!(violation(&[1, 2, 3]), None);
+        let lost = "1 of 2 acknowledged items lost (2)";
+        assert_eq!(violation(&[1, 3]).as_deref(), Some(lost));
     }
 }
