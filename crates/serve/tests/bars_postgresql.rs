@@ -382,12 +382,13 @@ fn failed_statements_do_not_raise_the_batch_limit() {
         assert_unavailable(&post(&mut client, "failed"));
     }
     store.execute("ALTER TABLE pub RENAME TO bar");
-    thread::scope(|scope| {
-        for n in 0..CLIENTS {
-            let mut client = server.connect();
-            scope.spawn(move || post(&mut client, &n.to_string()));
-        }
-    });
+    let mut clients = Vec::from_iter((0..CLIENTS).map(|_| server.connect()));
+    for client in &mut clients {
+        client.send(request("Corner"));
+    }
+    for client in &mut clients {
+        client.response();
+    }
     let largest = largest_batch(&store);
     assert!((2..=32).contains(&largest), "{largest}");
     server.stop();
