@@ -83,6 +83,19 @@ fn keeps_all_records_over_many_restarts_and_segments() {
 }
 
 #[test]
+fn keeps_at_most_three_segments_over_short_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    for round in 1..=10 {
+        let mut journal = TestJournal::open(folder.path());
+        assert!(journal.add(1));
+        drop(journal);
+        let segments = segments(folder.path());
+        assert!(segments.len() <= 3, "round {round}: {segments:?}");
+    }
+    assert_eq!(TestJournal::open(folder.path()).records(), 10);
+}
+
+#[test]
 fn stores_appended_records_on_close() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(folder.path(), &SMALL, Counted::default()).unwrap();
