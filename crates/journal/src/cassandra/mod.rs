@@ -9,7 +9,8 @@
 //! A bucket is a partition of bounded size. It starts with a snapshot of the state, so recovery
 //! reads only the last bucket, and the journal deletes earlier buckets as a whole.
 //!
-//! Each server that opens the journal takes a new epoch. Every batch is written by a lightweight
+//! Each server that opens the journal takes a new epoch. It is greater than the previous one. Half of
+//! it is random, because Cassandra can lose an epoch. Every batch is written by a lightweight
 //! transaction on the condition that the bucket still has the server's epoch. A server that opens
 //! the journal first writes its epoch to the last bucket, and then reads the bucket. From then on, no
 //! write of the previous server is applied, even if it was sent long before. The previous server

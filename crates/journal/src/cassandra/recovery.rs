@@ -1,5 +1,7 @@
 //! Takes over a journal and reads it back.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+
 use super::address::CassandraAddress;
 use super::session::{ConditionalResult, JournalSession};
 use super::store::{CassandraStore, CurrentBucket, snapshot_of};
@@ -73,7 +75,7 @@ fn recover<S: JournalState>(
     }
 }
 
-/// Takes the next epoch. Creates the first bucket and the owner of a new journal.
+/// Takes a new epoch. Creates the first bucket and the owner of a new journal.
 fn claim<S: JournalState>(tables: &mut JournalTables, empty: &S) -> Result<OwnerRow, JournalError> {
     for _ in 0..MAX_CLAIMS {
         let Some(owner) = tables.read_owner()? else {
@@ -91,9 +93,13 @@ fn claim<S: JournalState>(tables: &mut JournalTables, empty: &S) -> Result<Owner
             })?;
             continue;
         };
-        if tables.claim(owner.epoch)? == ConditionalResult::Applied {
+        // The keys of a `RandomState` are random.
+        let random = RandomState::new().build_hasher().finish() as u32;
+        let Some(epoch) = next_epoch(owner.epoch, random) else {
+            return Err(tables.damaged(owner.bucket, "its owner has too large an epoch"));
+        };
+        if tables.claim(owner.epoch, epoch)? == ConditionalResult::Applied {
             // The previous server cannot change the owner from now on.
-            let epoch = owner.epoch + 1;
             return match tables.read_owner()? {
                 Some(owner) if owner.epoch == epoch => Ok(owner),
                 _ => Err(tables.superseded()),
@@ -101,6 +107,14 @@ fn claim<S: JournalState>(tables: &mut JournalTables, empty: &S) -> Result<Owner
         }
     }
     Err(tables.superseded())
+}
+
+/// Returns an epoch after `previous`: a generation in the high 32 bits, and a random number in the
+/// low 32 bits. If Cassandra loses the epoch of a running server, the next server gets the same
+/// generation, but not the same epoch. Returns `None` after the last generation.
+fn next_epoch(previous: i64, random: u32) -> Option<i64> {
+    let generation = i32::try_from((previous >> 32) + 1).ok()?;
+    Some((i64::from(generation) << 32) | i64::from(random))
 }
 
 /// Deletes the buckets from `first` that come before `bucket`. The previous server may have been
@@ -161,5 +175,22 @@ impl<S: JournalState> RecoveredBucket<S> {
             return Err("its last batch is missing");
         }
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_increase_and_differ_within_a_generation() {
+        for previous in [0, 1, 2, 1 << 32, (1 << 33) - 1, i64::MAX - (1 << 32)] {
+            let first = next_epoch(previous, 0).unwrap();
+            let last = next_epoch(previous, u32::MAX).unwrap();
+            assert!(previous < first, "{previous} {first}");
+            assert_eq!(last - first, i64::from(u32::MAX));
+        }
+        assert_eq!(next_epoch(i64::MAX - i64::from(u32::MAX), 0), None);
+        assert_eq!(next_epoch(i64::MAX, 0), None);
     }
 }

@@ -20,8 +20,8 @@ const OWNER: CqlParameter<'static> = CqlParameter::Text("journal");
 /// What is wrong with a bucket without an epoch.
 pub(super) const MISSING: &str = "it is missing";
 
-/// What is wrong with a bucket that has fewer records than Cassandra acknowledged.
-const LOST: &str = "Cassandra has lost acknowledged records";
+/// What is wrong with a bucket that lacks records or an epoch that Cassandra acknowledged.
+const LOST: &str = "Cassandra has lost acknowledged writes";
 
 /// The tables of a journal.
 pub(super) struct JournalTables {
@@ -145,13 +145,17 @@ impl JournalTables {
         created.map(drop)
     }
 
-    /// Takes the epoch after `epoch`. It belongs to no other server.
-    pub(super) fn claim(&mut self, epoch: i64) -> Result<ConditionalResult, JournalError> {
+    /// Replaces the epoch `previous` by a new one, which belongs to no other server.
+    pub(super) fn claim(
+        &mut self,
+        previous: i64,
+        epoch: i64,
+    ) -> Result<ConditionalResult, JournalError> {
         let text = format!(
             "UPDATE {} SET epoch = ? WHERE name = ? IF epoch = ?",
             self.owner
         );
-        let values = [Integer(epoch + 1), OWNER, Integer(epoch)];
+        let values = [Integer(epoch), OWNER, Integer(previous)];
         self.session.execute_if("take the journal", &text, &values)
     }
 
