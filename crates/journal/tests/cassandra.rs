@@ -305,6 +305,19 @@ fn refuses_damage(cassandra: &mut Cassandra) {
     let address = cassandra.address();
     let (journal, _) = open(&address);
     store(&journal, 1..=3);
+    drop(journal);
+    cassandra.execute("UPDATE batches SET is_sealed = true WHERE bucket = 1 IF epoch > 0");
+    drop(open(&address));
+    cassandra.execute("TRUNCATE owner");
+    let error = open_error(&address);
+    assert!(
+        error.contains("bucket 2 is damaged: its owner is missing"),
+        "{error}"
+    );
+
+    let address = cassandra.address();
+    let (journal, _) = open(&address);
+    store(&journal, 1..=3);
     cassandra.execute("UPDATE batches SET total = 2 WHERE bucket = 1 IF epoch > 0");
     let error = failure(&journal, 4);
     assert!(error.contains("has lost acknowledged writes"), "{error}");

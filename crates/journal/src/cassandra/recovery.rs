@@ -79,13 +79,11 @@ fn recover<S: JournalState>(
 fn claim<S: JournalState>(tables: &mut JournalTables, empty: &S) -> Result<OwnerRow, JournalError> {
     for _ in 0..MAX_CLAIMS {
         let Some(owner) = tables.read_owner()? else {
-            let snapshot = snapshot_of(empty, 0, FIRST_BUCKET).encode();
-            let created = tables.create_bucket(FIRST_BUCKET, 0, (&snapshot, 0))?;
-            // Another server has epoch 1 or later only if there was an owner.
-            if matches!(created, ConditionalResult::Refused(found) if found != Some(0))
+            // In the meantime, another server may have created the owner.
+            if let Some(bucket) = find_used_bucket(tables, empty)?
                 && tables.read_owner()?.is_none()
             {
-                return Err(tables.damaged(FIRST_BUCKET, "its owner is missing"));
+                return Err(tables.damaged(bucket, "its owner is missing"));
             }
             tables.create_owner(OwnerRow {
                 epoch: 0,
@@ -107,6 +105,23 @@ fn claim<S: JournalState>(tables: &mut JournalTables, empty: &S) -> Result<Owner
         }
     }
     Err(tables.superseded())
+}
+
+/// Returns a bucket that exists only if the journal had an owner. Creates the first bucket if there
+/// is no such bucket. A server that was killed earlier may have created it already.
+fn find_used_bucket<S: JournalState>(
+    tables: &mut JournalTables,
+    empty: &S,
+) -> Result<Option<i64>, JournalError> {
+    let mut buckets = tables.read_buckets()?.into_iter();
+    if let Some(later) = buckets.find(|bucket| *bucket != FIRST_BUCKET) {
+        return Ok(Some(later));
+    }
+    let snapshot = snapshot_of(empty, 0, FIRST_BUCKET).encode();
+    let created = tables.create_bucket(FIRST_BUCKET, 0, (&snapshot, 0))?;
+    // Only a server that has read an owner sets another epoch.
+    let is_used = matches!(created, ConditionalResult::Refused(found) if found != Some(0));
+    Ok(is_used.then_some(FIRST_BUCKET))
 }
 
 /// Returns an epoch after `previous`: a generation in the high 32 bits, and a random number in the

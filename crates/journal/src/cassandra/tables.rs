@@ -311,6 +311,18 @@ impl JournalTables {
         Ok(content)
     }
 
+    /// Returns the numbers of all buckets.
+    pub(super) fn read_buckets(&mut self) -> Result<Vec<i64>, JournalError> {
+        const DOING: &str = "list the buckets";
+        let query = format!("SELECT DISTINCT bucket FROM {}", self.batches);
+        let rows = self.rows(DOING, &query, &[])?.into_iter();
+        let numbers = rows.map(|row| match row[..] {
+            [CqlValue::Integer(number)] => Ok(number),
+            _ => Err(self.session.unexpected(DOING)),
+        });
+        numbers.collect()
+    }
+
     /// Deletes a bucket that recovery no longer reads.
     pub(super) fn delete(&mut self, bucket: i64) -> Result<(), JournalError> {
         let text = format!("DELETE FROM {} WHERE bucket = ?", self.batches);
