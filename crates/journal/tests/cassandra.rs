@@ -13,7 +13,7 @@ use floodmark_journal::{
 };
 use floodmark_truth::store::StartedStore;
 use rustix::process::Signal;
-use support::Counted;
+use support::{Counted, LongSnapshot};
 
 /// Time after which Cassandra can replay a write from its commit log, even if it is killed: it marks
 /// the end of the log every 100 ms.
@@ -107,6 +107,7 @@ fn keeps_records_in_a_real_cassandra() {
     records_survive_and_numbers_continue(&mut cassandra);
     switches_buckets_and_deletes_old_ones(&mut cassandra);
     a_later_server_supersedes_an_earlier_one(&mut cassandra);
+    reads_long_snapshots(&mut cassandra);
     servers_stay_apart_after_a_lost_takeover(&mut cassandra);
     continues_after_a_crash_between_two_buckets(&mut cassandra);
     refuses_damage(&mut cassandra);
@@ -194,6 +195,19 @@ fn a_later_server_supersedes_an_earlier_one(cassandra: &mut Cassandra) {
     assert!(stored.is_sorted_by(|a, b| a < b), "{stored:?}");
     let (_, state) = open(&address);
     assert!(Some(&state.0) >= stored.last(), "{state:?} {stored:?}");
+}
+
+fn reads_long_snapshots(cassandra: &mut Cassandra) {
+    let address = cassandra.address();
+    let open = || {
+        let options = JournalOptions::default();
+        Journal::open_cassandra(&address, &options, LongSnapshot::default()).unwrap()
+    };
+    let (journal, _) = open();
+    // With each batch, the snapshot would take more than a response may have.
+    store(&journal, 1..=10);
+    drop(journal);
+    assert_eq!(open().1.0, Counted(10));
 }
 
 /// Cassandra loses the takeover of a server that is still running.

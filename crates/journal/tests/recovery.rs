@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use floodmark_journal::{Journal, JournalError, JournalState};
-use support::{Counted, SMALL, TestJournal, segments};
+use support::{Counted, LongSnapshot, SMALL, TestJournal, segments};
 
 const BLOCK: usize = 4096;
 
@@ -104,6 +104,18 @@ fn stores_appended_records_on_close() {
     }
     journal.close().unwrap();
     assert_eq!(TestJournal::open(folder.path()).records(), 5);
+}
+
+#[test]
+fn reads_the_longest_snapshot() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..3_u64 {
+        let opened = Journal::open(folder.path(), &SMALL, LongSnapshot::default());
+        let (journal, state) = opened.unwrap();
+        assert_eq!(state.0, Counted(number));
+        journal.append(&(number + 1).to_le_bytes()).unwrap();
+        journal.close().unwrap();
+    }
 }
 
 #[test]

@@ -54,10 +54,10 @@ fn recover<S: JournalState>(
                 continue;
             }
         }
-        let content = tables.read_bucket(bucket)?;
+        let content = tables.read_bucket(bucket, epoch)?;
         let read = RecoveredBucket::read(&content, bucket, before.as_ref());
         let read: RecoveredBucket<S> = read.map_err(|what| tables.damaged(bucket, what))?;
-        if !content.is_sealed {
+        if !content.head.is_sealed {
             if bucket > owner.bucket {
                 tables.advance(epoch, bucket)?;
             }
@@ -153,7 +153,7 @@ impl<S: JournalState> RecoveredBucket<S> {
         bucket: i64,
         before: Option<&Self>,
     ) -> Result<Self, &'static str> {
-        let snapshot = StateSnapshot::decode(&content.snapshot);
+        let snapshot = StateSnapshot::decode(&content.head.snapshot);
         let snapshot = snapshot.map_err(|_| "its snapshot is invalid")?;
         if snapshot.record_bytes as usize != S::RECORD_BYTES {
             return Err("its records have another size, so they belong to another workload");
@@ -186,7 +186,7 @@ impl<S: JournalState> RecoveredBucket<S> {
             read.bucket.batches += 1;
             read.bucket.bytes += bytes.len();
         }
-        if content.total != read.records as i64 {
+        if content.head.total != read.records as i64 {
             return Err("its last batch is missing");
         }
         Ok(read)

@@ -9,8 +9,8 @@ use crate::writer::BatchStore;
 
 /// Maximum length of a batch, in bytes. Cassandra rejects writes larger than half a commit log segment.
 pub(crate) const MAX_BATCH: usize = 256 << 10;
-/// Length of the batches after which the journal starts the next bucket, in bytes. Recovery reads a
-/// bucket in one response.
+/// Length of the batches after which the journal starts the next bucket, in bytes. Recovery reads them
+/// in one response.
 const BUCKET_BYTES: usize = 4 << 20;
 /// Maximum number of batches in a bucket.
 const BUCKET_BATCHES: usize = 4096;
