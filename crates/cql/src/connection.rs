@@ -34,7 +34,7 @@ const MAX_RESPONSE: usize = 8 << 20;
 #[derive(Debug)]
 pub struct CqlConnection {
     stream: TcpStream,
-    /// Maximum time for a query, in each direction.
+    /// Maximum time for a query and its response.
     timeout: Duration,
     /// Stream number of the last request. A response with another number is a late response to an
     /// earlier request.
@@ -42,8 +42,7 @@ pub struct CqlConnection {
 }
 
 impl CqlConnection {
-    /// Performs the handshake. Sending a request and waiting for its response may each take
-    /// `timeout`.
+    /// Performs the handshake. The handshake and each query may take `timeout`.
     ///
     /// # Errors
     /// The peer requires a password, does not support this version, or is not Cassandra.
@@ -115,8 +114,8 @@ impl CqlConnection {
         frame.push(opcode);
         frame.extend((body.len() as u32).to_be_bytes());
         frame.extend(body);
-        self.write(&frame, Instant::now() + self.timeout)?;
         let until = Instant::now() + self.timeout;
+        self.write(&frame, until)?;
         let mut head = [0; 9];
         self.read(&mut head, until)?;
         let head = ResponseHead::parse(&head)?;
