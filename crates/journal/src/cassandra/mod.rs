@@ -24,7 +24,7 @@
 //! acknowledged batches, the next write is therefore not applied, and the journal fails.
 //!
 //! Repeating a statement is safe: `docs/decisions/0033-cassandra-journal.md`. If the outcome of a
-//! statement is unknown, the journal retries it for up to 3 s before it fails.
+//! statement is unknown, the journal retries it for 3 s after the first failure, and then fails.
 
 mod address;
 mod recovery;
