@@ -338,6 +338,17 @@ fn refuses_damage(cassandra: &mut Cassandra) {
 
     let address = cassandra.address();
     drop(open(&address));
+    // The magic number, and version 2.
+    let later = "SET snapshot = 0x464d736e6170736802000000 WHERE bucket = 1 IF epoch > 0";
+    cassandra.execute(&format!("UPDATE batches {later}"));
+    let error = open_error(&address);
+    assert!(
+        error.contains("bucket 1 was written by a later version of floodmark; use that"),
+        "{error}"
+    );
+
+    let address = cassandra.address();
+    drop(open(&address));
     let opened = Journal::open_cassandra(&address, &JournalOptions::default(), Other);
     let error = opened.map(drop).unwrap_err().to_string();
     assert!(error.contains("another workload"), "{error}");

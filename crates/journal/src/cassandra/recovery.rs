@@ -55,7 +55,9 @@ fn recover<S: JournalState>(
             }
         }
         let content = tables.read_bucket(bucket, epoch)?;
-        let read = RecoveredBucket::read(&content, bucket, before.as_ref());
+        let snapshot = StateSnapshot::decode(&content.head.snapshot);
+        let snapshot = snapshot.map_err(|fault| tables.snapshot_fault(bucket, fault))?;
+        let read = RecoveredBucket::read(&content, &snapshot, bucket, before.as_ref());
         let read: RecoveredBucket<S> = read.map_err(|what| tables.damaged(bucket, what))?;
         if !content.head.is_sealed {
             if bucket > owner.bucket {
@@ -150,11 +152,10 @@ impl<S: JournalState> RecoveredBucket<S> {
     /// Reads a bucket that follows the bucket `before`, if any.
     fn read(
         content: &BucketContent,
+        snapshot: &StateSnapshot,
         bucket: i64,
         before: Option<&Self>,
     ) -> Result<Self, &'static str> {
-        let snapshot = StateSnapshot::decode(&content.head.snapshot);
-        let snapshot = snapshot.map_err(|_| "its snapshot is invalid")?;
         if snapshot.record_bytes as usize != S::RECORD_BYTES {
             return Err("its records have another size, so they belong to another workload");
         }

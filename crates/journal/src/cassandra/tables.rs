@@ -9,6 +9,7 @@ use floodmark_cql::{CqlResult, CqlValue};
 
 use super::session::{ConditionalResult, JournalSession};
 use crate::error::JournalError;
+use crate::format::HeaderFault;
 
 /// Maximum time to wait for schema agreement after creating a table.
 const AGREEMENT_TIME: Duration = Duration::from_secs(30);
@@ -383,6 +384,19 @@ impl JournalTables {
             place: self.session.address.to_string(),
             bucket,
             what,
+        }
+    }
+
+    /// Returns the error for a bucket whose snapshot is invalid.
+    pub(super) fn snapshot_fault(&self, bucket: i64, fault: HeaderFault) -> JournalError {
+        match fault {
+            HeaderFault::LaterVersion => JournalError::LaterBucket {
+                place: self.session.address.to_string(),
+                bucket,
+            },
+            HeaderFault::Foreign | HeaderFault::Damaged => {
+                self.damaged(bucket, "its snapshot is invalid")
+            }
         }
     }
 
