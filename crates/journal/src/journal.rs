@@ -21,12 +21,11 @@ const MAX_FIRST_SEGMENT: u64 = 8 << 20;
 /// Sizes of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// Size of a segment, in bytes. Rounded up to blocks of 4 KiB, at least 4 blocks. The first
-    /// segment after a start has at most 8 MiB. The journal keeps up to three segments. Default: 32
-    /// MiB.
+    /// Size of a segment, in bytes. Rounded up to blocks of 4 KiB, at least 4 blocks. A segment that
+    /// a start creates has at most 8 MiB. The journal keeps up to three segments. Default: 32 MiB.
     pub segment_bytes: u64,
-    /// Maximum total size of the records that wait for the next write, in bytes. Values above the
-    /// size of the first segment have no effect. Default: 4 MiB.
+    /// Maximum total size of the records that wait for the next write, in bytes. Values above
+    /// the size of a segment or 8 MiB have no effect. Default: 4 MiB.
     pub queue_bytes: usize,
 }
 
