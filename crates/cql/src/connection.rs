@@ -34,7 +34,7 @@ const MAX_RESPONSE: usize = 8 << 20;
 #[derive(Debug)]
 pub struct CqlConnection {
     stream: TcpStream,
-    /// Maximum time to send a request, and maximum time to wait for its response.
+    /// Maximum time to send a query and to receive its response.
     timeout: Duration,
     /// Stream ID of the last request. A response with another ID is a late response to an earlier
     /// request.
@@ -42,8 +42,8 @@ pub struct CqlConnection {
 }
 
 impl CqlConnection {
-    /// Performs the handshake. `timeout` applies separately to sending a request and to waiting for
-    /// its response.
+    /// Performs the handshake. `timeout` applies to the handshake, and to each query with its
+    /// response.
     ///
     /// # Errors
     /// The connection fails, or the peer responds late, requires a password, does not support this
@@ -119,8 +119,8 @@ impl CqlConnection {
         frame.push(opcode);
         frame.extend((body.len() as u32).to_be_bytes());
         frame.extend(body);
-        self.write(&frame, Instant::now() + self.timeout)?;
         let until = Instant::now() + self.timeout;
+        self.write(&frame, until)?;
         let mut head = [0; 9];
         self.read(&mut head, until)?;
         let head = ResponseHead::parse(&head)?;

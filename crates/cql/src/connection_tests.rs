@@ -194,6 +194,30 @@ fn encodes_a_query_and_its_values() {
 }
 
 #[test]
+fn sending_and_waiting_share_the_timeout() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut peer, _) = listener.accept().unwrap();
+    peer.write_all(b"\x84\0\0\x01\x02\0\0\0\0").unwrap();
+    let timeout = Duration::from_secs(1);
+    let mut connection = CqlConnection::open(stream, timeout).unwrap();
+    let blob = vec![0; 64 << 20];
+    let peer = std::thread::spawn(move || {
+        std::thread::sleep(timeout * 3 / 5);
+        let _ = peer.read_exact(&mut vec![0; 64 << 20]);
+        std::thread::sleep(timeout * 3 / 5);
+        let _ = peer.write_all(b"\x84\0\0\x02\x08\0\0\0\x04\0\0\0\x01");
+    });
+    let late = connection.execute(&CqlQuery {
+        text: "Q",
+        values: &[CqlParameter::Blob(&blob)],
+        consistency: ReadConsistency::Quorum,
+    });
+    assert!(matches!(late, Err(CqlError::Timeout)), "{late:?}");
+    peer.join().unwrap();
+}
+
+#[test]
 fn a_peer_that_reads_nothing_does_not_block_a_query() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

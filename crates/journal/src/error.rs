@@ -30,6 +30,16 @@ pub enum JournalError {
     /// A file was written by a later version.
     #[error("{} was written by a later version of floodmark; use that version or another folder", .0.display())]
     LaterVersion(PathBuf),
+    /// A bucket in Cassandra was written by a later version.
+    #[error(
+        "{place}: bucket {bucket} was written by a later version of floodmark; use that version or another keyspace"
+    )]
+    LaterBucket {
+        /// Address and keyspace.
+        place: String,
+        /// Number of the bucket.
+        bucket: i64,
+    },
     /// A file contains records of another kind.
     #[error("{} contains records of {found} bytes, not {expected}; choose this workload's journal or another folder", .file.display())]
     OtherRecords {

@@ -77,9 +77,10 @@ impl Journal {
             requests: requested,
             prepared: preparing,
         };
+        let current = recovered.segment.sequence();
         let first = SegmentRequest {
             snapshot: None,
-            current: recovered.segment.sequence(),
+            current,
         };
         let store = SegmentStore {
             state: recovered.state,
@@ -95,7 +96,7 @@ impl Journal {
             folder: Some(folder),
         };
         journal.spawn("journal", |queue| writer::run(queue, store))?;
-        journal.spawn("journal-upkeep", |queue| upkeep.run(queue))?;
+        journal.spawn("journal-upkeep", move |queue| upkeep.run(current, queue))?;
         Ok((journal, state))
     }
 

@@ -1,6 +1,7 @@
 //! The upkeep thread. It writes snapshots, removes old segments and prepares new ones, so that the
 //! journal thread never waits for these steps.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
@@ -32,9 +33,13 @@ pub(crate) struct Upkeep {
 }
 
 impl Upkeep {
-    /// Handles requests until the journal thread ends. Any error makes the journal fail.
-    pub(crate) fn run(self, queue: Arc<JournalQueue>) {
+    /// Removes the segments of earlier starts, and then handles requests until the journal thread
+    /// ends. `current` is the first segment that recovery needs. Any error makes the journal fail.
+    pub(crate) fn run(self, current: u64, queue: Arc<JournalQueue>) {
         let _guard = FailOnPanic(Arc::clone(&queue));
+        if let Err(error) = self.remove_old(current) {
+            return queue.fail(error);
+        }
         for request in &self.requests {
             let segment = match self.handle(&request) {
                 Ok(segment) => segment,
@@ -52,17 +57,24 @@ impl Upkeep {
             snapshot.write(&self.folder)?;
         }
         // The snapshot replaces all earlier segments.
-        let mut old = self.folder.segments()?;
-        old.retain(|(sequence, _)| *sequence < request.current);
-        let reused = old.pop();
-        for (_, path) in &old {
-            remove(path)?;
-        }
+        let reused = self.remove_old(request.current)?;
         Segment::create(
             &self.folder,
             (request.current + 1, self.segment_bytes),
             self.record_bytes,
-            reused.as_ref().map(|(_, path)| path.as_path()),
+            reused.as_deref(),
         )
+    }
+
+    /// Removes the segments before the current one, except the last of them. Returns the path of
+    /// this one, which can be reused.
+    fn remove_old(&self, current: u64) -> Result<Option<PathBuf>, JournalError> {
+        let mut old = self.folder.segments()?;
+        old.retain(|(sequence, _)| *sequence < current);
+        let last = old.pop().map(|(_, path)| path);
+        for (_, path) in &old {
+            remove(path)?;
+        }
+        Ok(last)
     }
 }

@@ -13,7 +13,7 @@ use floodmark_journal::{
 };
 use floodmark_truth::store::StartedStore;
 use rustix::process::Signal;
-use support::Counted;
+use support::{Counted, LongSnapshot};
 
 /// Time after which a write survives if Cassandra is killed. Cassandra replays its commit log only
 /// up to the last marker, and writes a marker every 100 ms.
@@ -107,6 +107,8 @@ fn keeps_records_in_a_real_cassandra() {
     records_survive_and_numbers_continue(&mut cassandra);
     switches_buckets_and_deletes_old_ones(&mut cassandra);
     a_later_server_supersedes_an_earlier_one(&mut cassandra);
+    reads_long_snapshots(&mut cassandra);
+    servers_stay_apart_after_a_lost_takeover(&mut cassandra);
     continues_after_a_crash_between_two_buckets(&mut cassandra);
     refuses_damage(&mut cassandra);
     repeats_a_write_while_cassandra_pauses(&mut cassandra);
@@ -195,6 +197,36 @@ fn a_later_server_supersedes_an_earlier_one(cassandra: &mut Cassandra) {
     assert!(Some(&state.0) >= stored.last(), "{state:?} {stored:?}");
 }
 
+fn reads_long_snapshots(cassandra: &mut Cassandra) {
+    let address = cassandra.address();
+    let open = || {
+        let options = JournalOptions::default();
+        Journal::open_cassandra(&address, &options, LongSnapshot::default()).unwrap()
+    };
+    let (journal, _) = open();
+    // If Cassandra returned the snapshot with each batch, the response would be too long.
+    store(&journal, 1..=10);
+    drop(journal);
+    assert_eq!(open().1.0, Counted(10));
+}
+
+/// Cassandra loses the takeover of a server that is still running.
+fn servers_stay_apart_after_a_lost_takeover(cassandra: &mut Cassandra) {
+    let address = cassandra.address();
+    let (first, _) = open(&address);
+    cassandra.execute("UPDATE owner SET epoch = 0 WHERE name = 'journal' IF epoch > 0");
+    cassandra.execute("UPDATE batches SET epoch = 0 WHERE bucket = 1 IF epoch > 0");
+    let (second, _) = open(&address);
+    let error = failure(&first, 1);
+    assert!(
+        error.contains("has taken over") || error.contains("has lost acknowledged writes"),
+        "{error}"
+    );
+    store(&second, 1..=2);
+    drop(second);
+    assert_eq!(open(&address).1, Counted(2));
+}
+
 /// Prepares the states that a killed server leaves behind.
 fn continues_after_a_crash_between_two_buckets(cassandra: &mut Cassandra) {
     let address = cassandra.address();
@@ -202,25 +234,31 @@ fn continues_after_a_crash_between_two_buckets(cassandra: &mut Cassandra) {
     store(&journal, 1..=3);
     drop(journal);
     // A server was killed after it had sealed its bucket.
-    cassandra.execute("UPDATE batches SET is_sealed = true WHERE bucket = 1 IF epoch = 1");
+    cassandra.execute("UPDATE batches SET is_sealed = true WHERE bucket = 1 IF epoch > 0");
     let (journal, state) = open(&address);
     assert_eq!(state, Counted(3));
-    let owner = "SELECT epoch, bucket FROM owner";
-    assert_eq!(cassandra.execute(owner), [[2, 2].map(CqlValue::Integer)]);
+    let owner = "SELECT bucket FROM owner";
+    assert_eq!(cassandra.execute(owner), [[CqlValue::Integer(2)]]);
     let buckets = "SELECT DISTINCT bucket FROM batches";
     assert_eq!(cassandra.execute(buckets), [[CqlValue::Integer(2)]]);
     store(&journal, 4..=6);
     drop(journal);
     // The second server was killed after it had sealed its bucket. Its delayed attempts to create
     // the next bucket and to store a batch there are not applied.
-    cassandra.execute("UPDATE batches SET is_sealed = true WHERE bucket = 2 IF epoch = 2");
+    let epoch = match cassandra.execute("SELECT epoch FROM owner")[0][..] {
+        [CqlValue::Integer(epoch)] => epoch,
+        ref other => panic!("{other:?}"),
+    };
+    cassandra.execute("UPDATE batches SET is_sealed = true WHERE bucket = 2 IF epoch > 0");
     let (journal, state) = open(&address);
     assert_eq!(state, Counted(6));
     store(&journal, 7..=7);
-    let late = "UPDATE batches SET epoch = 2 WHERE bucket = 3 IF epoch = NULL";
-    assert_eq!(cassandra.execute(late)[0][0], CqlValue::Flag(false));
-    let late = "UPDATE batches SET records = 0x00 WHERE bucket = 3 AND first = 6 IF epoch = 2";
-    assert_eq!(cassandra.execute(late)[0][0], CqlValue::Flag(false));
+    let late = format!("UPDATE batches SET epoch = {epoch} WHERE bucket = 3 IF epoch = NULL");
+    assert_eq!(cassandra.execute(&late)[0][0], CqlValue::Flag(false));
+    let late = format!(
+        "UPDATE batches SET records = 0x00 WHERE bucket = 3 AND first = 6 IF epoch = {epoch}"
+    );
+    assert_eq!(cassandra.execute(&late)[0][0], CqlValue::Flag(false));
     drop(journal);
     assert_eq!(open(&address).1, Counted(7));
 }
@@ -282,9 +320,33 @@ fn refuses_damage(cassandra: &mut Cassandra) {
     let address = cassandra.address();
     let (journal, _) = open(&address);
     store(&journal, 1..=3);
-    cassandra.execute("UPDATE batches SET total = 2 WHERE bucket = 1 IF epoch = 1");
+    drop(journal);
+    cassandra.execute("UPDATE batches SET is_sealed = true WHERE bucket = 1 IF epoch > 0");
+    drop(open(&address));
+    cassandra.execute("TRUNCATE owner");
+    let error = open_error(&address);
+    assert!(
+        error.contains("bucket 2 is damaged: its owner is missing"),
+        "{error}"
+    );
+
+    let address = cassandra.address();
+    let (journal, _) = open(&address);
+    store(&journal, 1..=3);
+    cassandra.execute("UPDATE batches SET total = 2 WHERE bucket = 1 IF epoch > 0");
     let error = failure(&journal, 4);
-    assert!(error.contains("has lost acknowledged records"), "{error}");
+    assert!(error.contains("has lost acknowledged writes"), "{error}");
+
+    let address = cassandra.address();
+    drop(open(&address));
+    // The magic number, and version 2.
+    let later = "SET snapshot = 0x464d736e6170736802000000 WHERE bucket = 1 IF epoch > 0";
+    cassandra.execute(&format!("UPDATE batches {later}"));
+    let error = open_error(&address);
+    assert!(
+        error.contains("bucket 1 was written by a later version of floodmark; use that"),
+        "{error}"
+    );
 
     let address = cassandra.address();
     drop(open(&address));

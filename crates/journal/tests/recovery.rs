@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use floodmark_journal::{Journal, JournalError, JournalState};
-use support::{Counted, SMALL, TestJournal, segments};
+use support::{Counted, LongSnapshot, SMALL, TestJournal, segments};
 
 const BLOCK: usize = 4096;
 
@@ -83,6 +83,19 @@ fn keeps_all_records_over_many_restarts_and_segments() {
 }
 
 #[test]
+fn keeps_at_most_three_segments_over_short_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    for round in 1..=10 {
+        let mut journal = TestJournal::open(folder.path());
+        assert!(journal.add(1));
+        drop(journal);
+        let segments = segments(folder.path());
+        assert!(segments.len() <= 3, "round {round}: {segments:?}");
+    }
+    assert_eq!(TestJournal::open(folder.path()).records(), 10);
+}
+
+#[test]
 fn stores_appended_records_on_close() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(folder.path(), &SMALL, Counted::default()).unwrap();
@@ -91,6 +104,18 @@ fn stores_appended_records_on_close() {
     }
     journal.close().unwrap();
     assert_eq!(TestJournal::open(folder.path()).records(), 5);
+}
+
+#[test]
+fn reads_the_longest_snapshot() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..3_u64 {
+        let opened = Journal::open(folder.path(), &SMALL, LongSnapshot::default());
+        let (journal, state) = opened.unwrap();
+        assert_eq!(state.0, Counted(number));
+        journal.append(&(number + 1).to_le_bytes()).unwrap();
+        journal.close().unwrap();
+    }
 }
 
 #[test]

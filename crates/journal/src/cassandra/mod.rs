@@ -9,8 +9,9 @@
 //! A bucket is a partition of limited size. It starts with a snapshot of the state, so recovery
 //! needs only the last bucket. The journal deletes earlier buckets.
 //!
-//! Each server that opens the journal takes a new epoch. The server writes its epoch to the last
-//! bucket, and only then reads the bucket. A lightweight transaction writes each batch on the
+//! Each server that opens the journal takes a new epoch, which is greater than the previous one. Half
+//! of its bits are random, because Cassandra can lose an epoch. The server writes its epoch to the
+//! last bucket, and only then reads the bucket. A lightweight transaction writes each batch on the
 //! condition that the bucket still has the server's epoch. After a takeover, Cassandra therefore
 //! applies no more writes from the previous server, not even delayed ones. The previous server
 //! learns from its next write that it is superseded, and does not acknowledge this write.
@@ -24,7 +25,7 @@
 //! batches, the next write is therefore not applied, and the journal fails.
 //!
 //! Retrying a statement is safe (see `docs/decisions/0033-cassandra-journal.md`). After a temporary
-//! error, such as a timeout, an open journal retries the statement for up to 3 s before it fails.
+//! error, such as a timeout, an open journal retries the statement for 3 s before it fails.
 
 mod address;
 mod recovery;

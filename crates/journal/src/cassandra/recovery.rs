@@ -1,5 +1,7 @@
 //! Takes over a journal and reads it back.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+
 use super::address::CassandraAddress;
 use super::session::{ConditionalResult, JournalSession};
 use super::store::{CassandraStore, CurrentBucket, snapshot_of};
@@ -53,10 +55,12 @@ fn recover<S: JournalState>(
                 continue;
             }
         }
-        let content = tables.read_bucket(bucket)?;
-        let read = RecoveredBucket::read(&content, bucket, before.as_ref());
+        let content = tables.read_bucket(bucket, epoch)?;
+        let snapshot = StateSnapshot::decode(&content.head.snapshot);
+        let snapshot = snapshot.map_err(|fault| tables.snapshot_fault(bucket, fault))?;
+        let read = RecoveredBucket::read(&content, &snapshot, bucket, before.as_ref());
         let read: RecoveredBucket<S> = read.map_err(|what| tables.damaged(bucket, what))?;
-        if !content.is_sealed {
+        if !content.head.is_sealed {
             if bucket > owner.bucket {
                 tables.advance(epoch, bucket)?;
             }
@@ -74,17 +78,15 @@ fn recover<S: JournalState>(
     }
 }
 
-/// Takes the next epoch. For a new journal, first creates the first bucket and the owner.
+/// Takes a new epoch. For a new journal, first creates the first bucket and the owner.
 fn claim<S: JournalState>(tables: &mut JournalTables, empty: &S) -> Result<OwnerRow, JournalError> {
     for _ in 0..MAX_CLAIMS {
         let Some(owner) = tables.read_owner()? else {
-            let snapshot = snapshot_of(empty, 0, FIRST_BUCKET).encode();
-            let created = tables.create_bucket(FIRST_BUCKET, 0, (&snapshot, 0))?;
-            // Only a server that has found an owner writes an epoch other than 0.
-            if matches!(created, ConditionalResult::Refused(found) if found != Some(0))
+            // In the meantime, another server may have created the owner.
+            if let Some(bucket) = find_used_bucket(tables, empty)?
                 && tables.read_owner()?.is_none()
             {
-                return Err(tables.damaged(FIRST_BUCKET, "its owner is missing"));
+                return Err(tables.damaged(bucket, "its owner is missing"));
             }
             tables.create_owner(OwnerRow {
                 epoch: 0,
@@ -92,9 +94,13 @@ fn claim<S: JournalState>(tables: &mut JournalTables, empty: &S) -> Result<Owner
             })?;
             continue;
         };
-        if tables.claim(owner.epoch)? == ConditionalResult::Applied {
+        // The keys of a `RandomState` are random.
+        let random = RandomState::new().build_hasher().finish() as u32;
+        let Some(epoch) = next_epoch(owner.epoch, random) else {
+            return Err(tables.damaged(owner.bucket, "its owner has too large an epoch"));
+        };
+        if tables.claim(owner.epoch, epoch)? == ConditionalResult::Applied {
             // The previous server cannot change the owner from now on.
-            let epoch = owner.epoch + 1;
             return match tables.read_owner()? {
                 Some(owner) if owner.epoch == epoch => Ok(owner),
                 _ => Err(tables.superseded()),
@@ -102,6 +108,31 @@ fn claim<S: JournalState>(tables: &mut JournalTables, empty: &S) -> Result<Owner
         }
     }
     Err(tables.superseded())
+}
+
+/// Returns a bucket that exists only if the journal had an owner. Creates the first bucket if there
+/// is no such bucket. A server that was killed earlier may have created it already.
+fn find_used_bucket<S: JournalState>(
+    tables: &mut JournalTables,
+    empty: &S,
+) -> Result<Option<i64>, JournalError> {
+    let mut buckets = tables.read_buckets()?.into_iter();
+    if let Some(later) = buckets.find(|bucket| *bucket != FIRST_BUCKET) {
+        return Ok(Some(later));
+    }
+    let snapshot = snapshot_of(empty, 0, FIRST_BUCKET).encode();
+    let created = tables.create_bucket(FIRST_BUCKET, 0, (&snapshot, 0))?;
+    // Only a server that has read an owner sets another epoch.
+    let is_used = matches!(created, ConditionalResult::Refused(found) if found != Some(0));
+    Ok(is_used.then_some(FIRST_BUCKET))
+}
+
+/// Returns an epoch after `previous`: a generation in the high 32 bits, and a random number in the
+/// low 32 bits. If Cassandra loses the epoch of a running server, the next server gets the same
+/// generation, but not the same epoch. Returns `None` after the last generation.
+fn next_epoch(previous: i64, random: u32) -> Option<i64> {
+    let generation = i32::try_from((previous >> 32) + 1).ok()?;
+    Some((i64::from(generation) << 32) | i64::from(random))
 }
 
 /// Deletes the buckets from `first` to the one before `bucket`. The previous server may have been
@@ -122,11 +153,10 @@ impl<S: JournalState> RecoveredBucket<S> {
     /// Decodes a bucket. `before` is the previous bucket, if it was read.
     fn read(
         content: &BucketContent,
+        snapshot: &StateSnapshot,
         bucket: i64,
         before: Option<&Self>,
     ) -> Result<Self, &'static str> {
-        let snapshot = StateSnapshot::decode(&content.snapshot);
-        let snapshot = snapshot.map_err(|_| "its snapshot is invalid")?;
         if snapshot.record_bytes as usize != S::RECORD_BYTES {
             return Err("its records have another size, so they belong to another workload");
         }
@@ -158,9 +188,26 @@ impl<S: JournalState> RecoveredBucket<S> {
             read.bucket.batches += 1;
             read.bucket.bytes += bytes.len();
         }
-        if content.total != read.records as i64 {
+        if content.head.total != read.records as i64 {
             return Err("its last batch is missing");
         }
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_increase_and_differ_within_a_generation() {
+        for previous in [0, 1, 2, 1 << 32, (1 << 33) - 1, i64::MAX - (1 << 32)] {
+            let first = next_epoch(previous, 0).unwrap();
+            let last = next_epoch(previous, u32::MAX).unwrap();
+            assert!(previous < first, "{previous} {first}");
+            assert_eq!(last - first, i64::from(u32::MAX));
+        }
+        assert_eq!(next_epoch(i64::MAX - i64::from(u32::MAX), 0), None);
+        assert_eq!(next_epoch(i64::MAX, 0), None);
     }
 }

@@ -18,8 +18,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Statement timeout once the journal is open. Cassandra's own timeout is 2 s.
 const TIMEOUT: Duration = Duration::from_millis(2500);
-/// Time since the first attempt after which a statement is not retried.
+/// Time to retry a statement after its first failure. The last attempt may end up to 0.6 s later.
 const RETRY_TIME: Duration = Duration::from_secs(3);
+/// Minimum time for an attempt.
+const MIN_ATTEMPT: Duration = Duration::from_millis(500);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection to one node.
@@ -29,8 +31,9 @@ pub(super) struct JournalSession {
     /// `None` after a timeout, a failed connection or an invalid response: a late response could
     /// follow.
     connection: Option<CqlConnection>,
+    /// Maximum time for an attempt.
     timeout: Duration,
-    /// Time since the first attempt after which a statement is not retried.
+    /// Time to retry a statement after its first failure.
     retry_time: Duration,
 }
 
@@ -58,7 +61,7 @@ impl JournalSession {
         let nodes = (address.host.as_str(), address.port).to_socket_addrs();
         let mut last = CqlError::Io(io::Error::other("the host has no address"));
         for node in nodes.map_err(|error| failed(CqlError::Io(error)))? {
-            match connect(node, OPEN_TIMEOUT) {
+            match connect(node, Instant::now() + OPEN_TIMEOUT) {
                 Ok(connection) => {
                     return Ok(JournalSession {
                         address: address.clone(),
@@ -78,9 +81,6 @@ impl JournalSession {
     pub(super) fn serve(&mut self) {
         self.timeout = TIMEOUT;
         self.retry_time = RETRY_TIME;
-        if let Some(connection) = &mut self.connection {
-            connection.set_timeout(TIMEOUT);
-        }
     }
 
     /// Executes a statement. `doing` describes the operation in errors.
@@ -95,13 +95,15 @@ impl JournalSession {
             values,
             consistency: ReadConsistency::Quorum,
         };
-        let begin = Instant::now();
+        let mut timeout = self.timeout;
+        let mut retry_until = None;
         loop {
-            let error = match self.attempt(&query) {
+            let error = match self.attempt(&query, Instant::now() + timeout) {
                 Ok(result) => return Ok(result),
                 Err(error) => error,
             };
-            if !is_temporary(&error) || begin.elapsed() >= self.retry_time {
+            let retry_until = *retry_until.get_or_insert(Instant::now() + self.retry_time);
+            if !is_temporary(&error) || time_left(retry_until).is_zero() {
                 return Err(JournalError::Cassandra {
                     place: self.address.to_string(),
                     doing,
@@ -109,6 +111,7 @@ impl JournalSession {
                 });
             }
             thread::sleep(RETRY_PAUSE);
+            timeout = timeout.min(time_left(retry_until)).max(MIN_ATTEMPT);
         }
     }
 
@@ -143,11 +146,12 @@ impl JournalSession {
         }
     }
 
-    fn attempt(&mut self, query: &CqlQuery<'_>) -> Result<CqlResult, CqlError> {
+    fn attempt(&mut self, query: &CqlQuery<'_>, until: Instant) -> Result<CqlResult, CqlError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => connect(self.node, self.timeout)?,
+            None => connect(self.node, until)?,
         };
+        connection.set_timeout(time_left(until));
         let result = connection.execute(query);
         if matches!(result, Ok(_) | Err(CqlError::Server { .. })) {
             self.connection = Some(connection);
@@ -156,9 +160,13 @@ impl JournalSession {
     }
 }
 
-fn connect(node: SocketAddr, timeout: Duration) -> Result<CqlConnection, CqlError> {
-    let stream = TcpStream::connect_timeout(&node, CONNECT_TIMEOUT)?;
-    CqlConnection::open(stream, timeout)
+fn connect(node: SocketAddr, until: Instant) -> Result<CqlConnection, CqlError> {
+    let stream = TcpStream::connect_timeout(&node, CONNECT_TIMEOUT.min(time_left(until)))?;
+    CqlConnection::open(stream, time_left(until))
+}
+
+fn time_left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
 }
 
 /// Returns whether a retry can succeed.

@@ -10,7 +10,7 @@ use crate::writer::BatchStore;
 /// Maximum length of a batch, in bytes. Cassandra rejects writes larger than half a commit log
 /// segment.
 pub(crate) const MAX_BATCH: usize = 256 << 10;
-/// Maximum total length of the batches in a bucket, in bytes. Recovery reads a bucket in one
+/// Maximum total length of the batches in a bucket, in bytes. Recovery reads the batches in one
 /// response.
 const BUCKET_BYTES: usize = 4 << 20;
 /// Maximum number of batches in a bucket.

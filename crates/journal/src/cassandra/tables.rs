@@ -9,6 +9,7 @@ use floodmark_cql::{CqlResult, CqlValue};
 
 use super::session::{ConditionalResult, JournalSession};
 use crate::error::JournalError;
+use crate::format::HeaderFault;
 
 /// Maximum time to wait for schema agreement after a schema change.
 const AGREEMENT_TIME: Duration = Duration::from_secs(30);
@@ -20,8 +21,8 @@ const OWNER: CqlParameter<'static> = CqlParameter::Text("journal");
 /// Describes a bucket that has no epoch.
 pub(super) const MISSING: &str = "it is missing";
 
-/// Describes a bucket with fewer records than Cassandra acknowledged.
-const LOST: &str = "Cassandra has lost acknowledged records";
+/// Describes a bucket that lacks records, or an epoch, that Cassandra acknowledged.
+const LOST: &str = "Cassandra has lost acknowledged writes";
 
 /// The tables of a journal.
 pub(super) struct JournalTables {
@@ -41,14 +42,20 @@ pub(super) struct OwnerRow {
     pub(super) bucket: i64,
 }
 
-/// A bucket, as read from Cassandra.
-#[derive(Debug, Default)]
-pub(super) struct BucketContent {
+/// The static columns of a bucket.
+#[derive(Debug)]
+pub(super) struct BucketHead {
+    /// Number of records up to and including the last batch.
+    pub(super) total: i64,
     /// Whether the next bucket may exist.
     pub(super) is_sealed: bool,
     pub(super) snapshot: Vec<u8>,
-    /// Number of records up to and including the last batch.
-    pub(super) total: i64,
+}
+
+/// A bucket, as read from Cassandra.
+#[derive(Debug)]
+pub(super) struct BucketContent {
+    pub(super) head: BucketHead,
     /// The batches in order, each with the number of records before it.
     pub(super) batches: Vec<(i64, Vec<u8>)>,
 }
@@ -145,13 +152,17 @@ impl JournalTables {
         created.map(drop)
     }
 
-    /// Takes the epoch after `epoch`, unless another server has taken that epoch.
-    pub(super) fn claim(&mut self, epoch: i64) -> Result<ConditionalResult, JournalError> {
+    /// Replaces the epoch `previous` with a new one, which belongs to no other server.
+    pub(super) fn claim(
+        &mut self,
+        previous: i64,
+        epoch: i64,
+    ) -> Result<ConditionalResult, JournalError> {
         let text = format!(
             "UPDATE {} SET epoch = ? WHERE name = ? IF epoch = ?",
             self.owner
         );
-        let values = [Integer(epoch + 1), OWNER, Integer(epoch)];
+        let values = [Integer(epoch), OWNER, Integer(previous)];
         self.session
             .execute_if("take over the journal", &text, &values)
     }
@@ -261,51 +272,89 @@ impl JournalTables {
         if self.session.execute_if(DOING, &self.store, &values)? == ConditionalResult::Applied {
             return Ok(());
         }
-        let query = format!("SELECT epoch, total FROM {} WHERE bucket = ?", self.batches);
-        let rows = self.rows(DOING, &query, &[Integer(bucket)])?;
-        let Some([CqlValue::Integer(owner), CqlValue::Integer(found)]) =
-            rows.first().map(Vec::as_slice)
-        else {
-            return Err(self.damaged(bucket, MISSING));
-        };
-        match (owner.cmp(&epoch), *found == total) {
+        match self.read_head(DOING, bucket, epoch)?.total == total {
             // An earlier attempt has stored the batch.
-            (Ordering::Equal, true) => Ok(()),
-            (Ordering::Greater, _) => Err(self.superseded()),
-            _ => Err(self.damaged(bucket, LOST)),
+            true => Ok(()),
+            false => Err(self.damaged(bucket, LOST)),
         }
     }
 
-    pub(super) fn read_bucket(&mut self, bucket: i64) -> Result<BucketContent, JournalError> {
+    /// Reads a bucket that already has the server's epoch.
+    pub(super) fn read_bucket(
+        &mut self,
+        bucket: i64,
+        epoch: i64,
+    ) -> Result<BucketContent, JournalError> {
         const DOING: &str = "read a bucket";
         let query = format!(
-            "SELECT is_sealed, snapshot, total, first, records FROM {} WHERE bucket = ?",
+            "SELECT first, records FROM {} WHERE bucket = ?",
             self.batches
         );
-        let rows = self.rows(DOING, &query, &[Integer(bucket)])?;
-        let mut content = BucketContent::default();
-        for row in rows {
-            let Ok([is_sealed, snapshot, total, first, records]) = <[CqlValue; 5]>::try_from(row)
-            else {
+        let mut batches = Vec::new();
+        for row in self.rows(DOING, &query, &[Integer(bucket)])? {
+            let Ok([first, records]) = <[CqlValue; 2]>::try_from(row) else {
                 return Err(self.session.unexpected(DOING));
             };
-            content.is_sealed = is_sealed == CqlValue::Flag(true);
-            if let CqlValue::Blob(snapshot) = snapshot {
-                content.snapshot = snapshot;
-            }
-            if let CqlValue::Integer(total) = total {
-                content.total = total;
-            }
             match (first, records) {
                 (CqlValue::Integer(first), CqlValue::Blob(records)) => {
-                    content.batches.push((first, records));
+                    batches.push((first, records));
                 }
                 // For a bucket without batches, Cassandra returns one row with static columns only.
                 (CqlValue::Nothing, CqlValue::Nothing) => {}
                 _ => return Err(self.damaged(bucket, "a row has no records")),
             }
         }
-        Ok(content)
+        // If the epoch is still the server's own, the batches have not changed since they were read.
+        let head = self.read_head(DOING, bucket, epoch)?;
+        Ok(BucketContent { head, batches })
+    }
+
+    /// Reads the static columns of a bucket once. Other queries return them with each row.
+    ///
+    /// # Errors
+    /// The bucket does not have the server's epoch.
+    fn read_head(
+        &mut self,
+        doing: &'static str,
+        bucket: i64,
+        epoch: i64,
+    ) -> Result<BucketHead, JournalError> {
+        let query = format!(
+            "SELECT DISTINCT epoch, total, is_sealed, snapshot FROM {} WHERE bucket = ?",
+            self.batches
+        );
+        let row = self.rows(doing, &query, &[Integer(bucket)])?.pop();
+        let row = row.ok_or_else(|| self.damaged(bucket, MISSING))?;
+        let Ok([found, total, is_sealed, snapshot]) = <[CqlValue; 4]>::try_from(row) else {
+            return Err(self.session.unexpected(doing));
+        };
+        let (CqlValue::Integer(found), CqlValue::Integer(total)) = (found, total) else {
+            return Err(self.damaged(bucket, MISSING));
+        };
+        match found.cmp(&epoch) {
+            Ordering::Equal => Ok(BucketHead {
+                total,
+                is_sealed: is_sealed == CqlValue::Flag(true),
+                snapshot: match snapshot {
+                    CqlValue::Blob(snapshot) => snapshot,
+                    _ => Vec::new(),
+                },
+            }),
+            Ordering::Greater => Err(self.superseded()),
+            Ordering::Less => Err(self.damaged(bucket, LOST)),
+        }
+    }
+
+    /// Returns the numbers of all buckets.
+    pub(super) fn read_buckets(&mut self) -> Result<Vec<i64>, JournalError> {
+        const DOING: &str = "list the buckets";
+        let query = format!("SELECT DISTINCT bucket FROM {}", self.batches);
+        let rows = self.rows(DOING, &query, &[])?.into_iter();
+        let numbers = rows.map(|row| match row[..] {
+            [CqlValue::Integer(number)] => Ok(number),
+            _ => Err(self.session.unexpected(DOING)),
+        });
+        numbers.collect()
     }
 
     /// Deletes a bucket that recovery no longer reads.
@@ -337,6 +386,19 @@ impl JournalTables {
             place: self.session.address.to_string(),
             bucket,
             what,
+        }
+    }
+
+    /// Returns the error for a bucket whose snapshot is invalid.
+    pub(super) fn snapshot_fault(&self, bucket: i64, fault: HeaderFault) -> JournalError {
+        match fault {
+            HeaderFault::LaterVersion => JournalError::LaterBucket {
+                place: self.session.address.to_string(),
+                bucket,
+            },
+            HeaderFault::Foreign | HeaderFault::Damaged => {
+                self.damaged(bucket, "its snapshot is invalid")
+            }
         }
     }
 

@@ -38,6 +38,29 @@ impl JournalState for Counted {
     }
 }
 
+/// Counts records like [`Counted`], with a snapshot of the maximum length.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LongSnapshot(pub Counted);
+
+impl JournalState for LongSnapshot {
+    const RECORD_BYTES: usize = Counted::RECORD_BYTES;
+
+    fn apply(&mut self, records: &[u8]) {
+        self.0.apply(records);
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        let mut bytes = self.0.snapshot();
+        bytes.resize(1 << 20, 0);
+        bytes
+    }
+
+    fn restore(bytes: &[u8]) -> Option<Self> {
+        let (count, _) = bytes.split_at_checked(8)?;
+        Counted::restore(count).map(LongSnapshot)
+    }
+}
+
 /// Opens a journal. While another test starts a child process, the child briefly shares all locks
 /// of this process, so a folder may be in use for up to a second.
 fn open_when_free(
