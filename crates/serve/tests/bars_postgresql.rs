@@ -448,7 +448,7 @@ fn refuses_a_database_that_it_cannot_use() {
         "unique_index",
         "CREATE UNIQUE INDEX lower_name ON bar (lower(name))",
     );
-    // The key of another table does not refuse inserts.
+    // A foreign key in another table cannot reject inserts into bar.
     let other = "CREATE TABLE beer (bar bigint REFERENCES bar (id))";
     store.execute_in("suitable", other);
     let rules = "host all bars 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
@@ -502,7 +502,7 @@ fn refuses_a_database_that_it_cannot_use() {
         ),
         ("bars", "exclusion", ["bar_name_excl", "can refuse inserts"]),
         ("bars", "unique_index", ["lower_name", "can refuse inserts"]),
-        ("bars", "latin", ["the encoding LATIN1", "UTF8"]),
+        ("bars", "latin", ["the database encoding is LATIN1", "UTF8"]),
     ] {
         let error = start_error(&store.url(user, database));
         assert!(

@@ -71,8 +71,8 @@ pub struct ImageTest<'a, P> {
 }
 
 impl<P: RecoveryProbe> ImageTest<'_, P> {
-    /// Runs the test. If `stop` becomes true, returns the result so far, in which failures may not
-    /// be reduced.
+    /// Runs the test. If `stop` becomes true, returns the result so far. The failures in it may list
+    /// effects that are not needed to reproduce them.
     ///
     /// # Errors
     /// An image cannot be written, or the server cannot be started.

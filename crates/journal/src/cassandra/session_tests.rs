@@ -24,7 +24,8 @@ fn done() -> Reaction {
     Reaction::Respond(0x08, 1_i32.to_be_bytes().to_vec())
 }
 
-/// Starts a peer that reacts to each statement with the next reaction, and then stops listening.
+/// Starts a peer that handles each statement with the next of `reactions`. After the last one, the
+/// peer stops listening.
 fn peer(reactions: Vec<Reaction>) -> (JournalSession, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string().parse().unwrap();

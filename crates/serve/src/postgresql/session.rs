@@ -82,7 +82,7 @@ impl StatementFault {
 impl From<tokio_postgres::Error> for StatementFault {
     fn from(error: tokio_postgres::Error) -> Self {
         StatementFault {
-            message: format!("the database failed: {}; retry later", cause(&error)),
+            message: format!("database error: {}; retry later", cause(&error)),
             end: StatementEnd::of(&error),
         }
     }

@@ -34,8 +34,8 @@ const COLUMNS: &str = "SELECT attname::text, format_type(atttypid, atttypmod), \
     NOT attnotnull \
     FROM pg_attribute WHERE attrelid = 'bar'::regclass AND attnum > 0 AND NOT attisdropped";
 
-/// Query that returns the names of constraints and unique indexes that can refuse an insert. Foreign
-/// keys in other tables are not among them.
+/// Query that returns the names of constraints and unique indexes that can reject an insert. Foreign
+/// keys in other tables are excluded.
 const REFUSING: &str = "SELECT conname::text FROM pg_constraint \
       WHERE conrelid = 'bar'::regclass AND contype IN ('c', 'f', 't', 'x') \
     UNION SELECT indexrelid::regclass::text FROM pg_index \
@@ -80,9 +80,8 @@ async fn check(client: &Client) -> Result<Option<TableProblem>, tokio_postgres::
     let row = client.query_one(DATABASE, &[]).await?;
     let encoding: &str = row.try_get(1)?;
     if encoding != "UTF8" {
-        let cause =
-            format!("the database has the encoding {encoding}, which cannot store all names");
-        return Ok(Some((cause, "use a database with the encoding UTF8")));
+        let cause = format!("the database encoding is {encoding}, which cannot store all names");
+        return Ok(Some((cause, "use a database with UTF8 encoding")));
     }
     if row.try_get(2)? {
         let fix = "use a database that accepts writes";
