@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::Arc;
 
 /// Identifies a file, folder or symbolic link within a trace. Unlike an inode number, an ID is never
@@ -175,6 +176,8 @@ pub struct Trace {
     pub ports: BTreeMap<u64, TcpPorts>,
     /// Position of the exit of the first call that returned an injected error.
     pub first_error: Option<u64>,
+    /// Exit status of a process that ended by itself; `None` if the tracer ended it.
+    pub own_exit: Option<ExitStatus>,
 }
 
 impl Trace {

@@ -99,6 +99,8 @@ fn serve(mut client: TcpStream, state: &Mutex<(Vec<u64>, File)>, method: &str) {
         }
         IS_READ_BACK.fetch_or(is_last, Ordering::Relaxed);
         if is_late {
+            // The SIGTERM arrives first.
+            thread::sleep(Duration::from_millis(500));
             std::process::exit(0);
         }
         if is_closing {

@@ -13,7 +13,7 @@ mod set;
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,6 +25,7 @@ use floodmark_record::SCHEMA_VERSION;
 use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
 use floodmark_wire::RequestError;
 
+use crate::log_tail::last_line;
 use check::TestRequests;
 use client::{DiskClient, SentRequests};
 use numbers::NextNumber;
@@ -39,8 +40,10 @@ pub use numbers::NumberCheck;
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after SIGTERM until a traced server is killed.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// Pause between two attempts to connect.
-const CONNECT_PAUSE: Duration = Duration::from_millis(1);
+/// Maximum time until a server that does not respond has exited.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+/// Pause between two attempts to connect, and between two checks whether the server has exited.
+const PAUSE: Duration = Duration::from_millis(1);
 /// Number of consecutive requests without a response after which a client ends.
 const MAX_UNANSWERED: usize = 3;
 /// Maximum number of failures in a row of the result.
@@ -66,9 +69,30 @@ pub enum DiskTestError {
         "cannot write to the folder for disk states: {0}; choose another folder with --scratch"
     )]
     Scratch(#[from] io::Error),
+    /// The file for the output of the traced server cannot be written.
+    #[error("cannot write {}: {source}; choose another folder with TMPDIR", .log.display())]
+    Log {
+        /// The file.
+        log: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
     /// The traced server did not accept connections.
-    #[error("the server {0}; check its command")]
-    NotStarted(String),
+    #[error("the server {what}; check its command, and its output in {}", .log.display())]
+    NotStarted {
+        /// What the server did, and a line of its output.
+        what: String,
+        /// File with the server's output.
+        log: PathBuf,
+    },
+    /// The traced server exited although no error was injected.
+    #[error("the server exited {what}; see its output in {}", .log.display())]
+    Exited {
+        /// Exit status, number of responses, and a line of the server's output.
+        what: String,
+        /// File with the server's output.
+        log: PathBuf,
+    },
     /// The server acknowledged no request.
     #[error("{0}")]
     NothingAcknowledged(String),
@@ -98,6 +122,8 @@ pub struct DiskTest<'a> {
     pub seed: u64,
     /// Empty folder for disk states.
     pub scratch: &'a Path,
+    /// File for the output of the traced server. Errors name it.
+    pub log: &'a Path,
     /// Number of servers that run at the same time.
     pub threads: usize,
 }
@@ -106,8 +132,8 @@ impl DiskTest<'_> {
     /// Runs the test. Returns an incomplete result if `stop` becomes true.
     ///
     /// # Errors
-    /// The server cannot be traced, acknowledges nothing, or violates the check without a power
-    /// loss, or a disk state cannot be written.
+    /// The server cannot be traced, exits, acknowledges nothing, or violates the check without a
+    /// power loss, or a disk state cannot be written.
     pub fn run(&self, stop: &AtomicBool) -> Result<DiskResult, DiskTestError> {
         let run = self.trace(None)?;
         let mut result = DiskResult {
@@ -148,8 +174,10 @@ impl DiskTest<'_> {
             _ => fs::create_dir(&folder)?,
         }
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        let path = self.scratch.join("traced.log");
-        let log = File::create(&path)?;
+        let log = File::create(self.log).map_err(|source| DiskTestError::Log {
+            log: self.log.to_owned(),
+            source,
+        })?;
         let mut command = self.server.command(&folder, address);
         command.stdout(log.try_clone()?).stderr(log);
         let requests = self.check.requests(address)?;
@@ -172,23 +200,50 @@ impl DiskTest<'_> {
             {
                 found = Some(set::items(address, readback));
             }
+            let is_responding = match &found {
+                Some(found) => found.is_ok(),
+                None => sent.is_answered(),
+            };
+            if !is_responding && fault.is_none() {
+                wait_until_ended(&tracer);
+            }
         }
-        let has_ended = tracer.has_ended();
-        let trace = tracer.stop(STOP_GRACE)?;
-        if !is_started && fault.is_none() {
-            let log = String::from_utf8_lossy(&fs::read(path)?).into_owned();
-            let line = log.lines().rfind(|line| !line.trim().is_empty());
-            let line = line.map(|line| format!(" ({line})")).unwrap_or_default();
-            return Err(DiskTestError::NotStarted(match has_ended {
-                true => format!("exited during startup{line}"),
-                false => format!("accepted no connection on {address} within 30 s{line}"),
-            }));
-        }
-        Ok(TracedRun {
-            trace,
+        let run = TracedRun {
+            trace: tracer.stop(STOP_GRACE)?,
             port: address.port(),
             sent: sent.into_connections(),
             found,
+        };
+        match fault {
+            None => self.check_running(is_started, address, &run).map(|()| run),
+            Some(_) => Ok(run),
+        }
+    }
+
+    /// Checks that a server without an injected error accepted connections and did not exit.
+    fn check_running(
+        &self,
+        is_started: bool,
+        address: SocketAddr,
+        run: &TracedRun,
+    ) -> Result<(), DiskTestError> {
+        let log = self.log.to_owned();
+        let line = last_line(&log);
+        Err(match (is_started, run.trace.own_exit) {
+            (true, None) => return Ok(()),
+            (true, Some(status)) => {
+                let (received, requests) = (run.received(), self.requests);
+                let what = format!("({status}) after {received} of {requests} requests{line}");
+                DiskTestError::Exited { what, log }
+            }
+            (false, Some(status)) => {
+                let what = format!("exited during startup ({status}){line}");
+                DiskTestError::NotStarted { what, log }
+            }
+            (false, None) => {
+                let what = format!("accepted no connection on {address} within 30 s{line}");
+                DiskTestError::NotStarted { what, log }
+            }
         })
     }
 
@@ -288,9 +343,17 @@ fn wait_until_started(tracer: &Tracer, address: SocketAddr) -> bool {
         if TcpStream::connect(address).is_ok() {
             return true;
         }
-        thread::sleep(CONNECT_PAUSE);
+        thread::sleep(PAUSE);
     }
     false
+}
+
+/// Waits for the end of a server that does not respond. Its sockets close before it has ended.
+fn wait_until_ended(tracer: &Tracer) {
+    let begin = Instant::now();
+    while !tracer.has_ended() && begin.elapsed() < END_TIMEOUT {
+        thread::sleep(PAUSE);
+    }
 }
 
 fn row(

@@ -10,8 +10,8 @@ use floodmark_record::units::show_duration;
 use sha2::{Digest, Sha256};
 
 use super::child::{self, WaitEnd};
-use super::log_tail::error_line;
 use super::{LEASES, StepError};
+use crate::log_tail::error_line;
 use crate::manifest::{Build, Filler, ManifestPackage};
 
 /// Time that an interrupted build has to exit before it is killed.

@@ -18,7 +18,7 @@ use floodmark_record::units::show_duration;
 
 use super::child::{self, WaitEnd};
 use super::counter::{self, CounterSamples};
-use super::log_tail::last_line;
+use crate::log_tail::last_line;
 use crate::manifest::{Client, Filler, ask};
 
 /// Time that an interrupted client has to exit before it is killed.

@@ -13,8 +13,8 @@ use floodmark_host::child::HURRIED_TIMEOUT;
 use floodmark_host::{Child, Lease, ProcessPlacement, Stop};
 use floodmark_record::units::show_duration;
 
-use super::log_tail::last_line;
 use super::{StepError, child};
+use crate::log_tail::last_line;
 use crate::manifest::{Filler, Start};
 
 /// Interval between two readiness checks.
