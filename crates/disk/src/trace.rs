@@ -214,6 +214,14 @@ impl Trace {
         sent
     }
 
+    /// Returns whether a call changed a file or a name in the watched folder.
+    #[must_use]
+    pub fn changes_folder(&self) -> bool {
+        let mut operations = self.calls.iter().map(|call| &call.operation);
+        operations
+            .any(|operation| operation.changed_file().is_some() || !operation.names().is_empty())
+    }
+
     /// Returns the number of writes to files in the watched folder.
     #[must_use]
     pub fn writes(&self) -> u64 {

@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use floodmark_disk::{ImageTest, Persistence, RecoveryProbe, TraceOptions};
+use floodmark_disk::{ImageTest, Operation, Persistence, RecoveryProbe, TraceOptions};
 use support::{store, test_images, trace_store};
 
 fn run(method: &str, images: u64) -> floodmark_disk::ImageReport {
@@ -41,6 +41,19 @@ fn fails(method: &str) -> String {
 fn correct_stores_lose_nothing() {
     passes("journal");
     passes("replace");
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn images_without_a_write_are_equal() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = trace_store("journal", folder.path(), TraceOptions::default());
+    assert!(trace.changes_folder());
+    let is_send = |operation: &Operation| matches!(operation, Operation::Send { .. });
+    trace.calls.retain(|call| is_send(&call.operation));
+    assert!(!trace.changes_folder());
+    let report = test_images("journal", &trace, 20);
+    assert_eq!((report.images, report.distinct()), (20, 1));
 }
 
 #[test]

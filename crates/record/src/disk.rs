@@ -46,7 +46,7 @@ pub struct DiskRow {
     pub acknowledged_after_error: Option<u64>,
     /// Number of disk states on which the server was started.
     pub images: u64,
-    /// Number of different combinations of disk state and acknowledged requests.
+    /// Number of different disk states.
     pub distinct: u64,
     /// Number of disk states on which the server returned everything that it had acknowledged.
     pub recovered: u64,

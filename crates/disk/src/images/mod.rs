@@ -144,7 +144,7 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
         let outcome = starter.try_image(worker, &image, self.probe, &acknowledged)?;
         let took = begin.elapsed();
         let mut hasher = DefaultHasher::new();
-        (&image, &sent).hash(&mut hasher);
+        image.hash(&mut hasher);
         let mut report = report
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -48,7 +48,7 @@ pub struct ImageFailure {
 }
 
 impl ImageReport {
-    /// Returns the number of different combinations of image and acknowledged responses.
+    /// Returns the number of different images.
     #[must_use]
     pub fn distinct(&self) -> usize {
         self.distinct.len()

@@ -48,14 +48,17 @@ fn the_dispatcher_repeats_no_number_and_stops_after_an_error() {
 
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
-fn finds_a_dispatcher_that_starts_at_1_again() {
+fn rejects_a_server_that_does_not_use_its_folder() {
     // The shell ignores {run}.
     let script = r#"exec "$0" serve dispatcher --threads 1 --listen "$1""#;
     let server = ["sh", "-c", script, FLOODMARK, "{address}", "{run}"];
     let output = disk(&["--images", "40"], &server);
-    assert_eq!(code(&output), 1);
-    let printed = text(&output.stdout);
-    assert!(printed.contains("power loss: number 1 again"), "{printed}");
+    assert_eq!(code(&output), 3);
+    let printed = text(&output.stderr);
+    assert!(
+        printed.contains("the server wrote no file in {run}"),
+        "{printed}"
+    );
 }
 
 /// Entry point of a server that is traced: a dispatcher that stores its last number in place.

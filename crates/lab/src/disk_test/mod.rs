@@ -96,6 +96,11 @@ pub enum DiskTestError {
     /// The server acknowledged no request.
     #[error("{0}")]
     NothingAcknowledged(String),
+    /// The server did not use its folder, so no power loss can change what it has on disk.
+    #[error(
+        "the server wrote no file in {{run}}; in its command, use {{run}} as the folder of its data"
+    )]
+    NothingWritten,
     /// The traced server violated the check without a power loss.
     #[error("without a power loss, the check fails: {0}; correct the check file or the server")]
     Violated(String),
@@ -132,8 +137,8 @@ impl DiskTest<'_> {
     /// Runs the test. Returns an incomplete result if `stop` becomes true.
     ///
     /// # Errors
-    /// The server cannot be traced, exits, acknowledges nothing, or violates the check without a
-    /// power loss, or a disk state cannot be written.
+    /// The server cannot be traced, exits, acknowledges or writes nothing, or violates the check
+    /// without a power loss, or a disk state cannot be written.
     pub fn run(&self, stop: &AtomicBool) -> Result<DiskResult, DiskTestError> {
         let run = self.trace(None)?;
         let mut result = DiskResult {
@@ -320,6 +325,9 @@ impl DiskTest<'_> {
         let acknowledged = count(trace.sent(|_| true));
         if acknowledged == 0 && fault.is_none() {
             return Err(self.check.nothing_acknowledged(run));
+        }
+        if !trace.changes_folder() && fault.is_none() {
+            return Err(DiskTestError::NothingWritten);
         }
         let after = |error| acknowledged - count(trace.sent(|call| call.began < error));
         let after_error = trace.first_error.map(after);
