@@ -12,14 +12,15 @@ const LINE_LIMIT: usize = 200;
 /// Number of bytes that are read at the end of a log.
 const TAIL_LENGTH: u64 = 4096;
 
-/// Quotes the last non-empty line of a log. Returns an empty string if the log has no such line.
-pub fn last_line(log: &Path) -> String {
-    quote(lines(log).last())
+/// Quotes the last non-empty line of a log after the first `from` bytes. Returns an empty string if
+/// there is no such line.
+pub fn last_line(log: &Path, from: u64) -> String {
+    quote(lines(log, from).last())
 }
 
 /// Quotes the first error in a Maven build log, or the last line if the log contains no error.
 pub fn error_line(log: &Path) -> String {
-    let lines = lines(log);
+    let lines = lines(log, 0);
     let error = lines.iter().find(|line| line.starts_with("[ERROR]"));
     quote(error.or(lines.last()))
 }
@@ -31,12 +32,13 @@ fn quote(line: Option<&String>) -> String {
     })
 }
 
-/// Returns the non-empty lines at the end of a log.
-fn lines(log: &Path) -> Vec<String> {
+/// Returns the non-empty lines at the end of a log, without its first `from` bytes.
+fn lines(log: &Path, from: u64) -> Vec<String> {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(log)?;
         let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_LENGTH)))?;
+        let start = length.saturating_sub(TAIL_LENGTH).max(from);
+        file.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
         file.take(TAIL_LENGTH).read_to_end(&mut bytes)?;
         Ok(bytes)
@@ -67,11 +69,21 @@ mod tests {
             ),
         ] {
             fs::write(&log, text).unwrap();
-            assert_eq!(last_line(&log), quoted, "{text:?}");
+            assert_eq!(last_line(&log, 0), quoted, "{text:?}");
         }
         let maven = "fine\n[ERROR] A.scala:3: not found\n[ERROR] [Help 1] somewhere\n\u{1b}[0m";
         fs::write(&log, maven).unwrap();
         assert_eq!(error_line(&log), ": \"[ERROR] A.scala:3: not found\"");
-        assert_eq!(last_line(&folder.path().join("none")), "");
+        assert_eq!(last_line(&folder.path().join("none"), 0), "");
+    }
+
+    #[test]
+    fn quotes_no_line_of_an_earlier_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        fs::write(&log, "listening\n").unwrap();
+        assert_eq!(last_line(&log, 10), "");
+        fs::write(&log, "listening\ndisk full\n").unwrap();
+        assert_eq!(last_line(&log, 10), ": \"disk full\"");
     }
 }

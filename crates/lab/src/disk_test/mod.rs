@@ -233,7 +233,7 @@ impl DiskTest<'_> {
         run: &TracedRun,
     ) -> Result<(), DiskTestError> {
         let log = self.log.to_owned();
-        let line = last_line(&log);
+        let line = last_line(&log, 0);
         Err(match (is_started, run.trace.own_exit) {
             (true, None) => return Ok(()),
             (true, Some(status)) => {

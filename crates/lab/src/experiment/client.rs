@@ -144,7 +144,7 @@ impl ExternalClient<'_> {
             driven.ran.interrupted = true;
             return Ok(());
         };
-        let failed = |what: String| format!("{what}{}; see {}", last_line(log), log.display());
+        let failed = |what: String| format!("{what}{}; see {}", last_line(log, 0), log.display());
         if !self.client.succeeds(status.code()) {
             return Err(failed(format!("failed ({status})")));
         }
