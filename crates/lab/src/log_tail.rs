@@ -1,10 +1,10 @@
-//! Quotes the end of a program's log in messages.
+//! Quotes a line at the end of a program's log in messages.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use crate::lines::without_colors;
+use floodmark_host::output::{failure_line, without_colors};
 
 /// Maximum length of a quoted line, in characters.
 const LINE_LIMIT: usize = 200;
@@ -12,28 +12,30 @@ const LINE_LIMIT: usize = 200;
 /// Number of bytes that are read at the end of a log.
 const TAIL_LENGTH: u64 = 4096;
 
-/// Quotes the last non-empty line of a log after the first `from` bytes. Returns an empty string if
-/// there is no such line.
-pub fn last_line(log: &Path, from: u64) -> String {
-    quote(lines(log, from).last())
+/// Quotes the line of a log that best explains a failure, after the first `from` bytes. Returns an
+/// empty string if there is no such line.
+pub fn quote_failure(log: &Path, from: u64) -> String {
+    quote(failure_line(&tail(log, from)))
 }
 
-/// Quotes the first error in a Maven build log, or the last line if the log contains no error.
-pub fn error_line(log: &Path) -> String {
-    let lines = lines(log, 0);
-    let error = lines.iter().find(|line| line.starts_with("[ERROR]"));
-    quote(error.or(lines.last()))
+/// Quotes the first error in a Maven build log, or the line that best explains a failure if the log
+/// contains no Maven error.
+pub fn quote_build_failure(log: &Path) -> String {
+    let tail = without_colors(&tail(log, 0));
+    let mut lines = tail.lines().map(str::trim);
+    let error = lines.find(|line| line.starts_with("[ERROR]"));
+    quote(error.map(str::to_owned).or_else(|| failure_line(&tail)))
 }
 
-fn quote(line: Option<&String>) -> String {
+fn quote(line: Option<String>) -> String {
     line.map_or_else(String::new, |line| {
         let line: String = line.chars().take(LINE_LIMIT).collect();
         format!(": \"{line}\"")
     })
 }
 
-/// Returns the non-empty lines at the end of a log, without its first `from` bytes.
-fn lines(log: &Path, from: u64) -> Vec<String> {
+/// Returns the end of a log, without its first `from` bytes.
+fn tail(log: &Path, from: u64) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(log)?;
         let length = file.metadata()?.len();
@@ -43,12 +45,7 @@ fn lines(log: &Path, from: u64) -> Vec<String> {
         file.take(TAIL_LENGTH).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    let bytes = read().unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let lines = text
-        .lines()
-        .map(|line| without_colors(line).trim().to_owned());
-    lines.filter(|line| !line.is_empty()).collect()
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]
@@ -60,21 +57,15 @@ mod tests {
     fn quotes_the_line_that_names_the_error() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        for (text, quoted) in [
-            ("one\ntwo\n\n", ": \"two\""),
-            ("\u{1b}[0m\u{1b}[0m\n", ""),
-            (
-                "a\n\u{1b}[31;1mred\u{1b}[0m thing\u{1b}[",
-                ": \"red thing\"",
-            ),
-        ] {
-            fs::write(&log, text).unwrap();
-            assert_eq!(last_line(&log, 0), quoted, "{text:?}");
-        }
+        fs::write(&log, "error: no disk\nUsage: serve\n").unwrap();
+        assert_eq!(quote_failure(&log, 0), ": \"error: no disk\"");
         let maven = "fine\n[ERROR] A.scala:3: not found\n[ERROR] [Help 1] somewhere\n\u{1b}[0m";
         fs::write(&log, maven).unwrap();
-        assert_eq!(error_line(&log), ": \"[ERROR] A.scala:3: not found\"");
-        assert_eq!(last_line(&folder.path().join("none"), 0), "");
+        assert_eq!(
+            quote_build_failure(&log),
+            ": \"[ERROR] A.scala:3: not found\""
+        );
+        assert_eq!(quote_failure(&folder.path().join("none"), 0), "");
     }
 
     #[test]
@@ -82,8 +73,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         fs::write(&log, "listening\n").unwrap();
-        assert_eq!(last_line(&log, 10), "");
+        assert_eq!(quote_failure(&log, 10), "");
         fs::write(&log, "listening\ndisk full\n").unwrap();
-        assert_eq!(last_line(&log, 10), ": \"disk full\"");
+        assert_eq!(quote_failure(&log, 10), ": \"disk full\"");
     }
 }

@@ -61,7 +61,7 @@ pub struct DiskRow {
     pub longest_ms: f64,
     /// Wall-clock time for all disk states in seconds. Several disk states are tested in parallel.
     pub elapsed_s: f64,
-    /// Refusals with their number, by the first line of the message.
+    /// Refusals with their number, by the line of the message that best explains the refusal.
     pub refusals: BTreeMap<String, u64>,
     /// The first failures.
     pub failures: Vec<DiskFailure>,

@@ -193,6 +193,11 @@ fn explains_a_server_that_does_not_start_or_acknowledges_nothing() {
     let expected = "exited during startup (exit status: 1): \"no disk\"; check its command";
     assert!(printed.contains(expected), "{printed}");
     assert_eq!(log(&printed), "no disk\n");
+    let output = disk(&[], &[&dispatcher()[..], &["--bogus"]].concat());
+    let printed = text(&output.stderr);
+    let expected = "(exit status: 2): \"error: unexpected argument '--bogus' found\"; check";
+    assert!(printed.contains(expected), "{printed}");
+    assert!(log(&printed).contains("--help"), "{printed}");
     let output = disk(&["--path", "/missing"], &dispatcher());
     assert_eq!(code(&output), 3);
     let printed = text(&output.stderr);

@@ -25,7 +25,7 @@ use floodmark_record::SCHEMA_VERSION;
 use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
 use floodmark_wire::RequestError;
 
-use crate::log_tail::last_line;
+use crate::log_tail::quote_failure;
 use check::TestRequests;
 use client::{DiskClient, SentRequests};
 use numbers::NextNumber;
@@ -233,7 +233,7 @@ impl DiskTest<'_> {
         run: &TracedRun,
     ) -> Result<(), DiskTestError> {
         let log = self.log.to_owned();
-        let line = last_line(&log, 0);
+        let line = quote_failure(&log, 0);
         Err(match (is_started, run.trace.own_exit) {
             (true, None) => return Ok(()),
             (true, Some(status)) => {

@@ -14,7 +14,7 @@ use floodmark_host::{Child, Lease, ProcessPlacement, Stop};
 use floodmark_record::units::show_duration;
 
 use super::{StepError, child};
-use crate::log_tail::last_line;
+use crate::log_tail::quote_failure;
 use crate::manifest::{Filler, Start};
 
 /// Interval between two readiness checks.
@@ -227,14 +227,14 @@ impl RunningProgram {
         self.child.wait(Duration::ZERO).ok().flatten()
     }
 
-    /// Quotes the last line that the program has logged since its start, and adds the path of the
-    /// log. For a killed program, returns only the path, because the log does not explain why the
+    /// Quotes the line logged since the program's start that best explains a failure, and adds the
+    /// path of the log. For a killed program, returns only the path, because the log does not explain why the
     /// program was killed.
     pub fn last_words(&mut self) -> String {
         let killed = self.exit_status().and_then(|status| status.signal()) == Some(SIGKILL);
         let line = match killed {
             true => String::new(),
-            false => last_line(&self.log, self.log_start),
+            false => quote_failure(&self.log, self.log_start),
         };
         format!("{line}; see {}", self.log.display())
     }
