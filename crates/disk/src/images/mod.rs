@@ -24,6 +24,7 @@ use server::Starter;
 
 pub use report::{ImageFailure, ImageReport};
 pub(crate) use server::ImageOutcome;
+pub use server::check_space;
 
 /// Maximum number of failures whose missing effects are reduced.
 const MAX_REDUCED: usize = 3;

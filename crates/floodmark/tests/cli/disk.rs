@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use floodmark_record::disk::DiskRow;
 
 use crate::support::traced::{failed, result, run_server, server_command, sync};
-use crate::support::{code, run, signal, text};
+use crate::support::{code, finish, floodmark, full_disk, run, signal, text};
 
 /// The program under test, which is also a server.
 const FLOODMARK: &str = env!("CARGO_BIN_EXE_floodmark");
@@ -164,6 +164,21 @@ fn finds_each_faulty_dispatcher() {
     );
     let after = rows.iter().filter_map(|row| row.acknowledged_after_error);
     assert!(after.sum::<u64>() > 0, "{rows:?}");
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn names_a_full_folder() {
+    // Exits without an error message.
+    let script = "head -c 2048 /dev/zero >\"$0/data\" 2>&1 || exit 1";
+    let server = ["--", "sh", "-c", script, "{run}", "{port}"];
+    let mut command =
+        floodmark(&[&["disk", "--check", "sequence", "--quiet"], &server[..]].concat());
+    let output = finish(full_disk(&mut command).spawn().unwrap());
+    let printed = text(&output.stderr);
+    assert_eq!(code(&output), 5, "{printed}");
+    let expected = "cannot write to the folder for disk states: File too large";
+    assert!(printed.contains(expected), "{printed}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use floodmark_disk::{
     DiskFault, ImageReport, ImageTest, RecoveryProbe, TestError, TraceError, TraceOptions, Tracer,
+    check_space,
 };
 use floodmark_record::SCHEMA_VERSION;
 use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
@@ -232,10 +233,13 @@ impl DiskTest<'_> {
         address: SocketAddr,
         run: &TracedRun,
     ) -> Result<(), DiskTestError> {
+        if is_started && run.trace.own_exit.is_none() {
+            return Ok(());
+        }
+        check_space(&self.scratch.join("space"))?;
         let log = self.log.to_owned();
         let line = quote_failure(&log, 0);
         Err(match (is_started, run.trace.own_exit) {
-            (true, None) => return Ok(()),
             (true, Some(status)) => {
                 let (received, requests) = (run.received(), self.requests);
                 let what = format!("({status}) after {received} of {requests} requests{line}");
@@ -245,7 +249,7 @@ impl DiskTest<'_> {
                 let what = format!("exited during startup ({status}){line}");
                 DiskTestError::NotStarted { what, log }
             }
-            (false, None) => {
+            (_, None) => {
                 let what = format!("accepted no connection on {address} within 30 s{line}");
                 DiskTestError::NotStarted { what, log }
             }
