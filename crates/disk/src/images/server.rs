@@ -101,7 +101,7 @@ impl<'a> Starter<'a> {
         let begin = Instant::now();
         while TcpStream::connect(address).is_err() {
             if let Some(status) = child.wait(Duration::ZERO)? {
-                return self.ended(status, worker, &log);
+                return self.ended(status, worker, &folder, &log);
             }
             if begin.elapsed() > START_TIMEOUT {
                 let reason = "the server accepted no connection within 10 s";
@@ -113,7 +113,7 @@ impl<'a> Starter<'a> {
             Ok(None) => Ok(ImageOutcome::Recovered),
             Ok(Some(loss)) => Ok(ImageOutcome::Lost(loss)),
             Err(error) => match child.wait(END_TIMEOUT)? {
-                Some(status) => self.ended(status, worker, &log),
+                Some(status) => self.ended(status, worker, &folder, &log),
                 None => Ok(ImageOutcome::Failed(format!(
                     "the state cannot be read back: {error}"
                 ))),
@@ -126,12 +126,15 @@ impl<'a> Starter<'a> {
         &self,
         status: ExitStatus,
         worker: usize,
+        folder: &Path,
         log: &Path,
     ) -> Result<ImageOutcome, TestError> {
         let space = self.scratch.join(format!("space-{worker}"));
         check_space(&space).map_err(failed(&space))?;
         let message = fs::read(log).map_err(failed(log))?;
-        let message = String::from_utf8_lossy(&message).trim().to_owned();
+        let message = String::from_utf8_lossy(&message);
+        // Each worker uses a different folder.
+        let message = message.trim().replace(&*folder.to_string_lossy(), "{run}");
         let is_refusal = status
             .code()
             .is_some_and(|code| code != 0 && code != PANICKED);
