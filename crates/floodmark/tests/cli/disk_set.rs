@@ -265,6 +265,22 @@ fn explains_a_check_that_fails_without_a_power_loss() {
 }
 
 #[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn rejects_a_wrong_place_of_the_value() {
+    let server = server_command("disk_set::server_of_a_set", "durable");
+    let server = Vec::from_iter(server.iter().map(String::as_str));
+    let folder = tempfile::tempdir().unwrap();
+    let check = folder.path().join("items.toml");
+    let wrong = ITEMS.replace("items = \"/items\"", "items = \"/items\", value = \"/id\"");
+    fs::write(&check, wrong).unwrap();
+    let output = disk(&check, &server, &[]);
+    let printed = text(&output.stderr);
+    assert_eq!(code(&output), 2, "{printed}");
+    let expected = "items.toml: readback.value \"/id\": no item of GET /items?page={page} has";
+    assert!(printed.contains(expected), "{printed}");
+}
+
+#[test]
 fn rejects_other_check_files() {
     let folder = tempfile::tempdir().unwrap();
     let check = folder.path().join("items.toml");

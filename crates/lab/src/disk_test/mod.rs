@@ -62,7 +62,7 @@ pub enum DiskTestError {
     /// The path of the requests is invalid.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// A request in a check file is invalid.
+    /// A request in a check file is invalid, or the place of an item's value is wrong.
     #[error("{0}")]
     CheckFile(String),
     /// The folder for disk states is not writable.
@@ -297,6 +297,10 @@ impl DiskTest<'_> {
                 self.row_of(&probe, |numbers| numbers.count, fault, run, images, stop)
             }
             DiskCheck::Set { file, readback } => {
+                if let Some(what) = set::unreadable(readback, run) {
+                    let what = format!("{}: {what}", file.mix.file);
+                    return Err(DiskTestError::CheckFile(what));
+                }
                 let probe = SetItems::new(&file.check, readback, run);
                 if let Some(violation) = probe.violation() {
                     return Err(DiskTestError::Violated(violation));
