@@ -67,6 +67,8 @@ pub fn scoring(
 /// Result of a scan of the totals.
 #[derive(Debug, Default)]
 struct TotalScan {
+    /// Lowest number.
+    lowest: u64,
     /// Expected distance of the totals from the line, in scores.
     /// `None` if no distance is a whole number of scores.
     expected: Option<i32>,
@@ -84,6 +86,7 @@ impl TotalScan {
     /// Scans scores sorted by number.
     fn of(scores: &[KeptScore], line: TotalLine) -> Self {
         let mut scan = TotalScan {
+            lowest: scores.first().map_or(1, KeptScore::number),
             expected: match scores.first().map(KeptScore::number) {
                 Some(1) => line.from_zero(),
                 _ => scores.iter().find_map(KeptScore::distance),
@@ -108,14 +111,18 @@ impl TotalScan {
         scan
     }
 
-    /// Describes correct totals: "10 × the number + the initial total of 25".
+    /// Describes correct totals: "10 × the number", or "25 + 10 for each number from 4".
     fn rule(&self, line: TotalLine) -> String {
-        let product = format!("{} × the number", line.score);
         if self.expected.is_some() && self.expected == line.from_zero() {
-            return product;
+            return format!("{} × the number", line.score);
         }
-        let before = line.total(f64::from(self.expected.unwrap_or_default()));
-        format!("{product} + the initial total of {before}")
+        let lowest = self.lowest;
+        let earlier = lowest as f64 - 1.0 + f64::from(self.expected.unwrap_or_default());
+        let (before, score) = (line.total(earlier), line.score);
+        format!(
+            "{before} + {score} for each number from {}",
+            show_count(lowest)
+        )
     }
 
     /// Describes wrong totals.

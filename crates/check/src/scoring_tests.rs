@@ -197,7 +197,7 @@ fn describes_success() {
     server.serve(2);
     assert_eq!(
         server.judged(&CheckContext::default()).detail,
-        "2 numbers from 5 to 6: each once, no gaps, in order; totals are 2.5 × the number + the initial total of -3; averages are total / number"
+        "2 numbers from 5 to 6: each once, no gaps, in order; totals are 7 + 2.5 for each number from 5; averages are total / number"
     );
 }
 
@@ -239,7 +239,7 @@ fn fresh_server_starts_at_0() {
         ),
         (
             5.0,
-            "3 totals are not 10 × the number + the initial total of 5 (15 with number 1, 25 with",
+            "3 totals are not 5 + 10 for each number from 1 (15 with number 1, 25 with",
         ),
     ] {
         let mut server = ScoringServer::new(10.0, 0, total);

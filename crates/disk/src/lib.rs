@@ -18,7 +18,7 @@ mod probe;
 mod trace;
 mod tracer;
 
-pub use images::{ImageFailure, ImageReport, ImageTest, TestError};
+pub use images::{ImageFailure, ImageReport, ImageTest, TestError, check_space};
 pub use model::{Crash, DiskHistory, Effect, EffectPart, Fate, Image, ImageNode, Persistence};
 pub use probe::{RecoveryProbe, ServerCommand};
 pub use trace::{BaseNode, EntryName, FileId, NodeKind, Operation, TcpPorts, Trace, TracedCall};

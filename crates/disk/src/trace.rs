@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::Arc;
 
 /// Identifies a file, folder or symbolic link within a trace. Unlike an inode number, an ID is never
@@ -175,6 +176,8 @@ pub struct Trace {
     pub ports: BTreeMap<u64, TcpPorts>,
     /// Position of the exit of the first call that returned an injected error.
     pub first_error: Option<u64>,
+    /// Exit status of a process that ended by itself; `None` if the tracer ended it.
+    pub own_exit: Option<ExitStatus>,
 }
 
 impl Trace {
@@ -209,6 +212,14 @@ impl Trace {
             }
         }
         sent
+    }
+
+    /// Returns whether a call changed a file or a name in the watched folder.
+    #[must_use]
+    pub fn changes_folder(&self) -> bool {
+        let mut operations = self.calls.iter().map(|call| &call.operation);
+        operations
+            .any(|operation| operation.changed_file().is_some() || !operation.names().is_empty())
     }
 
     /// Returns the number of writes to files in the watched folder.

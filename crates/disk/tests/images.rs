@@ -9,8 +9,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use floodmark_disk::{ImageTest, Persistence, RecoveryProbe, TraceOptions};
-use support::{store, test_images, trace_store};
+use floodmark_disk::{
+    ImageTest, Operation, Persistence, RecoveryProbe, ServerCommand, TraceOptions,
+};
+use support::{NumberProbe, store, test_images, trace_store};
 
 fn run(method: &str, images: u64) -> floodmark_disk::ImageReport {
     let folder = tempfile::tempdir().unwrap();
@@ -41,6 +43,19 @@ fn fails(method: &str) -> String {
 fn correct_stores_lose_nothing() {
     passes("journal");
     passes("replace");
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn images_without_a_write_are_equal() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = trace_store("journal", folder.path(), TraceOptions::default());
+    assert!(trace.changes_folder());
+    let is_send = |operation: &Operation| matches!(operation, Operation::Send { .. });
+    trace.calls.retain(|call| is_send(&call.operation));
+    assert!(!trace.changes_folder());
+    let report = test_images("journal", &trace, 20);
+    assert_eq!((report.images, report.distinct()), (20, 1));
 }
 
 #[test]
@@ -131,4 +146,29 @@ fn starts_no_server_after_a_stop() {
     let failures = &report.failures;
     assert!(failures.iter().all(|failure| failure.reason == "lost"));
     assert!(failures.iter().any(|failure| !failure.missing.is_empty()));
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn counts_equal_refusals_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace_store("journal", folder.path(), TraceOptions::default());
+    let script = "echo \"error: $0/numbers: damaged\nrestore it\" >&2; exit 1";
+    let words = ["sh", "-c", script, "{run}", "{address}"];
+    let scratch = tempfile::tempdir().unwrap();
+    let test = ImageTest {
+        trace: &trace,
+        server: &ServerCommand {
+            words: words.map(str::to_owned).into(),
+        },
+        probe: &NumberProbe,
+        persistence: Persistence::Strict,
+        scratch: scratch.path(),
+        images: 20,
+        seed: 1,
+        threads: 2,
+    };
+    let report = test.run(&AtomicBool::new(false)).unwrap();
+    let expected = BTreeMap::from([("error: {run}/numbers: damaged".to_owned(), 20)]);
+    assert_eq!(report.refusals, expected);
 }

@@ -1,7 +1,7 @@
 //! `floodmark disk`: tests a server on post-crash disk states and on failing disks.
 
 use std::path::{Path, PathBuf};
-use std::thread;
+use std::{fs, process, thread};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -9,7 +9,7 @@ use floodmark_host::{Scratch, sweep_folders};
 use floodmark_lab::disk_test::{
     DiskCheck, DiskTest, DiskTestError, NumberCheck, Persistence, ServerCommand,
 };
-use floodmark_lab::folder::own_memory;
+use floodmark_lab::folder::{own_memory, own_temporary};
 use floodmark_plan::spec::CheckKind;
 use floodmark_plan::values::count_from_one;
 use floodmark_plan::{CheckFile, PlanSpec};
@@ -98,6 +98,8 @@ pub fn run(args: &DiskArgs) -> Result<(), Ending> {
     let check = check(args).map_err(Ending::usage)?;
     let stop = stop_on_signals()?;
     let scratch = scratch(args.scratch.as_deref())?;
+    let log = own_temporary().map_err(Ending::usage)?;
+    let log = log.join(format!("disk-{}.log", process::id()));
     if !args.quiet {
         out::note(&format!(
             "testing {} disk states\n",
@@ -114,9 +116,18 @@ pub fn run(args: &DiskArgs) -> Result<(), Ending> {
         persistence: args.file_system,
         seed: args.seed,
         scratch: scratch.path(),
+        log: &log,
         threads: thread::available_parallelism().map_or(1, usize::from),
     };
-    let result = test.run(&stop.flag()).map_err(|error| ending(&error))?;
+    let result = test.run(&stop.flag());
+    if !matches!(
+        result,
+        Err(DiskTestError::NotStarted { .. } | DiskTestError::Exited { .. })
+    ) {
+        // The file is missing if no server was started.
+        let _ = fs::remove_file(&log);
+    }
+    let result = result.map_err(|error| ending(&error))?;
     show(args, &result)?;
     match result {
         _ if stop.is_set() => Err(Ending::new(Exit::Interrupted, "")),
@@ -178,7 +189,7 @@ fn ending(error: &DiskTestError) -> Ending {
     match error {
         DiskTestError::Request(_) => Ending::usage(format!("--path: {error}")),
         DiskTestError::CheckFile(_) => Ending::usage(format!("--check {error}")),
-        DiskTestError::Scratch(_) => Ending::internal(error),
+        DiskTestError::Scratch(_) | DiskTestError::Log { .. } => Ending::internal(error),
         _ => Ending::server(error),
     }
 }

@@ -1,4 +1,4 @@
-//! Child processes, their placement, network namespaces, signals, limits and files.
+//! Child processes and their output, placement, network namespaces, signals, limits and files.
 //!
 //! Child processes and temporary folders are cleaned up on any exit.
 //!
@@ -11,6 +11,7 @@ pub mod lease;
 pub mod limits;
 pub mod lock;
 pub mod namespace;
+pub mod output;
 pub mod placement;
 pub mod process_set;
 pub mod replace;

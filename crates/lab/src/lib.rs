@@ -14,6 +14,7 @@ mod figure_window;
 pub mod fold;
 pub mod folder;
 mod lines;
+mod log_tail;
 pub mod manifest;
 mod mix_groups;
 pub mod perturbation;

@@ -1,4 +1,4 @@
-//! Reads lines of limited length, and removes colors from text.
+//! Reads lines of limited length.
 
 use std::io::{self, BufRead, Read};
 
@@ -22,17 +22,6 @@ pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>, limit: usize) ->
         ))),
         false => Ok(false),
     }
-}
-
-/// Removes ANSI escape sequences (ECMA-48, section 5.4: `ESC [`, parameters, a letter).
-pub fn without_colors(text: &str) -> String {
-    let mut parts = text.split("\x1b[");
-    let mut plain = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part.find(|c: char| ('@'..='~').contains(&c));
-        plain.push_str(end.map_or("", |end| &part[end + 1..]));
-    }
-    plain
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub struct DiskRow {
     pub acknowledged_after_error: Option<u64>,
     /// Number of disk states on which the server was started.
     pub images: u64,
-    /// Number of different combinations of disk state and acknowledged requests.
+    /// Number of different disk states.
     pub distinct: u64,
     /// Number of disk states on which the server returned everything that it had acknowledged.
     pub recovered: u64,
@@ -61,7 +61,7 @@ pub struct DiskRow {
     pub longest_ms: f64,
     /// Wall-clock time for all disk states in seconds. Several disk states are tested in parallel.
     pub elapsed_s: f64,
-    /// Refusals with their number, by the first line of the message.
+    /// Refusals with their number, by the line of the message that best explains the refusal.
     pub refusals: BTreeMap<String, u64>,
     /// The first failures.
     pub failures: Vec<DiskFailure>,

@@ -19,14 +19,14 @@ use crate::state_slots::{SLOT_BYTES, SlotFault, parse_slots, render_slot};
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The file is not a state file.
-    #[error("{}: not a state file; choose another path, or remove the file to start at 1", .0.display())]
+    #[error("{}: not a state file; choose another path, or restore a copy", .0.display())]
     Foreign(PathBuf),
     /// The file was written by a later version.
     #[error("{}: written by a later version of floodmark; use that version or another path", .0.display())]
     Version(PathBuf),
     /// The checksums are invalid.
     #[error(
-        "{}: damaged (invalid checksums); restore a copy, or remove the file to start at 1, which repeats numbers",
+        "{}: damaged (invalid checksums); restore a copy (without the file, numbers start at 1 and repeat)",
         .0.display()
     )]
     Damaged(PathBuf),

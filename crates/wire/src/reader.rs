@@ -93,6 +93,14 @@ impl Reader {
         }
     }
 
+    /// Returns the status of the current response, once its head has arrived and while its body is
+    /// incomplete.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        let has_head = self.started() && !matches!(self.state, State::Head);
+        has_head.then_some(self.status)
+    }
+
     /// Reads bytes from the connection, and passes the body to `body`. One call consumes at most
     /// the rest of one response. Feed the remaining bytes after the next call to
     /// [`expect_response`](Self::expect_response).

@@ -24,6 +24,7 @@ use server::Starter;
 
 pub use report::{ImageFailure, ImageReport};
 pub(crate) use server::ImageOutcome;
+pub use server::check_space;
 
 /// Maximum number of failures whose missing effects are reduced.
 const MAX_REDUCED: usize = 3;
@@ -144,7 +145,7 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
         let outcome = starter.try_image(worker, &image, self.probe, &acknowledged)?;
         let took = begin.elapsed();
         let mut hasher = DefaultHasher::new();
-        (&image, &sent).hash(&mut hasher);
+        image.hash(&mut hasher);
         let mut report = report
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use floodmark_host::output::failure_line;
+
 use super::ImageOutcome;
 use crate::model::Fate;
 
@@ -21,7 +23,7 @@ pub struct ImageReport {
     /// Number of images on which the server lost an acknowledged write, returned something that was
     /// never written, crashed, or exited without an error message.
     pub failed: u64,
-    /// Refusals with their number, by the first line of the message.
+    /// Refusals with their number, by the line of the message that best explains the refusal.
     pub refusals: BTreeMap<String, u64>,
     /// The first failures, in the order of their crash points.
     pub failures: Vec<ImageFailure>,
@@ -48,7 +50,7 @@ pub struct ImageFailure {
 }
 
 impl ImageReport {
-    /// Returns the number of different combinations of image and acknowledged responses.
+    /// Returns the number of different images.
     #[must_use]
     pub fn distinct(&self) -> usize {
         self.distinct.len()
@@ -73,9 +75,9 @@ impl ImageReport {
             ImageOutcome::Lost(_) | ImageOutcome::Failed(_) => self.failed += 1,
             ImageOutcome::Refused(message) => {
                 self.refused += 1;
-                let line = message.lines().next().unwrap_or_default();
-                if self.refusals.len() < MAX_LISTED || self.refusals.contains_key(line) {
-                    *self.refusals.entry(line.to_owned()).or_default() += 1;
+                let line = failure_line(message).unwrap_or_default();
+                if self.refusals.len() < MAX_LISTED || self.refusals.contains_key(&line) {
+                    *self.refusals.entry(line).or_default() += 1;
                 }
             }
         }

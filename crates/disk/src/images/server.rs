@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -29,6 +29,8 @@ const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 64, 0, 1);
 const ADDRESSES: u32 = 1 << 22;
 /// Listen ports of a server that cannot choose its address, below the range of ephemeral ports.
 const PORTS: std::ops::Range<u16> = 10_000..30_000;
+/// Size of the file that shows whether there is free space, in bytes.
+const SPACE: usize = 1 << 20;
 /// Exit code of a Rust program that panicked.
 const PANICKED: i32 = 101;
 
@@ -99,7 +101,7 @@ impl<'a> Starter<'a> {
         let begin = Instant::now();
         while TcpStream::connect(address).is_err() {
             if let Some(status) = child.wait(Duration::ZERO)? {
-                return ended(status, &log);
+                return self.ended(status, worker, &folder, &log);
             }
             if begin.elapsed() > START_TIMEOUT {
                 let reason = "the server accepted no connection within 10 s";
@@ -111,13 +113,53 @@ impl<'a> Starter<'a> {
             Ok(None) => Ok(ImageOutcome::Recovered),
             Ok(Some(loss)) => Ok(ImageOutcome::Lost(loss)),
             Err(error) => match child.wait(END_TIMEOUT)? {
-                Some(status) => ended(status, &log),
+                Some(status) => self.ended(status, worker, &folder, &log),
                 None => Ok(ImageOutcome::Failed(format!(
                     "the state cannot be read back: {error}"
                 ))),
             },
         }
     }
+
+    /// Judges a server that has exited by itself.
+    fn ended(
+        &self,
+        status: ExitStatus,
+        worker: usize,
+        folder: &Path,
+        log: &Path,
+    ) -> Result<ImageOutcome, TestError> {
+        let space = self.scratch.join(format!("space-{worker}"));
+        check_space(&space).map_err(failed(&space))?;
+        let message = fs::read(log).map_err(failed(log))?;
+        let message = String::from_utf8_lossy(&message);
+        // Each worker uses a different folder.
+        let message = message.trim().replace(&*folder.to_string_lossy(), "{run}");
+        let is_refusal = status
+            .code()
+            .is_some_and(|code| code != 0 && code != PANICKED);
+        Ok(match (is_refusal, message.is_empty()) {
+            (true, false) => ImageOutcome::Refused(message),
+            (true, true) => ImageOutcome::Failed(format!(
+                "the server exited without an error message: {status}"
+            )),
+            (false, _) if status.signal().is_some() || status.code() == Some(PANICKED) => {
+                ImageOutcome::Failed(format!("the server crashed: {status}: {message}"))
+            }
+            (false, _) => ImageOutcome::Failed(format!("the server exited: {status}: {message}")),
+        })
+    }
+}
+
+/// Checks that 1 MiB can be written to a new file, which is then removed. A server on a full disk may
+/// exit without naming the cause.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn check_space(path: &Path) -> io::Result<()> {
+    let written = fs::write(path, vec![0; SPACE]);
+    let removed = fs::remove_file(path);
+    written.and(removed)
 }
 
 fn write_image(image: &Image, folder: &Path) -> io::Result<()> {
@@ -127,25 +169,6 @@ fn write_image(image: &Image, folder: &Path) -> io::Result<()> {
     }
     fs::create_dir(folder)?;
     image.write_to(folder)
-}
-
-/// Judges a server that has exited by itself.
-fn ended(status: ExitStatus, log: &PathBuf) -> Result<ImageOutcome, TestError> {
-    let message = fs::read(log).map_err(failed(log))?;
-    let message = String::from_utf8_lossy(&message).trim().to_owned();
-    let is_refusal = status
-        .code()
-        .is_some_and(|code| code != 0 && code != PANICKED);
-    Ok(match (is_refusal, message.is_empty()) {
-        (true, false) => ImageOutcome::Refused(message),
-        (true, true) => ImageOutcome::Failed(format!(
-            "the server exited without an error message: {status}"
-        )),
-        (false, _) if status.signal().is_some() || status.code() == Some(PANICKED) => {
-            ImageOutcome::Failed(format!("the server crashed: {status}: {message}"))
-        }
-        (false, _) => ImageOutcome::Failed(format!("the server exited: {status}: {message}")),
-    })
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> TestError {

@@ -122,6 +122,7 @@ impl Tracer {
     /// The process cannot be traced, or the trace exceeds its limit.
     pub fn stop(mut self, grace: Duration) -> Result<Trace, TraceError> {
         let begin = Instant::now();
+        let has_ended = self.has_ended();
         if !grace.is_zero() {
             self.signal(Signal::TERM)?;
         }
@@ -129,7 +130,9 @@ impl Tracer {
             thread::sleep(END_PAUSE);
         }
         self.signal(Signal::KILL)?;
-        self.thread.take().map_or(Err(TraceError::Panicked), join)
+        let mut trace = self.thread.take().map_or(Err(TraceError::Panicked), join)?;
+        trace.own_exit = trace.own_exit.filter(|_| has_ended);
+        Ok(trace)
     }
 }
 

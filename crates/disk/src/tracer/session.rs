@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use super::TraceOptions;
 use super::calls::{self, RequestedCall};
@@ -78,9 +80,10 @@ impl Session {
         resume(self.leader, 0, false)?;
         while let Some(change) = ptrace::wait().map_err(refused("wait for the traced process"))? {
             match change {
-                Change::Ended(tid, _) => {
+                Change::Ended(tid, status) => {
                     self.forget(tid)?;
                     if tid == self.leader {
+                        self.trace.own_exit = Some(ExitStatus::from_raw(status));
                         return Ok(());
                     }
                 }

@@ -1,16 +1,16 @@
 //! Tests of `floodmark disk`.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
-use std::process::Output;
+use std::process::{self, Output};
 use std::sync::Mutex;
 
 use floodmark_record::disk::DiskRow;
 
 use crate::support::traced::{failed, result, run_server, server_command, sync};
-use crate::support::{code, run, text};
+use crate::support::{code, finish, floodmark, full_disk, run, signal, text};
 
 /// The program under test, which is also a server.
 const FLOODMARK: &str = env!("CARGO_BIN_EXE_floodmark");
@@ -48,14 +48,17 @@ fn the_dispatcher_repeats_no_number_and_stops_after_an_error() {
 
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
-fn finds_a_dispatcher_that_starts_at_1_again() {
+fn rejects_a_server_that_does_not_use_its_folder() {
     // The shell ignores {run}.
     let script = r#"exec "$0" serve dispatcher --threads 1 --listen "$1""#;
     let server = ["sh", "-c", script, FLOODMARK, "{address}", "{run}"];
     let output = disk(&["--images", "40"], &server);
-    assert_eq!(code(&output), 1);
-    let printed = text(&output.stdout);
-    assert!(printed.contains("power loss: number 1 again"), "{printed}");
+    assert_eq!(code(&output), 3);
+    let printed = text(&output.stderr);
+    assert!(
+        printed.contains("the server wrote no file in {run}"),
+        "{printed}"
+    );
 }
 
 /// Entry point of a server that is traced: a dispatcher that stores its last number in place.
@@ -83,6 +86,11 @@ fn serve(mut client: TcpStream, state: &Mutex<(u64, File)>, method: &str) {
     while client.read(&mut request).unwrap_or(0) > 0 {
         let mut state = state.lock().unwrap();
         state.0 += 1;
+        match (method, state.0) {
+            ("exit", 10) => std::process::exit(7),
+            ("kill", 10) => signal(process::id(), libc::SIGKILL),
+            _ => {}
+        }
         let (number, file) = &*state;
         let body = number.to_string();
         let length = body.len();
@@ -96,6 +104,29 @@ fn serve(mut client: TcpStream, state: &Mutex<(u64, File)>, method: &str) {
             client.write_all(response.as_bytes()).unwrap();
         }
     }
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn names_a_server_that_exits_before_the_power_loss() {
+    for (method, status) in [("exit", "exit status: 7"), ("kill", "signal: 9 (SIGKILL)")] {
+        let server = server_command("disk::faulty_dispatcher", method);
+        let server = Vec::from_iter(server.iter().map(String::as_str));
+        let output = disk(&["-n", "60", "-c", "1"], &server);
+        let printed = text(&output.stderr);
+        assert_eq!(code(&output), 3, "{printed}");
+        let expected = format!("the server exited ({status}) after 9 of 60 requests");
+        assert!(printed.contains(&expected), "{printed}");
+        assert!(log(&printed).contains("running 1 test"), "{printed}");
+    }
+}
+
+/// Returns the content of the log that a message names at its end, and removes the log.
+fn log(message: &str) -> String {
+    let (_, path) = message.trim().rsplit_once(" output in ").unwrap();
+    let content = fs::read_to_string(path).unwrap();
+    fs::remove_file(path).unwrap();
+    content
 }
 
 fn run_faulty(method: &str) -> (i32, Vec<DiskRow>) {
@@ -136,6 +167,21 @@ fn finds_each_faulty_dispatcher() {
 }
 
 #[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn names_a_full_folder() {
+    // Exits without an error message.
+    let script = "head -c 2048 /dev/zero >\"$0/data\" 2>&1 || exit 1";
+    let server = ["--", "sh", "-c", script, "{run}", "{port}"];
+    let mut command =
+        floodmark(&[&["disk", "--check", "sequence", "--quiet"], &server[..]].concat());
+    let output = finish(full_disk(&mut command).spawn().unwrap());
+    let printed = text(&output.stderr);
+    assert_eq!(code(&output), 5, "{printed}");
+    let expected = "cannot write to the folder for disk states: File too large";
+    assert!(printed.contains(expected), "{printed}");
+}
+
+#[test]
 fn rejects_a_command_without_folder_or_address() {
     for (server, missing) in [
         (["./server", "{address}"], "{run} is missing"),
@@ -159,10 +205,14 @@ fn explains_a_server_that_does_not_start_or_acknowledges_nothing() {
     let output = disk(&[], &server);
     assert_eq!(code(&output), 3);
     let printed = text(&output.stderr);
-    assert!(
-        printed.contains("exited during startup (no disk)"),
-        "{printed}"
-    );
+    let expected = "exited during startup (exit status: 1): \"no disk\"; check its command";
+    assert!(printed.contains(expected), "{printed}");
+    assert_eq!(log(&printed), "no disk\n");
+    let output = disk(&[], &[&dispatcher()[..], &["--bogus"]].concat());
+    let printed = text(&output.stderr);
+    let expected = "(exit status: 2): \"error: unexpected argument '--bogus' found\"; check";
+    assert!(printed.contains(expected), "{printed}");
+    assert!(log(&printed).contains("--help"), "{printed}");
     let output = disk(&["--path", "/missing"], &dispatcher());
     assert_eq!(code(&output), 3);
     let printed = text(&output.stderr);

@@ -99,6 +99,8 @@ fn serve(mut client: TcpStream, state: &Mutex<(Vec<u64>, File)>, method: &str) {
         }
         IS_READ_BACK.fetch_or(is_last, Ordering::Relaxed);
         if is_late {
+            // The SIGTERM arrives first.
+            thread::sleep(Duration::from_millis(500));
             std::process::exit(0);
         }
         if is_closing {
@@ -260,6 +262,22 @@ fn explains_a_check_that_fails_without_a_power_loss() {
     let printed = text(&output.stderr);
     let refused = "the server acknowledged no POST /items (the first response has status 404)";
     assert!(printed.contains(refused), "{printed}");
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn rejects_a_wrong_place_of_the_value() {
+    let server = server_command("disk_set::server_of_a_set", "durable");
+    let server = Vec::from_iter(server.iter().map(String::as_str));
+    let folder = tempfile::tempdir().unwrap();
+    let check = folder.path().join("items.toml");
+    let wrong = ITEMS.replace("items = \"/items\"", "items = \"/items\", value = \"/id\"");
+    fs::write(&check, wrong).unwrap();
+    let output = disk(&check, &server, &[]);
+    let printed = text(&output.stderr);
+    assert_eq!(code(&output), 2, "{printed}");
+    let expected = "items.toml: readback.value \"/id\": no item of GET /items?page={page} has";
+    assert!(printed.contains(expected), "{printed}");
 }
 
 #[test]

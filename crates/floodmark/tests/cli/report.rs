@@ -1,12 +1,10 @@
 //! Tests of `floodmark report`.
 
 use std::fs;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use floodmark_truth::Scenario;
 
-use crate::support::{code, finish, floodmark, load, run, succeeds, text, truth};
+use crate::support::{code, finish, floodmark, full_disk, load, run, succeeds, text, truth};
 
 #[test]
 fn renders_the_same_page_from_run_folder_and_record() {
@@ -175,26 +173,4 @@ fn a_full_disk_leaves_the_old_file() {
         assert_eq!(fs::read_to_string(&page).ok().as_deref(), old);
         assert!(!load.folder.path().join("page.html.new").exists());
     }
-}
-
-/// Makes writes beyond 1 KiB fail, as on a full disk.
-fn full_disk(command: &mut Command) -> &mut Command {
-    let limit = libc::rlimit {
-        rlim_cur: 1024,
-        rlim_max: 1024,
-    };
-    let set = move || {
-        // SAFETY: the closure makes two system calls between fork and exec. With SIGXFSZ ignored, a
-        // write beyond the limit fails with EFBIG.
-        let done = unsafe {
-            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-            libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit)
-        };
-        match done {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        }
-    };
-    // SAFETY: the closure only makes system calls.
-    unsafe { command.pre_exec(set) }
 }

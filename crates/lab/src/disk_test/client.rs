@@ -49,6 +49,13 @@ impl SentRequests {
         self.ports().entry(port).or_default().received += 1;
     }
 
+    /// Returns whether each request got a response.
+    pub(super) fn is_answered(&self) -> bool {
+        let ports = self.ports();
+        let mut connections = ports.values();
+        connections.all(|requests| requests.received == requests.numbers.len())
+    }
+
     fn ports(&self) -> MutexGuard<'_, BTreeMap<u16, ConnectionRequests>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

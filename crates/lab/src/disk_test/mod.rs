@@ -13,18 +13,20 @@ mod set;
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use floodmark_disk::{
     DiskFault, ImageReport, ImageTest, RecoveryProbe, TestError, TraceError, TraceOptions, Tracer,
+    check_space,
 };
 use floodmark_record::SCHEMA_VERSION;
 use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
 use floodmark_wire::RequestError;
 
+use crate::log_tail::quote_failure;
 use check::TestRequests;
 use client::{DiskClient, SentRequests};
 use numbers::NextNumber;
@@ -39,8 +41,10 @@ pub use numbers::NumberCheck;
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after SIGTERM until a traced server is killed.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// Pause between two attempts to connect.
-const CONNECT_PAUSE: Duration = Duration::from_millis(1);
+/// Maximum time until a server that does not respond has exited.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+/// Pause between two attempts to connect, and between two checks whether the server has exited.
+const PAUSE: Duration = Duration::from_millis(1);
 /// Number of consecutive requests without a response after which a client ends.
 const MAX_UNANSWERED: usize = 3;
 /// Maximum number of failures in a row of the result.
@@ -58,7 +62,7 @@ pub enum DiskTestError {
     /// The path of the requests is invalid.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// A request in a check file is invalid.
+    /// A request in a check file is invalid, or the place of an item's value is wrong.
     #[error("{0}")]
     CheckFile(String),
     /// The folder for disk states is not writable.
@@ -66,12 +70,38 @@ pub enum DiskTestError {
         "cannot write to the folder for disk states: {0}; choose another folder with --scratch"
     )]
     Scratch(#[from] io::Error),
+    /// The file for the output of the traced server cannot be written.
+    #[error("cannot write {}: {source}; choose another folder with TMPDIR", .log.display())]
+    Log {
+        /// The file.
+        log: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
     /// The traced server did not accept connections.
-    #[error("the server {0}; check its command")]
-    NotStarted(String),
+    #[error("the server {what}; check its command, and its output in {}", .log.display())]
+    NotStarted {
+        /// What the server did, and a line of its output.
+        what: String,
+        /// File with the server's output.
+        log: PathBuf,
+    },
+    /// The traced server exited although no error was injected.
+    #[error("the server exited {what}; see its output in {}", .log.display())]
+    Exited {
+        /// Exit status, number of responses, and a line of the server's output.
+        what: String,
+        /// File with the server's output.
+        log: PathBuf,
+    },
     /// The server acknowledged no request.
     #[error("{0}")]
     NothingAcknowledged(String),
+    /// The server did not use its folder, so no power loss can change what it has on disk.
+    #[error(
+        "the server wrote no file in {{run}}; in its command, use {{run}} as the folder of its data"
+    )]
+    NothingWritten,
     /// The traced server violated the check without a power loss.
     #[error("without a power loss, the check fails: {0}; correct the check file or the server")]
     Violated(String),
@@ -98,6 +128,8 @@ pub struct DiskTest<'a> {
     pub seed: u64,
     /// Empty folder for disk states.
     pub scratch: &'a Path,
+    /// File for the output of the traced server. Errors name it.
+    pub log: &'a Path,
     /// Number of servers that run at the same time.
     pub threads: usize,
 }
@@ -106,8 +138,8 @@ impl DiskTest<'_> {
     /// Runs the test. Returns an incomplete result if `stop` becomes true.
     ///
     /// # Errors
-    /// The server cannot be traced, acknowledges nothing, or violates the check without a power
-    /// loss, or a disk state cannot be written.
+    /// The server cannot be traced, exits, acknowledges or writes nothing, or violates the check
+    /// without a power loss, or a disk state cannot be written.
     pub fn run(&self, stop: &AtomicBool) -> Result<DiskResult, DiskTestError> {
         let run = self.trace(None)?;
         let mut result = DiskResult {
@@ -148,8 +180,10 @@ impl DiskTest<'_> {
             _ => fs::create_dir(&folder)?,
         }
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        let path = self.scratch.join("traced.log");
-        let log = File::create(&path)?;
+        let log = File::create(self.log).map_err(|source| DiskTestError::Log {
+            log: self.log.to_owned(),
+            source,
+        })?;
         let mut command = self.server.command(&folder, address);
         command.stdout(log.try_clone()?).stderr(log);
         let requests = self.check.requests(address)?;
@@ -172,23 +206,53 @@ impl DiskTest<'_> {
             {
                 found = Some(set::items(address, readback));
             }
+            let is_responding = match &found {
+                Some(found) => found.is_ok(),
+                None => sent.is_answered(),
+            };
+            if !is_responding && fault.is_none() {
+                wait_until_ended(&tracer);
+            }
         }
-        let has_ended = tracer.has_ended();
-        let trace = tracer.stop(STOP_GRACE)?;
-        if !is_started && fault.is_none() {
-            let log = String::from_utf8_lossy(&fs::read(path)?).into_owned();
-            let line = log.lines().rfind(|line| !line.trim().is_empty());
-            let line = line.map(|line| format!(" ({line})")).unwrap_or_default();
-            return Err(DiskTestError::NotStarted(match has_ended {
-                true => format!("exited during startup{line}"),
-                false => format!("accepted no connection on {address} within 30 s{line}"),
-            }));
-        }
-        Ok(TracedRun {
-            trace,
+        let run = TracedRun {
+            trace: tracer.stop(STOP_GRACE)?,
             port: address.port(),
             sent: sent.into_connections(),
             found,
+        };
+        match fault {
+            None => self.check_running(is_started, address, &run).map(|()| run),
+            Some(_) => Ok(run),
+        }
+    }
+
+    /// Checks that a server without an injected error accepted connections and did not exit.
+    fn check_running(
+        &self,
+        is_started: bool,
+        address: SocketAddr,
+        run: &TracedRun,
+    ) -> Result<(), DiskTestError> {
+        if is_started && run.trace.own_exit.is_none() {
+            return Ok(());
+        }
+        check_space(&self.scratch.join("space"))?;
+        let log = self.log.to_owned();
+        let line = quote_failure(&log, 0);
+        Err(match (is_started, run.trace.own_exit) {
+            (true, Some(status)) => {
+                let (received, requests) = (run.received(), self.requests);
+                let what = format!("({status}) after {received} of {requests} requests{line}");
+                DiskTestError::Exited { what, log }
+            }
+            (false, Some(status)) => {
+                let what = format!("exited during startup ({status}){line}");
+                DiskTestError::NotStarted { what, log }
+            }
+            (_, None) => {
+                let what = format!("accepted no connection on {address} within 30 s{line}");
+                DiskTestError::NotStarted { what, log }
+            }
         })
     }
 
@@ -233,6 +297,10 @@ impl DiskTest<'_> {
                 self.row_of(&probe, |numbers| numbers.count, fault, run, images, stop)
             }
             DiskCheck::Set { file, readback } => {
+                if let Some(what) = set::unreadable(readback, run) {
+                    let what = format!("{}: {what}", file.mix.file);
+                    return Err(DiskTestError::CheckFile(what));
+                }
                 let probe = SetItems::new(&file.check, readback, run);
                 if let Some(violation) = probe.violation() {
                     return Err(DiskTestError::Violated(violation));
@@ -266,6 +334,9 @@ impl DiskTest<'_> {
         if acknowledged == 0 && fault.is_none() {
             return Err(self.check.nothing_acknowledged(run));
         }
+        if !trace.changes_folder() && fault.is_none() {
+            return Err(DiskTestError::NothingWritten);
+        }
         let after = |error| acknowledged - count(trace.sent(|call| call.began < error));
         let after_error = trace.first_error.map(after);
         let test = ImageTest {
@@ -288,9 +359,17 @@ fn wait_until_started(tracer: &Tracer, address: SocketAddr) -> bool {
         if TcpStream::connect(address).is_ok() {
             return true;
         }
-        thread::sleep(CONNECT_PAUSE);
+        thread::sleep(PAUSE);
     }
     false
+}
+
+/// Waits for the end of a server that does not respond. Its sockets close before it has ended.
+fn wait_until_ended(tracer: &Tracer) {
+    let begin = Instant::now();
+    while !tracer.has_ended() && begin.elapsed() < END_TIMEOUT {
+        thread::sleep(PAUSE);
+    }
 }
 
 fn row(

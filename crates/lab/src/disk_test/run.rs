@@ -37,6 +37,12 @@ impl TracedRun {
         let counts = self.sent.values().map(|requests| requests.numbers.len());
         counts.sum::<usize>() as u64
     }
+
+    /// Returns the number of responses that clients received.
+    pub(super) fn received(&self) -> u64 {
+        let counts = self.sent.values().map(|requests| requests.received);
+        counts.sum::<usize>() as u64
+    }
 }
 
 #[cfg(test)]

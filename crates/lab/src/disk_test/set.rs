@@ -97,6 +97,18 @@ pub(super) fn items(server: SocketAddr, readback: &Readback) -> Result<FoundItem
     SetReader::new(&from, server, readback.clone(), LIMITS.timeout).items()
 }
 
+/// Returns the error in a check file with which no item could be read back.
+pub(super) fn unreadable(readback: &Readback, run: &TracedRun) -> Option<String> {
+    let found = run.found.as_ref()?.as_ref().ok()?;
+    let is_unreadable = found.numbers.is_empty() && found.unreadable > 0;
+    is_unreadable.then(|| {
+        format!(
+            "readback.value \"{}\": no item of GET {} has a whole number there; correct the pointer",
+            readback.value, readback.path
+        )
+    })
+}
+
 /// Returns the number of acknowledged inserts.
 pub(super) fn acknowledged(inserts: &[KeptOperation]) -> u64 {
     let is_acknowledged = |insert: &&KeptOperation| insert.kind() == OperationKind::Acknowledged;

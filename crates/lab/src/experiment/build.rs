@@ -10,8 +10,8 @@ use floodmark_record::units::show_duration;
 use sha2::{Digest, Sha256};
 
 use super::child::{self, WaitEnd};
-use super::log_tail::error_line;
 use super::{LEASES, StepError};
+use crate::log_tail::quote_build_failure;
 use crate::manifest::{Build, Filler, ManifestPackage};
 
 /// Time that an interrupted build has to exit before it is killed.
@@ -46,7 +46,7 @@ pub fn build(
     match end.map_err(|error| failed(error.to_string()))? {
         WaitEnd::Exited(status) if status.success() => {}
         WaitEnd::Exited(status) => {
-            let error = error_line(log);
+            let error = quote_build_failure(log);
             return Err(failed(format!("{status}{error}; {}", see_log())));
         }
         WaitEnd::Interrupted => return Err(StepError::Interrupted),

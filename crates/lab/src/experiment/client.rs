@@ -18,7 +18,7 @@ use floodmark_record::units::show_duration;
 
 use super::child::{self, WaitEnd};
 use super::counter::{self, CounterSamples};
-use super::log_tail::last_line;
+use crate::log_tail::quote_failure;
 use crate::manifest::{Client, Filler, ask};
 
 /// Time that an interrupted client has to exit before it is killed.
@@ -144,7 +144,8 @@ impl ExternalClient<'_> {
             driven.ran.interrupted = true;
             return Ok(());
         };
-        let failed = |what: String| format!("{what}{}; see {}", last_line(log), log.display());
+        let failed =
+            |what: String| format!("{what}{}; see {}", quote_failure(log, 0), log.display());
         if !self.client.succeeds(status.code()) {
             return Err(failed(format!("failed ({status})")));
         }

@@ -10,7 +10,6 @@ mod counter;
 mod crash;
 mod delay_proxy;
 mod hosts;
-mod log_tail;
 mod measurement;
 mod prerequisites;
 mod program;

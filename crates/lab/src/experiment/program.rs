@@ -13,8 +13,8 @@ use floodmark_host::child::HURRIED_TIMEOUT;
 use floodmark_host::{Child, Lease, ProcessPlacement, Stop};
 use floodmark_record::units::show_duration;
 
-use super::log_tail::last_line;
 use super::{StepError, child};
+use crate::log_tail::quote_failure;
 use crate::manifest::{Filler, Start};
 
 /// Interval between two readiness checks.
@@ -66,6 +66,8 @@ pub struct RunningProgram {
     lease: Lease,
     /// Path of the program's log.
     pub log: PathBuf,
+    /// Length of the log at the start of the program, in bytes.
+    log_start: u64,
     /// Address that the program listens on.
     pub address: SocketAddr,
     stop_within: Duration,
@@ -139,6 +141,10 @@ impl ProgramSpec<'_> {
         self.prepare(&paths.run, order)?;
         let run = RunFolder(paths.run);
         let words = self.filler.fill_words(&self.start.command);
+        let log_start = match order {
+            StartOrder::First => 0,
+            StartOrder::Restart => fs::metadata(&paths.log).map_or(0, |log| log.len()),
+        };
         let start = match order {
             StartOrder::First => child::start,
             StartOrder::Restart => child::start_again,
@@ -148,6 +154,7 @@ impl ProgramSpec<'_> {
             child,
             lease,
             log: paths.log,
+            log_start,
             address,
             stop_within: self.start.stop_within(),
             _run: run,
@@ -220,13 +227,14 @@ impl RunningProgram {
         self.child.wait(Duration::ZERO).ok().flatten()
     }
 
-    /// Quotes the last line of the program's log and adds the path of the log. For a killed
-    /// program, returns only the path, because the log does not explain why the program was killed.
+    /// Quotes the line logged since the program's start that best explains a failure, and adds the
+    /// path of the log. For a killed program, returns only the path, because the log does not explain why the
+    /// program was killed.
     pub fn last_words(&mut self) -> String {
         let killed = self.exit_status().and_then(|status| status.signal()) == Some(SIGKILL);
         let line = match killed {
             true => String::new(),
-            false => last_line(&self.log),
+            false => quote_failure(&self.log, self.log_start),
         };
         format!("{line}; see {}", self.log.display())
     }

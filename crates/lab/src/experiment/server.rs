@@ -17,12 +17,14 @@ pub fn start(
     let path = &trial.ready;
     let is_posted = trial.ready == trial.path && trial.request().method != "GET";
     let ready = |address| {
-        let response = probe::request(&hosts.client, address, WorkloadRequest::get(path))?;
-        match response.status {
+        match probe::status(&hosts.client, address, WorkloadRequest::get(path))? {
             200..400 => Ok(()),
             // The path of a workload that is requested with POST may refuse GET.
             405 if is_posted => Ok(()),
-            status => Err(format!("GET {path} returns {status}")),
+            status => Err(format!(
+                "GET {path} returns {status}; if another path shows that the server is ready, set \
+                 ready = \"GET /path\""
+            )),
         }
     };
     spec(runner, trial, hosts, store).start(paths, &ready, runner.stop)

@@ -5,11 +5,10 @@ use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use floodmark_host::Child;
+use floodmark_host::output::without_colors;
 use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::lines::without_colors;
 
 /// Timeout of a program's version command.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -34,14 +34,18 @@ pub(crate) fn table(trials: &[CrashResult]) -> Option<FigureTable> {
             0 => Emphasis::Good,
             _ => Emphasis::Bad,
         };
+        let count = |count| match trial.rounds {
+            0 => NOT_MEASURED.to_owned(),
+            _ => show_count(count),
+        };
         let cells: Vec<TableCell> = vec![
             plain(trial.rounds.to_string()).into(),
             emphasis.span(trial.lost.to_string()).into(),
             plain(bound(trial)).into(),
             recovery(&trial.first_ok),
             recovery(&trial.full_speed),
-            plain(show_count(trial.acknowledged)).into(),
-            plain(show_count(trial.unknown)).into(),
+            plain(count(trial.acknowledged)).into(),
+            plain(count(trial.unknown)).into(),
         ];
         TableRow::new(&trial.trial, cells)
     });

@@ -183,6 +183,30 @@ fn reports_a_server_that_does_not_start_again() {
     is_clean(&lab);
 }
 
+#[test]
+fn quotes_only_the_restarted_server_if_it_is_silent() {
+    let trial = "[[trial]]\nname = \"silent\"\nsystem = \"silent\"\nworkload = \"dispatcher\"\n\
+        load = { check = \"sequence\" }\n";
+    let lab = crashing(1, "", trial);
+    let system = lab.system(
+        "silent",
+        "name = \"silent\"\nworkloads = [\"dispatcher\"]\n[start]\n\
+         command = \"sh start.sh {floodmark} {run} {host}:{port}\"\nready-within = \"2s\"\n",
+    );
+    let script = "[ -e $2/started ] && exec sleep 60\n\
+        echo once >&2; touch $2/started; exec $1 serve dispatcher --listen $3 --threads 1\n";
+    std::fs::write(system.join("start.sh"), script).unwrap();
+    let (code, _, printed) = lab.run(&[]);
+    assert_eq!(code, 3, "{printed}");
+    let expected = "silent: no ok response within 2 s after the restart of the server; see ";
+    assert!(printed.contains(expected), "{printed}");
+    // The round was not judged.
+    let (_, row) = printed.split_once("\nsilent  ").unwrap();
+    let row = row.lines().next().unwrap();
+    assert!(row.trim_end().ends_with("–        –"), "{printed}");
+    is_clean(&lab);
+}
+
 /// A store that appends a byte to a file for each request, and returns the file's length.
 const STORE: &str = r#"
 import os, socketserver, sys, threading

@@ -20,6 +20,11 @@ fn names_failed_trials_with_their_logs_and_continues() {
             "python3 -m http.server --bind 127.0.0.1 {port}",
             "",
         ),
+        trial(
+            "missing",
+            "python3 -m http.server --bind 127.0.0.1 {port}",
+            "ready = \"GET /missing\"\nready-within = \"1s\"",
+        ),
         trial("absent", "no-such-program-here {port}", ""),
         trial("busy", "sleep 60", &format!("port = {busy}")),
     ];
@@ -40,6 +45,10 @@ fn names_failed_trials_with_their_logs_and_continues() {
         ("dies", "exit status: 3"),
         ("deaf", "not ready within 300 ms"),
         ("wrong", "unexpected response"),
+        (
+            "missing",
+            "GET /missing returns 404; if another path shows that the server is ready, set ready = \"GET /path\"",
+        ),
         ("absent", "install it"),
         ("busy", "is in use"),
     ];

@@ -277,6 +277,28 @@ pub fn signal(pid: u32, number: libc::c_int) {
     assert_eq!(unsafe { libc::kill(pid.cast_signed(), number) }, 0);
 }
 
+/// Makes writes beyond 1 KiB fail, as on a full disk.
+pub fn full_disk(command: &mut Command) -> &mut Command {
+    let limit = libc::rlimit {
+        rlim_cur: 1024,
+        rlim_max: 1024,
+    };
+    let set = move || {
+        // SAFETY: the closure makes two system calls between fork and exec. With SIGXFSZ ignored, a
+        // write beyond the limit fails with EFBIG.
+        let done = unsafe {
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit)
+        };
+        match done {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure only makes system calls.
+    unsafe { command.pre_exec(set) }
+}
+
 /// A `floodmark serve` process that is killed on drop.
 pub struct Serve {
     child: Child,

@@ -1,0 +1,78 @@
+//! Finds the line of a program's output that explains why the program failed.
+
+/// Returns the line that best explains a failure, without colors: the last line of a Python
+/// traceback, or the last line that starts with "error:", which a usage text may follow. Otherwise
+/// returns the last line that is not empty. Skips notes, which follow the message of a Rust panic.
+#[must_use]
+pub fn failure_line(output: &str) -> Option<String> {
+    let output = without_colors(output);
+    let lines = output.lines().map(str::trim);
+    let lines: Vec<&str> = lines
+        .filter(|line| !line.is_empty() && !line.starts_with("note: "))
+        .collect();
+    let traceback = lines.iter().rposition(|line| is_traceback(line));
+    let error = lines.iter().rposition(|line| is_error(line));
+    let line = match error {
+        Some(error) if traceback < Some(error) => lines.get(error),
+        _ => lines.last(),
+    };
+    line.map(|line| (*line).to_owned())
+}
+
+fn is_traceback(line: &str) -> bool {
+    line.starts_with("Traceback (most recent call last)")
+}
+
+fn is_error(line: &str) -> bool {
+    let start = line.get(.."error:".len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case("error:"))
+}
+
+/// Removes ANSI escape sequences (ECMA-48, section 5.4: `ESC [`, parameters, a letter).
+#[must_use]
+pub fn without_colors(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| ('@'..='~').contains(&c));
+        plain.push_str(end.map_or("", |end| &part[end + 1..]));
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_line_that_explains_a_failure() {
+        for (output, line) in [
+            ("one\ntwo\n\n", "two"),
+            ("a\n\u{1b}[31;1mred\u{1b}[0m thing\u{1b}[", "red thing"),
+            (
+                "\u{1b}[1merror:\u{1b}[0m unexpected argument '--bogus' found\n\nUsage: serve\n\nFor \
+                 more information, try '--help'.\n",
+                "error: unexpected argument '--bogus' found",
+            ),
+            (
+                "Error: cannot open data\n\nCaused by:\n    no such file\n",
+                "Error: cannot open data",
+            ),
+            (
+                "error: earlier\nTraceback (most recent call last):\n  File \"s.py\", line 3, in f\n    \
+                 g()\nOSError: disk full\n",
+                "OSError: disk full",
+            ),
+            (
+                "thread 'main' panicked at src/main.rs:2:5:\nno disk\nnote: run with \
+                 `RUST_BACKTRACE=1` environment variable to display a backtrace\n",
+                "no disk",
+            ),
+        ] {
+            assert_eq!(failure_line(output).as_deref(), Some(line), "{output:?}");
+        }
+        for output in ["", " \n", "\u{1b}[0m\u{1b}[0m\n"] {
+            assert_eq!(failure_line(output), None, "{output:?}");
+        }
+    }
+}
