@@ -117,6 +117,9 @@ pub fn run(args: &DiskArgs) -> Result<(), Ending> {
         threads: thread::available_parallelism().map_or(1, usize::from),
     };
     let result = test.run(&stop.flag()).map_err(|error| ending(&error))?;
+    if stop.is_set() && result.rows.is_empty() {
+        return Err(Ending::before_result("the first disk state"));
+    }
     show(args, &result)?;
     match result {
         _ if stop.is_set() => Err(Ending::new(Exit::Interrupted, "")),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use floodmark_diagnose::conditions::Condition;
 use floodmark_host::{ProcessPlacement, Stop, open_files};
-use floodmark_lab::{Attempts, Folder, Monitoring, RemoteObserver};
+use floodmark_lab::{Attempts, Folder, Monitoring, RemoteObserver, SetFault, check_set};
 use floodmark_observe::{MonitorTargets, Root, environment::environment};
 use floodmark_plan::target::{self, ResolveError};
 use floodmark_plan::{Planned, did_you_mean};
@@ -48,6 +48,14 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     };
     let planned = floodmark_plan::plan(&spec, resolved, open_files).map_err(Ending::usage)?;
     check_groups(&args.fail_if, planned.plan.mix.as_ref())?;
+    match check_set(&ProcessPlacement::default(), &planned.plan, &stop) {
+        Ok(()) => {}
+        Err(SetFault::NotEmpty(what)) => return Err(Ending::usage(format!("--check: {what}"))),
+        Err(SetFault::Unreadable(what)) => {
+            return Err(unmeasured(args, Ending::server(format!("--check: {what}"))));
+        }
+        Err(SetFault::Interrupted) => return Err(Ending::before_result("the load")),
+    }
     let MeasuredLoad {
         record,
         failure,

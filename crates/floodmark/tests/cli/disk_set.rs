@@ -7,9 +7,11 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Output;
 use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
 
 use crate::support::traced::{failed, result, run_server, server_command, sync};
-use crate::support::{code, run, text};
+use crate::support::{code, finish, floodmark, run, signal, text};
 
 /// The program under test, which is also a server.
 const FLOODMARK: &str = env!("CARGO_BIN_EXE_floodmark");
@@ -198,6 +200,32 @@ fn explains_a_check_that_fails_without_a_power_loss() {
     let printed = text(&output.stderr);
     let refused = "the server acknowledged no POST /items (the first response has status 404)";
     assert!(printed.contains(refused), "{printed}");
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn an_interruption_before_the_first_disk_state_is_reported() {
+    let server = server_command("disk_set::server_of_a_set", "durable");
+    let server = Vec::from_iter(server.iter().map(String::as_str));
+    let folder = tempfile::tempdir().unwrap();
+    let check = folder.path().join("items.toml");
+    fs::write(&check, ITEMS).unwrap();
+    let flags = [
+        "disk",
+        "-q",
+        "-n",
+        "1M",
+        "--check",
+        check.to_str().unwrap(),
+        "--",
+    ];
+    let disk = floodmark(&[&flags, &server[..]].concat()).spawn().unwrap();
+    thread::sleep(Duration::from_secs(1));
+    signal(disk.id(), libc::SIGINT);
+    let output = finish(disk);
+    assert_eq!(code(&output), 130, "{output:?}");
+    let expected = "floodmark: interrupted before the first disk state; no result\n";
+    assert_eq!(text(&output.stderr), expected);
 }
 
 #[test]

@@ -134,25 +134,35 @@ impl DiskTest<'_> {
             is_complete: true,
             rows: Vec::new(),
         };
-        let run = self.trace(None)?;
-        let row = self.row(None, &run, self.images, stop)?;
-        result.rows.push(row);
+        let is_stopped = || stop.load(Ordering::Relaxed);
+        let run = self.trace(None, stop)?;
+        if !is_stopped() {
+            let row = self.row(None, &run, self.images, stop)?;
+            result.rows.push(row);
+        }
         if self.images_per_fault > 0 {
             for (name, fault) in faults::faults(&run.trace) {
-                if stop.load(Ordering::Relaxed) {
+                if is_stopped() {
                     break;
                 }
-                let run = self.trace(Some(fault))?;
-                let row = self.row(Some(name), &run, self.images_per_fault, stop)?;
-                result.rows.push(row);
+                let run = self.trace(Some(fault), stop)?;
+                if !is_stopped() {
+                    let row = self.row(Some(name), &run, self.images_per_fault, stop)?;
+                    result.rows.push(row);
+                }
             }
         }
-        result.is_complete = !stop.load(Ordering::Relaxed);
+        result.is_complete = !is_stopped();
         Ok(result)
     }
 
-    /// Traces the server while clients send requests. With a fault, the server may end early.
-    fn trace(&self, fault: Option<DiskFault>) -> Result<TracedRun, DiskTestError> {
+    /// Traces the server while clients send requests. With a fault, the server may end early. The
+    /// run is incomplete if `stop` becomes true.
+    fn trace(
+        &self,
+        fault: Option<DiskFault>,
+        stop: &AtomicBool,
+    ) -> Result<TracedRun, DiskTestError> {
         let folder = self.scratch.join("traced");
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
@@ -169,24 +179,24 @@ impl DiskTest<'_> {
             ..TraceOptions::default()
         };
         let tracer = Tracer::start(command, &folder, options)?;
-        let is_started = wait_until_started(&tracer, address);
+        let is_started = wait_until_started(&tracer, address, stop);
         let (sent, numbers) = (SentRequests::default(), AtomicU64::new(1));
         let mut found = None;
         if is_started {
             thread::scope(|scope| {
                 for _ in 0..self.connections {
-                    scope.spawn(|| self.send(address, &requests, &numbers, &sent));
+                    scope.spawn(|| self.send(address, &requests, &numbers, &sent, stop));
                 }
             });
             if let DiskCheck::Set { readback, .. } = self.check
                 && fault.is_none()
             {
-                found = Some(set::items(address, readback));
+                found = Some(set::items(address, readback, self.requests, Some(stop)));
             }
         }
         let has_ended = tracer.has_ended();
         let trace = tracer.stop(STOP_GRACE)?;
-        if !is_started && fault.is_none() {
+        if !is_started && fault.is_none() && !stop.load(Ordering::Relaxed) {
             let log = String::from_utf8_lossy(&fs::read(path)?).into_owned();
             let line = log.lines().rfind(|line| !line.trim().is_empty());
             let line = line.map(|line| format!(" ({line})")).unwrap_or_default();
@@ -203,16 +213,17 @@ impl DiskTest<'_> {
         })
     }
 
-    /// Sends requests until all are sent or the server stops responding.
+    /// Sends requests until all are sent, the server stops responding or `stop` becomes true.
     fn send(
         &self,
         address: SocketAddr,
         requests: &TestRequests,
         numbers: &AtomicU64,
         sent: &SentRequests,
+        stop: &AtomicBool,
     ) {
         let mut client = DiskClient::new(address, sent);
-        loop {
+        while !stop.load(Ordering::Relaxed) {
             let number = numbers.fetch_add(1, Ordering::Relaxed);
             if number > self.requests || client.send(number, &requests.bytes(number)).is_err() {
                 return;
@@ -287,9 +298,9 @@ impl DiskTest<'_> {
     }
 }
 
-fn wait_until_started(tracer: &Tracer, address: SocketAddr) -> bool {
+fn wait_until_started(tracer: &Tracer, address: SocketAddr, stop: &AtomicBool) -> bool {
     let begin = Instant::now();
-    while !tracer.has_ended() && begin.elapsed() < START_TIMEOUT {
+    while !tracer.has_ended() && begin.elapsed() < START_TIMEOUT && !stop.load(Ordering::Relaxed) {
         if TcpStream::connect(address).is_ok() {
             return true;
         }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 
 use floodmark_check::{FoundItems, check_api};
 use floodmark_disk::{RecoveryProbe, TcpPorts, Trace};
@@ -11,7 +12,7 @@ use floodmark_host::ProcessPlacement;
 use floodmark_record::api_check::{ApiCheck, OperationRule, Readback};
 use floodmark_record::operation::{KeptOperation, OperationKind};
 
-use super::client::responses;
+use super::client::{LIMITS, responses};
 use crate::readback::SetReader;
 
 /// Reads back the items of a set from the restarted server.
@@ -88,9 +89,15 @@ impl<'a> SetItems<'a> {
     }
 }
 
-/// Reads back all items of the set on a server.
-pub(super) fn items(server: SocketAddr, readback: &Readback) -> Result<FoundItems, String> {
-    SetReader::new(&ProcessPlacement::default(), server, readback.clone()).items()
+/// Reads back all items of the set on a server, to which at most `sent` items were sent.
+pub(super) fn items(
+    server: SocketAddr,
+    readback: &Readback,
+    sent: u64,
+    stop: Option<&AtomicBool>,
+) -> Result<FoundItems, String> {
+    let from = ProcessPlacement::default();
+    SetReader::new(&from, server, readback.clone(), LIMITS.timeout, stop).items(sent)
 }
 
 /// Returns the number of acknowledged inserts.
@@ -126,7 +133,8 @@ impl RecoveryProbe for SetItems<'_> {
         server: SocketAddr,
         inserts: &Vec<KeptOperation>,
     ) -> io::Result<Option<String>> {
-        let found = items(server, self.readback).map_err(io::Error::other)?;
+        let found = items(server, self.readback, inserts.len() as u64, None);
+        let found = found.map_err(io::Error::other)?;
         Ok(self.judge(inserts, found))
     }
 }
