@@ -219,6 +219,12 @@ mod tests {
     fn parses_counts_and_rates() {
         assert_eq!(parse_count("200k"), Ok(200_000));
         assert_eq!(parse_count("1.2M"), Ok(1_200_000));
+        assert_eq!(parse_count("99999999999999"), Ok(99_999_999_999_999));
+        let error = parse_count("9007199254740994").unwrap_err();
+        assert!(
+            error.ends_with("the maximum is 9,007,199,254,740,992"),
+            "{error}"
+        );
         assert_eq!(parse_rate("2.5k").map(Rate::per_s), Ok(2500.0));
         for bad in ["", "k", "1.5", "-3", "1e9", "inf", "0x10"] {
             assert!(parse_count(bad).is_err(), "{bad}");
