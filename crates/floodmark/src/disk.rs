@@ -128,6 +128,9 @@ pub fn run(args: &DiskArgs) -> Result<(), Ending> {
         let _ = fs::remove_file(&log);
     }
     let result = result.map_err(|error| ending(&error))?;
+    if stop.is_set() && result.rows.is_empty() {
+        return Err(Ending::before_result("the first disk state"));
+    }
     show(args, &result)?;
     match result {
         _ if stop.is_set() => Err(Ending::new(Exit::Interrupted, "")),

@@ -16,11 +16,14 @@ pub fn interrupted(record: &Record, stop: &Stop, failed: bool, shown: bool) -> O
     let is_interrupted = |run: &Run| run.ended.reason == EndReason::Interrupted;
     // A run whose load process failed looks interrupted, because its final event is missing too.
     let interrupted = stop.is_set() || (!failed && record.runs.iter().any(is_interrupted));
-    let message = match shown {
-        true => "",
-        false => "interrupted; the partial result is saved",
-    };
-    interrupted.then(|| Ending::new(Exit::Interrupted, message))
+    interrupted.then(|| match shown {
+        true => Ending::new(Exit::Interrupted, ""),
+        false if record.has_no_measurement() => Ending::before_result("the first measurement"),
+        false => Ending::new(
+            Exit::Interrupted,
+            "interrupted; the partial result is saved",
+        ),
+    })
 }
 
 /// Returns an [`Ending`] with a one-line message if the server caused the run to fail.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use floodmark_host::Stop;
 
+use crate::out;
+
 /// Exit status. If several statuses apply, the first variant wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
@@ -60,6 +62,14 @@ impl Ending {
         Self::new(Exit::Usage, message)
     }
 
+    /// Creates an ending for an interruption before `what` had a result.
+    pub fn before_result(what: &str) -> Self {
+        Self::new(
+            Exit::Interrupted,
+            format!("interrupted before {what}; no result"),
+        )
+    }
+
     /// Creates an ending for a server failure.
     pub fn server(message: impl Display) -> Self {
         Self::new(Exit::Server, message)
@@ -69,6 +79,16 @@ impl Ending {
     pub fn internal(message: impl Display) -> Self {
         Self::new(Exit::Internal, message)
     }
+}
+
+/// Prints each failure, and returns them without messages. Use this for failures that must be
+/// reported even if another ending wins.
+pub fn report_all(failures: Vec<Ending>) -> Vec<Ending> {
+    let report = |failure: Ending| {
+        out::complain(&failure.message);
+        Ending::new(failure.exit, "")
+    };
+    failures.into_iter().map(report).collect()
 }
 
 /// Returns the ending with the highest precedence as an error, or `Ok` if there are no endings.

@@ -111,6 +111,28 @@ impl Files {
         self.named().any(|(_, path)| is_stdout(path))
     }
 
+    /// Writes the record of a run to each file. `saved` is the folder with the result, if it was
+    /// saved.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be written. The message says how to write it later.
+    pub fn write_result(&self, record: &Record, saved: Option<&Path>) -> Result<(), Ending> {
+        let written = self.write(record, |e| Ending::internal(e));
+        let Some(folder) = saved else {
+            return written;
+        };
+        let flags = self.named();
+        let flags = flags.map(|(flag, path)| format!(" {flag} {}", path.display()));
+        written.map_err(|ending| {
+            Ending::internal(format!(
+                "{}; free space or choose another file, then: floodmark report {}{}",
+                ending.message,
+                folder.display(),
+                String::from_iter(flags)
+            ))
+        })
+    }
+
     /// Writes the record to each file.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(error),
     };
-    let ended = match &cli.command {
+    ended(match &cli.command {
         Command::Load(args) => load::run(args),
         Command::Run(args) => run::run(args),
         Command::Init(args) => init::run(args),
@@ -72,7 +72,11 @@ fn main() -> ExitCode {
         Command::Worker => worker::run(),
         Command::Delay(args) => delay::run(args),
         Command::Slow(args) => slow::run(args),
-    };
+    })
+}
+
+/// Prints the error message, if any. Returns the exit code.
+fn ended(ended: Result<(), Ending>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::from(Exit::Success.code()),
         Err(Ending { exit, message }) => {
@@ -91,8 +95,7 @@ fn usage(mut error: clap::Error) -> ExitCode {
         out::note(&error.render().to_string());
         ExitCode::from(Exit::Usage.code())
     } else {
-        let _ = out::deliver(&error.render().to_string());
-        ExitCode::from(Exit::Success.code())
+        ended(out::print(&error.render().to_string()))
     }
 }
 

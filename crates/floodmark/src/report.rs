@@ -31,13 +31,20 @@ pub fn run(args: &ReportArgs) -> Result<(), Ending> {
     files.check_writable()?;
     let record = floodmark_lab::read(at).map_err(Ending::usage)?;
     if files.is_empty() {
-        return out::show(false, |style| match record.experiment {
+        out::show(false, |style| match record.experiment {
             Some(_) => floodmark_report::terminal::experiment(&record, style),
             None => {
                 let next = files::next_step(&record);
                 floodmark_report::terminal::summary(&record, next.as_deref(), style)
             }
-        });
+        })?;
+        return match record.has_no_measurement() && record.skipped.is_empty() {
+            true => Err(Ending::usage(format!(
+                "{}: no measurement, because the run ended before the first one; repeat the run",
+                at.display()
+            ))),
+            false => Ok(()),
+        };
     }
     files.write(&record, |e| Ending::usage(e))
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
 use floodmark_host::open_files;
+use floodmark_plan::MAX_THREADS;
 use floodmark_plan::values::count_from_one;
 use floodmark_record::units::{parse_duration, show_count};
 use floodmark_serve::{
@@ -44,7 +45,7 @@ pub struct ServeArgs {
     pub share_port: bool,
 
     /// Number of server threads [default: half the CPUs, at least 1]
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
 
     /// dispatcher: file that stores which numbers were handed out, so that no number is repeated
@@ -78,7 +79,7 @@ pub struct ServeArgs {
 
     /// With --journal or --store: maximum queueing delay, with a unit; while the oldest queued POST
     /// request has waited longer, new ones get a 503; with --store, queued ones that have waited
-    /// longer also get a 503
+    /// longer also get a 503 (those in progress after 5 s)
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "queue")]
     pub max_wait: Duration,
 
@@ -110,6 +111,13 @@ fn positive(text: &str) -> Result<NonZeroUsize, String> {
     let n = count_from_one(text)?;
     let n = usize::try_from(n).ok().and_then(NonZeroUsize::new);
     n.ok_or_else(|| "is too large".to_owned())
+}
+
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    match positive(text)? {
+        n if n.get() as u64 > MAX_THREADS => Err(format!("the maximum is {MAX_THREADS}")),
+        n => Ok(n),
+    }
 }
 
 /// Maps a server error to an exit status.
@@ -164,16 +172,21 @@ pub fn run(args: &ServeArgs) -> Result<(), Ending> {
             reserve: NonZeroU64::new(args.reserve).unwrap_or(NonZeroU64::MIN),
             ..Limits::default()
         },
+        on_failure: |error| out::complain(error),
     };
+    let stopped = stop.clone();
     let shutdown = async move {
-        while !stop.is_set() {
+        while !stopped.is_set() {
             tokio::time::sleep(STOP_INTERVAL).await;
         }
     };
     let before = open_files();
+    let mut printed = Ok(());
     let ready = |address| {
-        // Scripts that do not read stdout still need the server.
-        let _ = out::deliver(&format!("listening on http://{address}\n"));
+        printed = out::print(&format!("listening on http://{address}\n"));
+        if printed.is_err() {
+            stop.set();
+        }
         let now = open_files();
         if now.soft > before.soft {
             out::note(&format!(
@@ -189,5 +202,5 @@ pub fn run(args: &ServeArgs) -> Result<(), Ending> {
         show_count(summary.answered),
         show_count(summary.accepted)
     ));
-    Ok(())
+    printed
 }

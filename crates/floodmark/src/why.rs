@@ -95,15 +95,15 @@ fn prove(args: &WhyArgs) -> Result<Record, Ending> {
         return Err(failed(failure));
     }
     match proved {
+        _ if stop.is_set() => Err(Ending::new(
+            Exit::Interrupted,
+            "interrupted; the verdict is unchanged",
+        )),
         ProofOutcome::Measured => Ok(record),
         ProofOutcome::NothingToChange => {
             out::note("no available perturbation can distinguish this cause from others\n");
             Ok(record)
         }
-        ProofOutcome::Failed(_) if stop.is_set() => Err(Ending::new(
-            Exit::Interrupted,
-            "interrupted; the verdict is unchanged",
-        )),
         ProofOutcome::Failed(what) => Err(Ending::server(format!("why --prove: {what}"))),
     }
 }

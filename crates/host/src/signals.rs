@@ -1,16 +1,24 @@
-//! Ctrl-C, SIGTERM and SIGHUP. The first signal requests an orderly stop; the second exits
+//! Ctrl-C, SIGTERM and SIGHUP. The first signal requests an orderly stop; a later one exits
 //! immediately.
 
 use std::fs;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::low_level;
 
 /// Exit code after a second signal.
 pub const INTERRUPTED: i32 = 130;
+
+/// Signals within this time after the first one repeat its request, in ms. For example, timeout(1)
+/// signals its child and then the child's process group.
+const REPEAT_MS: u64 = 250;
+
+/// Printed after a signal that exits immediately.
+const MESSAGE: &str = "floodmark: interrupted again; the result is incomplete\n";
 
 /// A request to stop, shared by all clones.
 #[derive(Debug, Clone, Default)]
@@ -26,19 +34,36 @@ impl Stop {
     /// Creates a token that SIGINT, SIGTERM and SIGHUP (a closed terminal) set. Under `nohup`,
     /// SIGHUP stays ignored.
     ///
-    /// A second signal exits immediately with [`INTERRUPTED`]. Destructors do not run in this case,
-    /// but the kernel sends each [`crate::Child`] its parent-death signal.
+    /// A signal more than 250 ms later exits immediately with [`INTERRUPTED`]. Destructors do not run
+    /// in this case, but the kernel sends each [`crate::Child`] its parent-death signal.
     ///
     /// # Errors
     /// The handlers cannot be installed.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self::new();
+        // Set by the first signal, also if the program itself requested a stop before.
+        let first_ms = Arc::new(AtomicU64::new(u64::MAX));
         let hangup = (!is_hangup_ignored()).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
-            // The order matters: the first handler checks the flag before the second handler sets
-            // it.
-            flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop.0))?;
-            flag::register(signal, Arc::clone(&stop.0))?;
+            let (stop, first_ms) = (stop.clone(), Arc::clone(&first_ms));
+            let action = move || {
+                stop.set();
+                let now_ms = clock_ms();
+                if now_ms
+                    > first_ms
+                        .fetch_min(now_ms, Ordering::Relaxed)
+                        .saturating_add(REPEAT_MS)
+                {
+                    // SAFETY: The pointer and length describe a static string.
+                    unsafe {
+                        libc::write(libc::STDERR_FILENO, MESSAGE.as_ptr().cast(), MESSAGE.len())
+                    };
+                    low_level::exit(INTERRUPTED);
+                }
+            };
+            // SAFETY: The action uses only atomics, clock_gettime(2), write(2) and _exit(2), which
+            // are safe in signal handlers (signal-safety(7)).
+            unsafe { low_level::register(signal, action) }?;
         }
         Ok(stop)
     }
@@ -59,6 +84,12 @@ impl Stop {
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
+}
+
+/// Returns the monotonic clock, in ms.
+fn clock_ms() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
 /// Returns whether this process ignores SIGHUP because its parent did (`SigIgn` in
@@ -153,11 +184,24 @@ mod tests {
     }
 
     #[test]
-    fn the_second_signal_exits_immediately() {
+    fn a_repeated_signal_does_not_end_the_orderly_stop() {
+        let (mut child, mut wait_for) = start_child("orderly");
+        wait_for("ready");
+        child.signal(Signal::STOP).unwrap();
+        child.signal(Signal::INT).unwrap();
+        child.signal(Signal::TERM).unwrap();
+        child.signal(Signal::CONT).unwrap();
+        let status = child.wait(Duration::from_secs(10)).unwrap().unwrap();
+        assert_eq!(status.code(), Some(17));
+    }
+
+    #[test]
+    fn a_later_signal_exits_immediately() {
         let (mut child, mut wait_for) = start_child("stubborn");
         wait_for("ready");
         child.signal(Signal::INT).unwrap();
         wait_for("set");
+        std::thread::sleep(Duration::from_millis(2 * REPEAT_MS));
         child.signal(Signal::INT).unwrap();
         let status = child.wait(Duration::from_secs(10)).unwrap().unwrap();
         assert_eq!(status.code(), Some(INTERRUPTED));

@@ -81,7 +81,7 @@ pub enum JournalError {
         expected: usize,
     },
     /// The folder cannot be created.
-    #[error("cannot create the folder {}: {source}; create its parent folder first, or choose another path", .folder.display())]
+    #[error("cannot create the folder {}: {source}; {}", .folder.display(), create_fix(.source))]
     Create {
         /// The folder.
         folder: PathBuf,
@@ -154,5 +154,13 @@ pub(crate) fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error)
         doing,
         path,
         source,
+    }
+}
+
+/// Returns the fix for a folder that cannot be created.
+fn create_fix(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::NotFound => "create its parent folder first, or choose another path",
+        _ => "choose another path, or check the permissions and free space of its parent folder",
     }
 }

@@ -259,10 +259,15 @@ fn refuses_foreign_and_damaged_files() {
     let error = refusal(&notes.path().join("notes.txt"));
     assert!(matches!(error, JournalError::NotAFolder(_)), "{error}");
     let error = refusal(&notes.path().join("missing/journal"));
+    let missing = "cannot create the folder";
+    let fix = "create its parent folder first";
+    let printed = error.to_string();
     assert!(
-        error.to_string().contains("cannot create the folder"),
+        printed.contains(missing) && printed.contains(fix),
         "{error}"
     );
+    let error = refusal(&notes.path().join("notes.txt/journal"));
+    assert!(!error.to_string().contains(fix), "{error}");
     assert_eq!(fs::read_dir(notes.path()).unwrap().count(), 1, "unchanged");
 }
 

@@ -256,7 +256,8 @@ impl Attempts<'_> {
         folder: &mut Folder,
         listener: &mut Listener<'_>,
     ) -> LoadEnd {
-        let set = SetReader::of(self.side, &plan, run.attempt == 1);
+        let stop = self.stop.flag();
+        let set = SetReader::of(self.side, &plan, &stop);
         let answers = folder.path().join(file_name("answers", run));
         let input = WorkerInput {
             answers_file: plan.check.as_ref().map(|_| answers),
@@ -278,8 +279,9 @@ impl Attempts<'_> {
             }
         })
         .err();
-        if let Some(set) = set {
-            let items = set.write_items(folder.path(), file_name("items", run));
+        if let Some(set) = set.filter(|_| failure.is_none()) {
+            let sent = *first_number - 1;
+            let items = set.write_items(sent, folder.path(), file_name("items", run));
             folder.append(&Event::ReadBack(items));
         }
         LoadEnd {

@@ -36,4 +36,5 @@ pub use attempt::{Attempts, Listener, Monitoring, finish};
 pub use fold::fold;
 pub use folder::{EVENTS, Folder, RECORD};
 pub use read::{read, read_all};
+pub use readback::{SetFault, check_set};
 pub use remote::RemoteObserver;

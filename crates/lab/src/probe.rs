@@ -2,26 +2,34 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use floodmark_host::ProcessPlacement;
+use floodmark_record::units::show_duration;
 use floodmark_wire::{Reader, RequestSpec, request_bytes};
 
 use crate::manifest::WorkloadRequest;
 
+/// Maximum time until a stop request ends the wait for a response.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
+
 /// Limits for one response.
 #[derive(Debug, Clone, Copy)]
-pub struct ProbeLimits {
+pub struct ProbeLimits<'a> {
     /// Maximum time for a complete response.
     pub timeout: Duration,
     /// Maximum length of a response, in bytes.
     pub length: usize,
+    /// Ends the wait when it becomes true.
+    pub stop: Option<&'a AtomicBool>,
 }
 
 /// Limits for the response to a workload's request.
-const LIMITS: ProbeLimits = ProbeLimits {
+const LIMITS: ProbeLimits<'_> = ProbeLimits {
     timeout: Duration::from_secs(2),
     length: 1 << 20,
+    stop: None,
 };
 
 /// A complete response.
@@ -91,7 +99,7 @@ pub fn send(
     from: &ProcessPlacement,
     address: SocketAddr,
     request: &[u8],
-    limits: ProbeLimits,
+    limits: ProbeLimits<'_>,
 ) -> Result<ProbeResponse, String> {
     send_with(&mut Reader::new(), from, address, request, limits)
 }
@@ -101,7 +109,7 @@ fn send_with(
     from: &ProcessPlacement,
     address: SocketAddr,
     request: &[u8],
-    limits: ProbeLimits,
+    limits: ProbeLimits<'_>,
 ) -> Result<ProbeResponse, String> {
     let response = from.within(|| exchange(reader, address, request, limits));
     response
@@ -109,8 +117,9 @@ fn send_with(
         .map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                format!("no response within {} s", limits.timeout.as_secs())
+                format!("no response within {}", show_duration(limits.timeout))
             }
+            io::ErrorKind::Interrupted => "interrupted".to_owned(),
             _ => error.to_string(),
         })
 }
@@ -119,7 +128,7 @@ fn exchange(
     reader: &mut Reader,
     address: SocketAddr,
     request: &[u8],
-    limits: ProbeLimits,
+    limits: ProbeLimits<'_>,
 ) -> io::Result<ProbeResponse> {
     let begin = Instant::now();
     let mut stream = TcpStream::connect_timeout(&address, limits.timeout)?;
@@ -129,11 +138,12 @@ fn exchange(
 }
 
 /// Reads one response, which must be complete within the limits. The timeout starts at `begin`.
+/// Returns [`io::ErrorKind::Interrupted`] after a stop request.
 pub(crate) fn receive(
     stream: &mut TcpStream,
     reader: &mut Reader,
     begin: Instant,
-    limits: ProbeLimits,
+    limits: ProbeLimits<'_>,
 ) -> io::Result<ProbeResponse> {
     let failed = |what: String| Err(io::Error::other(what));
     let limit = limits.length;
@@ -144,11 +154,21 @@ pub(crate) fn receive(
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        stream.set_read_timeout(Some(left))?;
+        if limits.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        stream.set_read_timeout(Some(left.min(STOP_INTERVAL)))?;
         let n = match stream.read(&mut buffer) {
             // A read with a timeout fails with EINTR after a signal handler has run or the process
             // was suspended (signal(7)).
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+                ) =>
+            {
+                continue;
+            }
             read => read?,
         };
         length += n;

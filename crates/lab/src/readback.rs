@@ -4,19 +4,18 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use floodmark_check::FoundItems;
-use floodmark_host::ProcessPlacement;
+use floodmark_host::{ProcessPlacement, Stop};
 use floodmark_record::api_check::{ItemsFile, Readback};
 use floodmark_record::plan::Plan;
 use floodmark_record::pointer::PointedValue;
+use floodmark_record::units::show_count;
 use floodmark_wire::{RequestSpec, request_bytes};
 
 use crate::probe::{self, ProbeLimits, ProbeResponse};
-
-/// Maximum time for one page after an attempt or a crash round.
-const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum length of one page, in bytes.
 const MAX_PAGE_LENGTH: usize = 1 << 30;
@@ -27,6 +26,10 @@ const PAGE: &str = "{page}";
 /// Maximum number of pages.
 const MAX_PAGES: u64 = 1_000_000;
 
+/// Pages with more items than this, per item that was sent, count as endless. A server that stores
+/// each item twice is a finding, so its pages are read to the end.
+const MAX_COPIES: u64 = 10;
+
 /// A set on a server.
 pub(crate) struct SetReader<'a> {
     from: &'a ProcessPlacement,
@@ -36,21 +39,55 @@ pub(crate) struct SetReader<'a> {
     readback: Readback,
     /// Maximum time for one page.
     timeout: Duration,
-    /// Number of items before the first attempt, or why they could not be read.
-    before: Result<u64, String>,
+    /// Ends the reading when it becomes true.
+    stop: Option<&'a AtomicBool>,
+}
+
+/// A set that cannot be checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SetFault {
+    /// The set has items before the load, with a message.
+    NotEmpty(String),
+    /// The items cannot be read back, with a message.
+    Unreadable(String),
+    /// The reading was stopped.
+    Interrupted,
+}
+
+/// Checks before a load that the set to which the plan writes can be read back and is empty.
+/// Succeeds for a plan that does not check a set.
+///
+/// # Errors
+/// The set has items, cannot be read back, or `stop` is set.
+pub fn check_set(from: &ProcessPlacement, plan: &Plan, stop: &Stop) -> Result<(), SetFault> {
+    let flag = stop.flag();
+    let Some(set) = SetReader::of(from, plan, &flag) else {
+        return Ok(());
+    };
+    let path = set.readback.path.replace(PAGE, "1");
+    let page = set.get(&path).and_then(|page| set.items_in(&path, &page));
+    match page.map(|items| items.count()) {
+        _ if stop.is_set() => Err(SetFault::Interrupted),
+        Ok(0) => Ok(()),
+        Ok(count) => Err(SetFault::NotEmpty(format!(
+            "GET {path}: the set already has {} items; start with an empty set",
+            show_count(count)
+        ))),
+        Err(why) => Err(SetFault::Unreadable(why)),
+    }
 }
 
 impl<'a> SetReader<'a> {
-    /// Returns the set that a plan writes to, or `None` if the plan does not check a set. Before the
-    /// first attempt, counts the items.
-    pub(crate) fn of(from: &'a ProcessPlacement, plan: &Plan, is_first: bool) -> Option<Self> {
-        let api = plan.check.as_ref()?.api()?;
+    /// Returns the set that a plan writes to, or `None` if the plan does not check a set.
+    pub(crate) fn of(
+        from: &'a ProcessPlacement,
+        plan: &Plan,
+        stop: &'a AtomicBool,
+    ) -> Option<Self> {
+        let readback = plan.check.as_ref()?.api()?.readback.clone()?;
         let address = plan.target.ip_addresses().next()?;
-        let mut set = SetReader::new(from, address, api.readback.clone()?, PAGE_TIMEOUT);
+        let mut set = SetReader::new(from, address, readback, plan.timeout, Some(stop));
         set.authority.clone_from(&plan.target.authority);
-        if is_first {
-            set.before = set.items().map(|items| items.count());
-        }
         Some(set)
     }
 
@@ -60,6 +97,7 @@ impl<'a> SetReader<'a> {
         address: SocketAddr,
         readback: Readback,
         timeout: Duration,
+        stop: Option<&'a AtomicBool>,
     ) -> Self {
         SetReader {
             from,
@@ -67,22 +105,14 @@ impl<'a> SetReader<'a> {
             authority: address.to_string(),
             readback,
             timeout,
-            before: Ok(0),
+            stop,
         }
     }
 
-    /// Reads all items, and writes them to a file in `folder`.
-    pub(crate) fn write_items(&self, folder: &Path, name: String) -> ItemsFile {
-        let before = |why: &String| format!("before the first attempt: {why}");
-        let mut file = ItemsFile {
-            before: *self.before.as_ref().unwrap_or(&0),
-            failure: self.before.as_ref().err().map(before),
-            ..ItemsFile::default()
-        };
-        if file.failure.is_some() {
-            return file;
-        }
-        match self.items() {
+    /// Reads all items, and writes them to a file in `folder`. At most `sent` items were sent.
+    pub(crate) fn write_items(&self, sent: u64, folder: &Path, name: String) -> ItemsFile {
+        let mut file = ItemsFile::default();
+        match self.items(sent) {
             Ok(items) => {
                 file.count = items.numbers.len() as u64;
                 file.unreadable = items.unreadable;
@@ -98,8 +128,11 @@ impl<'a> SetReader<'a> {
         file
     }
 
-    /// Reads all items.
-    pub(crate) fn items(&self) -> Result<FoundItems, String> {
+    /// Reads all items. At most `sent` items were sent to the server.
+    ///
+    /// # Errors
+    /// A page cannot be read, the pages do not end, or the reading was stopped.
+    pub(crate) fn items(&self, sent: u64) -> Result<FoundItems, String> {
         if !self.readback.path.contains(PAGE) {
             return self.items_in(&self.readback.path, &self.get(&self.readback.path)?);
         }
@@ -121,6 +154,15 @@ impl<'a> SetReader<'a> {
             all.unreadable += page.unreadable;
             if count == 0 || previous.is_some_and(|(_, previous)| count < previous) {
                 return Ok(all);
+            }
+            if all.count() > sent.max(1).saturating_mul(MAX_COPIES) {
+                return Err(format!(
+                    "GET {}: {} items on {} pages, but at most {} were sent; make the server return an empty page after the last item",
+                    self.readback.path,
+                    show_count(all.count()),
+                    show_count(number),
+                    show_count(sent)
+                ));
             }
             previous = Some((response, count));
         }
@@ -145,6 +187,7 @@ impl<'a> SetReader<'a> {
         let limits = ProbeLimits {
             timeout: self.timeout,
             length: MAX_PAGE_LENGTH,
+            stop: self.stop,
         };
         probe::send(self.from, self.address, &request, limits).map_err(|why| failed(&why))
     }
@@ -153,7 +196,10 @@ impl<'a> SetReader<'a> {
     fn items_in(&self, path: &str, response: &ProbeResponse) -> Result<FoundItems, String> {
         let failed = |why: &dyn std::fmt::Display| format!("GET {path}: {why}");
         if response.status != 200 {
-            return Err(failed(&format_args!("status {}", response.status)));
+            return Err(failed(&format_args!(
+                "status {}; the server must return the items with status 200",
+                response.status
+            )));
         }
         let mut items = FoundItems::default();
         let mut take = |value| match value {
@@ -167,7 +213,11 @@ impl<'a> SetReader<'a> {
         } = &self.readback;
         place
             .each_number(&response.body, value, &mut take)
-            .map_err(|why| failed(&why))?;
+            .map_err(|why| {
+                failed(&format_args!(
+                    "{why}; set \"items\" of the readback in the check file to the location of the array, such as \"/data\""
+                ))
+            })?;
         Ok(items)
     }
 }

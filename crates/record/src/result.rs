@@ -97,6 +97,12 @@ impl Record {
         }
     }
 
+    /// Returns whether the record has neither runs nor crash rounds.
+    #[must_use]
+    pub fn has_no_measurement(&self) -> bool {
+        self.runs.is_empty() && self.crash.is_empty()
+    }
+
     /// Returns the runs of a trial, in order.
     pub fn runs_of<'a>(&'a self, trial: &'a str) -> impl Iterator<Item = &'a Run> {
         let runs = self.runs.iter();

@@ -66,11 +66,15 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
             )
         })?;
     // `-n` must be exact, but a double can't hold every whole number above 2^53.
-    if value > 9_007_199_254_740_992.0 {
-        return Err(too_large(text));
+    if value > MAX_COUNT as f64 {
+        let what = too_large(text);
+        return Err(format!("{what}; the maximum is {}", show_count(MAX_COUNT)));
     }
     Ok(value as u64)
 }
+
+/// Maximum count: 2^53.
+const MAX_COUNT: u64 = 1 << 53;
 
 fn too_large(text: &str) -> String {
     format!("\"{text}\" is too large")
@@ -100,7 +104,11 @@ fn scaled(text: &str) -> Option<f64> {
     }
     // Round to a thousandth, so that 0.1k becomes 100 and 1.234M becomes 1,234,000.
     let value = number.parse::<f64>().ok()? * factor;
-    Some((value * 1e3).round() / 1e3)
+    // Above 10^12, a double may not hold a thousandth exactly.
+    Some(match value < 1e12 {
+        true => (value * 1e3).round() / 1e3,
+        false => value,
+    })
 }
 
 /// Formats nanoseconds with three significant digits: `853 ns`, `1.25 ms`, `2.00 s`.
@@ -211,6 +219,12 @@ mod tests {
     fn parses_counts_and_rates() {
         assert_eq!(parse_count("200k"), Ok(200_000));
         assert_eq!(parse_count("1.2M"), Ok(1_200_000));
+        assert_eq!(parse_count("99999999999999"), Ok(99_999_999_999_999));
+        let error = parse_count("9007199254740994").unwrap_err();
+        assert!(
+            error.ends_with("the maximum is 9,007,199,254,740,992"),
+            "{error}"
+        );
         assert_eq!(parse_rate("2.5k").map(Rate::per_s), Ok(2500.0));
         for bad in ["", "k", "1.5", "-3", "1e9", "inf", "0x10"] {
             assert!(parse_count(bad).is_err(), "{bad}");

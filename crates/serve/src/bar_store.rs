@@ -3,6 +3,8 @@
 //! Inserts that arrive while a write is in flight join the next write, and lists that arrive while
 //! a list is read share the next one. No event loop waits for a disk or database.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -37,14 +39,16 @@ pub(crate) struct BarInsert {
     pub(crate) name: String,
     /// Receives the id once the bar is durable.
     pub(crate) stored: oneshot::Sender<StoreResult<i64>>,
+    /// Set by whoever is first: the store that takes the insert, or the worker that abandons it.
+    claimed: Arc<AtomicBool>,
 }
 
 /// A request to list all bars. Receives the JSON array.
 pub(crate) type BarList = oneshot::Sender<StoreResult<Bytes>>;
 
 impl StoreRequest for BarInsert {
-    fn is_abandoned(&self) -> bool {
-        self.stored.is_closed()
+    fn claim(&self) -> bool {
+        !self.stored.is_closed() && !self.claimed.swap(true, Ordering::Relaxed)
     }
 
     fn refuse(self) {
@@ -54,8 +58,8 @@ impl StoreRequest for BarInsert {
 }
 
 impl StoreRequest for BarList {
-    fn is_abandoned(&self) -> bool {
-        self.is_closed()
+    fn claim(&self) -> bool {
+        !self.is_closed()
     }
 
     fn refuse(self) {
@@ -90,16 +94,27 @@ impl BarStore {
 
     /// Inserts a bar and returns its id once the bar is durable.
     pub(crate) async fn insert(&self, name: String) -> StoreResult<i64> {
-        let (stored, id) = oneshot::channel();
-        send(&self.inserts, BarInsert { name, stored })?;
-        receive(id).await
+        let (stored, mut id) = oneshot::channel();
+        let claimed = Arc::<AtomicBool>::default();
+        let insert = BarInsert {
+            name,
+            stored,
+            claimed: Arc::clone(&claimed),
+        };
+        send(&self.inserts, insert)?;
+        let patience = self.inserts.patience().min(STORE_TIMEOUT);
+        match timeout(patience, &mut id).await {
+            Ok(stored) => stored.unwrap_or_else(|_| Err(ended())),
+            Err(_) if !claimed.swap(true, Ordering::Relaxed) => Err(overloaded()),
+            Err(_) => receive(id, STORE_TIMEOUT - patience).await,
+        }
     }
 
     /// Returns all bars as a JSON array in the order of their ids.
     pub(crate) async fn list(&self) -> StoreResult<Bytes> {
         let (listed, bars) = oneshot::channel();
         send(&self.lists, listed)?;
-        receive(bars).await
+        receive(bars, STORE_TIMEOUT).await
     }
 }
 
@@ -118,8 +133,11 @@ fn ended() -> StoreFault {
     StoreFault("the store has ended; restart the server".to_owned())
 }
 
-async fn receive<T>(response: oneshot::Receiver<StoreResult<T>>) -> StoreResult<T> {
-    match timeout(STORE_TIMEOUT, response).await {
+async fn receive<T>(
+    response: oneshot::Receiver<StoreResult<T>>,
+    within: Duration,
+) -> StoreResult<T> {
+    match timeout(within, response).await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(ended()),
         Err(_) => Err(StoreFault(
@@ -159,6 +177,35 @@ pub(crate) fn answer_lists(waiting: impl IntoIterator<Item = BarList>, bars: &St
 mod tests {
     use super::*;
     use std::thread::{sleep, spawn};
+    use std::time::Instant;
+
+    #[tokio::test]
+    async fn refuses_inserts_that_a_stuck_store_does_not_take() {
+        let (store, mut requests) = BarStore::new(Duration::from_millis(100));
+        let insert = async |name: &str| {
+            let begin = Instant::now();
+            let stored = store.insert(name.to_owned()).await;
+            (stored, begin.elapsed())
+        };
+        // The store takes the first insert and does not respond for 1 s.
+        let taker = spawn(move || {
+            let mut batch = Vec::new();
+            assert!(requests.inserts.blocking_take(&mut batch, MAX_BATCH));
+            sleep(Duration::from_secs(1));
+            answer_inserts(batch.drain(..), Ok(vec![1]));
+            requests.inserts.blocking_take(&mut batch, MAX_BATCH)
+        });
+        let queued = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            insert("queued").await
+        };
+        let ((in_flight, _), (queued, waited)) = tokio::join!(insert("in flight"), queued);
+        assert_eq!(in_flight, Ok(1), "an insert in flight is not refused");
+        assert_eq!(queued, Err(overloaded()));
+        assert!(waited < Duration::from_millis(700), "{waited:?}");
+        drop(store);
+        assert!(!taker.join().unwrap(), "the abandoned insert is skipped");
+    }
 
     #[tokio::test]
     async fn refuses_no_list_during_a_long_read() {

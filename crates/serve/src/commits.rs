@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use floodmark_journal::Journal;
+use floodmark_journal::{Journal, JournalError};
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -143,8 +143,14 @@ impl Commits {
     }
 
     /// Runs forever: commits appended records, and wakes the responses whose records are durable or
-    /// overdue.
-    pub(crate) async fn attend(&self, journal: &Journal, register: &Register) {
+    /// overdue. Calls `on_failure` once after the journal has failed.
+    pub(crate) async fn attend(
+        &self,
+        journal: &Journal,
+        register: &Register,
+        on_failure: impl Fn(&Arc<JournalError>),
+    ) {
+        let mut has_failed = false;
         let mut ticks = interval(STEP);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -156,6 +162,12 @@ impl Commits {
                 journal.commit();
             }
             self.wake_durable(journal);
+            if let Some(failure) = journal.progress().failure
+                && !has_failed
+            {
+                has_failed = true;
+                on_failure(failure);
+            }
         }
     }
 

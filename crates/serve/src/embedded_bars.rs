@@ -31,16 +31,17 @@ const MODE: u32 = 0o666;
 
 /// Threads of an embedded database.
 pub(crate) struct EmbeddedBars {
-    /// Returns why the database failed, if it did.
-    writer: JoinHandle<Option<String>>,
+    writer: JoinHandle<Result<(), ServeError>>,
     reader: JoinHandle<()>,
-    /// The file.
-    path: PathBuf,
 }
 
 impl EmbeddedBars {
     /// Opens the database and starts its threads. Creates the file if necessary.
-    pub(crate) fn start(path: &Path, requests: BarRequests) -> Result<Self, ServeError> {
+    pub(crate) fn start(
+        path: &Path,
+        requests: BarRequests,
+        on_failure: fn(&ServeError),
+    ) -> Result<Self, ServeError> {
         let (database, next) = open(path)?;
         let database = Arc::new(database);
         let BarRequests { inserts, lists } = requests;
@@ -48,11 +49,12 @@ impl EmbeddedBars {
             database: Arc::clone(&database),
             next,
             failure: None,
+            path: path.to_owned(),
+            on_failure,
         };
         Ok(EmbeddedBars {
             writer: spawn("bars-writer", || writer.run(inserts))?,
             reader: spawn("bars-reader", move || read(&database, lists))?,
-            path: path.to_owned(),
         })
     }
 
@@ -64,13 +66,7 @@ impl EmbeddedBars {
     pub(crate) fn finish(self) -> Result<(), ServeError> {
         let written = self.writer.join();
         self.reader.join().map_err(|_| ServeError::Panicked)?;
-        match written.map_err(|_| ServeError::Panicked)? {
-            None => Ok(()),
-            Some(cause) => Err(ServeError::StoreFailed {
-                path: self.path,
-                cause,
-            }),
-        }
+        written.map_err(|_| ServeError::Panicked)?
     }
 }
 
@@ -193,23 +189,41 @@ struct BarWriter {
     next: i64,
     /// Cause of the first failed write. Once it is set, no more bars are stored.
     failure: Option<String>,
+    /// The file.
+    path: PathBuf,
+    /// Called after the first failed write.
+    on_failure: fn(&ServeError),
 }
 
 impl BarWriter {
-    /// Runs until the queue is closed. Returns the cause of the first failed write, if any.
-    fn run(mut self, mut inserts: QueuedRequests<BarInsert>) -> Option<String> {
+    /// Runs until the queue is closed.
+    ///
+    /// # Errors
+    /// A write has failed.
+    fn run(mut self, mut inserts: QueuedRequests<BarInsert>) -> Result<(), ServeError> {
         let mut batch = Vec::new();
         while inserts.blocking_take(&mut batch, MAX_BATCH) {
             let stored = match &self.failure {
                 Some(cause) => Err(failure(cause)),
                 None => self.insert(&batch).map_err(|error| {
-                    let cause = self.failure.insert(error.to_string());
-                    failure(cause)
+                    let cause = error.to_string();
+                    (self.on_failure)(&self.failed(cause.clone()));
+                    failure(self.failure.insert(cause))
                 }),
             };
             answer_inserts(batch.drain(..), stored);
         }
-        self.failure
+        match self.failure.take() {
+            None => Ok(()),
+            Some(cause) => Err(self.failed(cause)),
+        }
+    }
+
+    fn failed(&self, cause: String) -> ServeError {
+        ServeError::StoreFailed {
+            path: self.path.clone(),
+            cause,
+        }
     }
 
     /// Stores a batch durably and returns the ids. After an error, the batch may be stored.

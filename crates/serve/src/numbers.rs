@@ -20,6 +20,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use crate::error::ServeError;
 use crate::state_file::{StateError, StateFile, failed};
 
 /// Maximum time to wait for a reservation. After this time, the server responds with a 503.
@@ -107,12 +108,17 @@ impl Numbers {
 #[derive(Debug)]
 pub(crate) struct Reserver {
     numbers: Arc<Numbers>,
-    thread: JoinHandle<Result<u64, StateError>>,
+    thread: JoinHandle<Result<u64, ServeError>>,
 }
 
 impl Reserver {
-    /// Opens the state file, and reserves the first block of numbers.
-    pub(crate) fn start(path: &Path, block: u64) -> Result<(Arc<Numbers>, Self), StateError> {
+    /// Opens the state file, and reserves the first block of numbers. Calls `on_failure` if the file
+    /// cannot be written later.
+    pub(crate) fn start(
+        path: &Path,
+        block: u64,
+        on_failure: fn(&ServeError),
+    ) -> Result<(Arc<Numbers>, Self), StateError> {
         let (file, next) = StateFile::open(path)?;
         let limit = next
             .checked_add(block)
@@ -123,14 +129,18 @@ impl Reserver {
         let thread = thread::Builder::new()
             .name("reserver".into())
             .spawn(move || {
-                let reserved = reserve(&shared, &file, block);
+                let reserved = reserve(&shared, &file, block).map_err(ServeError::StateFailed);
+                if let Err(error) = &reserved {
+                    on_failure(error);
+                }
                 // Keep the file locked until the server stops.
                 while !shared.stopping.load(Ordering::SeqCst) {
                     thread::park();
                 }
                 reserved?;
                 let next = shared.next();
-                file.write(next).map(|()| next)
+                let written = file.write(next).map_err(ServeError::StateFailed);
+                written.map(|()| next)
             })
             .map_err(|source| failed("start the thread that writes", path, source))?;
         numbers.reserver.get_or_init(|| thread.thread().clone());
@@ -139,7 +149,7 @@ impl Reserver {
 
     /// Writes the exact next number, so that a restart leaves no gap, and returns the number. Must
     /// be called after the last number has been taken. Returns the first write or sync error.
-    pub(crate) fn finish(self) -> Result<u64, StateError> {
+    pub(crate) fn finish(self) -> Result<u64, ServeError> {
         self.numbers.stopping.store(true, Ordering::SeqCst);
         self.thread.thread().unpark();
         // If the reserver has panicked, the limit on disk still exceeds all numbers handed out.
@@ -192,7 +202,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for block in [1, 2, 3, 500] {
             let path = folder.path().join(format!("state-{block}"));
-            let (numbers, reserver) = Reserver::start(&path, block).unwrap();
+            let (numbers, reserver) = Reserver::start(&path, block, |_| {}).unwrap();
             let each = if block < 4 { 20 } else { 2_000 };
             let taken: Vec<Vec<u64>> = thread::scope(|scope| {
                 let threads: Vec<_> = (0..4)
@@ -226,7 +236,7 @@ mod tests {
     fn the_limit_on_disk_exceeds_all_numbers_handed_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
-        let (numbers, _reserver) = Reserver::start(&path, 8).unwrap();
+        let (numbers, _reserver) = Reserver::start(&path, 8, |_| {}).unwrap();
         for _ in 0..200 {
             // The number is `None` if the disk takes longer than one second.
             let Some(number) = run(numbers.take()) else {
@@ -244,7 +254,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home");
         fs::create_dir(&home).unwrap();
-        let (numbers, reserver) = Reserver::start(&home.join("state"), 10).unwrap();
+        let (numbers, reserver) = Reserver::start(&home.join("state"), 10, |_| {}).unwrap();
         let away = folder.path().join("away");
         fs::rename(&home, &away).unwrap();
         for expected in 1..=10 {
@@ -274,7 +284,7 @@ mod tests {
             .0
             .write(u64::MAX - 3)
             .unwrap();
-        let error = Reserver::start(&path, 10).unwrap_err();
+        let error = Reserver::start(&path, 10, |_| {}).unwrap_err();
         assert!(matches!(error, StateError::Exhausted(_)), "{error}");
     }
 }

@@ -16,10 +16,14 @@ pub(crate) enum RunningStore {
 
 impl RunningStore {
     /// Opens the store and starts its threads.
-    pub(crate) fn start(setting: &StoreSetting, requests: BarRequests) -> Result<Self, ServeError> {
+    pub(crate) fn start(
+        setting: &StoreSetting,
+        requests: BarRequests,
+        on_failure: fn(&ServeError),
+    ) -> Result<Self, ServeError> {
         match setting {
             StoreSetting::Embedded(path) => {
-                EmbeddedBars::start(path, requests).map(RunningStore::Embedded)
+                EmbeddedBars::start(path, requests, on_failure).map(RunningStore::Embedded)
             }
             #[cfg(feature = "postgresql")]
             StoreSetting::Postgresql(setting) => {

@@ -47,6 +47,7 @@ pub fn serve(
         journal,
         store,
         limits,
+        on_failure,
         ..
     } = settings;
     if state.is_some() && workload != NativeWorkload::Dispatcher {
@@ -69,14 +70,14 @@ pub fn serve(
     let cannot_listen = |source| ServeError::Listen { address, source };
     let listener = listen::listen(address, settings.share_port).map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
-    let reserver = state.map(|path| Reserver::start(&path, limits.reserve.get()));
+    let reserver = state.map(|path| Reserver::start(&path, limits.reserve.get(), on_failure));
     let (numbers, reserver) = reserver.transpose()?.unzip();
     let numbers = numbers.unwrap_or_else(Numbers::volatile);
     let scores = (workload == NativeWorkload::Scoring).then(|| SharedScores::open(&journal));
     let scores = scores.transpose()?;
     let started = store.map(|setting| {
         let (bars, requests) = BarStore::new(limits.max_wait);
-        RunningStore::start(&setting, requests).map(|threads| (bars, threads))
+        RunningStore::start(&setting, requests, on_failure).map(|threads| (bars, threads))
     });
     let (bars, store) = started.transpose()?.unzip();
     let threads = (settings.threads).map_or_else(default_threads, NonZeroUsize::get);
@@ -89,11 +90,11 @@ pub fn serve(
         numbers: Arc::clone(&numbers),
         scores,
         bars,
+        on_failure,
     });
     let ran = run(&shared, receivers, listener, shutdown, || on_ready(address));
     // All workers have stopped, even after an error, so the next number is final.
-    let finished = reserver.map(Reserver::finish).transpose();
-    finished.map_err(ServeError::StateFailed)?;
+    reserver.map(Reserver::finish).transpose()?;
     // This also closes the queues of the store.
     let scores = Arc::into_inner(shared).and_then(|shared| shared.scores);
     store.map(RunningStore::finish).transpose()?;

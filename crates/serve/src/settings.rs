@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::error::ServeError;
 #[cfg(feature = "postgresql")]
 use crate::postgresql::PostgresqlSetting;
 use crate::workload::NativeWorkload;
@@ -32,6 +33,9 @@ pub struct Settings {
     pub store: Option<StoreSetting>,
     /// Limits.
     pub limits: Limits,
+    /// Called once, on a thread of the server, when the state file, journal or embedded store fails
+    /// for good while the server is running. [`serve`](crate::serve) later returns the same error.
+    pub on_failure: fn(&ServeError),
 }
 
 /// Where `scoring` stores its scores.
@@ -128,7 +132,7 @@ pub struct Limits {
     pub request: Duration,
     /// Maximum queueing delay at the journal or store. While the oldest queued request has waited
     /// longer, new requests get a 503. Inserts that have waited longer in a store's queue also get
-    /// a 503. Lists of bars are not limited. For a journal, the delay includes the write in
+    /// a 503, at most 0.2 s late while the store takes none. Lists of bars are not limited. For a journal, the delay includes the write in
     /// progress, and the limit takes effect at most 0.3 s late. Default: 1 s.
     pub max_wait: Duration,
     /// Maximum time for requests in flight at shutdown. The server waits at most 1.2 s for an

@@ -7,7 +7,7 @@
 //! New requests are refused while the oldest one has waited too long. Refusing new requests alone
 //! is not enough: far more requests can arrive within the limit than the store completes in that
 //! time. Queued requests that have waited too long are therefore refused instead of being passed
-//! on.
+//! on. While the store takes no requests at all, their workers abandon them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +17,9 @@ use tokio::sync::mpsc;
 
 /// Maximum length of a queue.
 const MAX_WAITING: usize = 65_536;
+
+/// Time within which an idle store takes a request, even on a busy host.
+const IDLE_TIME: Duration = Duration::from_millis(200);
 
 /// Why a queue refuses a request. The request never reaches the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,10 +32,10 @@ pub(crate) enum QueueRefusal {
 
 /// A request in a queue.
 pub(crate) trait StoreRequest {
-    /// Returns whether the worker no longer waits for the response, because its timeout has expired or
-    /// it has ended the connection. A disconnected client goes unnoticed, because the worker reads
-    /// nothing until it has responded.
-    fn is_abandoned(&self) -> bool;
+    /// Takes the request for the store. Returns false if the worker no longer waits for the response,
+    /// because its timeout has expired or it has ended the connection. A disconnected client goes
+    /// unnoticed, because the worker reads nothing until it has responded.
+    fn claim(&self) -> bool;
 
     /// Responds that the store is overloaded.
     fn refuse(self);
@@ -94,6 +97,11 @@ impl<T> StoreQueue<T> {
             mpsc::error::TrySendError::Full(_) => QueueRefusal::Overloaded,
             mpsc::error::TrySendError::Closed(_) => QueueRefusal::Ended,
         })
+    }
+
+    /// Returns the time after which a request that was not taken can be abandoned.
+    pub(crate) fn patience(&self) -> Duration {
+        self.max_wait.saturating_add(IDLE_TIME)
     }
 }
 
@@ -184,7 +192,7 @@ impl<T: StoreRequest> Queued<T> {
     /// Appends the request to a batch, unless the request is abandoned or has waited too long.
     /// Returns the number of appended requests.
     fn pass_on(self, batch: &mut Vec<T>, now: Instant, max_wait: Duration) -> usize {
-        if self.request.is_abandoned() {
+        if !self.request.claim() {
             return 0;
         }
         if now.duration_since(self.since) > max_wait {
@@ -248,8 +256,8 @@ mod tests {
     }
 
     impl StoreRequest for TestRequest {
-        fn is_abandoned(&self) -> bool {
-            self.is_abandoned
+        fn claim(&self) -> bool {
+            !self.is_abandoned
         }
 
         fn refuse(self) {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use floodmark_journal::JournalError;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -15,6 +16,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::commits::Commits;
 use crate::connection;
+use crate::error::ServeError;
 use crate::handoff;
 use crate::listen;
 use crate::pace::STEP;
@@ -93,7 +95,14 @@ impl Worker {
     async fn attend_commits(self: Rc<Self>) {
         if let Some(journal) = self.shared.scores.as_ref().and_then(SharedScores::journal) {
             self.commits.listen(journal);
-            self.commits.attend(journal, &self.register).await;
+            let on_failure = |failure: &Arc<JournalError>| {
+                // All workers notice the failure, and one of them reports it.
+                if self.number == 0 {
+                    (self.shared.on_failure)(&ServeError::JournalFailed(Arc::clone(failure)));
+                }
+            };
+            let attended = self.commits.attend(journal, &self.register, on_failure);
+            attended.await;
         }
     }
 

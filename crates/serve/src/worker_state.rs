@@ -9,6 +9,7 @@ use hyper::server::conn::http1;
 use crate::bar_store::BarStore;
 use crate::budget::ConnectionBudget;
 use crate::commits::Commits;
+use crate::error::ServeError;
 use crate::handoff::Handoff;
 use crate::numbers::Numbers;
 use crate::pace::{ClockSteps, Register};
@@ -29,6 +30,8 @@ pub(crate) struct ServerState {
     pub(crate) scores: Option<SharedScores>,
     /// Queues of the store; only for `bars`.
     pub(crate) bars: Option<BarStore>,
+    /// Called when the journal fails.
+    pub(crate) on_failure: fn(&ServeError),
 }
 
 /// A thread of the server.

@@ -156,9 +156,13 @@ fn refuses_bars_after_a_failed_write() {
         let start = "{\"error\": \"the store has failed: ";
         assert!(response.body.starts_with(start), "{response:?}");
     }
-    let text = server.stop();
+    let (before, after) = server.stop_failed();
     let words = "bars.redb: the store failed while the server was running: ";
-    assert!(text.contains(words), "{text}");
+    assert!(
+        before.contains("noticed: ") && before.contains(words),
+        "{before}"
+    );
+    assert!(after.contains(words), "{after}");
     let server = KillableServer::start(&path);
     let mut after = list(server.address);
     // The refused bar may be stored, but no later one.

@@ -97,9 +97,13 @@ fn hands_out_only_reserved_numbers_after_a_failed_write() {
         assert_eq!(response.status, 503, "{response:?}");
         assert_eq!(response.header("retry-after"), Some("1"));
     }
-    let text = server.stop();
-    let words = "failed: the state file failed while the server was running: ";
-    assert!(text.contains(words), "{text}");
+    let (before, after) = server.stop_failed();
+    let words = "the state file failed while the server was running: ";
+    assert!(
+        before.contains("noticed: ") && before.contains(words),
+        "{before}"
+    );
+    assert!(after.contains(words), "{after}");
     let server = KillableServer::start(&state);
     let mut client = TestClient::connect(server.address);
     let next: u64 = client.get("/dispatcher").body.parse().unwrap();

@@ -173,9 +173,13 @@ fn refuses_scores_after_a_failed_write() {
         let start = "{\"error\": \"the journal has failed: cannot ";
         assert!(response.body.starts_with(start), "{response:?}");
     }
-    let text = server.stop();
-    let words = "failed: the journal failed while the server was running: cannot ";
-    assert!(text.contains(words), "{text}");
+    let (before, after) = server.stop_failed();
+    let words = "the journal failed while the server was running: cannot ";
+    assert!(
+        before.contains("noticed: ") && before.contains(words),
+        "{before}"
+    );
+    assert!(after.contains(words), "{after}");
     let server = KillableServer::start(&journal);
     let mut client = TestClient::connect(server.address);
     client.send(REQUEST);

@@ -10,7 +10,7 @@ use floodmark_host::{Child, Stop};
 use super::args::LoadArgs;
 use floodmark_plan::target;
 
-use super::{ending, measure, show};
+use super::{MeasuredLoad, ending, measure, show};
 use crate::exit::{Ending, own_program};
 use crate::out;
 
@@ -79,10 +79,12 @@ fn load(
     let spec = args.spec();
     let resolved = target::resolve(url, &spec)?;
     let planned = floodmark_plan::plan(&spec, resolved, open_files).map_err(Ending::usage)?;
-    let (record, failure) = measure(&args, &planned, stop)?;
+    let MeasuredLoad {
+        record, failure, ..
+    } = measure(&args, &planned, stop)?;
     show(&args, &record)?;
     if !args.quiet && !fresh {
         out::print("\n")?;
     }
-    ending(&args, &record, failure, stop)
+    ending(&args, &record, Vec::from_iter(failure), stop)
 }

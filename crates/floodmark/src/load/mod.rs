@@ -1,10 +1,11 @@
 //! `floodmark load`: loads one URL.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use floodmark_diagnose::conditions::Condition;
 use floodmark_host::{ProcessPlacement, Stop, open_files};
-use floodmark_lab::{Attempts, Folder, Monitoring, RemoteObserver};
+use floodmark_lab::{Attempts, Folder, Monitoring, RemoteObserver, SetFault, check_set};
 use floodmark_observe::{MonitorTargets, Root, environment::environment};
 use floodmark_plan::target::{self, ResolveError};
 use floodmark_plan::{Planned, did_you_mean};
@@ -15,7 +16,7 @@ use floodmark_record::run::{Run, Status, ToolInfo};
 use floodmark_record::{Event, Record};
 
 use crate::endings::{self, is_unreachable, server_fault};
-use crate::exit::{self, Ending, Exit, stop_on_signals};
+use crate::exit::{self, Ending, Exit, report_all, stop_on_signals};
 use crate::files;
 use crate::out;
 use args::LoadArgs;
@@ -42,17 +43,41 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
         Err(error @ ResolveError::Invalid(_)) => return Err(error.into()),
         Err(error) => {
             let ending = Ending::from(error);
-            let record = empty_record(ending.message.clone());
-            args.files.write(&record, |e| Ending::internal(e))?;
-            return Err(ending);
+            return Err(unmeasured(args, ending));
         }
     };
     let planned = floodmark_plan::plan(&spec, resolved, open_files).map_err(Ending::usage)?;
     check_groups(&args.fail_if, planned.plan.mix.as_ref())?;
-    let (record, failure) = measure(args, &planned, &stop)?;
-    args.files.write(&record, |e| Ending::internal(e))?;
+    match check_set(&ProcessPlacement::default(), &planned.plan, &stop) {
+        Ok(()) => {}
+        Err(SetFault::NotEmpty(what)) => return Err(Ending::usage(format!("--check: {what}"))),
+        Err(SetFault::Unreadable(what)) => {
+            return Err(unmeasured(args, Ending::server(format!("--check: {what}"))));
+        }
+        Err(SetFault::Interrupted) => return Err(Ending::before_result("the load")),
+    }
+    let MeasuredLoad {
+        record,
+        failure,
+        folder,
+    } = measure(args, &planned, &stop)?;
     let shown = show(args, &record);
-    ending(args, &record, failure.or(shown.err()), &stop)
+    let saved = failure.is_none().then_some(&*folder);
+    let written = args.files.write_result(&record, saved);
+    let failures = failure.into_iter().chain(written.err()).chain(shown.err());
+    ending(args, &record, failures.collect(), &stop)
+}
+
+/// Writes a record without runs to the output files. Returns the ending that explains it.
+fn unmeasured(args: &LoadArgs, ending: Ending) -> Ending {
+    let record = empty_record(ending.message.clone());
+    match args.files.write_result(&record, None) {
+        Ok(()) => ending,
+        Err(unwritten) => {
+            out::complain(&ending.message);
+            unwritten
+        }
+    }
 }
 
 /// Checks that every request named in a condition exists in the mix.
@@ -86,13 +111,18 @@ fn empty_record(message: String) -> Record {
     record
 }
 
-/// Runs the attempts. Returns the record with evaluated thresholds, and an internal error if an
-/// attempt failed or the record could not be saved.
-fn measure(
-    args: &LoadArgs,
-    planned: &Planned,
-    stop: &Stop,
-) -> Result<(Record, Option<Ending>), Ending> {
+/// A completed or interrupted load.
+struct MeasuredLoad {
+    /// The record, with evaluated thresholds.
+    record: Record,
+    /// Internal error, if an attempt failed or the record could not be saved.
+    failure: Option<Ending>,
+    /// Folder with the result.
+    folder: PathBuf,
+}
+
+/// Runs the attempts.
+fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredLoad, Ending> {
     if !args.quiet {
         for remark in &planned.remarks {
             out::note(&format!("{remark}\n"));
@@ -155,7 +185,11 @@ fn measure(
         None if !record.thresholds.is_empty() => folder.write_record(&record).err(),
         _ => None,
     };
-    Ok((record, failure.or_else(|| kept.map(Ending::internal))))
+    Ok(MeasuredLoad {
+        record,
+        failure: failure.or_else(|| kept.map(Ending::internal)),
+        folder: folder.path().to_owned(),
+    })
 }
 
 /// Describes this program and its command line for the record.
@@ -211,12 +245,12 @@ fn show(args: &LoadArgs, record: &Record) -> Result<(), Ending> {
 fn ending(
     args: &LoadArgs,
     record: &Record,
-    failure: Option<Ending>,
+    failures: Vec<Ending>,
     stop: &Stop,
 ) -> Result<(), Ending> {
     let shown = !args.quiet && !record.runs.is_empty();
-    let interrupted = endings::interrupted(record, stop, failure.is_some(), shown);
-    let mut all = Vec::from_iter(failure);
+    let interrupted = endings::interrupted(record, stop, !failures.is_empty(), shown);
+    let mut all = report_all(failures);
     all.extend(interrupted);
     all.extend(record.runs.iter().find_map(server_fault));
     let worst = record.runs.iter().max_by_key(|run| run.validity.status);

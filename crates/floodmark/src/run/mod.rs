@@ -16,7 +16,7 @@ use floodmark_record::experiment::ExpectedCheck;
 use floodmark_record::run::Run;
 
 use crate::endings;
-use crate::exit::{self, Ending, Exit, own_program, stop_on_signals};
+use crate::exit::{self, Ending, Exit, own_program, report_all, stop_on_signals};
 use crate::files::Files;
 use crate::load::tool;
 use crate::out;
@@ -90,9 +90,12 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     let ran = runner.run(&mut folder, &mut progress);
     progress.clear();
     let outcome = ran.map_err(Ending::internal)?;
-    files(args).write(&outcome.record, |e| Ending::internal(e))?;
     let shown = show(args, &outcome.record, folder.path());
-    ending(args, &experiment, &outcome, &stop).and(shown)
+    let saved = outcome.worker_failure.is_none().then_some(folder.path());
+    let written = files(args).write_result(&outcome.record, saved);
+    let failures = outcome.worker_failure.as_ref().map(Ending::internal);
+    let failures = failures.into_iter().chain(shown.err()).chain(written.err());
+    ending(args, &experiment, &outcome, failures.collect(), &stop)
 }
 
 /// Reads the experiment and applies the command-line flags.
@@ -121,9 +124,9 @@ fn files(args: &RunArgs) -> Files {
     }
 }
 
-/// Prints the table of results.
+/// Prints the table of results, if there are any.
 fn show(args: &RunArgs, record: &Record, folder: &Path) -> Result<(), Ending> {
-    if args.quiet {
+    if args.quiet || (record.has_no_measurement() && record.skipped.is_empty()) {
         return Ok(());
     }
     out::show(files(args).use_stdout(), |style| {
@@ -136,6 +139,7 @@ fn ending(
     args: &RunArgs,
     experiment: &Experiment,
     outcome: &ExperimentOutcome,
+    failures: Vec<Ending>,
     stop: &Stop,
 ) -> Result<(), Ending> {
     let runs = &outcome.record.runs;
@@ -146,9 +150,8 @@ fn ending(
             run.process, run.attempt
         )
     };
-    let failure = outcome.worker_failure.as_ref();
-    let interrupted = endings::interrupted(&outcome.record, stop, failure.is_some(), false);
-    let mut all = Vec::from_iter(failure.map(Ending::internal));
+    let interrupted = endings::interrupted(&outcome.record, stop, !failures.is_empty(), false);
+    let mut all = report_all(failures);
     all.extend(interrupted);
     match outcome.failures.len() {
         0 => {}

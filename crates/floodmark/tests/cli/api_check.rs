@@ -1,8 +1,9 @@
 //! Tests of `--check FILE` with a correct CRUD server and with servers that have one fault each.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use crate::support::{PythonServer, code, folded, load, run, text};
+use crate::support::{PythonServer, code, folded, load, run, signal, start_load, text};
 
 /// Server of items, a set and counters. Arguments: fault, port.
 const SERVER: &str = r#"
@@ -27,9 +28,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         path, _, query = self.path.partition('?')
+        if path == '/set':
+            page = int(query.removeprefix('page='))
+            if fault == 'unavailable':
+                return self.answer(503, {})
+            if fault == 'endless' and names:
+                return self.answer(200, {'data': [{'name': page}]})
+            if fault == 'stuck' and names:
+                time.sleep(60)
         with lock:
             if path == '/set':
-                page = int(query.removeprefix('page='))
                 return self.answer(200, {'data': [{'name': n} for n in names[100 * page - 100:100 * page]]})
             source = old if fault == 'stale' and writes % 7 == 0 else items
             source = counters if path.startswith('/counter') else source
@@ -243,20 +251,72 @@ fn covers_all_attempts_and_the_warm_up() {
     }
     let (_folder, path) = file(SET);
     let check = path.to_str().unwrap();
-    let load = load(
-        &server.url,
-        &["-n", "10", "--attempts", "2", "--check", check],
-    );
-    load.ends_with(1);
-    // If the first attempt cannot be judged, neither can the second.
-    assert_eq!(load.record.runs.len(), 2);
-    for run in &load.record.runs {
-        let detail = &run.checks[0].detail;
-        assert!(
-            detail.ends_with(" items before the first attempt; start with an empty set"),
-            "{detail}"
-        );
+    let output = run(&["load", &server.url, "-n", "10", "--check", check]);
+    assert_eq!(code(&output), 2, "{output:?}");
+    let printed = text(&output.stderr);
+    let words = "GET /set?page=1: the set already has 100 items; start with an empty set";
+    assert!(printed.contains(words), "{printed}");
+}
+
+#[test]
+fn sends_no_load_if_the_set_cannot_be_read_back() {
+    let (_folder, path) = file(SET);
+    let check = path.to_str().unwrap();
+    let server = PythonServer::start(SERVER, &["unavailable"]);
+    let load = load(&server.url, &["-n", "10", "--check", check]);
+    load.ends_with(3);
+    assert!(load.record.runs.is_empty());
+    let printed = load.stderr();
+    let words = "GET /set?page=1: status 503; the server must return the items with status 200";
+    assert!(printed.contains(words), "{printed}");
+    let (_folder, path) = file(&SET.replace("\"/data\"", "\"\""));
+    let server = PythonServer::start(SERVER, &["none"]);
+    let check = path.to_str().unwrap();
+    let output = run(&["load", &server.url, "-n", "10", "--check", check]);
+    assert_eq!(code(&output), 3, "{output:?}");
+    let printed = text(&output.stderr);
+    assert!(printed.contains("such as \"/data\""), "{printed}");
+}
+
+#[test]
+fn ends_the_read_back_of_an_endless_or_silent_set() {
+    for (fault, words) in [
+        (
+            "endless",
+            "but at most 20 were sent; make the server return an empty page",
+        ),
+        ("stuck", "GET /set?page=1: no response within 1 s"),
+    ] {
+        let server = PythonServer::start(SERVER, &[fault]);
+        let (_folder, path) = file(SET);
+        let check = path.to_str().unwrap();
+        let arguments = ["-n", "20", "--timeout", "1s", "--check", check];
+        let load = load(&server.url, &arguments);
+        load.ends_with(1);
+        let detail = &load.run().checks[0].detail;
+        assert!(detail.contains(words), "{detail}");
     }
+}
+
+#[test]
+fn an_interrupted_read_back_keeps_the_result() {
+    let server = PythonServer::start(SERVER, &["stuck"]);
+    let (_folder, path) = file(SET);
+    let check = path.to_str().unwrap();
+    let arguments = ["-n", "20", "--timeout", "30s", "--check", check];
+    let load = start_load(&server.url, &arguments);
+    load.wait_for("\"event\":\"end\"");
+    let begin = Instant::now();
+    signal(load.pid(), libc::SIGINT);
+    let load = load.end();
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    load.ends_with(130);
+    assert_eq!(load.counts().ok, 20);
+    let detail = &load.run().checks[0].detail;
+    assert!(
+        detail.starts_with("not evaluated: ") && detail.ends_with(": interrupted"),
+        "{detail}"
+    );
 }
 
 #[test]

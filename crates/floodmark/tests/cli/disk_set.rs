@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::traced::{failed, result, run_server, server_command, sync};
-use crate::support::{code, run, text};
+use crate::support::{code, finish, floodmark, run, signal, text};
 
 /// The program under test, which is also a server.
 const FLOODMARK: &str = env!("CARGO_BIN_EXE_floodmark");
@@ -278,6 +278,32 @@ fn rejects_a_wrong_place_of_the_value() {
     assert_eq!(code(&output), 2, "{printed}");
     let expected = "items.toml: readback.value \"/id\": no item of GET /items?page={page} has";
     assert!(printed.contains(expected), "{printed}");
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn an_interruption_before_the_first_disk_state_is_reported() {
+    let server = server_command("disk_set::server_of_a_set", "durable");
+    let server = Vec::from_iter(server.iter().map(String::as_str));
+    let folder = tempfile::tempdir().unwrap();
+    let check = folder.path().join("items.toml");
+    fs::write(&check, ITEMS).unwrap();
+    let flags = [
+        "disk",
+        "-q",
+        "-n",
+        "1M",
+        "--check",
+        check.to_str().unwrap(),
+        "--",
+    ];
+    let disk = floodmark(&[&flags, &server[..]].concat()).spawn().unwrap();
+    thread::sleep(Duration::from_secs(1));
+    signal(disk.id(), libc::SIGINT);
+    let output = finish(disk);
+    assert_eq!(code(&output), 130, "{output:?}");
+    let expected = "floodmark: interrupted before the first disk state; no result\n";
+    assert_eq!(text(&output.stderr), expected);
 }
 
 #[test]

@@ -90,6 +90,16 @@ fn keeps_the_measurement_if_a_page_cannot_be_written() {
     let load = load(&url, &["-n", "50", "--csv", "/dev/full"]);
     assert_eq!(load.code(), 5, "{}", load.stderr());
     let result = load.folder.path().join("result");
+    let printed = load.stderr();
+    let summary = printed.find("throughput");
+    let fix = format!(
+        "floodmark report {} --json - --csv /dev/full",
+        result.display()
+    );
+    assert!(
+        summary.is_some() && summary < printed.find(&fix),
+        "{printed}"
+    );
     let events = result.join("events.jsonl");
     let (result, events) = (result.to_str().unwrap(), events.to_str().unwrap());
     let before = fs::read(events).unwrap();

@@ -122,6 +122,10 @@ fn refuses_invalid_usage() {
             &["serve", "hello", "--max-wait", "1s"],
             &["--journal <JOURNAL>|--store <STORE>"],
         ),
+        (
+            &["serve", "hello", "--threads", "99999999999"],
+            &["--threads", "the maximum is 1024"],
+        ),
         (&["serve", "bars"], &["add --store embedded:PATH"]),
         (
             &["serve", "bars", "--store", "bars.redb"],

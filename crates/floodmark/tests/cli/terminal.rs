@@ -91,10 +91,17 @@ fn a_closed_pipe_is_not_an_error() {
 #[test]
 fn a_full_stdout_is_an_internal_error() {
     let (_server, url) = hello();
-    for arguments in [&["-q", "--json", "-"][..], &[]] {
+    let load = ["load", &url, "-n", "10"];
+    for arguments in [
+        &[&load, &["-q", "--json", "-"][..]].concat()[..],
+        &load,
+        &["serve", "hello", "--listen", "127.0.0.1:0"],
+        &["--version"],
+        &["load", "--help"],
+    ] {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let mut command = floodmark(&["load", &url, "-n", "10"]);
-        command.args(arguments).stdout(Stdio::from(full));
+        let mut command = floodmark(arguments);
+        command.stdout(Stdio::from(full));
         let output = finish(command.spawn().unwrap());
         assert_eq!(code(&output), 5);
         assert!(text(&output.stderr).contains("No space left"), "{output:?}");

@@ -11,9 +11,10 @@ use floodmark_wire::Reader;
 use crate::probe::{ProbeLimits, ProbeResponse, receive};
 
 /// Limits for one response.
-pub(super) const LIMITS: ProbeLimits = ProbeLimits {
+pub(super) const LIMITS: ProbeLimits<'_> = ProbeLimits {
     timeout: Duration::from_secs(5),
     length: 1 << 20,
+    stop: None,
 };
 /// Maximum number of attempts to connect from an unused client port.
 const MAX_CONNECTS: usize = 100;

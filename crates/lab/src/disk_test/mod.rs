@@ -141,7 +141,7 @@ impl DiskTest<'_> {
     /// The server cannot be traced, exits, acknowledges or writes nothing, or violates the check
     /// without a power loss, or a disk state cannot be written.
     pub fn run(&self, stop: &AtomicBool) -> Result<DiskResult, DiskTestError> {
-        let run = self.trace(None)?;
+        let run = self.trace(None, stop)?;
         let mut result = DiskResult {
             schema: SCHEMA_VERSION,
             command: self.server.words.clone(),
@@ -156,24 +156,34 @@ impl DiskTest<'_> {
             is_complete: true,
             rows: Vec::new(),
         };
-        let row = self.row(None, &run, self.images, stop)?;
-        result.rows.push(row);
+        let is_stopped = || stop.load(Ordering::Relaxed);
+        if !is_stopped() {
+            let row = self.row(None, &run, self.images, stop)?;
+            result.rows.push(row);
+        }
         if self.images_per_fault > 0 {
             for (name, fault) in faults::faults(&run.trace) {
-                if stop.load(Ordering::Relaxed) {
+                if is_stopped() {
                     break;
                 }
-                let run = self.trace(Some(fault))?;
-                let row = self.row(Some(name), &run, self.images_per_fault, stop)?;
-                result.rows.push(row);
+                let run = self.trace(Some(fault), stop)?;
+                if !is_stopped() {
+                    let row = self.row(Some(name), &run, self.images_per_fault, stop)?;
+                    result.rows.push(row);
+                }
             }
         }
-        result.is_complete = !stop.load(Ordering::Relaxed);
+        result.is_complete = !is_stopped();
         Ok(result)
     }
 
-    /// Traces the server while clients send requests. With a fault, the server may end early.
-    fn trace(&self, fault: Option<DiskFault>) -> Result<TracedRun, DiskTestError> {
+    /// Traces the server while clients send requests. With a fault, the server may end early. The
+    /// run is incomplete if `stop` becomes true.
+    fn trace(
+        &self,
+        fault: Option<DiskFault>,
+        stop: &AtomicBool,
+    ) -> Result<TracedRun, DiskTestError> {
         let folder = self.scratch.join("traced");
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
@@ -192,19 +202,19 @@ impl DiskTest<'_> {
             ..TraceOptions::default()
         };
         let tracer = Tracer::start(command, &folder, options)?;
-        let is_started = wait_until_started(&tracer, address);
+        let is_started = wait_until_started(&tracer, address, stop);
         let (sent, numbers) = (SentRequests::default(), AtomicU64::new(1));
         let mut found = None;
         if is_started {
             thread::scope(|scope| {
                 for _ in 0..self.connections {
-                    scope.spawn(|| self.send(address, &requests, &numbers, &sent));
+                    scope.spawn(|| self.send(address, &requests, &numbers, &sent, stop));
                 }
             });
             if let DiskCheck::Set { readback, .. } = self.check
                 && fault.is_none()
             {
-                found = Some(set::items(address, readback));
+                found = Some(set::items(address, readback, self.requests, Some(stop)));
             }
             let is_responding = match &found {
                 Some(found) => found.is_ok(),
@@ -220,10 +230,10 @@ impl DiskTest<'_> {
             sent: sent.into_connections(),
             found,
         };
-        match fault {
-            None => self.check_running(is_started, address, &run).map(|()| run),
-            Some(_) => Ok(run),
+        if fault.is_none() && !stop.load(Ordering::Relaxed) {
+            self.check_running(is_started, address, &run)?;
         }
+        Ok(run)
     }
 
     /// Checks that a server without an injected error accepted connections and did not exit.
@@ -256,18 +266,20 @@ impl DiskTest<'_> {
         })
     }
 
-    /// Sends requests until all are sent or the server stops responding. Some servers close a kept
-    /// connection without notice, so a single request without a response is not the end.
+    /// Sends requests until all are sent, the server stops responding or `stop` becomes true. Some
+    /// servers close a kept connection without notice, so a single request without a response is not
+    /// the end.
     fn send(
         &self,
         address: SocketAddr,
         requests: &TestRequests,
         numbers: &AtomicU64,
         sent: &SentRequests,
+        stop: &AtomicBool,
     ) {
         let mut client = DiskClient::new(address, sent);
         let mut unanswered = 0;
-        while unanswered < MAX_UNANSWERED {
+        while unanswered < MAX_UNANSWERED && !stop.load(Ordering::Relaxed) {
             let number = numbers.fetch_add(1, Ordering::Relaxed);
             if number > self.requests {
                 return;
@@ -353,9 +365,9 @@ impl DiskTest<'_> {
     }
 }
 
-fn wait_until_started(tracer: &Tracer, address: SocketAddr) -> bool {
+fn wait_until_started(tracer: &Tracer, address: SocketAddr, stop: &AtomicBool) -> bool {
     let begin = Instant::now();
-    while !tracer.has_ended() && begin.elapsed() < START_TIMEOUT {
+    while !tracer.has_ended() && begin.elapsed() < START_TIMEOUT && !stop.load(Ordering::Relaxed) {
         if TcpStream::connect(address).is_ok() {
             return true;
         }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 
 use floodmark_check::{FoundItems, check_api};
 use floodmark_disk::RecoveryProbe;
@@ -91,10 +92,15 @@ impl<'a> SetItems<'a> {
     }
 }
 
-/// Reads back all items of the set on a server.
-pub(super) fn items(server: SocketAddr, readback: &Readback) -> Result<FoundItems, String> {
+/// Reads back all items of the set on a server, to which at most `sent` items were sent.
+pub(super) fn items(
+    server: SocketAddr,
+    readback: &Readback,
+    sent: u64,
+    stop: Option<&AtomicBool>,
+) -> Result<FoundItems, String> {
     let from = ProcessPlacement::default();
-    SetReader::new(&from, server, readback.clone(), LIMITS.timeout).items()
+    SetReader::new(&from, server, readback.clone(), LIMITS.timeout, stop).items(sent)
 }
 
 /// Returns the error in a check file with which no item could be read back.
@@ -128,7 +134,8 @@ impl RecoveryProbe for SetItems<'_> {
         server: SocketAddr,
         inserts: &Vec<KeptOperation>,
     ) -> io::Result<Option<String>> {
-        let found = items(server, self.readback).map_err(io::Error::other)?;
+        let found = items(server, self.readback, inserts.len() as u64, None);
+        let found = found.map_err(io::Error::other)?;
         Ok(self.judge(inserts, found))
     }
 }

@@ -15,6 +15,7 @@ use super::{ExperimentRunner, ExperimentState, TrialHosts, plan_trial, proof};
 use crate::attempt::{Attempts, Monitoring};
 use crate::exit_monitor::ExitMonitor;
 use crate::manifest::Trial;
+use crate::readback::{SetFault, check_set};
 use crate::server_log::ServerLog;
 use crate::worker::WorkerFailure;
 
@@ -79,6 +80,14 @@ pub(super) fn measure<'a>(
     // The arrivals differ between processes, but are the same in all trials.
     let earlier = u64::from(process.process - 1) * u64::from(trial.load.attempt_count());
     planned.plan.seed = planned.plan.seed.wrapping_add(earlier);
+    match check_set(&hosts.client, &planned.plan, runner.stop) {
+        Ok(()) => {}
+        Err(SetFault::Interrupted) => return None,
+        Err(SetFault::NotEmpty(what) | SetFault::Unreadable(what)) => {
+            state.fail_trial(trial, format!("{}: {what}", trial.name));
+            return None;
+        }
+    }
     let proxy = proxy.as_ref().map(DelayProxy::pid);
     let failure = run_attempts(runner, process, &planned, proxy, state);
     let survived = check_survivors(process, state);

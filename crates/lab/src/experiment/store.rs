@@ -52,7 +52,9 @@ impl StoreInstance {
         let (mut program, mut scratch) = (None, None);
         let address = match &behind.from {
             StoreSource::Running(url) => child::within(&hosts.server, || first_address(url))
-                .map_err(|what| format!("the store {url} is unreachable: {what}"))?,
+                .map_err(|what| {
+                    format!("the store {url} is unreachable: {what}; start the store, or correct its url")
+                })?,
             StoreSource::Started { store, setting } => {
                 let folder = Scratch::create(data, &store.name)
                     .map_err(|error| failed(format!("{}: {error}", data.display())))?;

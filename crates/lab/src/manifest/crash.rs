@@ -1,5 +1,6 @@
 //! `[crash]`: crash rounds instead of measurements.
 
+use std::path::Path;
 use std::time::Duration;
 
 use floodmark_plan::scalar::{Count, CrashTime};
@@ -55,7 +56,7 @@ pub(super) fn settings(
             Err(file.error(&section.span(), format!("{}: {what}", trial.name)))
         })?;
         if let Some(CheckKind::File(path)) = &trial.load.check
-            && CheckFile::read(path, &trial.spec(None))?.check.kind == ApiCheckKind::Counter
+            && check_kind(path, trial)? == ApiCheckKind::Counter
         {
             let what = format!(
                 "{}: crash rounds do not support check files of kind \"counter\"; use kind \"register\" or \"set\", or check = \"sequence\" if each response is the next number of one counter",
@@ -103,6 +104,15 @@ fn refusal(trial: &Trial, kill: CrashTarget) -> Option<String> {
     let given = load.given().find(|key| lengths.contains(key));
     given
         .map(|key| format!("the crash sets the length of each round; remove `{key}` from its load"))
+}
+
+/// Reads the kind of a trial's check file.
+fn check_kind(path: &Path, trial: &Trial) -> Result<ApiCheckKind, FileError> {
+    let file = CheckFile::read(path, &trial.spec(None)).map_err(|error| FileError {
+        place: trial.place.clone(),
+        what: format!("load: `check` {error}"),
+    })?;
+    Ok(file.check.kind)
 }
 
 #[cfg(test)]
@@ -263,6 +273,9 @@ mod tests {
             };
             assert!(error.iter().all(says), "{error:?}");
         }
+        let error = Lab::new(SYSTEM, &experiment).read().unwrap_err();
+        assert!(error.starts_with("e.toml:4: load: `check` "), "{error}");
+        assert!(error.contains("api.toml: No such file"), "{error}");
     }
 
     #[test]

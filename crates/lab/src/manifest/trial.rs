@@ -268,6 +268,11 @@ impl TrialReader<'_> {
             let what = "command: unknown port; pass the port with {port}, or add port = …";
             return Err(invalid(what));
         }
+        if section.store.is_none() && command.iter().any(|word| word.contains("{store}")) {
+            let what =
+                "command: {store} needs store = …, such as store = { url = \"127.0.0.1:5432\" }";
+            return Err(invalid(what));
+        }
         let program = Path::new(&command[0]).file_name().unwrap_or_default();
         let program = program.to_string_lossy();
         let program = Some(&*program).filter(|program| is_name(program));

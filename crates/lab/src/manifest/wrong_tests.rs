@@ -16,6 +16,11 @@ fn names_line_and_fix_of_errors_in_experiments() {
             "e.toml:3: unknown key \"conections\" in [load]; did you mean \"connections\"?",
         ),
         (
+            "server.py --port {port}",
+            "server.py --port {port} --db {store}",
+            "e.toml:15: command: {store} needs store = …",
+        ),
+        (
             "\"2s\"",
             "2",
             "e.toml:4: duration: expected a duration above 0 with a unit, such as \"10s\", not 2",

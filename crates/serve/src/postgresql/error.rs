@@ -84,7 +84,9 @@ fn fix(error: &tokio_postgres::Error) -> &'static str {
         SqlState::INSUFFICIENT_PRIVILEGE => {
             "grant the user access to the table bar, or the right to create it"
         }
-        SqlState::TOO_MANY_CONNECTIONS => "raise max_connections, or close other sessions",
+        SqlState::TOO_MANY_CONNECTIONS => {
+            "close other sessions, or raise max_connections or the CONNECTION LIMIT of the user or database"
+        }
         SqlState::CANNOT_CONNECT_NOW => "retry once PostgreSQL has started",
         SqlState::READ_ONLY_SQL_TRANSACTION => "use a database that accepts writes",
         _ => "check PostgreSQL's log and settings",

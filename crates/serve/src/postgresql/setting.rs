@@ -76,7 +76,11 @@ impl FromStr for PostgresqlSetting {
             // The parser's other messages about a keyword/value string may quote part of a
             // password, if the password contains a space.
             match cause {
-                Some(cause) if is_url || cause.starts_with("invalid value for option") => {
+                Some(cause)
+                    if is_url
+                        || cause.starts_with("invalid value for option")
+                        || is_before_password(text, &cause) =>
+                {
                     format!("{cause}; {USAGE}")
                 }
                 _ => format!("not a connection string; {USAGE}"),
@@ -113,6 +117,15 @@ impl FromStr for PostgresqlSetting {
         }
         Ok(PostgresqlSetting { config })
     }
+}
+
+/// Returns whether the parser's message quotes a key that precedes the password.
+fn is_before_password(text: &str, cause: &str) -> bool {
+    let before = text.split("password").next().unwrap_or_default();
+    let mut keys = before.split_whitespace().map(|word| word.split('=').next());
+    let key = cause.strip_prefix("unknown option `");
+    let key = key.and_then(|key| key.strip_suffix('`'));
+    key.is_some() && keys.any(|one| one == key)
 }
 
 #[cfg(test)]
@@ -156,6 +169,10 @@ mod tests {
                 "TLS to PostgreSQL is not supported",
             ),
             ("//u:secret@a/b?ssl=1", "unknown option `ssl`"),
+            (
+                "host=a prot=1 user=u dbname=b password=x secret",
+                "unknown option `prot`",
+            ),
             (
                 "host=a user=u dbname=b password=x secret=y",
                 "not a connection string",

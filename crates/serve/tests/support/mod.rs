@@ -32,6 +32,7 @@ pub fn settings(workload: NativeWorkload) -> Settings {
         journal: JournalSetting::None,
         store: None,
         limits: Limits::default(),
+        on_failure: |_| {},
     }
 }
 

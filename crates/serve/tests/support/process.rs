@@ -19,7 +19,7 @@ use super::TestClient;
 const SERVED_PATH: &str = "FLOODMARK_TEST_PATH";
 
 /// Serves until stdin is closed. A line on stdin limits the file size, so that writes fail. Prints
-/// the address, and at the end `stopped` or the cause of a failure.
+/// the address, failures, `stopping`, and at the end `stopped` or the cause of a failure.
 pub fn run_child(settings: impl FnOnce(PathBuf) -> Settings) {
     let path = env::var_os(SERVED_PATH).expect("started by another test");
     let (stop, stopped) = oneshot::channel::<()>();
@@ -28,13 +28,18 @@ pub fn run_child(settings: impl FnOnce(PathBuf) -> Settings) {
             line.unwrap();
             limit_file_size();
         }
+        println!("stopping");
         // The server may have ended already.
         let _ = stop.send(());
     });
     let shutdown = async {
         let _ = stopped.await;
     };
-    let served = serve(settings(path.into()), shutdown, |at| {
+    let settings = Settings {
+        on_failure: |error| println!("noticed: {error}"),
+        ..settings(path.into())
+    };
+    let served = serve(settings, shutdown, |at| {
         println!("\nlistening on {at}");
         std::io::stdout().flush().unwrap();
     });
@@ -108,6 +113,13 @@ impl KillableServer {
     pub fn fail_writes(&mut self) {
         let stdin = self.child.stdin.as_mut().unwrap();
         stdin.write_all(b"fail\n").unwrap();
+    }
+
+    /// Stops the server. Returns its output before and after the request to stop.
+    pub fn stop_failed(self) -> (String, String) {
+        let text = self.stop();
+        let (before, after) = text.split_once("stopping").expect("the server was stopped");
+        (before.to_owned(), after.to_owned())
     }
 
     /// Stops the server and returns its remaining output.

@@ -6,7 +6,7 @@ use std::process::Child;
 use floodmark_record::run::Status;
 
 use super::{ExperimentFolder, NATIVE, leases, processes_of, python};
-use crate::support::{alive, code, finish, folded, signal, text, valid, wait_for};
+use crate::support::{alive, code, finish, folded, run, signal, text, valid, wait_for};
 
 /// Phase in which the test ends the experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,14 @@ fn ctrl_c(phase: ExperimentPhase) {
         usize::from(begun && phase != ExperimentPhase::Driving)
     );
     let printed = text(&output.stderr);
-    assert!(printed.contains("interrupted"), "{printed}");
+    if begun {
+        assert!(printed.contains("interrupted"), "{printed}");
+        return;
+    }
+    let words = "floodmark: interrupted before the first measurement; no result\n";
+    assert!(printed.ends_with(words), "{printed}");
+    let report = run(&["report", lab.result().to_str().unwrap()]);
+    assert_eq!(code(&report), 2, "{report:?}");
 }
 
 #[test]

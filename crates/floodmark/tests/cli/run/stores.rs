@@ -223,6 +223,8 @@ fn names_a_store_that_does_not_start() {
     };
     let there = format!("absent: the store 127.0.0.1:{port} is unreachable: ");
     assert!(absent.starts_with(&there), "{absent}");
+    let fix = "; start the store, or correct its url";
+    assert!(absent.ends_with(fix), "{absent}");
     assert!(
         broken.starts_with(
             "broken: count does not start: exited before it was ready (exit status: 1)"

@@ -146,9 +146,7 @@ fn rounds(
         .is_none_or(|store| store.started().is_none());
     let mut known = last.filter(|_| is_kept).map(|last| last.state);
     // The set may contain items before the first round, also those of an interrupted round.
-    let found = processes.items().transpose();
-    let found = found.map_err(|why| format!("{}: {why}", trial.name))?;
-    let found = found.unwrap_or_default();
+    let found = processes.items(u64::MAX)?.unwrap_or_default();
     let mut next_number = last.map_or(1, |last| {
         last.state.next_number.saturating_add(INTERRUPTED_NUMBERS)
     });

@@ -143,11 +143,23 @@ impl CrashProcesses<'_, '_> {
         }
     }
 
-    /// Reads all items of the set that the plan checks. Returns `None` for another check.
-    pub(super) fn items(&self) -> Option<Result<FoundItems, String>> {
-        let set = SetReader::of(&self.hosts.client, &self.planned.plan, false)?;
-        let items = set.items();
-        Some(items.map_err(|why| format!("the items could not be read back: {why}")))
+    /// Reads all items of the set that the plan checks. `sent` is the maximum number of items that
+    /// the set can contain. Returns `None` for another check.
+    pub(super) fn items(&self, sent: u64) -> Result<Option<FoundItems>, StepError> {
+        let stop = self.runner.stop;
+        let flag = stop.flag();
+        let Some(set) = SetReader::of(&self.hosts.client, &self.planned.plan, &flag) else {
+            return Ok(None);
+        };
+        set.items(sent)
+            .map(Some)
+            .map_err(|why| match stop.is_set() {
+                true => StepError::Interrupted,
+                false => StepError::Failed(format!(
+                    "{}: the items could not be read back: {why}",
+                    self.trial.name
+                )),
+            })
     }
 
     /// Describes a process that has exited. Returns `None` if all processes are running.

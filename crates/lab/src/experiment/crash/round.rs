@@ -139,8 +139,7 @@ impl NextRound {
     ) -> Result<CrashRound, RoundError> {
         let unreadable = |error: String| format!("{}: {error}", path.display());
         let bytes = fs::read(&path).map_err(|error| unreadable(error.to_string()))?;
-        let found = processes.items().transpose();
-        let found = found.map_err(|why| format!("{}: {why}", processes.trial.name))?;
+        let found = processes.items(end.next_number)?;
         let facts = RoundFacts {
             end,
             restarted_ns: processes.restarts_server().then_some(times.restarted),
