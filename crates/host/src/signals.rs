@@ -41,7 +41,9 @@ impl Stop {
     /// The handlers cannot be installed.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self::new();
-        // Set by the first signal, also if the program itself requested a stop before.
+        // The first call finds the vDSO, which a handler must not do.
+        clock_ms();
+        // Set by the first signal, even if the program itself requested a stop before.
         let first_ms = Arc::new(AtomicU64::new(u64::MAX));
         let hangup = (!is_hangup_ignored()).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {

@@ -65,7 +65,9 @@ pub fn check_set(from: &ProcessPlacement, plan: &Plan, stop: &Stop) -> Result<()
         return Ok(());
     };
     let path = set.readback.path.replace(PAGE, "1");
-    let page = set.get(&path).and_then(|page| set.items_in(&path, &page));
+    let fix = "start the server, or correct its address or the path of the readback";
+    let page = set.get(&path).map_err(|why| format!("{why}; {fix}"));
+    let page = page.and_then(|page| set.items_in(&path, &page));
     match page.map(|items| items.count()) {
         _ if stop.is_set() => Err(SetFault::Interrupted),
         Ok(0) => Ok(()),

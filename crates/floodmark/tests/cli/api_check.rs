@@ -269,6 +269,12 @@ fn sends_no_load_if_the_set_cannot_be_read_back() {
     let printed = load.stderr();
     let words = "GET /set?page=1: status 503; the server must return the items with status 200";
     assert!(printed.contains(words), "{printed}");
+    drop(server);
+    let absent = run(&["load", "http://127.0.0.1:9", "-n", "10", "--check", check]);
+    assert_eq!(code(&absent), 3, "{absent:?}");
+    let printed = text(&absent.stderr);
+    let words = "GET /set?page=1: connection refused; start the server, or correct its address";
+    assert!(printed.contains(words), "{printed}");
     let (_folder, path) = file(&SET.replace("\"/data\"", "\"\""));
     let server = PythonServer::start(SERVER, &["none"]);
     let check = path.to_str().unwrap();
