@@ -63,6 +63,21 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         .map(|path| EarlierResult::read(path, &experiment))
         .transpose()
         .map_err(Ending::usage)?;
+    if earlier
+        .as_ref()
+        .is_some_and(|earlier| earlier.is_complete(&experiment))
+    {
+        let path = folder.path().display();
+        out::note(&format!(
+            "--resume {path}: the result is already complete; nothing was measured\n"
+        ));
+        let outcome = ExperimentOutcome {
+            record: floodmark_lab::read(folder.path()).map_err(Ending::usage)?,
+            worker_failure: None,
+            failures: Vec::new(),
+        };
+        return finish(args, &experiment, &outcome, folder.path(), &stop);
+    }
     let mut schedule = TrialSchedule::of(&experiment);
     if let Some(earlier) = &earlier {
         schedule = schedule.after(earlier);
@@ -90,9 +105,20 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     let ran = runner.run(&mut folder, &mut progress);
     progress.clear();
     let outcome = ran.map_err(Ending::internal)?;
+    finish(args, &experiment, &outcome, folder.path(), &stop)
+}
+
+/// Writes the output files, prints the result, and returns how the command ends.
+fn finish(
+    args: &RunArgs,
+    experiment: &Experiment,
+    outcome: &ExperimentOutcome,
+    folder: &Path,
+    stop: &Stop,
+) -> Result<(), Ending> {
     files(args).write(&outcome.record, |e| Ending::internal(e))?;
-    let shown = show(args, &outcome.record, folder.path());
-    ending(args, &experiment, &outcome, &stop).and(shown)
+    let shown = show(args, &outcome.record, folder);
+    ending(args, experiment, outcome, stop).and(shown)
 }
 
 /// Reads the experiment and applies the command-line flags.
