@@ -8,12 +8,14 @@ pub mod doctor;
 mod held;
 pub mod next;
 pub mod notes;
+mod stopped;
 mod text;
 pub mod tls;
 pub mod validity;
 pub mod why;
 
 pub use next::next_step;
+pub use stopped::server_gone_since_s;
 pub use validity::validity;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use floodmark_record::events::EndReason;
 use floodmark_record::plan::Schedule;
 use floodmark_record::run::{Run, Saturation, Status, SteadyClass, StepFigures};
 use floodmark_record::units::show_count;
+use floodmark_record::verdict::Verdict;
 use floodmark_stats::saturation::KEPT_UP_SHARE;
 
 use crate::asking;
@@ -42,8 +43,10 @@ pub fn next_step(run: &Run, cpus: u32) -> String {
 
 fn early_end(run: &Run) -> Option<String> {
     let address = &run.plan.target.authority;
+    let gone =
+        || format!("check the log of the server at {address}, restart the server and repeat");
     match run.ended.reason {
-        EndReason::Completed => None,
+        EndReason::Completed => run.server_gone_since_s.map(|_| gone()),
         EndReason::ClientFailed => Some("check the client's log in the result folder".to_owned()),
         EndReason::Interrupted => {
             Some("repeat without interruption, or shorten the run with -d or -n".to_owned())
@@ -51,9 +54,7 @@ fn early_end(run: &Run) -> Option<String> {
         EndReason::NotHttp => Some(format!(
             "find out what listens on {address}, or use another port"
         )),
-        EndReason::ServerGone => Some(format!(
-            "check the log of the server at {address}, restart the server and repeat"
-        )),
+        EndReason::ServerGone => Some(gone()),
     }
 }
 
@@ -96,26 +97,39 @@ fn not_valid(run: &Run, cpus: u32) -> Option<String> {
 /// [`FAILED_SHARE`] of the requests failed.
 fn failed_requests(run: &Run) -> Option<String> {
     let counts = &run.requests;
-    let (server, url) = (&run.plan.target.authority, &run.plan.target.url);
+    let server = &run.plan.target.authority;
+    let curl = curl(run);
     let less = asking::scaled(&run.plan, 0.5);
     let unexpected = counts.statuses.iter();
     let status = unexpected
         .filter(|(status, _)| !matches!(**status, 200..=399 | 429 | 503))
         .max_by_key(|(_, n)| **n);
-    let wrong = match status {
-        Some((status, _)) => format!(
-            "unexpected responses (mostly status {status}): find out why (curl -i {url}), or accept them: --expect status={status}"
+    let why = format!("find out why ({curl})");
+    let wrong = match (status, &run.plan.check) {
+        (Some((status, _)), None) => format!(
+            "unexpected responses (mostly status {status}): {why}, or accept them: --expect status={status}"
         ),
-        None => format!("responses did not match --expect: find out why (curl -i {url})"),
+        (Some((status, _)), Some(_)) => {
+            format!("unexpected responses (mostly status {status}): {why}")
+        }
+        (None, None) => format!("responses did not match --expect: {why}"),
+        (None, Some(check)) => format!(
+            "responses lack the content that --check {} needs: {why}",
+            check.name()
+        ),
     };
     let connect_failed = format!(
         "connections failed to open; check the server's log, or open fewer at once: {less}"
     );
     let malformed =
-        format!("responses were malformed: check that {server} speaks HTTP/1.1 (curl -i {url})");
+        format!("responses were malformed: check that {server} speaks HTTP/1.1 ({curl})");
     let reset = "connections closed without a response: check the server's log";
     let timed_out = format!("requests timed out: retry with {less}");
-    let rejected = format!("requests were rejected (429 or 503): retry with {less}");
+    let is_failing = |verdict: &Verdict| verdict.cause == Cause::Errors;
+    let rejected = match run.verdict.as_ref().is_some_and(is_failing) {
+        true => "requests were rejected (429 or 503): check the server's log".to_owned(),
+        false => format!("requests were rejected (429 or 503): retry with {less}"),
+    };
     let failures = [
         (counts.connect_failed, connect_failed),
         (counts.malformed, malformed),
@@ -129,6 +143,44 @@ fn failed_requests(run: &Run) -> Option<String> {
     let most_frequent = failures.iter().max_by_key(|(n, _)| *n);
     let (n, step) = most_frequent.filter(|_| !is_minor)?;
     Some(format!("{} {step}", show_count(*n)))
+}
+
+/// Returns a curl command that sends the request with the most unexpected responses.
+fn curl(run: &Run) -> String {
+    let target = &run.plan.target;
+    let mix = run.plan.mix.iter().flat_map(|mix| &mix.requests);
+    let groups = mix.zip(run.groups.iter().map(|group| group.requests.wrong));
+    let (request, url) = match groups.max_by_key(|(_, wrong)| *wrong) {
+        Some((failing, _)) => {
+            let base = target.url.strip_suffix(&target.path).unwrap_or(&target.url);
+            (&failing.request, format!("{base}{}", failing.path))
+        }
+        None => (&run.plan.request, target.url.clone()),
+    };
+    let mut words = vec!["curl -i".to_owned()];
+    if request.method != "GET" {
+        words.push(format!("-X {}", request.method));
+    }
+    let headers = request.headers.iter();
+    words
+        .extend(headers.map(|(name, value)| format!("-H {}", quoted(&format!("{name}: {value}")))));
+    if let Some(body) = request.body.bytes().filter(|body| !body.is_empty()) {
+        let body = String::from_utf8_lossy(body);
+        words.push(format!("--data-binary {}", quoted(&body)));
+    }
+    words.push(quoted(&url));
+    // The first request of a template.
+    let command = words.join(" ");
+    command.replace("{seq}", "1").replace("{key}", "1")
+}
+
+/// Quotes a word for a shell if necessary.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/:.,-_=%@+[]".contains(c);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 fn not_steady(run: &Run) -> Option<String> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::outcome::Counts;
-use floodmark_record::plan::{Schedule, Spacing};
+use floodmark_record::plan::{Check, RequestPlan, Schedule, Spacing};
 use floodmark_record::profile::{Ramp, RateStep, Replay};
 use floodmark_record::run::{
     CheckResult, ClientUsage, Connections, FellBehind, HttpBytes, RunEnd, Saturation, Steady,
@@ -165,7 +165,7 @@ fn suggests_a_next_step_for_each_run() {
         ),
         (
             "server gone",
-            with(closed(), |r| r.ended.reason = EndReason::ServerGone),
+            with(closed(), |r| r.server_gone_since_s = Some(2.0)),
             "the log of the server at localhost:8080",
         ),
         (
@@ -203,6 +203,20 @@ fn suggests_a_next_step_for_each_run() {
                 r.requests.statuses = BTreeMap::from([(404, 10_000)]);
             }),
             "10,000 unexpected responses (mostly status 404): find out why (curl -i http://localhost:8080/hello), or accept them: --expect status=404",
+        ),
+        (
+            "a failed request with a body, under a check",
+            with(closed(), |r| {
+                fail(r, 10_000, |c| &mut c.wrong);
+                r.requests.statuses = BTreeMap::from([(415, 10_000)]);
+                r.plan.check = Some(Check::Scoring { score: 10.0 });
+                r.plan.request = RequestPlan {
+                    method: "POST".to_owned(),
+                    headers: vec![("X-Name".to_owned(), "it's".to_owned())],
+                    body: b"{\"score\": 10}".to_vec().into(),
+                };
+            }),
+            "415): find out why (curl -i -X POST -H 'X-Name: it'\\''s' --data-binary '{\"score\": 10}' http://localhost:8080/hello)",
         ),
         (
             "unexpected body",

@@ -56,17 +56,13 @@ fn early_end(run: &Run) -> Option<String> {
     match run.ended.reason {
         // Only runs of external clients end with `ClientFailed`, and their validity already names
         // the reason. For an interrupted run, the summary already begins with the interruption.
-        EndReason::Completed | EndReason::ClientFailed | EndReason::Interrupted => None,
+        // The reasons of the validity name a server that stopped responding.
+        EndReason::Completed
+        | EndReason::ClientFailed
+        | EndReason::Interrupted
+        | EndReason::ServerGone => None,
         EndReason::NotHttp => {
             Some("the run ended early: no response was HTTP/1.1; check the port".to_owned())
-        }
-        EndReason::ServerGone => {
-            let since = run.server_gone_since_s.map(|s| format!(" after {s:.1} s"));
-            let since = since.unwrap_or_default();
-            Some(format!(
-                "the server became unreachable: no response arrived{since}, and no connection can be \
-                 opened; the figures include this time; check the server's log, restart the server and repeat"
-            ))
         }
     }
 }

@@ -1,18 +1,18 @@
 //! Judges whether a run's figures describe the server (`valid`, `bound` or `invalid`). If the
 //! figures do not describe the server, the result contains reasons and fixes.
 //!
-//! Only the client's behavior counts. A server that rejects requests, dies or responds slowly does
-//! not invalidate a run, because the run measures that behavior.
+//! Only the client's behavior counts. A server that rejects requests or responds slowly does not
+//! invalidate a run, because the run measures that behavior. A server that stops responding does:
+//! the figures then average over the time before and after the stop.
 
 mod threads;
-
-use std::collections::BTreeMap;
 
 use floodmark_record::run::{Run, Status, Validity};
 use floodmark_record::units::show_count;
 
 use crate::held;
 use crate::notes::notes;
+use crate::stopped;
 use crate::text::{plural_if_any, show_s};
 use crate::tls;
 
@@ -88,6 +88,9 @@ const SERVER_ERRORS: [&str; 5] = [
     "connect_failed",
 ];
 
+/// Fix for a server that stopped responding.
+pub(crate) const FIX_STOPPED: &str = "check the server's log, restart the server and repeat";
+
 /// Fix for a client stall.
 const FIX_STALL: &str = "stop other programs on this host (see floodmark doctor) and repeat";
 
@@ -104,8 +107,10 @@ pub(crate) struct Judged<'a> {
 impl Judged<'_> {
     /// Returns the number of requests affected by an error.
     pub(crate) fn affected(&self, error: &str) -> u64 {
-        let count = |errors: &BTreeMap<String, u64>| errors.get(error).copied().unwrap_or(0);
-        count(&self.run.errors).saturating_sub(count(&self.run.connections.unawaited))
+        let mut errors = self.run.request_errors();
+        errors
+            .find_map(|(name, n)| (name == error).then_some(n))
+            .unwrap_or(0)
     }
 
     /// Returns whether the experiment expects the cause of an error.
@@ -171,7 +176,7 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
         reasons.extend(stalled(judged));
     }
     if reasons.is_empty() {
-        reasons.extend(nothing_ok(run));
+        reasons.extend(nothing_ok(run).or_else(|| stopped_responding(run)));
     }
     let bound = saturated(judged).filter(|_| reasons.is_empty());
     let status = match (&bound, reasons.is_empty()) {
@@ -199,15 +204,25 @@ fn cut_short(run: &Run) -> Option<String> {
 fn nothing_ok(run: &Run) -> Option<String> {
     let counts = &run.requests;
     let status = |(status, n): (&u16, &u64)| (format!("status {status}"), *n);
-    let error = |(error, n): (&String, &u64)| (error.replace('_', " "), *n);
+    let error = |(error, n): (&str, u64)| (error.replace('_', " "), n);
     let statuses = counts.statuses.iter().map(status);
     let most_frequent = statuses
-        .chain(run.errors.iter().map(error))
+        .chain(run.request_errors().map(error))
         .max_by_key(|(_, n)| *n);
     (counts.ok == 0).then(|| match most_frequent {
         Some((what, n)) => format!("no response was ok (mostly {what}: {})", show_count(n)),
         None => "no response was ok".to_owned(),
     })
+}
+
+/// Reports that the server stopped responding.
+fn stopped_responding(run: &Run) -> Option<String> {
+    let silence_s = run.sending_s - run.server_gone_since_s?;
+    Some(format!(
+        "{}; the figures include the {} without responses; {FIX_STOPPED}",
+        stopped::show_since(run)?,
+        show_s(silence_s.max(0.0))
+    ))
 }
 
 /// Returns whether a run is invalid only because no response was ok.

@@ -151,6 +151,9 @@ impl Files {
                     floodmark_report::html::of_record(record, next.as_deref())
                         .map_err(|e| damaged(&e))?
                 }
+                "--csv" | "--hdr" if let Some(what) = only_crash_rounds(record) => {
+                    return Err(Ending::usage(format!("{flag}: {what}")));
+                }
                 "--csv" => floodmark_report::csv::of_record(record),
                 _ => floodmark_report::hdr::of_record(record).map_err(|e| damaged(&e))?,
             };
@@ -186,6 +189,12 @@ fn is_replaceable(meta: &fs::Metadata) -> bool {
 /// Returns whether the value of a flag stands for stdout.
 pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
+}
+
+/// Returns an error message if a result has crash rounds and no runs.
+pub fn only_crash_rounds(record: &Record) -> Option<&'static str> {
+    (record.runs.is_empty() && !record.crash.is_empty())
+        .then_some("the result has crash rounds and no runs; see them with floodmark report")
 }
 
 /// Returns the recommended next step, based on the last run without an external client.

@@ -13,6 +13,7 @@ use floodmark_record::Record;
 use floodmark_record::run::Run;
 
 use crate::exit::{Ending, Exit, HELP, own_program, stop_on_signals};
+use crate::files;
 use crate::out;
 
 /// Report what limited each run of a result, with the evidence and the next step.
@@ -48,15 +49,31 @@ pub fn run(args: &WhyArgs) -> Result<(), Ending> {
         true => prove(args)?,
         false => floodmark_lab::read(&args.record).map_err(Ending::usage)?,
     };
-    let judged = record.runs.iter().map(|run| {
-        (
-            run,
-            floodmark_diagnose::why::verdict(run, &record.environment),
-        )
-    });
+    if let Some(what) = files::only_crash_rounds(&record) {
+        let path = args.record.display();
+        return Err(Ending::usage(format!("{path}: {what}")));
+    }
+    let judged: Vec<Run> = record.runs.iter().map(|run| judged(&record, run)).collect();
+    let judged = judged.iter().map(|run| (run, run.verdict.clone()));
     out::show(false, |style| {
         floodmark_report::terminal::why(judged, style)
     })
+}
+
+/// Returns a run with its verdict. Outside an experiment, the next step is that of the summary.
+fn judged(record: &Record, run: &Run) -> Run {
+    let verdict = floodmark_diagnose::why::verdict(run, &record.environment);
+    let mut run = Run {
+        verdict,
+        ..run.clone()
+    };
+    if record.experiment.is_none() {
+        let next = floodmark_diagnose::next_step(&run, run.client_cpus(record.environment.cpus));
+        run.verdict
+            .iter_mut()
+            .for_each(|verdict| verdict.next.clone_from(&next));
+    }
+    run
 }
 
 /// Tries to prove what limited the last run. Returns the updated record.

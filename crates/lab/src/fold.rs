@@ -107,7 +107,10 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
         let checks = responses.entry(process).or_default().check(folder, &events);
         let steps = steps.map(|steps| steps.figures(&events));
         let external = events.client.clone();
+        let last_response_ns = events.end.as_ref().and_then(|end| end.last_response_ns);
         let mut run = fold_run(events, window, &times);
+        let last_response_s = last_response_ns.map(|ns| ns as f64 / 1e9);
+        run.server_gone_since_s = floodmark_diagnose::server_gone_since_s(&run, last_response_s);
         if let Some(ran) = external {
             external_client::fill(&mut run, ran);
         }
@@ -160,6 +163,11 @@ fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
 fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowTimes) -> Run {
     let rows = run.rows.iter_mut().map(|row| &mut row.figures);
     process_cpu::fill(rows, &run.observed);
+    run.missing.extend(
+        process_cpu::too_short(&run.observed).map(|ms| {
+            format!("CPU use of the server: the run was shorter than one sample ({ms} ms)")
+        }),
+    );
     let counts = run.counts();
     let end = run.end.as_ref();
     let mean = |of: fn(&floodmark_record::SecondRow) -> u64| window.per_second(&run, of);
@@ -195,9 +203,7 @@ fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowTimes) -> Ru
         measured_from_ms: run.observed.measured_from_ms,
         errors: end.map(|end| end.errors.clone()).unwrap_or_default(),
         longest_stall_ns: end.map(|end| end.longest_stall_ns),
-        server_gone_since_s: end
-            .and_then(|end| end.server_gone_since_ns)
-            .map(|ns| ns as f64 / 1e9),
+        server_gone_since_s: None,
         sending_s: window.sending_end_ns as f64 / 1e9,
         ended: run.end_reason(),
         remote: run.observed.remote,

@@ -39,6 +39,12 @@ impl<'a> CpuSeries<'a> {
         })
     }
 
+    /// Returns whether the measurement took at least one step. Shorter measurements cannot be told
+    /// apart from the time before and after.
+    fn has_whole_step(&self) -> bool {
+        self.to_ms - self.from_ms >= self.user.step_ms as f64
+    }
+
     /// Returns the user and system CPU time used between two times on the series' clock, in
     /// seconds.
     fn between(&self, from_ms: f64, to_ms: f64) -> (f64, f64) {
@@ -70,13 +76,13 @@ impl<'a> CpuSeries<'a> {
 }
 
 /// Returns the CPU time of the server or store since the start of the measurement. `sent` is the
-/// number of requests.
+/// number of requests. Returns `None` if the measurement was shorter than a sampling step.
 pub fn used(observed: &Observed, role: Role, sent: u64) -> Option<Server> {
     let seen = match role {
         Role::Store => observed.store.clone()?,
         _ => observed.server.clone()?,
     };
-    let cpu = CpuSeries::of(observed, role)?;
+    let cpu = CpuSeries::of(observed, role).filter(CpuSeries::has_whole_step)?;
     let (user_s, system_s) = cpu.between(cpu.from_ms, cpu.to_ms);
     let cpu_s = user_s + system_s;
     Some(Server {
@@ -87,6 +93,15 @@ pub fn used(observed: &Observed, role: Role, sent: u64) -> Option<Server> {
         cpu_us_per_request: (sent > 0).then(|| cpu_s * 1e6 / sent as f64),
         seen,
     })
+}
+
+/// Returns the length of a sampling step in ms if the measurement was shorter, so the CPU use of
+/// server and store is unknown.
+pub fn too_short(observed: &Observed) -> Option<u64> {
+    let roles = [Role::Server, Role::Store].into_iter();
+    let mut series = roles.filter_map(|role| CpuSeries::of(observed, role));
+    let short = series.find(|cpu| !cpu.has_whole_step())?;
+    Some(short.user.step_ms)
 }
 
 /// Adds the CPU use of server and store to a run's rows. Rows without sampled series keep the CPU
@@ -215,6 +230,16 @@ mod tests {
     #[test]
     fn omits_figures_without_samples() {
         let mut observed = observed();
+        observed.measured_from_ms = Some(1_751);
+        assert_eq!(
+            used(&observed, Role::Server, 1),
+            None,
+            "shorter than a step"
+        );
+        assert_eq!(too_short(&observed), Some(500));
+        observed.measured_from_ms = Some(1_750);
+        assert!(used(&observed, Role::Server, 1).is_some());
+        assert_eq!(too_short(&observed), None);
         observed.server = None;
         assert_eq!(used(&observed, Role::Server, 1), None);
         observed.observations.clear();

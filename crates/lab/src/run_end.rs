@@ -31,14 +31,15 @@ pub fn interruption(end: &WorkerEnd) -> Option<String> {
             let mut errors = end.errors.keys().map(String::as_str);
             let error = errors.find(|name| name.starts_with("connect") || *name == "unreachable");
             let error = error.unwrap_or("connect_failed").replace('_', " ");
-            Some(if end.counts.ok + end.connects == 0 {
-                format!("the server is unreachable ({error})")
-            } else {
-                let since = end.server_gone_since_ns.unwrap_or(end.ended_ns);
-                format!(
+            Some(match end.last_response_ns.filter(|since| *since > 0) {
+                _ if end.counts.ok + end.connects == 0 => {
+                    format!("the server is unreachable ({error})")
+                }
+                None => format!("the server never responded ({error})"),
+                Some(since) => format!(
                     "the server stopped responding {} into the run ({error})",
                     show_ns(since as f64)
-                )
+                ),
             })
         }
     }

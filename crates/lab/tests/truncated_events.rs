@@ -140,7 +140,7 @@ fn events() -> Vec<Event> {
     all.extend((0..SECONDS).flat_map(|index| [part(index), second(index)]));
     all.push(Event::End(WorkerEnd {
         reason: EndReason::Completed,
-        server_gone_since_ns: None,
+        last_response_ns: None,
         window_ns: SECONDS * SECOND_NS,
         ended_ns: SECONDS * SECOND_NS,
         counts: Counts {

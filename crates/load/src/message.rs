@@ -28,8 +28,8 @@ pub enum Message {
 pub struct PhaseEnd {
     /// The reason why the phase ended.
     pub reason: EndReason,
-    /// Time of the last response in ns from the phase's start, if the server became unreachable.
-    pub gone_since: Option<Ns>,
+    /// Time of the last response in ns from the phase's start.
+    pub last_response: Option<Ns>,
     /// End of the thread's sending window in ns from the phase's start.
     pub window: Ns,
     /// Time of the last outcome in ns from the phase's start.

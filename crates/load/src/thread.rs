@@ -343,11 +343,7 @@ impl<B: IoBackend> LoadThread<B> {
         let window = window.map_or(ended, |end| end.min(ended)).max(start);
         Ok(Box::new(PhaseEnd {
             reason,
-            gone_since: (reason == EndReason::ServerGone).then(|| {
-                self.core
-                    .last_response
-                    .map_or(0, |at| at.saturating_sub(start))
-            }),
+            last_response: (self.core.last_response).map(|at| at.saturating_sub(start)),
             window: window - start,
             ended: ended.saturating_sub(start),
             longest_stall,

@@ -6,6 +6,7 @@
 #[macro_use]
 mod common;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -269,7 +270,7 @@ fn keeps_the_measurements_of_a_run_whose_server_dies(backend: Backend) {
     killer.join().unwrap();
     assert_eq!(run.end.reason, EndReason::ServerGone);
     assert!(run.took < Duration::from_secs(20), "{:?}", run.took);
-    let gone = run.end.server_gone_since_ns.unwrap();
+    let gone = run.end.last_response_ns.unwrap();
     assert!(gone >= 400_000_000, "{gone}");
     // The server is considered unreachable after two seconds of silence, even on a slow host.
     let ended = run.end.ended_ns;
@@ -277,6 +278,13 @@ fn keeps_the_measurements_of_a_run_whose_server_dies(backend: Backend) {
     let counts = &run.end.counts;
     assert!(counts.ok > 0 && counts.connect_failed > 0);
     assert_eq!(counts.ok + counts.reset, counts.sent);
+    let connects = |errors: &BTreeMap<String, u64>| -> u64 {
+        let errors = errors.iter();
+        let errors = errors.filter(|(name, _)| name.starts_with("connect"));
+        errors.map(|(_, n)| n).sum()
+    };
+    let failed = connects(&run.end.errors) - connects(&run.end.unawaited);
+    assert_eq!(failed, counts.connect_failed, "{:?}", run.end);
 }
 
 fn a_missing_server_ends_the_run_early(backend: Backend) {

@@ -136,7 +136,7 @@ pub struct Run {
     /// Longest stall of a load thread in ns; null if the load process died.
     pub longest_stall_ns: Option<u64>,
     /// Time of the last response, in seconds since the start.
-    /// Null unless the server became unreachable.
+    /// Null unless the server stopped responding until the end of the run.
     pub server_gone_since_s: Option<f64>,
     /// Bytes of HTTP in the measurement.
     pub bytes: HttpBytes,
@@ -200,6 +200,15 @@ impl Run {
         self.place
             .as_ref()
             .map_or(all, |place| place.client.cpu_count)
+    }
+
+    /// Returns the number of requests affected by each error. Excludes connect failures that no
+    /// request was waiting for.
+    pub fn request_errors(&self) -> impl Iterator<Item = (&str, u64)> {
+        let unawaited = |name| self.connections.unawaited.get(name).copied().unwrap_or(0);
+        let errors = self.errors.iter();
+        let errors = errors.map(move |(name, n)| (&**name, n.saturating_sub(unawaited(name))));
+        errors.filter(|(_, n)| *n > 0)
     }
 }
 
@@ -299,7 +308,8 @@ pub struct Connections {
     pub fd_limit_before: Option<u64>,
     /// Held connections; null without `--hold`.
     pub held: Option<HeldConnections>,
-    /// Connect failures while no request was waiting for the connection, by reason.
+    /// Connect failures while no request, or only a request sent before, was waiting for the
+    /// connection, by reason.
     /// They are also counted in `errors`. No request was lost.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unawaited: BTreeMap<String, u64>,

@@ -261,9 +261,18 @@ fn shows_when_a_server_stopped_responding() {
     run.ended.reason = EndReason::ServerGone;
     run.sending_s = 9.1;
     run.server_gone_since_s = Some(4.25);
-    assert!(draw(&run, PLAIN).contains("the server stopped responding after 4.25 s;"));
+    let ended =
+        "the server stopped responding after 4.25 s; the figures cover the whole run (9.1 s)";
+    let one_line = |run: &Run| {
+        let text = draw(run, PLAIN);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(one_line(&run).contains(ended));
+    run.ended.reason = EndReason::Completed;
+    assert!(one_line(&run).contains(ended));
+    run.ended.reason = EndReason::ServerGone;
     run.server_gone_since_s = None;
-    assert!(draw(&run, PLAIN).contains("the server stopped responding within 9.1 s;"));
+    assert!(draw(&run, PLAIN).contains("the server stopped responding within 9.1 s"));
 }
 
 #[test]

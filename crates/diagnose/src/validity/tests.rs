@@ -265,7 +265,7 @@ fn expected_client_errors_are_valid() {
 }
 
 #[test]
-fn server_errors_are_valid() {
+fn server_errors_are_valid_unless_the_server_stops_responding() {
     for name in ["connect_refused", "connect_timed_out"] {
         Case::good(open())
             .unsent(5_000, Some(name))
@@ -274,7 +274,13 @@ fn server_errors_are_valid() {
     let mut slow = Case::good(open()).unsent(5_000, None);
     slow.is(Status::Valid, &[]);
     (slow.run.ended.reason, slow.run.server_gone_since_s) = (EndReason::ServerGone, Some(4.25));
-    slow.notes_one(&["became unreachable", "4.2 s"]);
+    slow.is(
+        Status::Invalid,
+        &[
+            "stopped responding after 4.25 s",
+            "the 5.75 s without responses",
+        ],
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use floodmark_record::metric::{
     CodeFigure, HostFigure, JvmFigure, Role, SocketFigure, ThreadGroupFigure,
 };
 use floodmark_record::plan::ConnectionUse;
-use floodmark_record::run::{Environment, Run};
+use floodmark_record::run::{Environment, Run, SeriesRow};
 use floodmark_record::watch::Server;
 
 use super::thresholds::NOTICEABLE;
@@ -140,17 +140,12 @@ impl<'a> RunFacts<'a> {
         bytes.filter(|_| size > 0.0).map(|bytes| bytes / size)
     }
 
-    /// Returns the throughput in each second of the window, in requests per second. Excludes a last
-    /// row of less than half a second, whose rate is too coarse.
+    /// Returns the throughput in each second of the window, in requests per second.
     #[must_use]
     pub fn rates(&self) -> Vec<f64> {
-        const SHORTEST_ROW_S: f64 = 0.5;
         let window = &self.run.window;
-        let rows = self.run.series.iter().filter(|row| {
-            row.from_s >= window.from_s
-                && row.to_s <= window.to_s
-                && row.to_s - row.from_s >= SHORTEST_ROW_S
-        });
+        let rows = seconds(self.run);
+        let rows = rows.filter(|row| row.from_s >= window.from_s && row.to_s <= window.to_s);
         rows.map(|row| row.throughput_per_s).collect()
     }
 
@@ -194,6 +189,14 @@ impl<'a> RunFacts<'a> {
         let all = sampled(CodeFigure::All).filter(|all| *all > 0.0)?;
         Some(sampled(figure)? / all * self.server.as_ref()?.in_user())
     }
+}
+
+/// Returns the rows of the sending window. Excludes a last row of less than half a second, whose
+/// rate is too coarse.
+pub fn seconds(run: &Run) -> impl Iterator<Item = &SeriesRow> {
+    const SHORTEST_ROW_S: f64 = 0.5;
+    let rows = run.series.iter();
+    rows.filter(|row| row.to_s.min(run.sending_s) - row.from_s >= SHORTEST_ROW_S)
 }
 
 /// Returns the mean number of requests in flight. `answered` is the mean number of requests that

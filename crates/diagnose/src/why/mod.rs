@@ -7,7 +7,7 @@ mod graph;
 mod ledger;
 pub mod proof;
 mod rules;
-mod thresholds;
+pub(crate) mod thresholds;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
@@ -41,11 +41,23 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
             ..stored.clone()
         });
     }
+    let stopped = rules::stopped(&facts);
+    // Means over the time before and after a stop show no limit.
+    let ceilings = match stopped {
+        Some(_) => Vec::new(),
+        None => ledger::ceilings(&facts),
+    };
     let Findings {
         mut candidates,
         ruled_out,
         mut unseen,
-    } = rules::apply(&facts);
+    } = match stopped {
+        Some(stopped) => Findings {
+            candidates: vec![(Cause::Errors, stopped)],
+            ..Findings::default()
+        },
+        None => rules::apply(&facts),
+    };
     unseen.extend(facts.unseen_sources());
     candidates.sort_by(|(_, a), (_, b)| {
         let nearer_to_limit = b.utilization.total_cmp(&a.utilization);
@@ -95,7 +107,7 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         tested: Vec::new(),
         unseen,
         ledger: ledger::of(&facts),
-        ceilings: ledger::ceilings(&facts),
+        ceilings,
     };
     Some(proof::judge(run, verdict))
 }

@@ -1,5 +1,7 @@
 //! Verdicts on runs that have one known limit.
 
+use std::collections::BTreeMap;
+
 use floodmark_record::cause::Cause;
 use floodmark_record::client::ExternalRun;
 use floodmark_record::metric::{ProcessFigure, Role};
@@ -13,6 +15,7 @@ use floodmark_record::verdict::{Confidence, Verdict};
 use floodmark_record::watch::{Server, ServerSeen, ServerThread};
 use floodmark_record::{Metric, Observation};
 
+use super::queue_tests::rows;
 use super::verdict;
 use super::waiting_tests::upstream;
 use crate::next::tests::run;
@@ -314,7 +317,25 @@ fn finds_a_cpu_quota_on_an_idle_host() {
 fn judges_rejections_failures_and_offered_rates() {
     let mut limited = run_with(1.0, 0.1, 0.1);
     limited.requests.rejected = 20_000;
+    limited.requests.statuses.insert(503, 20_000);
     is(&limited, Cause::RateLimiter);
+    // Without status 429, a rate limiter accepts some requests in each second.
+    limited.series = rows(&[3_000.0, 500.0, 0.0, 0.0]);
+    limited.requests.statuses = BTreeMap::from([(429, 20_000)]);
+    is(&limited, Cause::RateLimiter);
+    limited.requests.statuses = BTreeMap::from([(503, 20_000)]);
+    let failing = is(&limited, Cause::Errors);
+    assert!(failing.summary.starts_with("67 % ") && failing.summary.contains("503: 20,000"));
+    assert!(
+        failing.gain.is_none() && failing.limit_per_s.is_none(),
+        "{failing:?}"
+    );
+    limited.requests.rejected = 2_000;
+    is(&limited, Cause::Errors);
+    limited.series.clear();
+    limited.requests.ok = 0;
+    limited.throughput_per_s = Some(0.0);
+    is(&limited, Cause::Errors);
     let mut wrong = run_with(1.0, 0.1, 0.1);
     wrong.requests.wrong = 4_000;
     is(&wrong, Cause::Errors);
@@ -331,6 +352,28 @@ fn judges_rejections_failures_and_offered_rates() {
     is(&offered, Cause::OfferedRate);
     offered.throughput_per_s = Some(500.0);
     assert_ne!(judged(&offered).cause, Cause::None);
+}
+
+#[test]
+fn a_server_that_stopped_responding_has_no_other_cause() {
+    let mut stopped = run_with(1.0, 0.1, 0.1);
+    stopped.least_service_time_us = Some(1_000.0);
+    stopped.requests.timed_out = 100;
+    is(&stopped, Cause::Serialised);
+    stopped.server_gone_since_s = Some(1.0);
+    let verdict = is(&stopped, Cause::Errors);
+    assert_eq!(
+        verdict.summary,
+        "the server stopped responding after 1.00 s"
+    );
+    assert_eq!(
+        verdict.evidence,
+        ["requests without a response: 100 timed out"]
+    );
+    assert!(
+        verdict.gain.is_none() && verdict.also.is_empty() && verdict.ceilings.is_empty(),
+        "{verdict:?}"
+    );
 }
 
 #[test]

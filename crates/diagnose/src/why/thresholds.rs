@@ -22,7 +22,7 @@ pub(super) const CONTENDED: f64 = 0.2;
 
 /// Minimum share that affects throughput noticeably. In three of four runs, the rates of the fastest
 /// and the slowest second differed by at most 0.05.
-pub(super) const NOTICEABLE: f64 = 0.1;
+pub(crate) const NOTICEABLE: f64 = 0.1;
 
 /// Errors or stalls with at least this share limit a run. Under a rate limiter, the rates of two
 /// seconds differ by at most this share (0.002 was measured).

@@ -63,6 +63,21 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         .map(|path| EarlierResult::read(path, &experiment))
         .transpose()
         .map_err(Ending::usage)?;
+    if earlier
+        .as_ref()
+        .is_some_and(|earlier| earlier.is_complete(&experiment))
+    {
+        let path = folder.path().display();
+        out::note(&format!(
+            "--resume {path}: the result is already complete; nothing was measured\n"
+        ));
+        let outcome = ExperimentOutcome {
+            record: floodmark_lab::read(folder.path()).map_err(Ending::usage)?,
+            worker_failure: None,
+            failures: Vec::new(),
+        };
+        return finish(args, &experiment, &outcome, folder.path(), &stop);
+    }
     let mut schedule = TrialSchedule::of(&experiment);
     if let Some(earlier) = &earlier {
         schedule = schedule.after(earlier);
@@ -90,12 +105,23 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     let ran = runner.run(&mut folder, &mut progress);
     progress.clear();
     let outcome = ran.map_err(Ending::internal)?;
-    let shown = show(args, &outcome.record, folder.path());
-    let saved = outcome.worker_failure.is_none().then_some(folder.path());
+    finish(args, &experiment, &outcome, folder.path(), &stop)
+}
+
+/// Prints the result, writes the output files, and returns how the command ends.
+fn finish(
+    args: &RunArgs,
+    experiment: &Experiment,
+    outcome: &ExperimentOutcome,
+    folder: &Path,
+    stop: &Stop,
+) -> Result<(), Ending> {
+    let shown = show(args, &outcome.record, folder);
+    let saved = outcome.worker_failure.is_none().then_some(folder);
     let written = files(args).write_result(&outcome.record, saved);
     let failures = outcome.worker_failure.as_ref().map(Ending::internal);
     let failures = failures.into_iter().chain(shown.err()).chain(written.err());
-    ending(args, &experiment, &outcome, failures.collect(), &stop)
+    ending(args, experiment, outcome, failures.collect(), stop)
 }
 
 /// Reads the experiment and applies the command-line flags.

@@ -136,7 +136,7 @@ fn the_page_names_an_unreachable_server() {
     assert_eq!(load.code(), 3, "{}", load.stderr());
     let page = fs::read_to_string(page).unwrap();
     assert!(
-        page.contains("no response from the server") && page.contains(&url),
+        page.contains("the server never responded") && page.contains(&url),
         "{page}"
     );
     assert!(

@@ -74,6 +74,14 @@ impl EarlierResult {
         has_all_rounds || self.complete.contains(&(trial.to_owned(), process))
     }
 
+    /// Returns whether all server processes of an experiment were measured completely.
+    #[must_use]
+    pub fn is_complete(&self, experiment: &Experiment) -> bool {
+        let mut trials = experiment.trials.iter();
+        let processes = experiment.description.processes;
+        trials.all(|trial| (1..=processes).all(|process| self.contains(&trial.name, process)))
+    }
+
     /// Returns the last crash round of a trial.
     #[must_use]
     pub fn last_crash_round(&self, trial: &str) -> Option<&CrashRound> {

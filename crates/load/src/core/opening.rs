@@ -221,6 +221,7 @@ impl Core {
             self.carried -= 1;
             if retried {
                 self.recorder.failed(&moments, now, Outcome::Reset);
+                self.recorder.error_unawaited(failure.name);
             } else {
                 let group = moments.pick.group;
                 self.recorder.connect_failed(group, moments.intended, now);

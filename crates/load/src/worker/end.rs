@@ -67,10 +67,8 @@ impl Job<'_> {
             .sum();
         Ok(WorkerEnd {
             reason,
-            server_gone_since_ns: measured
-                .threads
-                .iter()
-                .filter_map(|end| end.gone_since)
+            last_response_ns: (measured.threads.iter())
+                .filter_map(|end| end.last_response)
                 .max(),
             window_ns: of(&measured.threads, |end| end.window),
             ended_ns: of(&measured.threads, |end| end.ended),

@@ -62,7 +62,7 @@ pub(crate) fn lines(runs: &[&Run]) -> Vec<TextLine> {
     let mut errors: BTreeMap<&str, u64> = BTreeMap::new();
     for run in runs {
         counts.merge(&run.requests);
-        for (name, n) in &run.errors {
+        for (name, n) in run.request_errors() {
             *errors.entry(name).or_default() += n;
         }
     }

@@ -201,7 +201,7 @@ fn all_outcomes(drawn: &[NamedRun<'_>]) -> Blocks {
     }
     for (name, run) in named {
         let statuses = outcomes::frequencies("statuses", &run.requests.statuses);
-        let errors = outcomes::frequencies("errors", &run.errors);
+        let errors = outcomes::frequencies("errors", &run.request_errors().collect());
         let imbalance = outcomes::imbalance("counts", &run.requests);
         blocks.lines_of(name, [statuses, errors, imbalance].into_iter().flatten());
     }

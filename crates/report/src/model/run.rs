@@ -27,23 +27,23 @@ pub(crate) fn same_load(a: &Run, b: &Run) -> bool {
 pub(crate) fn ended(run: &Run) -> Option<TextLine> {
     let gone = run.server_gone_since_s;
     let what = match run.ended.reason {
-        EndReason::Completed => return None,
+        EndReason::Completed if gone.is_none() => return None,
         EndReason::Interrupted => "interrupted",
         EndReason::ClientFailed => "the client failed",
         EndReason::NotHttp => "responses are not HTTP",
-        EndReason::ServerGone if gone == Some(0.0) => "no response from the server",
-        EndReason::ServerGone => "the server stopped responding",
+        EndReason::ServerGone if gone == Some(0.0) => "the server never responded",
+        EndReason::Completed | EndReason::ServerGone => "the server stopped responding",
     };
     let sending = duration(run.sending_s);
     let when = match (run.ended.reason, gone.filter(|since| *since > 0.0)) {
-        (EndReason::ServerGone, Some(since)) => format!("after {}", duration(since)),
+        (EndReason::Completed | EndReason::ServerGone, Some(since)) => format!(
+            "after {}; the figures cover the whole run ({sending})",
+            duration(since)
+        ),
         (EndReason::ServerGone, None) => format!("within {sending}"),
-        _ => format!("after {sending}"),
+        _ => format!("after {sending}; the figures cover the time until then"),
     };
-    let mut spans = vec![
-        Emphasis::Bad.span(what),
-        plain(format!("{when}; the figures cover the time until then")),
-    ];
+    let mut spans = vec![Emphasis::Bad.span(what), plain(when)];
     let detail = run.ended.detail.as_ref();
     let detail = detail.filter(|detail| !detail.starts_with(what));
     spans.extend(detail.map(|detail| faint(format!("({detail})"))));

@@ -1,5 +1,7 @@
 //! Notes that do not change the validity.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::testing::burst;
 

@@ -53,6 +53,9 @@ impl<'a> WindowSamples<'a> {
     /// nothing if the steps are longer than the window.
     fn within(&self, series: &Observation) -> Vec<(f64, f64)> {
         let step = series.step_ms as f64;
+        if self.to_ms - self.from_ms < step {
+            return Vec::new();
+        }
         let beyond = |by: f64| -> Vec<(f64, f64)> {
             let steps = (0_u32..).zip(&series.values);
             let inside = steps.filter_map(|(i, value)| {

@@ -21,7 +21,7 @@ pub(super) fn are_delayed(facts: &RunFacts<'_>, in_flight: f64) -> bool {
     let rates = facts.rates();
     let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
     let most = rates.iter().copied().fold(0.0, f64::max);
-    let is_constant = rates.len() > 1 && most - least <= RARE * most;
+    let is_constant = rates.len() > 1 && least > 0.0 && most - least <= RARE * most;
     is_idle && !is_unread && !waits && is_constant && facts.has_spare_cpu()
 }
 

@@ -2,13 +2,49 @@
 
 use floodmark_record::cause::Cause;
 use floodmark_record::path::StepKind;
+use floodmark_record::run::Run;
 use floodmark_record::units::show_count;
 
 use crate::next::{MET_SHARE, STEP_UP};
+use crate::stopped;
 use crate::text::{per_s, percent};
+use crate::validity::FIX_STOPPED;
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, ruled_out};
-use crate::why::facts::RunFacts;
+use crate::why::facts::{RunFacts, seconds};
 use crate::why::thresholds::{MOST, NOTICEABLE};
+
+/// Returns the candidate for a server that stopped responding. The means over the run describe
+/// neither the time before nor the time after the stop, so no other cause is judged.
+pub(in crate::why) fn stopped(facts: &RunFacts<'_>) -> Option<Candidate> {
+    let summary = stopped::show_since(facts.run)?;
+    let evidence = format!("requests without a response: {}", unanswered(facts.run));
+    let candidate = Candidate::new(EvidenceRank::Counted, summary, vec![evidence], FIX_STOPPED);
+    Some(candidate.at([(StepKind::Errors, "server")]))
+}
+
+/// Lists the numbers of requests without a response, by reason. Returns an empty text if all
+/// requests received a response.
+fn unanswered(run: &Run) -> String {
+    let counts = &run.requests;
+    let outcomes = [
+        ("could not connect", counts.connect_failed),
+        ("lost their connection", counts.reset),
+        ("timed out", counts.timed_out),
+        ("failed otherwise", counts.failed),
+    ];
+    let outcomes = outcomes.iter().filter(|(_, n)| *n > 0);
+    let outcomes = outcomes.map(|(outcome, n)| format!("{} {outcome}", show_count(*n)));
+    outcomes.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns whether rejections can come from a rate limiter. A limiter accepts requests in each second,
+/// or responds with status 429. A server that responds with 503 for a while has failed.
+fn is_limited(run: &Run) -> bool {
+    let count = |status: u16| run.requests.statuses.get(&status).copied().unwrap_or(0);
+    let mut seconds = seconds(run);
+    run.requests.ok > 0
+        && (count(429) > count(503) || seconds.all(|row| row.throughput_per_s > 0.0))
+}
 
 /// Detects a rate limiter from responses with status 429 or 503.
 pub(in crate::why) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -21,6 +57,9 @@ pub(in crate::why) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
     );
     if share < NOTICEABLE {
         return ruled_out(rejected);
+    }
+    if !is_limited(facts.run) {
+        return ruled_out("part of the run had no ok response");
     }
     let accepted = per_s(facts.ok_per_s);
     Candidate::new(
@@ -39,11 +78,12 @@ pub(in crate::why) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Detects unexpected and malformed responses.
+/// Detects unexpected and malformed responses, and rejections that no rate limiter explains.
 pub(in crate::why) fn errors(facts: &RunFacts<'_>) -> Option<Finding> {
     let counts = &facts.run.requests;
-    let failed = counts.wrong + counts.malformed;
-    let responses = counts.ok + counts.rejected + failed;
+    let (rejected, is_limited) = (counts.rejected, is_limited(facts.run));
+    let responses = counts.ok + rejected + counts.wrong + counts.malformed;
+    let failed = responses - counts.ok - if is_limited { rejected } else { 0 };
     if responses == 0 {
         return no_response(facts);
     }
@@ -57,20 +97,22 @@ pub(in crate::why) fn errors(facts: &RunFacts<'_>) -> Option<Finding> {
     let statuses = counts
         .statuses
         .iter()
-        .filter(|(status, _)| !(200..400).contains(*status));
+        .filter(|(status, _)| !(200..400).contains(*status))
+        .filter(|(status, _)| !(is_limited && matches!(status, 429 | 503)));
     let most_frequent = statuses.max_by_key(|(_, n)| **n);
     let kind = most_frequent.map_or_else(
         || "unexpected body".to_owned(),
         |(status, n)| format!("status {status}: {}", show_count(*n)),
     );
     Candidate::new(
-        EvidenceRank::Counted.unless_minor(share < MOST),
+        EvidenceRank::Counted.unless_minor(share < MOST && is_limited),
         format!(
             "{} of the responses were failures ({kind}), which can be faster than successes",
             percent(share)
         ),
         vec![format!(
-            "requests.wrong: {}, requests.malformed: {}, of {} responses; {} ok of {} responses",
+            "requests.rejected: {}, requests.wrong: {}, requests.malformed: {}, of {} responses; {} ok of {} responses",
+            show_count(rejected),
             show_count(counts.wrong),
             show_count(counts.malformed),
             show_count(responses),
@@ -90,25 +132,15 @@ pub(in crate::why) fn errors(facts: &RunFacts<'_>) -> Option<Finding> {
 /// Handles a run without any response.
 fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
     let run = facts.run;
-    let counts = &run.requests;
-    let outcomes = [
-        ("could not connect", counts.connect_failed),
-        ("lost their connection", counts.reset),
-        ("timed out", counts.timed_out),
-        ("failed otherwise", counts.failed),
-    ];
-    let outcomes = outcomes.iter().filter(|(_, n)| *n > 0);
-    let outcomes: Vec<String> = outcomes
-        .map(|(outcome, n)| format!("{} {outcome}", show_count(*n)))
-        .collect();
+    let outcomes = unanswered(run);
     if outcomes.is_empty() {
         return ruled_out("no responses and no failed requests");
     }
-    let errors = run.errors.iter();
-    let errors: Vec<String> = errors
-        .map(|(error, n)| format!("{error} × {}", show_count(*n)))
+    let errors: Vec<String> = run
+        .request_errors()
+        .map(|(error, n)| format!("{error} × {}", show_count(n)))
         .collect();
-    let mut evidence = vec![format!("requests: {}, 0 responses", outcomes.join(", "))];
+    let mut evidence = vec![format!("requests: {outcomes}, 0 responses")];
     if !errors.is_empty() {
         evidence.push(format!("errors: {}", errors.join(", ")));
     }

@@ -1,0 +1,89 @@
+//! Detects a server that stops responding before the run ends.
+
+use floodmark_record::events::EndReason;
+use floodmark_record::run::Run;
+
+use crate::text::show_s;
+use crate::why::thresholds::NOTICEABLE;
+
+/// Returns the time of the last response, in seconds since the start, if the server did not respond
+/// from then until the end of the run. Returns 0 for a server that became unreachable before it
+/// responded.
+///
+/// Without an unreachable server, the silence must exceed the timeout, or take a noticeable share
+/// of the run and exceed all service times. Requests must have failed during the silence, so an
+/// idle server is not reported.
+#[must_use]
+pub fn server_gone_since_s(run: &Run, last_response_s: Option<f64>) -> Option<f64> {
+    if run.ended.reason == EndReason::ServerGone {
+        return Some(last_response_s.unwrap_or(0.0));
+    }
+    let since_s = last_response_s?;
+    let silence_s = run.sending_s - since_s;
+    let service_s = run.service_time_us.max.unwrap_or(0.0) / 1e6;
+    let is_long = silence_s > run.plan.timeout.as_secs_f64()
+        || (silence_s >= NOTICEABLE * run.sending_s && silence_s > service_s);
+    let mut rows = run.series.iter();
+    let has_failures =
+        run.requests.in_flight_at_end > 0 || rows.any(|row| row.to_s > since_s && row.failed > 0);
+    (is_long && has_failures).then_some(since_s)
+}
+
+/// Returns when the server stopped responding, as text, if it had responded before.
+pub(crate) fn show_since(run: &Run) -> Option<String> {
+    let since_s = run.server_gone_since_s.filter(|since| *since > 0.0)?;
+    Some(format!(
+        "the server stopped responding after {}",
+        show_s(since_s)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::next::tests::run;
+    use crate::testing::{closed, open};
+    use floodmark_record::run::SeriesRow;
+
+    /// Returns a ten-second run with a timeout of 5 s and service times of up to 200 ms. Requests
+    /// fail in the last second.
+    fn failing(plan: floodmark_record::Plan) -> Run {
+        let mut run = run(plan);
+        run.service_time_us.max = Some(200_000.0);
+        run.series = vec![SeriesRow {
+            from_s: 9.0,
+            to_s: 10.0,
+            failed: 1,
+            ..SeriesRow::default()
+        }];
+        run
+    }
+
+    #[test]
+    fn finds_when_a_server_stopped_responding() {
+        for plan in [closed(), open()] {
+            let mut run = failing(plan);
+            let since = |run: &Run, last| server_gone_since_s(run, last);
+            assert_eq!(since(&run, Some(2.0)), Some(2.0));
+            assert_eq!(since(&run, Some(8.9)), Some(8.9));
+            assert_eq!(since(&run, Some(9.1)), None, "less than a tenth of the run");
+            assert_eq!(since(&run, Some(10.1)), None, "a response after the window");
+            assert_eq!(since(&run, None), None, "no response at all");
+            run.service_time_us.max = Some(3e6);
+            assert_eq!(since(&run, Some(8.0)), None, "requests may take this long");
+            assert_eq!(since(&run, Some(4.0)), Some(4.0), "longer than the timeout");
+            run.series[0].failed = 0;
+            assert_eq!(since(&run, Some(4.0)), None, "no request was waiting");
+            run.requests.in_flight_at_end = 1;
+            assert_eq!(since(&run, Some(4.0)), Some(4.0));
+        }
+    }
+
+    #[test]
+    fn an_unreachable_server_is_gone_since_its_last_response() {
+        let mut run = run(closed());
+        run.ended.reason = EndReason::ServerGone;
+        assert_eq!(server_gone_since_s(&run, Some(9.9)), Some(9.9));
+        assert_eq!(server_gone_since_s(&run, None), Some(0.0));
+    }
+}
