@@ -67,7 +67,7 @@ pub fn scoring(
 /// Result of a scan of the totals.
 #[derive(Debug, Default)]
 struct TotalScan {
-    /// Lowest number.
+    /// Lowest number of the scores; 1 if there are none.
     lowest: u64,
     /// Expected distance of the totals from the line, in scores.
     /// `None` if no distance is a whole number of scores.

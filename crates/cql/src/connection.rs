@@ -34,7 +34,7 @@ const MAX_RESPONSE: usize = 8 << 20;
 #[derive(Debug)]
 pub struct CqlConnection {
     stream: TcpStream,
-    /// Maximum time to send a query and to receive its response.
+    /// Maximum time to send a query and receive its response.
     timeout: Duration,
     /// Stream ID of the last request. A response with another ID is a late response to an earlier
     /// request.
@@ -42,7 +42,7 @@ pub struct CqlConnection {
 }
 
 impl CqlConnection {
-    /// Performs the handshake. `timeout` applies to the handshake, and to each query with its
+    /// Performs the handshake. `timeout` limits the handshake, and each later query including its
     /// response.
     ///
     /// # Errors

@@ -176,7 +176,7 @@ pub struct Trace {
     pub ports: BTreeMap<u64, TcpPorts>,
     /// Position of the exit of the first call that returned an injected error.
     pub first_error: Option<u64>,
-    /// Exit status of a process that ended by itself; `None` if the tracer ended it.
+    /// Exit status of the traced process if it exited by itself; `None` if the tracer stopped it.
     pub own_exit: Option<ExitStatus>,
 }
 

@@ -98,7 +98,7 @@ fn finds_torn_writes_in_place() {
     }
 }
 
-/// Fails on every image, and stops the test after some images.
+/// Reports a loss for every image, and stops the test after [`StoppingProbe::IMAGES`] images.
 #[derive(Default)]
 struct StoppingProbe {
     images: AtomicU64,
@@ -106,7 +106,7 @@ struct StoppingProbe {
 }
 
 impl StoppingProbe {
-    /// Number of images until the test is stopped.
+    /// Number of images after which the test is stopped.
     const IMAGES: u64 = 20;
 }
 

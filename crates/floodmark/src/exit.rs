@@ -62,7 +62,7 @@ impl Ending {
         Self::new(Exit::Usage, message)
     }
 
-    /// Creates an ending for an interruption before `what` had a result.
+    /// Creates an ending for an interruption before `what`, which leaves no result.
     pub fn before_result(what: &str) -> Self {
         Self::new(
             Exit::Interrupted,
@@ -81,8 +81,8 @@ impl Ending {
     }
 }
 
-/// Prints each failure, and returns them without messages. Use this for failures that must be
-/// reported even if another ending wins.
+/// Prints each failure, and returns the failures without messages. Use this function for failures
+/// that must be reported even if another ending wins.
 pub fn report_all(failures: Vec<Ending>) -> Vec<Ending> {
     let report = |failure: Ending| {
         out::complain(&failure.message);

@@ -111,11 +111,12 @@ impl Files {
         self.named().any(|(_, path)| is_stdout(path))
     }
 
-    /// Writes the record of a run to each file. `saved` is the folder with the result, if it was
-    /// saved.
+    /// Writes a run's record to each file. `saved` is the result folder, or `None` if the result
+    /// was not saved.
     ///
     /// # Errors
-    /// Fails if a file cannot be written. The message says how to write it later.
+    /// Fails if a file cannot be written. If the result was saved, the message contains a command
+    /// that writes the files later.
     pub fn write_result(&self, record: &Record, saved: Option<&Path>) -> Result<(), Ending> {
         let written = self.write(record, |e| Ending::internal(e));
         let Some(folder) = saved else {
@@ -125,7 +126,7 @@ impl Files {
         let flags = flags.map(|(flag, path)| format!(" {flag} {}", path.display()));
         written.map_err(|ending| {
             Ending::internal(format!(
-                "{}; free space or choose another file, then: floodmark report {}{}",
+                "{}; free space or choose another file, then run: floodmark report {}{}",
                 ending.message,
                 folder.display(),
                 String::from_iter(flags)
@@ -191,10 +192,10 @@ pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Returns an error message if a result has crash rounds and no runs.
+/// Returns an error message if a result has crash rounds but no runs.
 pub fn only_crash_rounds(record: &Record) -> Option<&'static str> {
     (record.runs.is_empty() && !record.crash.is_empty())
-        .then_some("the result has crash rounds and no runs; see them with floodmark report")
+        .then_some("the result has crash rounds but no runs; show it with floodmark report")
 }
 
 /// Returns the recommended next step, based on the last run without an external client.

@@ -78,8 +78,8 @@ pub struct ServeArgs {
     pub max_connections: Option<NonZeroUsize>,
 
     /// With --journal or --store: maximum queueing delay, with a unit; while the oldest queued POST
-    /// request has waited longer, new ones get a 503; with --store, queued ones that have waited
-    /// longer also get a 503 (those in progress after 5 s)
+    /// request has waited longer, new POST requests get a 503; with --store, so do queued POST
+    /// requests that have waited longer, and requests that the store has not completed within 5 s
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "queue")]
     pub max_wait: Duration,
 

@@ -60,7 +60,8 @@ pub fn run(args: &WhyArgs) -> Result<(), Ending> {
     })
 }
 
-/// Returns a run with its verdict. Outside an experiment, the next step is that of the summary.
+/// Returns a run with its verdict. Outside an experiment, the verdict and the summary have the same
+/// next step.
 fn judged(record: &Record, run: &Run) -> Run {
     let verdict = floodmark_diagnose::why::verdict(run, &record.environment);
     let mut run = Run {

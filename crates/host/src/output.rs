@@ -1,8 +1,9 @@
-//! Finds the line of a program's output that explains why the program failed.
+//! Finds the line in a program's output that best explains a failure.
 
-/// Returns the line that best explains a failure, without colors: the last line of a Python
-/// traceback, or the last line that starts with "error:", which a usage text may follow. Otherwise
-/// returns the last line that is not empty. Skips notes, which follow the message of a Rust panic.
+/// Returns the line that best explains a failure, without colors. This is the last line that starts
+/// with "error:" (case-insensitive), even if usage text follows. Without such a line, or if a
+/// Python traceback follows it, returns the last line that is not empty. Skips notes, because they
+/// follow a Rust panic's message.
 #[must_use]
 pub fn failure_line(output: &str) -> Option<String> {
     let output = without_colors(output);

@@ -1,5 +1,5 @@
-//! Ctrl-C, SIGTERM and SIGHUP. The first signal requests an orderly stop; a later one exits
-//! immediately.
+//! Ctrl-C, SIGTERM and SIGHUP. The first signal requests an orderly stop. A signal more than 250 ms
+//! later exits immediately.
 
 use std::fs;
 use std::io;
@@ -10,14 +10,14 @@ use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level;
 
-/// Exit code after a second signal.
+/// Exit code after a signal that exits immediately.
 pub const INTERRUPTED: i32 = 130;
 
-/// Signals within this time after the first one repeat its request, in ms. For example, timeout(1)
-/// signals its child and then the child's process group.
+/// Time after the first signal in which further signals belong to the same stop request, in ms. For
+/// example, timeout(1) signals its child and then the child's process group.
 const REPEAT_MS: u64 = 250;
 
-/// Printed after a signal that exits immediately.
+/// Message before an immediate exit.
 const MESSAGE: &str = "floodmark: interrupted again; the result is incomplete\n";
 
 /// A request to stop, shared by all clones.
@@ -34,16 +34,17 @@ impl Stop {
     /// Creates a token that SIGINT, SIGTERM and SIGHUP (a closed terminal) set. Under `nohup`,
     /// SIGHUP stays ignored.
     ///
-    /// A signal more than 250 ms later exits immediately with [`INTERRUPTED`]. Destructors do not run
-    /// in this case, but the kernel sends each [`crate::Child`] its parent-death signal.
+    /// A signal more than 250 ms after the first one exits immediately with [`INTERRUPTED`].
+    /// Destructors do not run in this case, but the kernel sends each [`crate::Child`] its
+    /// parent-death signal.
     ///
     /// # Errors
     /// The handlers cannot be installed.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self::new();
-        // The first call finds the vDSO, which a handler must not do.
+        // The first call looks up the vDSO, which is not safe in a signal handler.
         clock_ms();
-        // Set by the first signal, even if the program itself requested a stop before.
+        // Time of the first signal. A stop that the program itself requested does not count.
         let first_ms = Arc::new(AtomicU64::new(u64::MAX));
         let hangup = (!is_hangup_ignored()).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {

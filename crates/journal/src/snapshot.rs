@@ -17,7 +17,8 @@ use crate::format::{HeaderFault, HeaderFields, versioned};
 const MAGIC: &[u8; 8] = b"FMsnapsh";
 /// Length of the fields before the state, in bytes.
 const HEADER: usize = 40;
-/// Maximum length of a snapshot with a state of 1 MiB, in bytes. A longer file is not a snapshot.
+/// Maximum length of a snapshot, in bytes. The state has at most 1 MiB. A longer file is not a
+/// snapshot.
 const MAX_BYTES: u64 = HEADER as u64 + (1 << 20);
 
 /// A snapshot.

@@ -33,7 +33,7 @@ pub(crate) struct Upkeep {
 }
 
 impl Upkeep {
-    /// Removes the segments of earlier starts, and then handles requests until the journal thread
+    /// Removes segments left by earlier runs, and then handles requests until the journal thread
     /// ends. `current` is the first segment that recovery needs. Any error makes the journal fail.
     pub(crate) fn run(self, current: u64, queue: Arc<JournalQueue>) {
         let _guard = FailOnPanic(Arc::clone(&queue));
@@ -66,8 +66,8 @@ impl Upkeep {
         )
     }
 
-    /// Removes the segments before the current one, except the last of them. Returns the path of
-    /// this one, which can be reused.
+    /// Removes all segments before `current` except the last, which can be reused. Returns that
+    /// segment's path.
     fn remove_old(&self, current: u64) -> Result<Option<PathBuf>, JournalError> {
         let mut old = self.folder.segments()?;
         old.retain(|(sequence, _)| *sequence < current);

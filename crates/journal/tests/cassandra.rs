@@ -210,7 +210,7 @@ fn reads_long_snapshots(cassandra: &mut Cassandra) {
     assert_eq!(open().1.0, Counted(10));
 }
 
-/// Cassandra loses the takeover of a server that is still running.
+/// Simulates that Cassandra loses a takeover while the server that took over is running.
 fn servers_stay_apart_after_a_lost_takeover(cassandra: &mut Cassandra) {
     let address = cassandra.address();
     let (first, _) = open(&address);
@@ -339,7 +339,7 @@ fn refuses_damage(cassandra: &mut Cassandra) {
 
     let address = cassandra.address();
     drop(open(&address));
-    // The magic number, and version 2.
+    // The magic number, followed by version 2.
     let later = "SET snapshot = 0x464d736e6170736802000000 WHERE bucket = 1 IF epoch > 0";
     cassandra.execute(&format!("UPDATE batches {later}"));
     let error = open_error(&address);

@@ -1,4 +1,4 @@
-//! Quotes a line at the end of a program's log in messages.
+//! Quotes a line of a program's log in messages.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,17 +9,17 @@ use floodmark_host::output::{failure_line, without_colors};
 /// Maximum length of a quoted line, in characters.
 const LINE_LIMIT: usize = 200;
 
-/// Number of bytes that are read at the end of a log.
+/// Number of bytes read from the end of a log.
 const TAIL_LENGTH: u64 = 4096;
 
-/// Quotes the line of a log that best explains a failure, after the first `from` bytes. Returns an
-/// empty string if there is no such line.
+/// Quotes the log line that best explains a failure. Ignores the first `from` bytes of the log.
+/// Returns an empty string if there is no such line.
 pub fn quote_failure(log: &Path, from: u64) -> String {
     quote(failure_line(&tail(log, from)))
 }
 
-/// Quotes the first error in a Maven build log, or the line that best explains a failure if the log
-/// contains no Maven error.
+/// Quotes the first Maven error in the tail of a build log. Without a Maven error, quotes the line
+/// that best explains a failure.
 pub fn quote_build_failure(log: &Path) -> String {
     let tail = without_colors(&tail(log, 0));
     let mut lines = tail.lines().map(str::trim);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_no_line_of_an_earlier_process() {
+    fn ignores_lines_of_an_earlier_process() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         fs::write(&log, "listening\n").unwrap();

@@ -11,7 +11,7 @@ use floodmark_wire::{Reader, RequestSpec, request_bytes};
 
 use crate::manifest::WorkloadRequest;
 
-/// Maximum time until a stop request ends the wait for a response.
+/// Maximum time from a stop request until the wait for a response ends.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Limits for one response.
@@ -21,7 +21,7 @@ pub struct ProbeLimits<'a> {
     pub timeout: Duration,
     /// Maximum length of a response, in bytes.
     pub length: usize,
-    /// Ends the wait when it becomes true.
+    /// Flag that ends the wait for a response.
     pub stop: Option<&'a AtomicBool>,
 }
 
@@ -56,10 +56,10 @@ pub fn request(
 }
 
 /// Sends a request from the client's host on a new connection, and returns the status of the
-/// response. The body may be longer than 1 MiB or incomplete after 2 s.
+/// response. The response may be longer than 1 MiB or incomplete after 2 s.
 ///
 /// # Errors
-/// No HTTP/1.1 response begins within 2 s, or its body is invalid.
+/// No complete HTTP/1.1 response head arrives within 2 s, or the body is invalid or truncated.
 pub fn status(
     from: &ProcessPlacement,
     address: SocketAddr,
@@ -159,8 +159,8 @@ pub(crate) fn receive(
         }
         stream.set_read_timeout(Some(left.min(STOP_INTERVAL)))?;
         let n = match stream.read(&mut buffer) {
-            // A read with a timeout fails with EINTR after a signal handler has run or the process
-            // was suspended (signal(7)).
+            // A read fails with EAGAIN when its timeout ends, and with EINTR after a signal handler
+            // has run or the process was suspended (signal(7)).
             Err(error)
                 if matches!(
                     error.kind(),
@@ -216,7 +216,7 @@ mod tests {
             let (mut stream, _) = listener.accept().unwrap();
             let read = stream.read(&mut [0; 1024]).unwrap();
             assert!(read > 0);
-            // The client need not read a long response.
+            // The client may close the connection before it has read a long response.
             let _ = stream.write_all(response);
         });
         address

@@ -39,8 +39,8 @@ impl<'a> CpuSeries<'a> {
         })
     }
 
-    /// Returns whether the measurement took at least one step. Shorter measurements cannot be told
-    /// apart from the time before and after.
+    /// Returns whether the measurement took at least one step. The CPU time of a shorter
+    /// measurement cannot be separated from the CPU time before and after.
     fn has_whole_step(&self) -> bool {
         self.to_ms - self.from_ms >= self.user.step_ms as f64
     }
@@ -95,8 +95,8 @@ pub fn used(observed: &Observed, role: Role, sent: u64) -> Option<Server> {
     })
 }
 
-/// Returns the length of a sampling step in ms if the measurement was shorter, so the CPU use of
-/// server and store is unknown.
+/// Returns the length of a sampling step in ms if the measurement was shorter. The CPU use of
+/// server and store is then unknown.
 pub fn too_short(observed: &Observed) -> Option<u64> {
     let roles = [Role::Server, Role::Store].into_iter();
     let mut series = roles.filter_map(|role| CpuSeries::of(observed, role));

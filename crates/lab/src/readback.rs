@@ -1,4 +1,5 @@
-//! Reads back all items of a set after an attempt (`--check`), a crash round or a power loss.
+//! Reads back the items of a set (`--check`) before a load, and after an attempt, a crash round or
+//! a power loss.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -26,8 +27,8 @@ const PAGE: &str = "{page}";
 /// Maximum number of pages.
 const MAX_PAGES: u64 = 1_000_000;
 
-/// Pages with more items than this, per item that was sent, count as endless. A server that stores
-/// each item twice is a finding, so its pages are read to the end.
+/// Maximum number of items found per item sent. Pages with more items are considered endless. The
+/// limit is high enough to report a server that stores each item twice as a finding.
 const MAX_COPIES: u64 = 10;
 
 /// A set on a server.
@@ -39,33 +40,33 @@ pub(crate) struct SetReader<'a> {
     readback: Readback,
     /// Maximum time for one page.
     timeout: Duration,
-    /// Ends the reading when it becomes true.
+    /// Flag that stops the reading.
     stop: Option<&'a AtomicBool>,
 }
 
 /// A set that cannot be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetFault {
-    /// The set has items before the load, with a message.
+    /// The set has items before the load. Contains the error message.
     NotEmpty(String),
-    /// The items cannot be read back, with a message.
+    /// The items cannot be read back. Contains the error message.
     Unreadable(String),
     /// The reading was stopped.
     Interrupted,
 }
 
-/// Checks before a load that the set to which the plan writes can be read back and is empty.
-/// Succeeds for a plan that does not check a set.
+/// Checks before a load that the plan's set can be read back and is empty. Succeeds if the plan
+/// does not check a set.
 ///
 /// # Errors
-/// The set has items, cannot be read back, or `stop` is set.
+/// The set has items or cannot be read back, or `stop` is set.
 pub fn check_set(from: &ProcessPlacement, plan: &Plan, stop: &Stop) -> Result<(), SetFault> {
     let flag = stop.flag();
     let Some(set) = SetReader::of(from, plan, &flag) else {
         return Ok(());
     };
     let path = set.readback.path.replace(PAGE, "1");
-    let fix = "start the server, or correct its address or the path of the readback";
+    let fix = "start the server, or correct its address or `readback.path`";
     let page = set.get(&path).map_err(|why| format!("{why}; {fix}"));
     let page = page.and_then(|page| set.items_in(&path, &page));
     match page.map(|items| items.count()) {
@@ -111,7 +112,8 @@ impl<'a> SetReader<'a> {
         }
     }
 
-    /// Reads all items, and writes them to a file in `folder`. At most `sent` items were sent.
+    /// Reads all items, and writes them to a file in `folder`. `sent` is the maximum number of
+    /// items sent to the server.
     pub(crate) fn write_items(&self, sent: u64, folder: &Path, name: String) -> ItemsFile {
         let mut file = ItemsFile::default();
         match self.items(sent) {
@@ -130,7 +132,7 @@ impl<'a> SetReader<'a> {
         file
     }
 
-    /// Reads all items. At most `sent` items were sent to the server.
+    /// Reads all items. `sent` is the maximum number of items sent to the server.
     ///
     /// # Errors
     /// A page cannot be read, the pages do not end, or the reading was stopped.
@@ -217,7 +219,7 @@ impl<'a> SetReader<'a> {
             .each_number(&response.body, value, &mut take)
             .map_err(|why| {
                 failed(&format_args!(
-                    "{why}; set \"items\" of the readback in the check file to the location of the array, such as \"/data\""
+                    "{why}; set `readback.items` in the check file to the location of the array, such as \"/data\""
                 ))
             })?;
         Ok(items)

@@ -28,7 +28,8 @@ pub enum Message {
 pub struct PhaseEnd {
     /// The reason why the phase ended.
     pub reason: EndReason,
-    /// Time of the last response in ns from the phase's start.
+    /// Time of the last response in ns from the phase's start: 0 if this response arrived earlier,
+    /// `None` if no response arrived.
     pub last_response: Option<Ns>,
     /// End of the thread's sending window in ns from the phase's start.
     pub window: Ns,

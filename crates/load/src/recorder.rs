@@ -264,7 +264,7 @@ impl Recorder {
     }
 
     /// Records that the last error with this name occurred on a connection that no request was
-    /// waiting for.
+    /// waiting for, or only a request that had already been sent.
     #[cold]
     pub fn error_unawaited(&mut self, name: &'static str) {
         *self.unawaited.entry(name).or_default() += 1;

@@ -146,8 +146,8 @@ impl CheckFile {
         })
     }
 
-    /// Checks the request that reads the items of a set from a server with this authority. With
-    /// pages, this is the request for page 1. A file without this request is valid.
+    /// Checks the request that reads back a set's items from a server with this authority. If the
+    /// items have several pages, checks the request for page 1. A file without a readback is valid.
     ///
     /// # Errors
     /// The request is invalid. The message names its position in the file.

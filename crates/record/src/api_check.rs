@@ -69,8 +69,8 @@ pub struct ItemsFile {
     pub count: u64,
     /// Items without a whole number, which the file does not contain.
     pub unreadable: u64,
-    /// Number of items before the first attempt. 0, except in results of earlier versions: the load
-    /// now starts only with an empty set.
+    /// Number of items before the first attempt. Results of earlier versions can contain a number
+    /// above 0; later versions require an empty set.
     pub before: u64,
     /// Why the items could not be read; null on success.
     pub failure: Option<String>,

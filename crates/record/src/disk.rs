@@ -18,7 +18,7 @@ pub struct DiskResult {
     pub file_system: String,
     /// Seed of the crash points and the disk states.
     pub seed: u64,
-    /// Number of requests that were sent in the trace without a fault.
+    /// Number of requests sent in the trace without a fault.
     pub requests: u64,
     /// Whether all disk states were tested.
     pub is_complete: bool,
@@ -61,7 +61,7 @@ pub struct DiskRow {
     pub longest_ms: f64,
     /// Wall-clock time for all disk states in seconds. Several disk states are tested in parallel.
     pub elapsed_s: f64,
-    /// Refusals with their number, by the line of the message that best explains the refusal.
+    /// Number of refusals, by the line of the message that best explains the refusal.
     pub refusals: BTreeMap<String, u64>,
     /// The first failures.
     pub failures: Vec<DiskFailure>,

@@ -307,7 +307,8 @@ pub enum EndReason {
 pub struct WorkerEnd {
     /// Reason why the worker ended.
     pub reason: EndReason,
-    /// Time of the last response, in ns since the start of the phase; null without a response.
+    /// Time of the last response, in ns since the start of the phase: 0 if this response arrived
+    /// earlier, null if no response arrived.
     /// Older versions recorded this time only if the server became unreachable.
     #[serde(alias = "server_gone_since_ns")]
     pub last_response_ns: Option<u64>,
@@ -336,8 +337,8 @@ pub struct WorkerEnd {
     pub longest_stall_ns: u64,
     /// Number of malformed responses, connect failures and unsent requests, by reason.
     pub errors: BTreeMap<String, u64>,
-    /// Connect failures while no request, or only a request sent before, was waiting for the
-    /// connection, by reason.
+    /// Connect failures while no request was waiting for the connection, or only a request that had
+    /// already been sent, by reason.
     /// They are also counted in `errors`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unawaited: BTreeMap<String, u64>,

@@ -136,7 +136,7 @@ pub struct Run {
     /// Longest stall of a load thread in ns; null if the load process died.
     pub longest_stall_ns: Option<u64>,
     /// Time of the last response, in seconds since the start.
-    /// Null unless the server stopped responding until the end of the run.
+    /// Null unless the server stopped responding for the rest of the run.
     pub server_gone_since_s: Option<f64>,
     /// Bytes of HTTP in the measurement.
     pub bytes: HttpBytes,
@@ -202,8 +202,8 @@ impl Run {
             .map_or(all, |place| place.client.cpu_count)
     }
 
-    /// Returns the number of requests affected by each error. Excludes connect failures that no
-    /// request was waiting for.
+    /// Returns the number of requests affected by each error. Excludes the connect failures in
+    /// `connections.unawaited`.
     pub fn request_errors(&self) -> impl Iterator<Item = (&str, u64)> {
         let unawaited = |name| self.connections.unawaited.get(name).copied().unwrap_or(0);
         let errors = self.errors.iter();
@@ -308,9 +308,9 @@ pub struct Connections {
     pub fd_limit_before: Option<u64>,
     /// Held connections; null without `--hold`.
     pub held: Option<HeldConnections>,
-    /// Connect failures while no request, or only a request sent before, was waiting for the
-    /// connection, by reason.
-    /// They are also counted in `errors`. No request was lost.
+    /// Connect failures while no request was waiting for the connection, or only a request that had
+    /// already been sent, by reason.
+    /// They are also counted in `errors`, but not in `requests.connect_failed`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unawaited: BTreeMap<String, u64>,
 }

@@ -104,7 +104,7 @@ fn scaled(text: &str) -> Option<f64> {
     }
     // Round to a thousandth, so that 0.1k becomes 100 and 1.234M becomes 1,234,000.
     let value = number.parse::<f64>().ok()? * factor;
-    // Above 10^12, a double may not hold a thousandth exactly.
+    // From 10^12 up, `value * 1e3` may exceed 2^53, and rounding could change a whole number.
     Some(match value < 1e12 {
         true => (value * 1e3).round() / 1e3,
         false => value,

@@ -39,7 +39,7 @@ pub(crate) struct BarInsert {
     pub(crate) name: String,
     /// Receives the id once the bar is durable.
     pub(crate) stored: oneshot::Sender<StoreResult<i64>>,
-    /// Set by whoever is first: the store that takes the insert, or the worker that abandons it.
+    /// Set when the store takes the insert or the worker abandons it, whichever happens first.
     claimed: Arc<AtomicBool>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct BarStore {
 }
 
 impl BarStore {
-    /// Creates the queues. The queue of inserts refuses those that have waited longer than `max_wait`.
+    /// Creates the queues. Inserts that have waited longer than `max_wait` are refused.
     pub(crate) fn new(max_wait: Duration) -> (Self, BarRequests) {
         let (inserts, insert_requests) = store_queue(max_wait);
         // One read answers all waiting lists, so refusing some would save no work.

@@ -143,7 +143,7 @@ impl Commits {
     }
 
     /// Runs forever: commits appended records, and wakes the responses whose records are durable or
-    /// overdue. Calls `on_failure` once after the journal has failed.
+    /// overdue. Calls `on_failure` once if the journal fails.
     pub(crate) async fn attend(
         &self,
         journal: &Journal,

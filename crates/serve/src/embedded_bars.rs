@@ -189,7 +189,7 @@ struct BarWriter {
     next: i64,
     /// Cause of the first failed write. Once it is set, no more bars are stored.
     failure: Option<String>,
-    /// The file.
+    /// Path of the database file, for errors.
     path: PathBuf,
     /// Called after the first failed write.
     on_failure: fn(&ServeError),

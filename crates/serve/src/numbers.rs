@@ -112,8 +112,8 @@ pub(crate) struct Reserver {
 }
 
 impl Reserver {
-    /// Opens the state file, and reserves the first block of numbers. Calls `on_failure` if the file
-    /// cannot be written later.
+    /// Opens the state file, and reserves the first block of numbers. Calls `on_failure` if a later
+    /// reservation fails permanently.
     pub(crate) fn start(
         path: &Path,
         block: u64,

@@ -27,7 +27,7 @@ pub(crate) type ClockSteps = u64;
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     moved: Cell<ClockSteps>,
-    /// Start of the request that is being received; `None` if every request has been read.
+    /// Start of the request that is being received; `None` if all requests have been read.
     request_since: Cell<Option<ClockSteps>>,
     /// Whether the head of the request in progress is complete.
     has_head: Cell<bool>,
@@ -61,8 +61,8 @@ impl Pace {
         self.has_head.set(true);
     }
 
-    /// Records that the whole request has been read. Its limit does not include the time until its
-    /// response.
+    /// Records that the whole request has been read. [`Limits::request`] does not include the wait
+    /// for the response.
     pub(crate) fn received_body(&self) {
         self.request_since.set(None);
     }

@@ -33,8 +33,9 @@ pub struct Settings {
     pub store: Option<StoreSetting>,
     /// Limits.
     pub limits: Limits,
-    /// Called once, on a thread of the server, when the state file, journal or embedded store fails
-    /// for good while the server is running. [`serve`](crate::serve) later returns the same error.
+    /// Called once, on a server thread, when the state file, journal or embedded store fails
+    /// permanently while the server is running. [`serve`](crate::serve) later returns the same
+    /// error.
     pub on_failure: fn(&ServeError),
 }
 
@@ -132,8 +133,9 @@ pub struct Limits {
     pub request: Duration,
     /// Maximum queueing delay at the journal or store. While the oldest queued request has waited
     /// longer, new requests get a 503. Inserts that have waited longer in a store's queue also get
-    /// a 503, at most 0.2 s late while the store takes none. Lists of bars are not limited. For a journal, the delay includes the write in
-    /// progress, and the limit takes effect at most 0.3 s late. Default: 1 s.
+    /// a 503, at most 0.2 s late if the store hangs. Lists of bars have no such limit. For a
+    /// journal, the delay includes the write in progress, and the limit takes effect at most 0.3 s
+    /// late. Default: 1 s.
     pub max_wait: Duration,
     /// Maximum time for requests in flight at shutdown. The server waits at most 1.2 s for an
     /// incomplete request head. Default: 5 s.

@@ -7,7 +7,7 @@
 //! New requests are refused while the oldest one has waited too long. Refusing new requests alone
 //! is not enough: far more requests can arrive within the limit than the store completes in that
 //! time. Queued requests that have waited too long are therefore refused instead of being passed
-//! on. While the store takes no requests at all, their workers abandon them.
+//! on. If the store hangs and takes no requests, the workers abandon queued inserts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,9 +32,10 @@ pub(crate) enum QueueRefusal {
 
 /// A request in a queue.
 pub(crate) trait StoreRequest {
-    /// Takes the request for the store. Returns false if the worker no longer waits for the response,
-    /// because its timeout has expired or it has ended the connection. A disconnected client goes
-    /// unnoticed, because the worker reads nothing until it has responded.
+    /// Takes the request for the store. Returns false if the worker no longer waits for the
+    /// response, because the request has timed out or the worker has closed the connection. The
+    /// worker does not notice a disconnected client, because it reads nothing until it has
+    /// responded.
     fn claim(&self) -> bool;
 
     /// Responds that the store is overloaded.
@@ -99,7 +100,7 @@ impl<T> StoreQueue<T> {
         })
     }
 
-    /// Returns the time after which a request that was not taken can be abandoned.
+    /// Returns the time after which a worker can abandon a request that the store has not taken.
     pub(crate) fn patience(&self) -> Duration {
         self.max_wait.saturating_add(IDLE_TIME)
     }
@@ -136,8 +137,8 @@ impl<T: StoreRequest> QueuedRequests<T> {
         }
     }
 
-    /// Waits like [`take`](Self::take), then appends all waiting requests to a batch, no matter how long
-    /// they have waited.
+    /// Waits like [`take`](Self::take), then appends all queued requests to a batch, regardless of
+    /// their queueing delay.
     #[cfg(feature = "postgresql")]
     pub(crate) async fn take_all(&mut self, batch: &mut Vec<T>) -> bool {
         loop {
@@ -156,8 +157,8 @@ impl<T: StoreRequest> QueuedRequests<T> {
         self.max_wait
     }
 
-    /// Returns the maximum queueing delay of the requests that are taken next. It is unlimited if
-    /// the store is idle, because the requests then do not wait for others.
+    /// Returns the maximum queueing delay of the next requests. The delay is unlimited if the queue
+    /// is empty: the store is then idle, so the next requests do not wait for others.
     fn max_wait_of_next(&self) -> Duration {
         if self.requests.is_empty() {
             Duration::MAX
@@ -166,7 +167,7 @@ impl<T: StoreRequest> QueuedRequests<T> {
         }
     }
 
-    /// Appends the taken requests to a batch, and further ones instead of those that are refused.
+    /// Appends the taken requests to a batch. Replaces refused requests with further ones.
     /// Returns whether any request was appended.
     fn pass_on(&mut self, batch: &mut Vec<T>, max: usize, max_wait: Duration) -> bool {
         let now = Instant::now();

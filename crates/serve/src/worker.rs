@@ -96,7 +96,7 @@ impl Worker {
         if let Some(journal) = self.shared.scores.as_ref().and_then(SharedScores::journal) {
             self.commits.listen(journal);
             let on_failure = |failure: &Arc<JournalError>| {
-                // All workers notice the failure, and one of them reports it.
+                // All workers notice the failure, but only the first worker reports it.
                 if self.number == 0 {
                     (self.shared.on_failure)(&ServeError::JournalFailed(Arc::clone(failure)));
                 }

@@ -117,7 +117,7 @@ fn keeps_its_goodput_under_overload() {
     let capacity = load(server.address, CLOSED_CLIENTS, None, "capacity");
     assert_eq!(capacity.refused, 0);
     let most = WINDOW.as_millis() / u128::from(ROW_MS);
-    // The rest of the time goes to the commits and to other programs on this host.
+    // Commits and other programs on this host take the rest of the time.
     assert!(
         (most / 4..=most).contains(&(capacity.good as u128)),
         "{} of {most}",

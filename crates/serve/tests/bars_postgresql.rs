@@ -64,8 +64,8 @@ fn list(address: SocketAddr) -> BTreeMap<i64, String> {
     bars.into_iter().collect()
 }
 
-/// Returns the number of bars that the largest statement inserted. Rows of one statement have the same
-/// transaction.
+/// Returns the number of bars that the largest statement inserted. All rows inserted by one
+/// statement have the same transaction ID.
 fn largest_batch(store: &TestPostgresql) -> usize {
     let largest =
         "SELECT max(n) FROM (SELECT count(*) AS n FROM bar GROUP BY xmin::text) AS batches";
@@ -243,7 +243,7 @@ fn refusals_during_an_outage_name_it() {
     store.kill();
     assert_unavailable(&client.get("/bars"));
     assert_unavailable(&post(&mut client, "first"));
-    // Attempts to connect now wait for a response.
+    // The listener never responds, so attempts to connect now hang.
     let silent = TcpListener::bind(store.address).unwrap();
     thread::sleep(Duration::from_millis(500));
     let begin = Instant::now();
@@ -272,7 +272,7 @@ fn a_stuck_database_gives_503() {
     };
     let mut settings = with_store(&store.url("bars", "bars"));
     settings.limits.grace = Duration::from_millis(200);
-    // The limit for receiving a request does not end the wait for the store.
+    // The limit applies to receiving a request, not to waiting for the store.
     settings.limits.request = Duration::from_secs(1);
     let server = TestServer::start(settings);
     let mut client = server.connect();
@@ -290,11 +290,11 @@ fn a_stuck_database_gives_503() {
     });
     stored(&post(&mut client, "next"), "next");
 
-    // No client waits after the grace period.
+    // The server does not wait for the database after the grace period.
     thread::scope(|scope| {
         scope.spawn(|| store.execute(&lock(4)));
         wait_for_lock();
-        // More than the statements in flight, so that the queue is not empty.
+        // More clients than statements can be in flight, so some requests stay in the queue.
         let mut clients = [(); 20].map(|()| server.connect());
         for client in &mut clients {
             client.send(request("unanswered"));
@@ -316,7 +316,7 @@ fn survives_changes_to_the_table() {
     stored(&post(&mut client, "a"), "a");
     assert_eq!(list(server.address).len(), 1);
     store.execute("ALTER TABLE bar ALTER name TYPE text, ALTER name DROP NOT NULL");
-    // The first statement of each session fails, because its columns have another type.
+    // The first statement of each session fails, because a column's type has changed.
     for _ in 0..2 {
         client.get("/bars");
         post(&mut client, "either");

@@ -72,8 +72,8 @@ pub struct ImageTest<'a, P> {
 }
 
 impl<P: RecoveryProbe> ImageTest<'_, P> {
-    /// Runs the test. If `stop` becomes true, returns the result so far. The failures in it may list
-    /// effects that are not needed to reproduce them.
+    /// Runs the test. If `stop` becomes true, returns the result so far. Its failures may then list
+    /// missing effects that are not needed to reproduce them.
     ///
     /// # Errors
     /// An image cannot be written, or the server cannot be started.

@@ -23,7 +23,7 @@ pub struct ImageReport {
     /// Number of images on which the server lost an acknowledged write, returned something that was
     /// never written, crashed, or exited without an error message.
     pub failed: u64,
-    /// Refusals with their number, by the line of the message that best explains the refusal.
+    /// Number of refusals, by the line of the server's message that best explains the refusal.
     pub refusals: BTreeMap<String, u64>,
     /// The first failures, in the order of their crash points.
     pub failures: Vec<ImageFailure>,

@@ -29,7 +29,7 @@ const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 64, 0, 1);
 const ADDRESSES: u32 = 1 << 22;
 /// Listen ports of a server that cannot choose its address, below the range of ephemeral ports.
 const PORTS: std::ops::Range<u16> = 10_000..30_000;
-/// Size of the file that shows whether there is free space, in bytes.
+/// Size of the file that is written to check for free space, in bytes.
 const SPACE: usize = 1 << 20;
 /// Exit code of a Rust program that panicked.
 const PANICKED: i32 = 101;
@@ -133,7 +133,7 @@ impl<'a> Starter<'a> {
         check_space(&space).map_err(failed(&space))?;
         let message = fs::read(log).map_err(failed(log))?;
         let message = String::from_utf8_lossy(&message);
-        // Each worker uses a different folder.
+        // Each worker uses a different folder, so equal refusals would differ in their paths.
         let message = message.trim().replace(&*folder.to_string_lossy(), "{run}");
         let is_refusal = status
             .code()
@@ -151,8 +151,8 @@ impl<'a> Starter<'a> {
     }
 }
 
-/// Checks that 1 MiB can be written to a new file, which is then removed. A server on a full disk may
-/// exit without naming the cause.
+/// Checks for free space: writes 1 MiB to a new file, and then removes the file. A server may not
+/// name a full disk as the cause of its exit.
 ///
 /// # Errors
 /// The file cannot be written.

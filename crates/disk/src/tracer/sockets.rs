@@ -5,7 +5,7 @@ use std::{fs, iter};
 use super::ptrace::Tid;
 use crate::trace::TcpPorts;
 
-/// Maximum number of reads of each table for one socket.
+/// Maximum number of times that each table is read to find one socket.
 const MAX_READS: usize = 5;
 
 /// Column with the socket's inode number.
@@ -18,8 +18,8 @@ pub(super) fn ports(tid: Tid, socket: u64) -> Option<TcpPorts> {
     })
 }
 
-/// Reads the tables until they contain the socket. Each read of a file returns only a part of a
-/// table, so a table lacks a socket if others are closed between two reads.
+/// Reads the tables until one contains the socket. Each table is read in several parts, so a socket
+/// can be missing if other sockets are closed between two parts.
 fn ports_from(
     socket: u64,
     mut read: impl FnMut(&'static str) -> Option<String>,

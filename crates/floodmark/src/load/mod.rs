@@ -68,7 +68,8 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     ending(args, &record, failures.collect(), &stop)
 }
 
-/// Writes a record without runs to the output files. Returns the ending that explains it.
+/// Writes a record without runs to the output files. Returns `ending`. If a file cannot be written,
+/// prints the message of `ending` and returns the write error.
 fn unmeasured(args: &LoadArgs, ending: Ending) -> Ending {
     let record = empty_record(ending.message.clone());
     match args.files.write_result(&record, None) {
@@ -115,9 +116,9 @@ fn empty_record(message: String) -> Record {
 struct MeasuredLoad {
     /// The record, with evaluated thresholds.
     record: Record,
-    /// Internal error, if an attempt failed or the record could not be saved.
+    /// Internal error if an attempt failed or the record could not be saved.
     failure: Option<Ending>,
-    /// Folder with the result.
+    /// Result folder.
     folder: PathBuf,
 }
 

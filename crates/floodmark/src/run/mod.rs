@@ -108,7 +108,7 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     finish(args, &experiment, &outcome, folder.path(), &stop)
 }
 
-/// Prints the result, writes the output files, and returns how the command ends.
+/// Prints the result, writes the output files, and returns the command's ending.
 fn finish(
     args: &RunArgs,
     experiment: &Experiment,
@@ -150,7 +150,7 @@ fn files(args: &RunArgs) -> Files {
     }
 }
 
-/// Prints the table of results, if there are any.
+/// Prints the results table, unless it would be empty.
 fn show(args: &RunArgs, record: &Record, folder: &Path) -> Result<(), Ending> {
     if args.quiet || (record.has_no_measurement() && record.skipped.is_empty()) {
         return Ok(());

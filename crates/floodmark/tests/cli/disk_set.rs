@@ -99,7 +99,7 @@ fn serve(mut client: TcpStream, state: &Mutex<(Vec<u64>, File)>, method: &str) {
         }
         IS_READ_BACK.fetch_or(is_last, Ordering::Relaxed);
         if is_late {
-            // The SIGTERM arrives first.
+            // Exit only after SIGTERM has arrived.
             thread::sleep(Duration::from_millis(500));
             std::process::exit(0);
         }
@@ -154,14 +154,14 @@ fn passes_a_server_that_syncs_each_item() {
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn continues_if_the_server_closes_a_kept_connection() {
-    // The response to each second request of a client is missing.
+    // Every second request of a client gets no response.
     let output = disk_of("silent-close", &["--json", "--images-per-error", "10"]);
     let result = result(&output);
     let outcome = (code(&output), failed(&result.rows), result.requests);
     assert_eq!(outcome, (0, vec![], 60), "{result:?}");
     let row = &result.rows[0];
     assert!((28..=32).contains(&row.acknowledged), "{row:?}");
-    // The faults of later calls occur, too.
+    // Faults are also injected into later calls.
     let after = result
         .rows
         .iter()
@@ -172,8 +172,8 @@ fn continues_if_the_server_closes_a_kept_connection() {
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn passes_a_server_that_responds_after_the_timeout() {
-    // The server inserts item 7 when all items have been read back, and ignores the SIGTERM that
-    // follows.
+    // The server inserts item 7 after all items have been read back, and ignores the subsequent
+    // SIGTERM.
     let server = server_command("disk_set::server_of_a_set", "late");
     let shell = ["sh", "-c", "trap '' TERM; exec \"$@\"", "sh"];
     let server = shell.into_iter().chain(server.iter().map(String::as_str));
@@ -276,7 +276,8 @@ fn rejects_a_wrong_place_of_the_value() {
     let output = disk(&check, &server, &[]);
     let printed = text(&output.stderr);
     assert_eq!(code(&output), 2, "{printed}");
-    let expected = "items.toml: readback.value \"/id\": no item of GET /items?page={page} has";
+    let expected =
+        "items.toml: readback.value \"/id\": no item in the response to GET /items?page={page} has";
     assert!(printed.contains(expected), "{printed}");
 }
 

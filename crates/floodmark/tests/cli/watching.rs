@@ -143,7 +143,7 @@ fn monitors_a_server_by_its_process_id() {
     let server = Serve::start(&["hello"]);
     let other = Serve::start(&["hello"]);
     let pid = other.pid().to_string();
-    let load = load(&server.url, &["-n", "100", "--server-pid", &pid]);
+    let load = load(&server.url, &["-d", "300ms", "--server-pid", &pid]);
     let run = load.run();
     assert_eq!(run.server.as_ref().unwrap().seen.pids, [other.pid()]);
 
@@ -188,7 +188,7 @@ while True:
     let path = path.to_str().unwrap();
     let load = load(
         "http://server.local/",
-        &["-n", "50", "-c", "1", "--unix-socket", path],
+        &["-d", "300ms", "-c", "1", "--unix-socket", path],
     );
     server.kill().unwrap();
     let pid = server.id();

@@ -9,12 +9,13 @@
 //! A bucket is a partition of limited size. It starts with a snapshot of the state, so recovery
 //! needs only the last bucket. The journal deletes earlier buckets.
 //!
-//! Each server that opens the journal takes a new epoch, which is greater than the previous one. Half
-//! of its bits are random, because Cassandra can lose an epoch. The server writes its epoch to the
-//! last bucket, and only then reads the bucket. A lightweight transaction writes each batch on the
-//! condition that the bucket still has the server's epoch. After a takeover, Cassandra therefore
-//! applies no more writes from the previous server, not even delayed ones. The previous server
-//! learns from its next write that it is superseded, and does not acknowledge this write.
+//! Each server that opens the journal takes a new epoch, greater than the previous one. The low 32
+//! bits are random: if Cassandra loses an epoch, no later server takes the same one. The server
+//! writes its epoch to the last bucket, and only then reads the bucket. A lightweight transaction
+//! writes each batch on the condition that the bucket still has the server's epoch. After a
+//! takeover, Cassandra therefore applies no more writes from the previous server, not even delayed
+//! ones. The previous server learns from its next write that it is superseded, and does not
+//! acknowledge this write.
 //!
 //! A superseded server must not create the next bucket and continue there. Each server therefore
 //! seals its current bucket before it creates the next one. Sealing has the same condition as

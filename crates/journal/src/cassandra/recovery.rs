@@ -82,7 +82,7 @@ fn recover<S: JournalState>(
 fn claim<S: JournalState>(tables: &mut JournalTables, empty: &S) -> Result<OwnerRow, JournalError> {
     for _ in 0..MAX_CLAIMS {
         let Some(owner) = tables.read_owner()? else {
-            // In the meantime, another server may have created the owner.
+            // Read the owner again, because another server may have created it in the meantime.
             if let Some(bucket) = find_used_bucket(tables, empty)?
                 && tables.read_owner()?.is_none()
             {
@@ -97,7 +97,7 @@ fn claim<S: JournalState>(tables: &mut JournalTables, empty: &S) -> Result<Owner
         // The keys of a `RandomState` are random.
         let random = RandomState::new().build_hasher().finish() as u32;
         let Some(epoch) = next_epoch(owner.epoch, random) else {
-            return Err(tables.damaged(owner.bucket, "its owner has too large an epoch"));
+            return Err(tables.damaged(owner.bucket, "its owner's epoch is too large"));
         };
         if tables.claim(owner.epoch, epoch)? == ConditionalResult::Applied {
             // The previous server cannot change the owner from now on.
@@ -110,8 +110,8 @@ fn claim<S: JournalState>(tables: &mut JournalTables, empty: &S) -> Result<Owner
     Err(tables.superseded())
 }
 
-/// Returns a bucket that exists only if the journal had an owner. Creates the first bucket if there
-/// is no such bucket. A server that was killed earlier may have created it already.
+/// Returns a bucket that proves that the journal had an owner. If no bucket proves it, creates the
+/// first bucket, unless a killed server has already created it.
 fn find_used_bucket<S: JournalState>(
     tables: &mut JournalTables,
     empty: &S,
@@ -122,14 +122,14 @@ fn find_used_bucket<S: JournalState>(
     }
     let snapshot = snapshot_of(empty, 0, FIRST_BUCKET).encode();
     let created = tables.create_bucket(FIRST_BUCKET, 0, (&snapshot, 0))?;
-    // Only a server that has read an owner sets another epoch.
+    // Only a server that has read the owner sets an epoch other than 0.
     let is_used = matches!(created, ConditionalResult::Refused(found) if found != Some(0));
     Ok(is_used.then_some(FIRST_BUCKET))
 }
 
-/// Returns an epoch after `previous`: a generation in the high 32 bits, and a random number in the
-/// low 32 bits. If Cassandra loses the epoch of a running server, the next server gets the same
-/// generation, but not the same epoch. Returns `None` after the last generation.
+/// Returns an epoch greater than `previous`: a generation in the high 32 bits, and a random number
+/// in the low 32 bits. If Cassandra loses a running server's epoch, the next server gets the same
+/// generation, but another epoch. Returns `None` after the last generation.
 fn next_epoch(previous: i64, random: u32) -> Option<i64> {
     let generation = i32::try_from((previous >> 32) + 1).ok()?;
     Some((i64::from(generation) << 32) | i64::from(random))

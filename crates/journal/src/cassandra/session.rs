@@ -20,7 +20,7 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 const TIMEOUT: Duration = Duration::from_millis(2500);
 /// Time to retry a statement after its first failure. The last attempt may end up to 0.6 s later.
 const RETRY_TIME: Duration = Duration::from_secs(3);
-/// Minimum time for an attempt.
+/// Minimum timeout of a retry.
 const MIN_ATTEMPT: Duration = Duration::from_millis(500);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -31,7 +31,7 @@ pub(super) struct JournalSession {
     /// `None` after a timeout, a failed connection or an invalid response: a late response could
     /// follow.
     connection: Option<CqlConnection>,
-    /// Maximum time for an attempt.
+    /// Timeout of an attempt.
     timeout: Duration,
     /// Time to retry a statement after its first failure.
     retry_time: Duration,

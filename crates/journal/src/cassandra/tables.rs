@@ -21,7 +21,7 @@ const OWNER: CqlParameter<'static> = CqlParameter::Text("journal");
 /// Describes a bucket that has no epoch.
 pub(super) const MISSING: &str = "it is missing";
 
-/// Describes a bucket that lacks records, or an epoch, that Cassandra acknowledged.
+/// Describes a bucket that lacks records or an epoch, although Cassandra acknowledged the write.
 const LOST: &str = "Cassandra has lost acknowledged writes";
 
 /// The tables of a journal.
@@ -152,7 +152,7 @@ impl JournalTables {
         created.map(drop)
     }
 
-    /// Replaces the epoch `previous` with a new one, which belongs to no other server.
+    /// Replaces the owner's epoch with `epoch`, unless it is no longer `previous`.
     pub(super) fn claim(
         &mut self,
         previous: i64,
@@ -304,15 +304,17 @@ impl JournalTables {
                 _ => return Err(self.damaged(bucket, "a row has no records")),
             }
         }
-        // If the epoch is still the server's own, the batches have not changed since they were read.
+        // If the bucket still has the server's epoch, the batches have not changed since they were
+        // read.
         let head = self.read_head(DOING, bucket, epoch)?;
         Ok(BucketContent { head, batches })
     }
 
-    /// Reads the static columns of a bucket once. Other queries return them with each row.
+    /// Reads a bucket's static columns. `DISTINCT` returns them once; other queries would repeat
+    /// them in each row.
     ///
     /// # Errors
-    /// The bucket does not have the server's epoch.
+    /// The query fails, or the bucket is missing or does not have the server's epoch.
     fn read_head(
         &mut self,
         doing: &'static str,

@@ -83,8 +83,8 @@ impl DiskCheck {
                 format!("{what} (the first response has status {status}); {fix}")
             }
             None if sent.values().any(|bytes| ends_at_close(bytes)) => format!(
-                "{what}: the response has no Content-Length, so floodmark cannot tell when it is \
-                 complete; send Content-Length"
+                "{what}: the response has no Content-Length, so floodmark cannot detect its end; \
+                 make the server send Content-Length"
             ),
             None => format!("{what} (there is no complete HTTP/1.1 response); {fix}"),
         })
@@ -131,8 +131,8 @@ mod tests {
             ),
             (
                 b"HTTP/1.0 200 OK\r\n\r\n7",
-                ": the response has no Content-Length, so floodmark cannot tell when it is complete; \
-                 send Content-Length",
+                ": the response has no Content-Length, so floodmark cannot detect its end; make \
+                 the server send Content-Length",
             ),
             (
                 b"OK",

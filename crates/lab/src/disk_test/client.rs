@@ -22,7 +22,7 @@ const MAX_CONNECTS: usize = 100;
 /// The requests that a client sent on one connection.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ConnectionRequests {
-    /// Their numbers, in order.
+    /// Request numbers, in sending order.
     pub numbers: Vec<u64>,
     /// Number of responses that the client received.
     pub received: usize,
@@ -45,12 +45,12 @@ impl SentRequests {
         self.ports().entry(port).or_default().numbers.push(number);
     }
 
-    /// Adds the response to the last request on a connection.
+    /// Counts the response to the last request on a connection.
     fn add_response(&self, port: u16) {
         self.ports().entry(port).or_default().received += 1;
     }
 
-    /// Returns whether each request got a response.
+    /// Returns whether every request received a response.
     pub(super) fn is_answered(&self) -> bool {
         let ports = self.ports();
         let mut connections = ports.values();
@@ -136,7 +136,7 @@ pub(super) fn ends_at_close(bytes: &[u8]) -> bool {
     matches!(read(bytes).1.end(), Ok(Some(_)))
 }
 
-/// Returns the complete responses, and the reader after the last byte.
+/// Returns the complete responses, and the reader in its final state.
 fn read(mut bytes: &[u8]) -> (Vec<(u16, Vec<u8>)>, Reader) {
     let (mut reader, mut responses) = (Reader::new(), Vec::new());
     loop {

@@ -41,11 +41,11 @@ pub use numbers::NumberCheck;
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after SIGTERM until a traced server is killed.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// Maximum time until a server that does not respond has exited.
+/// Maximum time to wait until a server that does not respond has exited.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
-/// Pause between two attempts to connect, and between two checks whether the server has exited.
+/// Pause between attempts to connect, and between checks for the server's exit.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Number of consecutive requests without a response after which a client ends.
+/// Number of consecutive requests without a response after which a client stops.
 const MAX_UNANSWERED: usize = 3;
 /// Maximum number of failures in a row of the result.
 const MAX_FAILURES: usize = 3;
@@ -62,7 +62,7 @@ pub enum DiskTestError {
     /// The path of the requests is invalid.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// A request in a check file is invalid, or the place of an item's value is wrong.
+    /// A check file has an invalid request, or a wrong pointer to an item's value.
     #[error("{0}")]
     CheckFile(String),
     /// The folder for disk states is not writable.
@@ -70,7 +70,7 @@ pub enum DiskTestError {
         "cannot write to the folder for disk states: {0}; choose another folder with --scratch"
     )]
     Scratch(#[from] io::Error),
-    /// The file for the output of the traced server cannot be written.
+    /// The traced server's output file cannot be written.
     #[error("cannot write {}: {source}; choose another folder with TMPDIR", .log.display())]
     Log {
         /// The file.
@@ -97,10 +97,8 @@ pub enum DiskTestError {
     /// The server acknowledged no request.
     #[error("{0}")]
     NothingAcknowledged(String),
-    /// The server did not use its folder, so no power loss can change what it has on disk.
-    #[error(
-        "the server wrote no file in {{run}}; in its command, use {{run}} as the folder of its data"
-    )]
+    /// The server changed nothing in its folder, so a power loss cannot affect its data.
+    #[error("the server wrote no file in {{run}}; in its command, use {{run}} as the data folder")]
     NothingWritten,
     /// The traced server violated the check without a power loss.
     #[error("without a power loss, the check fails: {0}; correct the check file or the server")]
@@ -128,7 +126,7 @@ pub struct DiskTest<'a> {
     pub seed: u64,
     /// Empty folder for disk states.
     pub scratch: &'a Path,
-    /// File for the output of the traced server. Errors name it.
+    /// File for the traced server's output. Errors name this file.
     pub log: &'a Path,
     /// Number of servers that run at the same time.
     pub threads: usize,
@@ -138,8 +136,11 @@ impl DiskTest<'_> {
     /// Runs the test. Returns an incomplete result if `stop` becomes true.
     ///
     /// # Errors
-    /// The server cannot be traced, exits, acknowledges or writes nothing, or violates the check
-    /// without a power loss, or a disk state cannot be written.
+    /// Fails in any of these cases:
+    /// - The server cannot be traced, exits, acknowledges nothing, or writes nothing.
+    /// - The server violates the check without a power loss.
+    /// - A request or the readback in the check is invalid.
+    /// - A disk state or the server's output cannot be written.
     pub fn run(&self, stop: &AtomicBool) -> Result<DiskResult, DiskTestError> {
         let run = self.trace(None, stop)?;
         let mut result = DiskResult {
@@ -177,8 +178,8 @@ impl DiskTest<'_> {
         Ok(result)
     }
 
-    /// Traces the server while clients send requests. With a fault, the server may end early. The
-    /// run is incomplete if `stop` becomes true.
+    /// Traces the server while clients send requests. With a fault, the server may exit early. If
+    /// `stop` becomes true, the run is incomplete.
     fn trace(
         &self,
         fault: Option<DiskFault>,
@@ -266,9 +267,10 @@ impl DiskTest<'_> {
         })
     }
 
-    /// Sends requests until all are sent, the server stops responding or `stop` becomes true. Some
-    /// servers close a kept connection without notice, so a single request without a response is not
-    /// the end.
+    /// Sends requests until all are sent, the server stops responding or `stop` becomes true.
+    ///
+    /// Some servers close a kept connection without notice. A single request without a response
+    /// therefore does not end the loop.
     fn send(
         &self,
         address: SocketAddr,
@@ -376,7 +378,8 @@ fn wait_until_started(tracer: &Tracer, address: SocketAddr, stop: &AtomicBool) -
     false
 }
 
-/// Waits for the end of a server that does not respond. Its sockets close before it has ended.
+/// Waits until a server that does not respond has exited. The kernel closes the sockets of an
+/// exiting server before the exit is reported.
 fn wait_until_ended(tracer: &Tracer) {
     let begin = Instant::now();
     while !tracer.has_ended() && begin.elapsed() < END_TIMEOUT {

@@ -9,23 +9,24 @@ use super::client::ConnectionRequests;
 
 /// A traced run of the server.
 ///
-/// A trace does not contain requests. Each connection sends one request at a time, so the requests
-/// that the client sent on a connection belong to the responses on it, in order. The client's port
+/// A trace contains responses but no requests. A client sends one request at a time on a
+/// connection, so the nth response on a connection belongs to the nth request. The client's port
 /// identifies the connection.
 #[derive(Debug, Default)]
 pub(super) struct TracedRun {
     pub trace: Trace,
     /// Port on which the server listened.
     pub port: u16,
-    /// The requests that were sent on each connection, by the client's port.
+    /// Requests sent on each connection, by the client's port.
     pub sent: BTreeMap<u16, ConnectionRequests>,
-    /// The items of a set after the clients have ended; `None` for other checks and after a fault.
+    /// Items of a set, read back after the clients stopped. `None` for other checks, and with an
+    /// injected fault.
     pub found: Option<Result<FoundItems, String>>,
 }
 
 impl TracedRun {
-    /// Returns the requests that a client sent to a socket of the server. Returns `None` for other
-    /// sockets of the server.
+    /// Returns the requests that a client sent to a socket of the server. Returns `None` for
+    /// sockets without a client.
     pub(super) fn requests(&self, socket: u64) -> Option<&ConnectionRequests> {
         let ports = self.trace.ports.get(&socket)?;
         let ports = (ports.local == self.port).then_some(ports)?;
@@ -47,8 +48,8 @@ impl TracedRun {
 
 #[cfg(test)]
 impl TracedRun {
-    /// Returns a run with connections from ports 5000 and 5001 to port 80, of which the client
-    /// received one response each, and other sockets of the server.
+    /// Returns a run with connections from ports 5000 and 5001 to port 80, and with other sockets
+    /// of the server. The client received one response on each connection.
     pub(super) fn of_sends(sent: &[(u64, Vec<u8>)]) -> Self {
         use std::sync::Arc;
 

@@ -38,15 +38,15 @@ impl<'a> SetItems<'a> {
         }
     }
 
-    /// Returns the traced server's violations, if any. The items were read back after the clients had
-    /// ended. Returns `None` if nothing was read back or acknowledged.
+    /// Returns the traced server's violations, if any. Returns `None` if nothing was read back or
+    /// acknowledged.
     pub(super) fn violation(&self) -> Option<String> {
         let sent = self.run.trace.sent(|_| true);
         if acknowledged(&self.acknowledged(&sent)) == 0 {
             return None;
         }
-        // The server may have sent a response after the client's timeout, and the items may have
-        // been read back before the insert.
+        // A response after the client's timeout is ignored, because the items may have been read
+        // back before the insert.
         let inserts = self.inserts(&sent, |requests| requests.received);
         match self.run.found.as_ref()? {
             Ok(found) => self.judge(&inserts, found.clone()),
@@ -54,8 +54,8 @@ impl<'a> SetItems<'a> {
         }
     }
 
-    /// Returns the inserts with their outcomes. `known` returns the number of responses on a
-    /// connection that determine an outcome; the outcome of later requests is unknown.
+    /// Returns the inserts with their outcomes. `known` returns how many responses on a connection
+    /// determine outcomes. Later requests on this connection have an unknown outcome.
     fn inserts(
         &self,
         sent: &BTreeMap<u64, Vec<u8>>,
@@ -92,7 +92,8 @@ impl<'a> SetItems<'a> {
     }
 }
 
-/// Reads back all items of the set on a server, to which at most `sent` items were sent.
+/// Reads back all items of the set on a server. `sent` is the maximum number of items sent to the
+/// server.
 pub(super) fn items(
     server: SocketAddr,
     readback: &Readback,
@@ -103,13 +104,14 @@ pub(super) fn items(
     SetReader::new(&from, server, readback.clone(), LIMITS.timeout, stop).items(sent)
 }
 
-/// Returns the error in a check file with which no item could be read back.
+/// Returns an error message if items exist, but the check file's pointer finds no number in them.
 pub(super) fn unreadable(readback: &Readback, run: &TracedRun) -> Option<String> {
     let found = run.found.as_ref()?.as_ref().ok()?;
     let is_unreadable = found.numbers.is_empty() && found.unreadable > 0;
     is_unreadable.then(|| {
         format!(
-            "readback.value \"{}\": no item of GET {} has a whole number there; correct the pointer",
+            "readback.value \"{}\": no item in the response to GET {} has a whole number there; \
+             correct the pointer",
             readback.value, readback.path
         )
     })
@@ -229,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_silent_server_does_not_delay_the_test() {
-        // The kernel accepts the connection.
+        // The kernel accepts the connection, but no response is sent.
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap();
         let error = with_probe(&TracedRun::default(), |probe| {
@@ -240,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_traced_server_may_lack_what_it_acknowledged_after_the_timeout() {
-        // The clients received one response on each connection: to the items 1 and 2.
+        // The clients received one response on each connection, for items 1 and 2.
         let mut run =
             TracedRun::of_sends(&[(1, CREATED.to_vec()), (2, [CREATED, CREATED].concat())]);
         let mut violation = |numbers: &[u64]| {

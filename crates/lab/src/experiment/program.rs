@@ -66,7 +66,7 @@ pub struct RunningProgram {
     lease: Lease,
     /// Path of the program's log.
     pub log: PathBuf,
-    /// Length of the log at the start of the program, in bytes.
+    /// Length of the log when the program started, in bytes.
     log_start: u64,
     /// Address that the program listens on.
     pub address: SocketAddr,
@@ -227,9 +227,9 @@ impl RunningProgram {
         self.child.wait(Duration::ZERO).ok().flatten()
     }
 
-    /// Quotes the line logged since the program's start that best explains a failure, and adds the
-    /// path of the log. For a killed program, returns only the path, because the log does not explain why the
-    /// program was killed.
+    /// Quotes the log line that best explains a failure, and adds the log's path. Ignores lines
+    /// logged before the program started. For a killed program, returns only the path, because the
+    /// log does not explain why the program was killed.
     pub fn last_words(&mut self) -> String {
         let killed = self.exit_status().and_then(|status| status.signal()) == Some(SIGKILL);
         let line = match killed {

@@ -125,7 +125,7 @@ impl StoreInstance {
         }
     }
 
-    /// Returns the exit status and a line of the log if the store has exited.
+    /// Returns the exit status and a quoted log line if the store has exited.
     pub fn exit(&mut self) -> Option<String> {
         let program = self.program.as_mut()?;
         let status = program.exit_status()?;

@@ -1,6 +1,6 @@
 //! Bars in PostgreSQL.
 //!
-//! Two threads have a session each, one for inserts and one for lists, so neither waits for the other.
+//! Inserts and lists have separate threads and sessions, so neither waits for the other.
 //!
 //! `table.rs` creates or checks the table, `session.rs` opens a session, `operation.rs` has the two
 //! statements, and `batch_limit.rs` limits the number of requests per statement.
@@ -46,10 +46,10 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(
 /// Maximum time to wait at startup while PostgreSQL is still starting.
 const STARTING_TIME: Duration = Duration::from_secs(30);
 
-/// The threads with the sessions.
+/// The session threads.
 pub(crate) struct PostgresqlBars {
     threads: [JoinHandle<()>; 2],
-    /// Ends the threads when it is dropped.
+    /// Stops the threads when dropped.
     stop: watch::Sender<()>,
 }
 
@@ -70,8 +70,8 @@ impl PostgresqlBars {
         Ok(PostgresqlBars { threads, stop })
     }
 
-    /// Closes the sessions and waits until the threads have ended. Must be called after the workers have
-    /// ended, because statements in flight get no response.
+    /// Closes the sessions and waits until the threads have ended. Must be called after the workers
+    /// have ended, because requests in flight get no response.
     pub(crate) fn finish(self) -> Result<(), ServeError> {
         drop(self.stop);
         let joined = self.threads.map(JoinHandle::join);
@@ -80,8 +80,9 @@ impl PostgresqlBars {
     }
 }
 
-/// Opens a session, and starts a thread that serves the requests in a queue until the queue is closed or
-/// the sender of `stopped` is dropped. With threads of their own, a long list does not delay inserts.
+/// Opens a session and starts its thread. The thread serves a queue until the queue is closed or
+/// the sender of `stopped` is dropped. Because of the separate threads, a long list does not delay
+/// inserts.
 fn start_session<O: BarOperation>(
     name: &str,
     setting: &PostgresqlSetting,
@@ -149,7 +150,7 @@ async fn serve_session<O: BarOperation>(
                     // Exclude the time that the statement waited for earlier statements.
                     let own = taken.min(now - last_done);
                     last_done = now;
-                    // The time until an error does not show how fast the database is.
+                    // A failed statement's duration does not show how fast the database is.
                     if end != StatementEnd::Failed {
                         interval = taken.max(MIN_INTERVAL);
                         limit.adapt(requests, own);
@@ -182,8 +183,8 @@ async fn serve_session<O: BarOperation>(
     Some(())
 }
 
-/// Opens a session, with pauses between the attempts. Requests wait during the first attempt, and
-/// are refused after it has failed. Returns `None` if the queue is closed.
+/// Opens a session, with pauses between the attempts. Requests wait during the first attempt. If it
+/// fails, requests are refused until an attempt succeeds. Returns `None` if the queue is closed.
 async fn reopen<O: BarOperation>(
     setting: &PostgresqlSetting,
     queue: &mut QueuedRequests<O::Request>,

@@ -75,7 +75,7 @@ impl BarOperation for ListBars {
     }
 }
 
-/// Answers the requests of a statement, and returns how it ended.
+/// Answers a statement's requests, and returns how the statement ended.
 fn finish<T>(
     result: Result<T, StatementFault>,
     answer: impl FnOnce(StoreResult<T>),
@@ -92,7 +92,8 @@ fn finish<T>(
     }
 }
 
-/// Returns the bar in a row. The session remains usable if the columns have changed.
+/// Returns the bar in a row. If the columns have changed, the statement fails, but the session
+/// remains usable.
 fn stored_bar(row: &Row) -> Result<StoredBar<'_>, StatementFault> {
     match (row.try_get(0), row.try_get(1)) {
         (Ok(id), Ok(name)) => Ok(StoredBar { id, name }),
@@ -100,8 +101,8 @@ fn stored_bar(row: &Row) -> Result<StoredBar<'_>, StatementFault> {
     }
 }
 
-/// Returns the id for each name of a batch, or `None` if the names of the stored bars differ. Equal names
-/// are interchangeable.
+/// Returns the ids of a batch in the order of its names, or `None` if the stored names differ from
+/// them. Bars with equal names are interchangeable.
 fn assign_ids(names: &[&str], mut stored: Vec<StoredBar<'_>>) -> Option<Vec<i64>> {
     if stored.len() != names.len() {
         return None;

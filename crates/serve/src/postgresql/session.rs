@@ -40,9 +40,9 @@ pub(super) struct StatementFault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StatementEnd {
     Completed,
-    /// PostgreSQL canceled it, usually after its timeout.
+    /// PostgreSQL canceled the statement, usually after the statement timeout.
     Canceled,
-    /// It failed. The session remains usable.
+    /// The statement failed. The session remains usable.
     Failed,
     /// The session is closed, does not respond, or cannot run the statement again.
     SessionLost,
@@ -50,8 +50,8 @@ pub(super) enum StatementEnd {
 
 impl StatementEnd {
     fn of(error: &tokio_postgres::Error) -> Self {
-        // The session remains usable after an error message, unless it was the last one. The next
-        // statement then finds the session closed.
+        // After an error message from PostgreSQL, the session is usually still open. If PostgreSQL
+        // has closed the session, the next statement detects the loss.
         let Some(code) = error.code() else {
             return StatementEnd::SessionLost;
         };
@@ -105,19 +105,19 @@ impl PreparedStatement {
     }
 }
 
-/// Upper bound of the time for an exchange without work.
+/// Upper bound on the round-trip time of a statement that does no work.
 #[derive(Debug)]
 pub(super) struct RoundTrip(Duration);
 
 impl RoundTrip {
-    /// Returns how long a statement took in PostgreSQL, given the time until its response. Lowers the
-    /// bound if the statement took less.
+    /// Returns a statement's execution time in PostgreSQL. `taken` is the time from sending the
+    /// statement to its response. If `taken` is below the bound, lowers the bound to `taken`.
     pub(super) fn without_network(&mut self, taken: Duration) -> Duration {
         self.0 = self.0.min(taken);
         taken.saturating_sub(self.0)
     }
 
-    /// Returns how many statements that take this time in PostgreSQL run during a round trip.
+    /// Returns how many statements PostgreSQL completes during a round trip if each takes `taken`.
     pub(super) fn statements(&self, taken: Duration) -> usize {
         let statements = self.0.as_nanos() / taken.as_nanos().max(1);
         usize::try_from(statements).unwrap_or(usize::MAX)

@@ -21,8 +21,8 @@ const OTHER_TABLE: &str = "use another database, or rename the table";
 const DATABASE: &str = "SELECT to_regclass('bar') IS NOT NULL, \
     current_setting('server_encoding'), current_setting('transaction_read_only') = 'on'";
 
-/// Query that returns one row per column: name, type, whether an insert can omit the column, whether
-/// the user has the required access, and whether the column can be NULL.
+/// Query that returns one row per column: name, type, whether an insert can omit the column,
+/// whether the user has the required access, and whether the column can be NULL.
 const COLUMNS: &str = "SELECT attname::text, format_type(atttypid, atttypmod), \
     atthasdef OR attidentity <> '' OR (attname <> 'id' AND NOT attnotnull), \
     CASE attname WHEN 'name' THEN has_column_privilege(attrelid, attname, 'SELECT') \
@@ -34,8 +34,8 @@ const COLUMNS: &str = "SELECT attname::text, format_type(atttypid, atttypmod), \
     NOT attnotnull \
     FROM pg_attribute WHERE attrelid = 'bar'::regclass AND attnum > 0 AND NOT attisdropped";
 
-/// Query that returns the names of constraints and unique indexes that can reject an insert. Foreign
-/// keys in other tables are excluded.
+/// Query that returns the names of constraints and unique indexes that can refuse an insert.
+/// Excludes foreign keys in other tables, and unique indexes whose only key column is `id`.
 const REFUSING: &str = "SELECT conname::text FROM pg_constraint \
       WHERE conrelid = 'bar'::regclass AND contype IN ('c', 'f', 't', 'x') \
     UNION SELECT indexrelid::regclass::text FROM pg_index \
@@ -118,7 +118,7 @@ async fn check(client: &Client) -> Result<Option<TableProblem>, tokio_postgres::
     let refusing = client.query(REFUSING, &[]).await?;
     let name = refusing.first().map(|row| row.try_get::<_, &str>(0));
     Ok(name.transpose()?.map(|name| {
-        // A refused row would fail all inserts that share its statement.
+        // One refused row makes all inserts in its statement fail.
         let cause = format!("the constraint {name} of the table bar can refuse inserts");
         (cause, OTHER_TABLE)
     }))

@@ -115,7 +115,7 @@ impl KillableServer {
         stdin.write_all(b"fail\n").unwrap();
     }
 
-    /// Stops the server. Returns its output before and after the request to stop.
+    /// Stops the server. Returns its output before and after the stop request.
     pub fn stop_failed(self) -> (String, String) {
         let text = self.stop();
         let (before, after) = text.split_once("stopping").expect("the server was stopped");

@@ -277,7 +277,7 @@ pub fn signal(pid: u32, number: libc::c_int) {
     assert_eq!(unsafe { libc::kill(pid.cast_signed(), number) }, 0);
 }
 
-/// Makes writes beyond 1 KiB fail, as on a full disk.
+/// Makes file writes beyond 1 KiB fail, as on a full disk.
 pub fn full_disk(command: &mut Command) -> &mut Command {
     let limit = libc::rlimit {
         rlim_cur: 1024,

@@ -143,8 +143,8 @@ impl CrashProcesses<'_, '_> {
         }
     }
 
-    /// Reads all items of the set that the plan checks. `sent` is the maximum number of items that
-    /// the set can contain. Returns `None` for another check.
+    /// Reads all items of the set that the plan checks. `sent` is an upper bound on the number of
+    /// items sent. Returns `None` for other checks.
     pub(super) fn items(&self, sent: u64) -> Result<Option<FoundItems>, StepError> {
         let stop = self.runner.stop;
         let flag = stop.flag();
