@@ -62,7 +62,7 @@ impl Ending {
         Self::new(Exit::Usage, message)
     }
 
-    /// Creates an ending for an interruption before `what`, which leaves no result.
+    /// Creates an ending for a command that was interrupted before `what` and has no result.
     pub fn before_result(what: &str) -> Self {
         Self::new(
             Exit::Interrupted,

@@ -27,8 +27,8 @@ const PAGE: &str = "{page}";
 /// Maximum number of pages.
 const MAX_PAGES: u64 = 1_000_000;
 
-/// Maximum number of items found per item sent. Pages with more items are considered endless. The
-/// limit is high enough to report a server that stores each item twice as a finding.
+/// Maximum number of items found per item sent. Beyond it, the server is assumed to never return an
+/// empty page. The limit leaves room to report duplicates, such as each item stored twice.
 const MAX_COPIES: u64 = 10;
 
 /// A set on a server.
@@ -47,7 +47,7 @@ pub(crate) struct SetReader<'a> {
 /// A set that cannot be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetFault {
-    /// The set has items before the load. Contains the error message.
+    /// The set is not empty before the load. Contains the error message.
     NotEmpty(String),
     /// The items cannot be read back. Contains the error message.
     Unreadable(String),

@@ -123,7 +123,7 @@ pub fn requests(plan: &Plan) -> Result<Vec<EncodedRequest>, RequestFault> {
 /// the check's number of keys.
 ///
 /// # Errors
-/// Returns the reason why the request cannot be sent, with index 0.
+/// The request cannot be sent. The index of the fault is always 0.
 pub fn check_request(
     of: &MixRequest,
     authority: &str,

@@ -121,7 +121,7 @@ impl<'a> Starter<'a> {
         }
     }
 
-    /// Judges a server that has exited by itself.
+    /// Returns the outcome for a server that exited on its own.
     fn ended(
         &self,
         status: ExitStatus,
@@ -151,8 +151,8 @@ impl<'a> Starter<'a> {
     }
 }
 
-/// Checks for free space: writes 1 MiB to a new file, and then removes the file. A server may not
-/// name a full disk as the cause of its exit.
+/// Checks for free space: writes 1 MiB to a new file, and then removes the file. A server that
+/// exits because the disk is full does not always say so.
 ///
 /// # Errors
 /// The file cannot be written.

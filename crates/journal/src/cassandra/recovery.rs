@@ -39,19 +39,19 @@ fn recover<S: JournalState>(
     loop {
         match tables.fence(bucket, epoch)? {
             ConditionalResult::Applied => {}
-            // This server already owns the bucket: the previous iteration has created it.
+            // This server already owns the bucket: the previous iteration created it.
             ConditionalResult::Refused(Some(found)) if found == epoch => {}
             ConditionalResult::Refused(Some(_)) => return Err(tables.superseded()),
             ConditionalResult::Refused(None) => {
-                // The previous server has sealed the bucket before, but not created this one.
+                // The previous server sealed the preceding bucket, but did not create this one.
                 let Some(before) = &before else {
                     return Err(tables.damaged(bucket, MISSING));
                 };
                 let snapshot = snapshot_of(&before.state, before.records, bucket).encode();
                 let snapshot = (snapshot.as_slice(), before.records as i64);
                 tables.create_bucket(bucket, epoch, snapshot)?;
-                // Take the bucket in any case: the previous server may have created it in the
-                // meantime.
+                // Take the bucket even if this call did not create it: the previous server may have
+                // created it in the meantime.
                 continue;
             }
         }
@@ -129,7 +129,7 @@ fn find_used_bucket<S: JournalState>(
 
 /// Returns an epoch greater than `previous`: a generation in the high 32 bits, and a random number
 /// in the low 32 bits. If Cassandra loses a running server's epoch, the next server gets the same
-/// generation, but another epoch. Returns `None` after the last generation.
+/// generation but a different epoch. Returns `None` after the last generation.
 fn next_epoch(previous: i64, random: u32) -> Option<i64> {
     let generation = i32::try_from((previous >> 32) + 1).ok()?;
     Some((i64::from(generation) << 32) | i64::from(random))

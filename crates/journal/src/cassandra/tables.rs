@@ -1,4 +1,4 @@
-//! The journal's tables, and all statements that use the tables.
+//! The journal's tables, and all statements that use them.
 
 use std::cmp::Ordering;
 use std::thread;

@@ -38,7 +38,7 @@ impl JournalState for Counted {
     }
 }
 
-/// Counts records like [`Counted`], with a snapshot of the maximum length.
+/// A [`Counted`] whose snapshot has the maximum length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LongSnapshot(pub Counted);
 

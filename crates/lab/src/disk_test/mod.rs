@@ -100,7 +100,7 @@ pub enum DiskTestError {
     /// The server changed nothing in its folder, so a power loss cannot affect its data.
     #[error("the server wrote no file in {{run}}; in its command, use {{run}} as the data folder")]
     NothingWritten,
-    /// The traced server violated the check without a power loss.
+    /// The traced server failed the check even without a power loss.
     #[error("without a power loss, the check fails: {0}; correct the check file or the server")]
     Violated(String),
 }

@@ -111,7 +111,7 @@ impl NextNumber<'_> {
         let NumberedState { number, total } = state;
         match self.check {
             NumberCheck::Sequence => (number <= acknowledged).then(|| {
-                format!("number {number} again; numbers up to {acknowledged} had been acknowledged")
+                format!("number {number} repeated; numbers up to {acknowledged} were already acknowledged")
             }),
             NumberCheck::Scoring if number <= acknowledged => Some(format!(
                 "lost {} of {acknowledged} acknowledged scores",
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(judge(NumberCheck::Sequence, "11\n", 10), None);
         assert_eq!(judge(NumberCheck::Sequence, "500", 10), None);
         let reason = judge(NumberCheck::Sequence, "10", 10).unwrap();
-        assert!(reason.starts_with("number 10 again"), "{reason}");
+        assert!(reason.starts_with("number 10 repeated"), "{reason}");
     }
 
     #[test]

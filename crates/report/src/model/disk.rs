@@ -117,7 +117,7 @@ mod tests {
     fn row(fault: Option<&str>, failed: u64) -> DiskRow {
         let failure = DiskFailure {
             at: 43,
-            reason: "number 9 again; numbers up to 9 had been acknowledged".to_owned(),
+            reason: "number 9 repeated; numbers up to 9 were already acknowledged".to_owned(),
             missing: vec!["write of 64 bytes to state at offset 0 (call 42)".to_owned()],
         };
         DiskRow {
@@ -160,7 +160,7 @@ mod tests {
         let text = draw(vec![row(None, 2), row(Some("EIO sync 20"), 0)], 100);
         for part in [
             "the server failed on 2 of 2,000 disk states\n",
-            "failed       power loss: number 9 again; numbers up to 9 had been acknowledged (crash",
+            "failed       power loss: number 9 repeated; numbers up to 9 were already acknowledged (crash",
             "\n  undone     write of 64 bytes to state at offset 0 (call 42)\n",
             "\n             power loss: 1 more failure\n",
             "\nEIO sync 20 ",
