@@ -10,7 +10,7 @@
 //! needs only the last bucket. The journal deletes earlier buckets.
 //!
 //! Each server that opens the journal takes a new epoch, greater than the previous one. The low 32
-//! bits are random: if Cassandra loses an epoch, no later server takes the same one. The server
+//! bits are random, so two servers do not take the same epoch if Cassandra loses one. The server
 //! writes its epoch to the last bucket, and only then reads the bucket. A lightweight transaction
 //! writes each batch on the condition that the bucket still has the server's epoch. After a
 //! takeover, Cassandra therefore applies no more writes from the previous server, not even delayed
