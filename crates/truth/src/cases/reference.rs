@@ -109,6 +109,37 @@ pub fn even(log: &Log, rate: f64, count: u64) -> Sorted {
     Sorted::new(times.collect())
 }
 
+/// The longest pause of the server, as its log shows it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LongestPause {
+    /// Time without an arrival, in µs.
+    pub length_us: f64,
+    /// Time from the first arrival after the pause to the last overdue departure, in µs.
+    pub drain_us: f64,
+}
+
+/// Returns the longest time without an arrival, and how long the server took afterwards to answer
+/// the requests that had become due at `rate` per second. Every request must have a response.
+/// Returns `None` if there are fewer than two requests.
+#[must_use]
+pub fn longest_pause(log: &Log, rate: f64) -> Option<LongestPause> {
+    let in_order = |time: fn(&RequestEntry) -> u64| {
+        let mut times: Vec<u64> = log.requests.iter().map(time).collect();
+        times.sort_unstable();
+        times
+    };
+    let arrivals = in_order(|r| r.arrival_ns);
+    let departures = in_order(|r| r.departure_ns);
+    let gaps = arrivals.windows(2).map(|pair| pair[1] - pair[0]);
+    let (before, length) = gaps.enumerate().max_by_key(|(_, gap)| *gap)?;
+    let overdue = (rate * length as f64 / 1e9) as usize;
+    let last = departures.get(before + overdue).or(departures.last())?;
+    Some(LongestPause {
+        length_us: us(length),
+        drain_us: us(last.saturating_sub(arrivals[before + 1])),
+    })
+}
+
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
@@ -173,6 +204,28 @@ mod tests {
         assert_eq!(waits, [1e3, 1e3, 2e3, 2e3, 3e3, 4e3, 5e3]);
         assert_eq!(times.0.len(), 20);
         assert_eq!(even(&Log::default(), 1000.0, 20), Sorted(Vec::new()));
+    }
+
+    #[test]
+    fn measures_the_longest_pause_and_its_drain() {
+        let ms = 1_000_000;
+        // The rate is 1000/s. The server stops from 3 to 13 ms, then takes 0.25 ms per request for
+        // the ten requests that became due.
+        let times = (0..30u64).map(|k| match k {
+            0..=3 => k * ms,
+            4..=13 => 13 * ms + (k - 4) * ms / 4,
+            _ => (k + 2) * ms,
+        });
+        let log = Log {
+            requests: times.map(|at| entry(at, at + 10_000)).collect(),
+            ..Log::default()
+        };
+        let expected = LongestPause {
+            length_us: 10_000.0,
+            drain_us: 2_260.0,
+        };
+        assert_eq!(longest_pause(&log, 1000.0), Some(expected));
+        assert_eq!(longest_pause(&Log::default(), 1000.0), None);
     }
 
     #[test]
