@@ -68,7 +68,9 @@ pub(crate) fn serve(worker: Rc<Worker>, stream: StdStream) -> impl Future<Output
             }
         })
         .await;
-        if !whole && pace.linger.get() && !pace.cut.get() {
+        if whole && pace.is_last.get() {
+            connection.into_parts().io.finish();
+        } else if !whole && pace.linger.get() && !pace.cut.get() {
             // Box this future, so that it does not enlarge the future of every connection.
             Box::pin(linger(connection.into_parts().io.into_registered())).await;
         }

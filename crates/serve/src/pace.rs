@@ -38,6 +38,8 @@ pub(crate) struct Pace {
     /// Whether the connection lingers before it is closed. The client may still be sending, and
     /// must receive the response first.
     pub(crate) linger: Cell<bool>,
+    /// Whether the connection ends after the response to the current request.
+    pub(crate) is_last: Cell<bool>,
     waker: OnceCell<Waker>,
 }
 

@@ -8,7 +8,7 @@ use std::task::{Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
-use hyper::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
+use hyper::header::{ALLOW, CONNECTION, HeaderMap, HeaderValue, RETRY_AFTER};
 use hyper::service::{Service, service_fn};
 use hyper::{Method, Request, StatusCode};
 
@@ -30,6 +30,7 @@ pub(crate) fn service(
 ) -> impl Service<Request<Incoming>, Response = HttpResponse, Error = Infallible, Future: Unpin> {
     service_fn(move |request: Request<Incoming>| {
         pace.received_head(worker.register.now.get());
+        pace.is_last.set(asks_to_close(request.headers()));
         let worker = Rc::clone(&worker);
         let pace = Rc::clone(&pace);
         let is_complete = request.body().is_end_stream();
@@ -45,6 +46,13 @@ pub(crate) fn service(
             Poll::Ready(Ok(finished(&worker, &pace, response)))
         })
     })
+}
+
+/// Returns whether the client closes the connection after the response (RFC 9112, section 9.6). The
+/// result is `false` if `Connection` has other options, too.
+fn asks_to_close(headers: &HeaderMap) -> bool {
+    let connection = headers.get(CONNECTION);
+    connection.is_some_and(|options| options.as_bytes().eq_ignore_ascii_case(b"close"))
 }
 
 fn finished(worker: &Worker, pace: &Pace, mut response: HttpResponse) -> HttpResponse {

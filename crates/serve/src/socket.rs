@@ -3,15 +3,16 @@
 //! When a fresh connection is accepted, its request has usually arrived already. The server then
 //! reads the request, responds and closes without registering the socket with epoll.
 
-use std::io::{self, ErrorKind, Write as _};
-use std::net::TcpStream as StdStream;
+use std::io::{self, ErrorKind};
+use std::net::{Shutdown, TcpStream as StdStream};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use hyper::rt::ReadBufCursor;
+use rustix::net::{SendFlags, send};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::pace::{Pace, Register};
@@ -38,6 +39,19 @@ impl ConnectionSocket {
             pace,
             register,
         }
+    }
+
+    /// Sends the rest of the last response, with the FIN in the same packet if possible.
+    ///
+    /// A close also sends the FIN, but if the client has sent more bytes, it sends RST instead and
+    /// discards the rest of the response.
+    pub(crate) fn finish(self) {
+        // Shutting down fails only if the connection has already ended.
+        let _ = match &self.state {
+            SocketState::New(Some(stream)) => stream.shutdown(Shutdown::Write),
+            SocketState::New(None) => Ok(()),
+            SocketState::Registered(stream) => SockRef::from(stream).shutdown(Shutdown::Write),
+        };
     }
 
     /// Returns the stream, registered with the event loop.
@@ -76,6 +90,22 @@ impl ConnectionSocket {
     }
 }
 
+/// Sends bytes on a registered stream.
+fn poll_send(
+    stream: &TcpStream,
+    cx: &mut Context<'_>,
+    bytes: &[u8],
+    flags: SendFlags,
+) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(stream.poll_write_ready(cx))?;
+        match stream.try_io(Interest::WRITABLE, || Ok(send(stream, bytes, flags)?)) {
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+            result => return Poll::Ready(result),
+        }
+    }
+}
+
 impl hyper::rt::Read for ConnectionSocket {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -109,9 +139,16 @@ impl hyper::rt::Write for ConnectionSocket {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let polled = match this.attempt(|mut stream| stream.write(bytes)) {
+        // `finish` sends the end of the last response.
+        let more = if this.pace.is_last.get() {
+            SendFlags::MORE
+        } else {
+            SendFlags::empty()
+        };
+        let flags = SendFlags::NOSIGNAL | more;
+        let polled = match this.attempt(|stream| Ok(send(stream, bytes, flags)?)) {
             Some(sent) => Poll::Ready(sent),
-            None => this.registered()?.poll_write(cx, bytes),
+            None => poll_send(this.registered()?.as_ref().get_ref(), cx, bytes, flags),
         };
         match polled {
             Poll::Pending => this.pace.write_blocked.set(true),

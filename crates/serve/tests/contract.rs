@@ -64,6 +64,17 @@ fn honors_connection_close() {
 }
 
 #[test]
+fn a_last_response_and_its_fin_need_one_packet() {
+    let server = TestServer::of(NativeWorkload::Hello);
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert_eq!(client.response().body, "Hello World");
+    assert!(client.is_closed());
+    // SYN-ACK, ACK of the request, response with FIN.
+    assert!(client.received_segments() <= 3);
+}
+
+#[test]
 fn closes_after_an_http_1_0_response() {
     let server = TestServer::of(NativeWorkload::Hello);
     let mut client = server.connect();

@@ -124,6 +124,18 @@ fn responds_after_the_client_closes_its_sending_direction() {
 }
 
 #[test]
+fn bytes_after_the_last_request_do_not_discard_its_response() {
+    let server = TestServer::of(NativeWorkload::Hello);
+    for _ in 0..20 {
+        let mut client = server.connect();
+        let mut bytes = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_vec();
+        bytes.resize(32 * 1024, b'x');
+        client.send(bytes);
+        assert_eq!(client.response().body, "Hello World");
+    }
+}
+
+#[test]
 fn survives_connections_that_close_at_any_point() {
     let server = TestServer::of(NativeWorkload::Hello);
     let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";

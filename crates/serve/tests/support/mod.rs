@@ -6,6 +6,7 @@ pub mod process;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
+use std::os::fd::AsRawFd;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -149,6 +150,20 @@ impl TestClient {
             assert!(Instant::now() < end, "the server does not read");
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Returns the number of TCP segments that the client has received.
+    pub fn received_segments(&self) -> u32 {
+        // SAFETY: all fields are integers.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+        let (option, fd) = (libc::TCP_INFO, self.stream.as_raw_fd());
+        let value = (&raw mut info).cast();
+        // SAFETY: the value has the given length.
+        let result =
+            unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, option, value, &raw mut length) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        info.tcpi_segs_in
     }
 
     pub fn get(&mut self, path: &str) -> TestResponse {
