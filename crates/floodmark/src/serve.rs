@@ -9,7 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
 use floodmark_host::open_files;
 use floodmark_plan::MAX_THREADS;
-use floodmark_plan::values::count_from_one;
+use floodmark_plan::values::{count_from_one, count_within};
 use floodmark_record::units::{parse_duration, show_count};
 use floodmark_serve::{
     JournalError, JournalSetting, Limits, NativeWorkload, ServeError, Settings, StateError,
@@ -114,10 +114,8 @@ fn positive(text: &str) -> Result<NonZeroUsize, String> {
 }
 
 fn threads(text: &str) -> Result<NonZeroUsize, String> {
-    match positive(text)? {
-        n if n.get() as u64 > MAX_THREADS => Err(format!("the maximum is {MAX_THREADS}")),
-        n => Ok(n),
-    }
+    count_within(text, 1..=MAX_THREADS)?;
+    positive(text)
 }
 
 /// Maps a server error to an exit status.

@@ -35,7 +35,7 @@ pub struct WhyArgs {
 
     /// Server process that --prove may stop, including its descendants, for 1 ms of every 5 ms
     /// [default: never stop the server]
-    #[arg(long, value_name = "PID", requires = "prove", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PID", requires = "prove", value_parser = crate::process_id)]
     pub server_pid: Option<u32>,
 
     /// PEM file of the certificate authorities that the run trusted (its --cacert) [default: none]
