@@ -43,6 +43,9 @@ pub struct WhyArgs {
     pub cacert: Option<PathBuf>,
 }
 
+/// Error message for a result without runs.
+const NO_RUN: &str = "the result has no run; measure again with floodmark load or floodmark run";
+
 /// Runs the command.
 pub fn run(args: &WhyArgs) -> Result<(), Ending> {
     let record = match args.prove {
@@ -52,6 +55,12 @@ pub fn run(args: &WhyArgs) -> Result<(), Ending> {
     if let Some(what) = files::only_crash_rounds(&record) {
         let path = args.record.display();
         return Err(Ending::usage(format!("{path}: {what}")));
+    }
+    if record.runs.is_empty() {
+        return Err(Ending::usage(format!(
+            "{}: {NO_RUN}",
+            args.record.display()
+        )));
     }
     let judged: Vec<Run> = record.runs.iter().map(|run| judged(&record, run)).collect();
     let judged = judged.iter().map(|run| (run, run.verdict.clone()));
@@ -133,14 +142,14 @@ fn failed(error: impl Display) -> Ending {
 /// Returns the last run if it can be repeated. Runs of experiments and runs with a remote server
 /// cannot be repeated.
 fn provable(record: &Record) -> Result<&Run, &'static str> {
-    let Some(run) = record.runs.last() else {
-        return Err("the result has no run");
-    };
     if record.experiment.is_some() {
         return Err(
             "the servers of an experiment are stopped when it ends; repeat the experiment with: floodmark run EXPERIMENT --prove",
         );
     }
+    let Some(run) = record.runs.last() else {
+        return Err(NO_RUN);
+    };
     if run.remote.is_some() {
         return Err(
             "the server was observed on a remote host, where floodmark cannot slow it down; repeat the run on that host",
