@@ -174,7 +174,7 @@ fn ending(
     let named = |run: &Run, what: String| {
         let trial = run.trial.as_deref().unwrap_or(&run.system);
         format!(
-            "{trial}, process {} attempt {}: {what}",
+            "{trial}, process {}, attempt {}: {what}",
             run.process, run.attempt
         )
     };
