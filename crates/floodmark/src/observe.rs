@@ -42,7 +42,7 @@ pub struct ObserveArgs {
     #[arg(long, value_name = "PID", value_parser = crate::process_id)]
     pub server_pid: Option<u32>,
 
-    /// New output file, which load --with reads (required); - for stdout [default: none]
+    /// New output file, which load --with reads; - for stdout [default: none; required]
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 
