@@ -37,7 +37,7 @@ pub struct CompareArgs {
     pub b: String,
 
     /// Metric to compare: throughput, goodput, p50, p99, service.p50, service.p99,
-    /// cpu_us_per_request; repeatable [default: all]
+    /// cpu_us_per_request (client), server_cpu_us_per_request; repeatable [default: all]
     #[arg(long, value_name = "NAME")]
     pub metric: Vec<ComparedMetric>,
 

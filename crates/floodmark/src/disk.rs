@@ -11,7 +11,7 @@ use floodmark_lab::disk_test::{
 };
 use floodmark_lab::folder::{own_memory, own_temporary};
 use floodmark_plan::spec::CheckKind;
-use floodmark_plan::values::count_from_one;
+use floodmark_plan::values::{count, count_from_one, count_within, seed};
 use floodmark_plan::{CheckFile, PlanSpec};
 use floodmark_record::disk::DiskResult;
 use floodmark_record::units::show_count;
@@ -33,7 +33,7 @@ pub struct DiskArgs {
     pub command: Vec<String>,
 
     /// Check: sequence (GET, a number that is never repeated), scoring (POST, the number of scores
-    /// so far), or a check file of kind "set", such as items.toml (required) [default: none]
+    /// so far), or a check file of kind "set", such as items.toml [default: none; required]
     #[arg(long, value_name = "CHECK")]
     pub check: CheckKind,
 
@@ -47,7 +47,7 @@ pub struct DiskArgs {
     pub requests: u64,
 
     /// Number of connections while the server is traced
-    #[arg(short, long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(short, long, value_name = "N", default_value = "4", value_parser = connections)]
     pub connections: u64,
 
     /// Number of disk states without injected errors
@@ -55,7 +55,7 @@ pub struct DiskArgs {
     pub images: u64,
 
     /// Number of disk states per injected error; 0 injects no errors
-    #[arg(long, value_name = "N", default_value = "50")]
+    #[arg(long, value_name = "N", default_value = "50", value_parser = count)]
     pub images_per_error: u64,
 
     /// Durability of file names: strict (after a sync of the folder, as in POSIX) or journaled
@@ -64,7 +64,7 @@ pub struct DiskArgs {
     pub file_system: Persistence,
 
     /// Seed of the crash points and the disk states
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = seed)]
     pub seed: u64,
 
     /// Folder for disk states [default: /dev/shm, or the temporary folder]
@@ -78,6 +78,10 @@ pub struct DiskArgs {
     /// Print only the result, and errors on stderr
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+fn connections(text: &str) -> Result<u64, String> {
+    count_within(text, 1..=1_000)
 }
 
 fn file_system() -> impl TypedValueParser<Value = Persistence> {

@@ -39,9 +39,7 @@ impl Files {
     pub fn check_writable(&self) -> Result<(), Ending> {
         let named: Vec<(&str, &Path)> = self.named().collect();
         for (i, (flag, path)) in named.iter().copied().enumerate() {
-            let existing = fs::metadata(path).ok();
-            let special = existing.as_ref().is_some_and(|meta| !is_replaceable(meta));
-            if special {
+            if is_device(path) {
                 // Opening a pipe or a device can have side effects.
                 continue;
             }
@@ -54,8 +52,9 @@ impl Files {
             if is_stdout(path) {
                 continue;
             }
+            let is_new = !path.exists();
             let opened = fs::File::options().create(true).append(true).open(path);
-            if opened.is_ok() && existing.is_none() {
+            if opened.is_ok() && is_new {
                 // If removal fails, the run overwrites the empty file.
                 let _ = fs::remove_file(path);
             }
@@ -123,10 +122,13 @@ impl Files {
             return written;
         };
         let flags = self.named();
-        let flags = flags.map(|(flag, path)| format!(" {flag} {}", path.display()));
+        let flags = flags.map(|(flag, path)| match is_device(path) {
+            true => format!(" {flag} FILE"),
+            false => format!(" {flag} {}", path.display()),
+        });
         written.map_err(|ending| {
             Ending::internal(format!(
-                "{}; free space or choose another file, then run: floodmark report {}{}",
+                "{}; then run: floodmark report {}{}",
                 ending.message,
                 folder.display(),
                 String::from_iter(flags)
@@ -168,7 +170,7 @@ impl Files {
 pub fn write(flag: &str, path: &Path, text: &str) -> Result<(), Ending> {
     let written = if is_stdout(path) {
         out::deliver(text)
-    } else if fs::metadata(path).is_ok_and(|meta| !is_replaceable(&meta)) {
+    } else if is_device(path) {
         fs::write(path, text)
     } else {
         // Resolve symbolic links, so that the target file is replaced rather than the link.
@@ -179,12 +181,16 @@ pub fn write(flag: &str, path: &Path, text: &str) -> Result<(), Ending> {
         true => "stdout".into(),
         false => path.to_string_lossy(),
     };
-    written.map_err(|e| Ending::internal(format!("{flag} {place}: {e}")))
+    written.map_err(|e| {
+        Ending::internal(format!(
+            "{flag} {place}: {e}; free space or choose another file"
+        ))
+    })
 }
 
-/// Returns whether a file may be replaced. Pipes and devices must be written in place.
-fn is_replaceable(meta: &fs::Metadata) -> bool {
-    meta.is_file() || meta.is_dir()
+/// Returns whether a path is a pipe or device, which must be written in place.
+fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
 }
 
 /// Returns whether the value of a flag stands for stdout.

@@ -1,9 +1,11 @@
 //! Entry point: parses flags, runs a subcommand and returns its exit code.
 
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Arg, CommandFactory, Parser, Subcommand};
+use floodmark_plan::values::count_within;
 
 mod compare;
 mod delay;
@@ -53,8 +55,11 @@ enum Command {
     Slow(slow::SlowArgs),
 }
 
+/// Maximum process ID: PID_MAX_LIMIT of 64-bit Linux.
+const MAX_PROCESS_ID: u64 = 1 << 22;
+
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(attach_negative_numbers(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return usage(error),
     };
@@ -73,6 +78,46 @@ fn main() -> ExitCode {
         Command::Delay(args) => delay::run(args),
         Command::Slow(args) => slow::run(args),
     })
+}
+
+/// Attaches each negative number to the flag before it (`-c=-1`). Otherwise, clap reports the number
+/// as an unknown flag.
+fn attach_negative_numbers(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut attached: Vec<OsString> = Vec::new();
+    for word in words {
+        let is_negative = matches!(word.as_encoded_bytes(), [b'-', b'0'..=b'9', ..]);
+        let flags_ended = attached.iter().any(|word| word == "--");
+        match attached.last_mut() {
+            Some(flag) if is_negative && !flags_ended && takes_value(flag) => {
+                flag.push("=");
+                flag.push(word);
+            }
+            _ => attached.push(word),
+        }
+    }
+    attached
+}
+
+/// Returns whether a word is a flag that takes a value in some command.
+fn takes_value(word: &OsStr) -> bool {
+    let is_named = |arg: &Arg| {
+        let long = arg
+            .get_long()
+            .is_some_and(|name| word == &*format!("--{name}"));
+        long || arg
+            .get_short()
+            .is_some_and(|name| word == &*format!("-{name}"))
+    };
+    let command = Cli::command();
+    let mut all = command
+        .get_subcommands()
+        .flat_map(clap::Command::get_arguments);
+    all.any(|arg| arg.get_action().takes_values() && is_named(arg))
+}
+
+/// Parses a process ID.
+fn process_id(text: &str) -> Result<u32, String> {
+    count_within(text, 1..=MAX_PROCESS_ID).map(|n| n as u32)
 }
 
 /// Prints the error message, if any. Returns the exit code.

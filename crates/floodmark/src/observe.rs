@@ -17,7 +17,7 @@ use crate::exit::{Ending, HELP, stop_on_signals};
 use crate::files::is_stdout;
 use crate::load::{check_server_pid, tool};
 use crate::out;
-use floodmark_plan::values::positive_duration;
+use floodmark_plan::values::{count_within, positive_duration};
 
 /// Interval between output lines.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -30,8 +30,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct ObserveArgs {
-    /// Port of the server (required) [default: none]
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Port of the server [default: none; required]
+    #[arg(long, value_name = "PORT", value_parser = port)]
     pub port: u16,
 
     /// Address of the server, if several servers use the port [default: any]
@@ -39,20 +39,24 @@ pub struct ObserveArgs {
     pub address: Option<IpAddr>,
 
     /// Process to monitor, with its children [default: the process that listens on the port]
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PID", value_parser = crate::process_id)]
     pub server_pid: Option<u32>,
 
-    /// New output file, which load --with reads (required); - for stdout [default: none]
+    /// New output file, which load --with reads; - for stdout [default: none; required]
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 
     /// Time to monitor, with a unit: 10m [default: until Ctrl-C, SIGTERM or a closed stdout]
-    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration)]
+    #[arg(short, long, value_name = "TIME", value_parser = positive_duration)]
     pub duration: Option<Duration>,
 
     /// Print only errors on stderr
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    count_within(text, 1..=u16::MAX.into()).map(|n| n as u16)
 }
 
 /// Runs the command.

@@ -34,7 +34,11 @@ pub fn style(stream: &impl IsTerminal) -> Style {
 /// # Errors
 /// Fails if stdout cannot be written. A closed pipe (such as `| head`) is not an error.
 pub fn print(text: &str) -> Result<(), Ending> {
-    deliver(text).map_err(|e| Ending::internal(format!("stdout: {e}")))
+    deliver(text).map_err(|e| {
+        Ending::internal(format!(
+            "stdout: {e}; free space or redirect stdout elsewhere"
+        ))
+    })
 }
 
 /// Writes output requested by a flag such as `--json -` to stdout.

@@ -9,7 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
 use floodmark_host::open_files;
 use floodmark_plan::MAX_THREADS;
-use floodmark_plan::values::count_from_one;
+use floodmark_plan::values::{count_from_one, count_within};
 use floodmark_record::units::{parse_duration, show_count};
 use floodmark_serve::{
     JournalError, JournalSetting, Limits, NativeWorkload, ServeError, Settings, StateError,
@@ -77,9 +77,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_connections: Option<NonZeroUsize>,
 
-    /// With --journal or --store: maximum queueing delay, with a unit; while the oldest queued POST
-    /// request has waited longer, new POST requests get a 503; with --store, so do queued POST
-    /// requests that have waited longer, and requests that the store has not completed within 5 s
+    /// With --journal or --store: maximum queueing delay, with a unit. While the oldest queued POST
+    /// request has waited longer, new POST requests get a 503. With --store, queued POST requests
+    /// that have waited longer also get a 503, as do requests that the store does not complete
+    /// within 5 s
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "queue")]
     pub max_wait: Duration,
 
@@ -114,10 +115,8 @@ fn positive(text: &str) -> Result<NonZeroUsize, String> {
 }
 
 fn threads(text: &str) -> Result<NonZeroUsize, String> {
-    match positive(text)? {
-        n if n.get() as u64 > MAX_THREADS => Err(format!("the maximum is {MAX_THREADS}")),
-        n => Ok(n),
-    }
+    count_within(text, 1..=MAX_THREADS)?;
+    positive(text)
 }
 
 /// Maps a server error to an exit status.

@@ -35,13 +35,16 @@ pub struct WhyArgs {
 
     /// Server process that --prove may stop, including its descendants, for 1 ms of every 5 ms
     /// [default: never stop the server]
-    #[arg(long, value_name = "PID", requires = "prove", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PID", requires = "prove", value_parser = crate::process_id)]
     pub server_pid: Option<u32>,
 
     /// PEM file of the certificate authorities that the run trusted (its --cacert) [default: none]
     #[arg(long, value_name = "FILE", requires = "prove")]
     pub cacert: Option<PathBuf>,
 }
+
+/// Error message for a result without runs.
+const NO_RUN: &str = "the result has no run; measure again with floodmark load or floodmark run";
 
 /// Runs the command.
 pub fn run(args: &WhyArgs) -> Result<(), Ending> {
@@ -52,6 +55,12 @@ pub fn run(args: &WhyArgs) -> Result<(), Ending> {
     if let Some(what) = files::only_crash_rounds(&record) {
         let path = args.record.display();
         return Err(Ending::usage(format!("{path}: {what}")));
+    }
+    if record.runs.is_empty() {
+        return Err(Ending::usage(format!(
+            "{}: {NO_RUN}",
+            args.record.display()
+        )));
     }
     let judged: Vec<Run> = record.runs.iter().map(|run| judged(&record, run)).collect();
     let judged = judged.iter().map(|run| (run, run.verdict.clone()));
@@ -133,14 +142,14 @@ fn failed(error: impl Display) -> Ending {
 /// Returns the last run if it can be repeated. Runs of experiments and runs with a remote server
 /// cannot be repeated.
 fn provable(record: &Record) -> Result<&Run, &'static str> {
-    let Some(run) = record.runs.last() else {
-        return Err("the result has no run");
-    };
     if record.experiment.is_some() {
         return Err(
             "the servers of an experiment are stopped when it ends; repeat the experiment with: floodmark run EXPERIMENT --prove",
         );
     }
+    let Some(run) = record.runs.last() else {
+        return Err(NO_RUN);
+    };
     if run.remote.is_some() {
         return Err(
             "the server was observed on a remote host, where floodmark cannot slow it down; repeat the run on that host",

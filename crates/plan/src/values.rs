@@ -1,9 +1,10 @@
 //! Parses values as users write them in flags and manifests.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use floodmark_record::plan::{Rate, Sources};
-use floodmark_record::units::{parse_count, parse_duration, parse_rate};
+use floodmark_record::units::{parse_count, parse_duration, parse_rate, show_count};
 
 use crate::spec::{RateSteps, Warmup};
 
@@ -16,23 +17,66 @@ const MAX_SOURCES: u128 = 1 << 20;
 /// Maximum number of attempts on one server process.
 pub const MAX_ATTEMPTS: u64 = 10_000;
 
-/// Parses a whole number of at least 1.
+/// Parses a whole number, which may be 0.
 ///
 /// # Errors
 /// Every function in this module returns an error message that explains how to fix the value.
+pub fn count(text: &str) -> Result<u64, String> {
+    let n = unless_negative(text)?;
+    n.ok_or_else(|| "must be at least 0".to_owned())
+}
+
+/// Parses a whole number of at least 1.
 pub fn count_from_one(text: &str) -> Result<u64, String> {
-    match parse_count(text)? {
-        0 => Err("must be at least 1".to_owned()),
-        n => Ok(n),
+    let n = unless_negative(text)?.filter(|n| *n > 0);
+    n.ok_or_else(|| "must be at least 1".to_owned())
+}
+
+/// Parses a whole number in `range`.
+pub fn count_within(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
+    let n = unless_negative(text)?.filter(|n| range.contains(n));
+    n.ok_or_else(|| {
+        let (low, high) = (show_count(*range.start()), show_count(*range.end()));
+        format!("must be from {low} to {high}")
+    })
+}
+
+/// Parses a count. Returns `None` for a negative number.
+fn unless_negative(text: &str) -> Result<Option<u64>, String> {
+    match is_negative(text) {
+        true => Ok(None),
+        false => parse_count(text).map(Some),
     }
+}
+
+fn is_negative(text: &str) -> bool {
+    let digits = text.trim().strip_prefix('-');
+    digits.is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// Parses a number of attempts.
 pub fn attempts(text: &str) -> Result<u32, String> {
-    match count_from_one(text)? {
-        n if n > MAX_ATTEMPTS => Err(format!("must be at most {MAX_ATTEMPTS}")),
-        n => Ok(n as u32),
+    count_within(text, 1..=MAX_ATTEMPTS).map(|n| n as u32)
+}
+
+/// Parses the seed of a random number generator.
+pub fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| {
+        let max = show_count(u64::MAX);
+        format!("must be a whole number from 0 to {max}")
+    })
+}
+
+/// Parses a rate per second above 0.
+pub fn rate(text: &str) -> Result<Rate, String> {
+    match is_negative(text) || is_zero(text) {
+        true => Err("must be above 0".to_owned()),
+        false => parse_rate(text),
     }
+}
+
+fn is_zero(text: &str) -> bool {
+    text.trim().parse() == Ok(0.0)
 }
 
 /// Parses a duration above 0.
@@ -78,16 +122,21 @@ pub fn sources(text: &str) -> Result<Sources, String> {
 
 /// Parses a rate per second, which may be 0.
 fn rate_or_zero(text: &str) -> Result<f64, String> {
-    let text = text.trim();
-    if text.parse() == Ok(0.0) && !text.starts_with('-') {
-        return Ok(0.0);
+    match is_negative(text) {
+        true => Err(format!(
+            "\"{}\" is negative; use a rate of at least 0",
+            text.trim()
+        )),
+        false if is_zero(text) => Ok(0.0),
+        false => parse_rate(text).map(Rate::per_s),
     }
-    parse_rate(text).map(Rate::per_s)
 }
 
 /// Parses a ramp such as `100-5000`: the first and the last rate per second.
 pub fn ramp(text: &str) -> Result<(f64, f64), String> {
-    let (from, to) = text.split_once('-').ok_or_else(|| {
+    let rates = text.split_once('-');
+    let rates = rates.filter(|(from, to)| !from.is_empty() && !to.is_empty());
+    let (from, to) = rates.ok_or_else(|| {
         format!("\"{text}\" is not a ramp; write the first and the last rate, such as 100-5000")
     })?;
     let (from, to) = (rate_or_zero(from)?, rate_or_zero(to)?);
@@ -103,6 +152,12 @@ pub fn steps(text: &str) -> Result<RateSteps, String> {
     let parts: Vec<&str> = text.split(',').collect();
     if parts.len() > MAX_STEPS {
         return Err(format!("{} steps; use at most {MAX_STEPS}", parts.len()));
+    }
+    if let Some(empty) = parts.iter().position(|part| part.trim().is_empty()) {
+        return Err(match parts.len() {
+            1 => "no steps; write a list of rates, such as 1000,2000".to_owned(),
+            _ => format!("step {} is empty; remove the extra comma", empty + 1),
+        });
     }
     let timed = parts.iter().filter(|part| part.contains(':')).count();
     let steps = if timed == 0 {
@@ -152,14 +207,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn states_the_range_of_a_number() {
+        assert_eq!((count("0"), count_from_one("2k")), (Ok(0), Ok(2000)));
+        assert_eq!(
+            (count_within("5", 1..=5), seed("18446744073709551615")),
+            (Ok(5), Ok(u64::MAX))
+        );
+        assert_eq!(rate("0.5").map(Rate::per_s), Ok(0.5));
+        for text in ["-1", "-1k", "-1.5", "0"] {
+            assert_eq!(count_from_one(text).unwrap_err(), "must be at least 1");
+            assert_eq!(attempts(text).unwrap_err(), "must be from 1 to 10,000");
+            assert_eq!(rate(text).unwrap_err(), "must be above 0");
+        }
+        assert_eq!(count("-1").unwrap_err(), "must be at least 0");
+        assert_eq!(attempts("10001").unwrap_err(), "must be from 1 to 10,000");
+        assert!(
+            seed("-1")
+                .unwrap_err()
+                .contains("from 0 to 18,446,744,073,709,551,615")
+        );
+        assert!(count("many").unwrap_err().contains("not a whole number"));
+    }
+
+    #[test]
     fn parses_ramps() {
         assert_eq!(ramp("0-1000"), Ok((0.0, 1000.0)));
         assert_eq!(ramp("5k-500"), Ok((5000.0, 500.0)));
-        for bad in [
-            "", "5", "-5", "5-", "0-0", "1--5", "1-2-3", "a-b", "1e3-5", "inf-1",
-        ] {
+        for bad in ["0-0", "1-2-3", "a-b", "1e3-5", "inf-1"] {
             assert!(ramp(bad).is_err(), "{bad}");
         }
+        for bad in ["", "5", "-5", "5-", "-1-5"] {
+            let message = ramp(bad).unwrap_err();
+            assert!(message.contains("such as 100-5000"), "{bad}: {message}");
+        }
+        assert!(ramp("1--5").unwrap_err().contains("\"-5\" is negative"));
     }
 
     #[test]
@@ -177,13 +258,14 @@ mod tests {
             ]))
         );
         for (bad, word) in [
-            ("", "rate"),
-            ("5,", "rate"),
+            ("", "no steps"),
+            ("5,", "step 2 is empty; remove the extra comma"),
+            ("5:1s,,6:1s", "step 2 is empty"),
             ("0,0", "no requests"),
             ("5,6:1s", "to each step"),
             ("5:6", "unit"),
             ("5:0s", "longer than 0"),
-            ("-5", "rate"),
+            ("-5", "negative"),
             ("5;6", "rate"),
         ] {
             let message = steps(bad).unwrap_err();

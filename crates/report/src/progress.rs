@@ -226,9 +226,8 @@ impl LoadProgress {
     /// Describes the progress: `3 s of 10 s`, `120,000 of 500,000 requests, 4 s left`, `warm-up 2 s
     /// of 5 s`.
     fn position(&self) -> String {
-        let elapsed = whole_seconds(self.elapsed_s);
         if self.warming_up {
-            return format!("warm-up {elapsed} of {}", seconds(self.warmup_s));
+            return format!("warm-up {}", self.elapsed_of(self.warmup_s));
         }
         let all_sent = match (self.requests, self.length_s) {
             (Some(n), _) => self.counts.intended >= n,
@@ -242,15 +241,24 @@ impl LoadProgress {
         let Some(length_s) = self.length_s else {
             return self
                 .requests
-                .map_or(elapsed, |requests| self.share_of(requests));
+                .map_or_else(|| whole_seconds(self.elapsed_s), |n| self.share_of(n));
         };
-        let of = format!("{elapsed} of {}", seconds(length_s));
+        let of = self.elapsed_of(length_s);
         match self.steps.len() {
             0 => of,
             n => format!(
                 "step {} of {n}, {of}",
                 step_at(&self.steps, self.elapsed_s) + 1
             ),
+        }
+    }
+
+    /// Returns text such as `3 s of 10 s`. Rounding never shows more than `length_s`.
+    fn elapsed_of(&self, length_s: f64) -> String {
+        let all = seconds(length_s);
+        match self.elapsed_s.round() < length_s {
+            true => format!("{} of {all}", whole_seconds(self.elapsed_s)),
+            false => format!("{all} of {all}"),
         }
     }
 
@@ -382,6 +390,8 @@ mod tests {
         assert!(progress.line(WIDE).starts_with("warm-up 1 s of 5 s  700/s"));
         progress.feed(&fixture::second(0, 1000, 0));
         assert!(progress.line(WIDE).contains(" 1,000 ok"));
+        progress.length_s = Some(0.6);
+        assert!(progress.line(WIDE).starts_with("600 ms of 600 ms "));
     }
 
     #[test]

@@ -7,10 +7,11 @@ use clap::{ArgGroup, Args, ValueEnum};
 use floodmark_diagnose::conditions::Condition;
 use floodmark_plan::HostAddresses;
 use floodmark_plan::spec::{CheckKind, Warmup};
-use floodmark_plan::values::{attempts, count_from_one, positive_duration, sources, warmup};
+use floodmark_plan::values::{
+    attempts, count_from_one, positive_duration, rate, seed, sources, warmup,
+};
 use floodmark_record::mix::parse_header;
 use floodmark_record::plan::{Expect, Rate, Sources};
-use floodmark_record::units::parse_rate;
 
 use super::spec::ChangingArgs;
 use crate::files::Files;
@@ -49,7 +50,7 @@ pub struct LoadArgs {
     pub threads: Option<u64>,
 
     /// Duration of the load, with a unit: 10s, 500ms, 5m [default: 10s]
-    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration, conflicts_with_all = ["requests", "burst"], help_heading = "Load")]
+    #[arg(short, long, value_name = "TIME", value_parser = positive_duration, conflicts_with_all = ["requests", "burst"], help_heading = "Load")]
     pub duration: Option<Duration>,
 
     /// Exact number of requests to send: 100000, 100k, 2M [default: as many as --duration allows]
@@ -57,7 +58,7 @@ pub struct LoadArgs {
     pub requests: Option<u64>,
 
     /// Open model: total requests per second, such as 500, 2.5k or 1M [default: none; closed model]
-    #[arg(short, long, value_name = "PER_S", value_parser = parse_rate, help_heading = "Load")]
+    #[arg(short, long, value_name = "PER_S", value_parser = rate, help_heading = "Load")]
     pub rate: Option<Rate>,
 
     /// Open model: spacing between requests, for --rate, --ramp and --steps
@@ -71,7 +72,7 @@ pub struct LoadArgs {
 
     /// Time over which to spread the --burst requests, with a unit: 500ms, 10s; required by --burst
     /// [default: none]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration, requires = "burst", help_heading = "Load")]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, requires = "burst", help_heading = "Load")]
     pub within: Option<Duration>,
 
     /// Changing rates and replays.
@@ -80,7 +81,7 @@ pub struct LoadArgs {
 
     /// Duration of the load before the measurement, with a unit: 5s. `auto`: no warm-up; figures
     /// cover the steady part of the run. `0s`: no warm-up; figures cover the whole run
-    #[arg(long, value_name = "auto|TIME", default_value = "auto", allow_hyphen_values = true, value_parser = warmup, help_heading = "Load")]
+    #[arg(long, value_name = "auto|TIME", default_value = "auto", value_parser = warmup, help_heading = "Load")]
     pub warmup: Warmup,
 
     /// Number of consecutive measurements of the same server, at most 10k
@@ -89,7 +90,7 @@ pub struct LoadArgs {
 
     /// Seed for --arrivals poisson and for the order and random values in --mix; increases by 1
     /// with each attempt
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = seed, help_heading = "Load")]
     pub seed: u64,
 
     /// I/O backend of the load threads
@@ -132,7 +133,7 @@ pub struct LoadArgs {
     pub unix_socket: Option<String>,
 
     /// Maximum time to wait for a connection or a response, with a unit: 5s, 300ms
-    #[arg(long, value_name = "TIME", default_value = "5s", allow_hyphen_values = true, value_parser = positive_duration, help_heading = "Connections")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration, help_heading = "Connections")]
     pub timeout: Duration,
 
     /// End without waiting for requests in flight [default: wait up to --timeout]
@@ -182,7 +183,7 @@ pub struct LoadArgs {
 
     /// Process to monitor as the server, with its children [default: the local process that listens
     /// on the URL's port]
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "demo", help_heading = "Monitoring")]
+    #[arg(long, value_name = "PID", value_parser = crate::process_id, conflicts_with = "demo", help_heading = "Monitoring")]
     pub server_pid: Option<u32>,
 
     /// Disable monitoring of client, server and host
@@ -209,7 +210,7 @@ pub struct LoadArgs {
 
     /// Maximum response time, with a unit, for an ok response to count as goodput [default:
     /// --timeout]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration, help_heading = "Judgment")]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, help_heading = "Judgment")]
     pub deadline: Option<Duration>,
 
     /// Exit with 1 if this condition holds, such as 'p99 > 50ms', 'errors > 0.1%' or, for one

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use floodmark_plan::values::{attempts, count_from_one, positive_duration};
+use floodmark_plan::values::{attempts, count_within, positive_duration};
 
 /// Run an experiment: build, start, load and stop its servers in turn, and print one table.
 ///
@@ -37,7 +37,7 @@ pub struct RunArgs {
     pub rounds: Option<u32>,
 
     /// Duration of the load in each measurement, with a unit [default: set by the experiment]
-    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration)]
+    #[arg(short, long, value_name = "TIME", value_parser = positive_duration)]
     pub duration: Option<Duration>,
 
     /// Prove each cause after the measurement by making one change at a time: doubling the
@@ -74,8 +74,5 @@ pub struct RunArgs {
 }
 
 fn processes(text: &str) -> Result<u32, String> {
-    match count_from_one(text)? {
-        n if n > 1_000 => Err("at most 1000".to_owned()),
-        n => Ok(n as u32),
-    }
+    count_within(text, 1..=1_000).map(|n| n as u32)
 }

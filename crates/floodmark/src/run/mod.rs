@@ -67,10 +67,12 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         .as_ref()
         .is_some_and(|earlier| earlier.is_complete(&experiment))
     {
-        let path = folder.path().display();
-        out::note(&format!(
-            "--resume {path}: the result is already complete; nothing was measured\n"
-        ));
+        if !args.quiet {
+            let path = folder.path().display();
+            out::note(&format!(
+                "--resume {path}: the result is already complete; nothing was measured\n"
+            ));
+        }
         let outcome = ExperimentOutcome {
             record: floodmark_lab::read(folder.path()).map_err(Ending::usage)?,
             worker_failure: None,
@@ -172,7 +174,7 @@ fn ending(
     let named = |run: &Run, what: String| {
         let trial = run.trial.as_deref().unwrap_or(&run.system);
         format!(
-            "{trial}, process {} attempt {}: {what}",
+            "{trial}, process {}, attempt {}: {what}",
             run.process, run.attempt
         )
     };

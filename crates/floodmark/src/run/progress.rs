@@ -78,7 +78,7 @@ fn line(name: &str, process: u32, attempt: u32, position: &ScheduleProgress) -> 
         position.number, position.of
     );
     if attempt > 1 {
-        line.push_str(&format!(" attempt {attempt}"));
+        line.push_str(&format!(", attempt {attempt}"));
     }
     match &position.next {
         Some(next) => line.push_str(&format!(" · next {next}")),
@@ -119,7 +119,7 @@ mod tests {
         position.left = None;
         assert_eq!(
             line("nginx", 2, 3, &position),
-            "3/6 nginx, process 2 attempt 3 · last attempt"
+            "3/6 nginx, process 2, attempt 3 · last attempt"
         );
         assert_eq!(about(Duration::from_secs(600)), "10 min");
     }

@@ -94,10 +94,24 @@ fn refuses_invalid_values() {
         ("--requests", "many", "whole number"),
         ("--requests", "99999999999999999999", "too large"),
         ("--connections", "1.5", "whole number"),
-        ("--rate", "0", "rate"),
+        ("--rate", "0", "must be above 0"),
         ("--rate", "fast", "2.5k"),
-        ("--attempts", "0", "at least 1"),
-        ("--attempts", "10001", "10000"),
+        ("--attempts", "0", "must be from 1 to 10,000"),
+        ("--attempts", "10001", "must be from 1 to 10,000"),
+        ("--attempts", "-1", "must be from 1 to 10,000"),
+        ("--connections", "-1k", "must be at least 1"),
+        ("--threads", "-1", "must be at least 1"),
+        ("--requests", "-1", "must be at least 1"),
+        ("--requests-per-connection", "-1", "must be at least 1"),
+        ("--burst", "-1", "must be at least 1"),
+        ("--rate", "-1.5", "must be above 0"),
+        ("--seed", "-1", "must be a whole number from 0"),
+        ("--seed", "1k", "must be a whole number from 0"),
+        ("--server-pid", "-1", "must be from 1 to 4,194,304"),
+        ("--server-pid", "0", "must be from 1 to 4,194,304"),
+        ("--replay-speed", "-1", "is not a speed"),
+        ("--ramp", "-1-5", "such as 100-5000"),
+        ("--sources", "-1", "is not an IP address"),
         ("--sources", "127.0.0.9-127.0.0.2", "lower address first"),
         ("--sources", "127.0.0.2-::1", "same family"),
         ("--sources", "127.0.0.2-200", "127.0.0.2-127.0.0.200"),
@@ -116,7 +130,12 @@ fn refuses_invalid_values() {
         ("--ramp", "0-0", "no requests"),
         ("--ramp", "5--5", "rate"),
         ("--ramp", "fast-faster", "2.5k"),
-        ("--steps", "100,", "rate"),
+        (
+            "--steps",
+            "100,200,",
+            "step 3 is empty; remove the extra comma",
+        ),
+        ("--steps", "-1", "negative"),
         ("--steps", "0,0", "no requests"),
         ("--steps", "100:5", "unit"),
         ("--steps", "100:1s,200", "to each step"),
@@ -398,14 +417,57 @@ fn suggests_no_hidden_command() {
 }
 
 #[test]
-fn serve_refuses_zero_threads_and_connections() {
-    for flag in ["--threads", "--max-connections"] {
-        let output = run(&["serve", "hello", flag, "0"]);
+fn other_commands_state_the_range_of_a_number() {
+    let of_run = &["run", "x"][..];
+    let of_serve = &["serve", "hello"][..];
+    let of_disk = &["disk", "--check", "sequence"][..];
+    for (command, flag, value, told) in [
+        (of_serve, "--threads", "0", "must be from 1 to 1,024"),
+        (of_serve, "--threads", "-1", "must be from 1 to 1,024"),
+        (of_serve, "--max-connections", "0", "must be at least 1"),
+        (of_serve, "--max-connections", "-1", "must be at least 1"),
+        (of_serve, "--reserve", "-1", "must be at least 1"),
+        (of_serve, "--max-wait", "-1s", "negative"),
+        (of_serve, "--idle", "-1s", "negative"),
+        (of_run, "--attempts", "-1", "must be from 1 to 10,000"),
+        (of_run, "--rounds", "-1", "must be from 1 to 10,000"),
+        (of_run, "--processes", "1001", "must be from 1 to 1,000"),
+        (of_run, "--duration", "-1s", "negative"),
+        (of_disk, "--requests", "-1", "must be at least 1"),
+        (of_disk, "--connections", "-1", "must be from 1 to 1,000"),
+        (of_disk, "--images", "-1", "must be at least 1"),
+        (of_disk, "--images-per-error", "-1", "must be at least 0"),
+        (of_disk, "--seed", "-1", "must be a whole number from 0"),
+        (
+            &["observe", "--out", "x"],
+            "--port",
+            "-1",
+            "must be from 1 to 65,535",
+        ),
+        (
+            &["why", "x", "--prove"],
+            "--server-pid",
+            "-1",
+            "must be from 1 to",
+        ),
+    ] {
+        let output = run(&[command, &[flag, value]].concat());
         let error = text(&output.stderr);
-        assert_eq!(code(&output), 2);
+        assert_eq!(code(&output), 2, "{command:?} {flag} {value}");
         assert!(
-            error.contains(flag) && error.contains("must be at least 1"),
-            "{error}"
+            error.contains(&format!("'{value}' for '"))
+                && error.contains(flag)
+                && error.contains(told),
+            "{command:?} {flag} {value}: {error}"
         );
     }
+}
+
+#[test]
+fn names_a_flag_without_a_value() {
+    few_lines(&[&refusing(), "-q", "-1"], &["unexpected argument '-1'"]);
+    few_lines(
+        &[&refusing(), "-c", "-t", "1"],
+        &["a value is required", "--connections"],
+    );
 }

@@ -92,10 +92,7 @@ fn keeps_the_measurement_if_a_page_cannot_be_written() {
     let result = load.folder.path().join("result");
     let printed = load.stderr();
     let summary = printed.find("throughput");
-    let fix = format!(
-        "floodmark report {} --json - --csv /dev/full",
-        result.display()
-    );
+    let fix = format!("floodmark report {} --json - --csv FILE", result.display());
     assert!(
         summary.is_some() && summary < printed.find(&fix),
         "{printed}"
@@ -104,7 +101,11 @@ fn keeps_the_measurement_if_a_page_cannot_be_written() {
     let (result, events) = (result.to_str().unwrap(), events.to_str().unwrap());
     let before = fs::read(events).unwrap();
     for (arguments, exit, told) in [
-        (["--html", "/dev/full"], 5, "/dev/full: "),
+        (
+            ["--html", "/dev/full"],
+            5,
+            "; free space or choose another file",
+        ),
         (["--html", events], 2, "the record is read from this file"),
     ] {
         let output = run(&["report", result, arguments[0], arguments[1]]);

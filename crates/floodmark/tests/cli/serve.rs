@@ -124,7 +124,7 @@ fn refuses_invalid_usage() {
         ),
         (
             &["serve", "hello", "--threads", "99999999999"],
-            &["--threads", "the maximum is 1024"],
+            &["--threads", "must be from 1 to 1,024"],
         ),
         (&["serve", "bars"], &["add --store embedded:PATH"]),
         (

@@ -104,7 +104,11 @@ fn a_full_stdout_is_an_internal_error() {
         command.stdout(Stdio::from(full));
         let output = finish(command.spawn().unwrap());
         assert_eq!(code(&output), 5);
-        assert!(text(&output.stderr).contains("No space left"), "{output:?}");
+        let error = text(&output.stderr);
+        assert!(
+            error.contains("No space left on device (os error 28); free space or "),
+            "{error}"
+        );
     }
 }
 

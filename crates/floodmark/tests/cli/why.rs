@@ -40,6 +40,23 @@ fn gives_the_same_verdict_again_and_refuses_missing_results() {
         );
     }
     assert_eq!(printed, text(&run(&["why", out]).stdout));
+    let events = std::fs::read_to_string(folder.path().join("result/events.jsonl")).unwrap();
+    let empty = folder.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let before: Vec<&str> = events
+        .lines()
+        .take_while(|line| !line.contains("run_began"))
+        .collect();
+    std::fs::write(empty.join("events.jsonl"), before.join("\n") + "\n").unwrap();
+    for prove in [&["--prove"][..], &[]] {
+        let refused = run(&[&["why", empty.to_str().unwrap()], prove].concat());
+        let error = text(&refused.stderr);
+        assert_eq!(code(&refused), 2, "{prove:?}: {error}");
+        assert!(
+            error.contains("the result has no run; measure again with floodmark load"),
+            "{error}"
+        );
+    }
     let missing = folder.path().join("missing");
     let wrong = run(&["why", missing.to_str().unwrap()]);
     assert_eq!((code(&wrong), text(&wrong.stderr).lines().count()), (2, 1));

@@ -56,11 +56,11 @@ pub(crate) fn add(
     blocks.lines(notes.map(|note| line("note", note)));
 }
 
-/// Returns `attempt 2`, or `process 3 #2` if there are several server processes.
+/// Returns `attempt 2`, or `process 3, attempt 2` if there are several server processes.
 fn names(runs: &[Run]) -> Vec<String> {
     let several = runs.iter().any(|run| run.process != runs[0].process);
     let name = |run: &Run| match several {
-        true => format!("process {} #{}", run.process, run.attempt),
+        true => format!("process {}, attempt {}", run.process, run.attempt),
         false => format!("attempt {}", run.attempt),
     };
     runs.iter().map(name).collect()

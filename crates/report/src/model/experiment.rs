@@ -180,7 +180,7 @@ fn reasons(record: &Record) -> Vec<TextLine> {
 }
 
 fn attempt(run: &Run) -> String {
-    format!("process {} attempt {}", run.process, run.attempt)
+    format!("process {}, attempt {}", run.process, run.attempt)
 }
 
 /// Returns the first violation in each trial, and one line that lists trials without violations.

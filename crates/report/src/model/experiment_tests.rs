@@ -126,7 +126,7 @@ fn shows_the_first_violated_check_of_each_trial() {
     assert_eq!(
         lines,
         [
-            "check        sequence violated in 1 of 2 runs of bad, first in process 2 attempt 1: detail of 2",
+            "check        sequence violated in 1 of 2 runs of bad, first in process 2, attempt 1: detail of 2",
             "check        sequence held in all runs of good, fine"
         ]
     );

@@ -84,7 +84,7 @@ pub(crate) fn percent(percent: f64) -> String {
     }
 }
 
-/// Formats an interval around `value`: `± 1.2 %` if symmetric, otherwise both ends.
+/// Formats an interval around `value`: `± 1.2 %` if symmetric, otherwise `[700 to 1,010/s]`.
 pub(crate) fn interval(value: f64, interval: &Interval) -> String {
     let half = (interval.high - interval.low) / 2.0;
     let off_center = (f64::midpoint(interval.high, interval.low) - value).abs();
@@ -95,7 +95,7 @@ pub(crate) fn interval(value: f64, interval: &Interval) -> String {
             p => format!("± {p:.0} %"),
         }
     } else {
-        format!("{} to {}", per_second(interval.low), rate(interval.high))
+        format!("[{} to {}]", per_second(interval.low), rate(interval.high))
     };
     glue(&text)
 }
@@ -165,7 +165,7 @@ mod tests {
         };
         assert_eq!(interval(1000.0, &i), glue("± 1.0 %"));
         i.low = 700.0;
-        assert_eq!(interval(1000.0, &i), glue("700 to 1,010/s"));
+        assert_eq!(interval(1000.0, &i), glue("[700 to 1,010/s]"));
     }
 
     #[test]

@@ -59,13 +59,13 @@ pub(crate) fn table(record: &Record) -> Option<FigureTable> {
 
 /// Formats the ratio to the previous step, with the interval as the cell's supplement.
 fn cost(comparison: Option<&Comparison>) -> TableCell {
-    let Some((comparison, times)) = comparison.and_then(|c| Some((c, c.ratio?))) else {
+    let Some((comparison, ratio)) = comparison.and_then(|c| Some((c, c.ratio?))) else {
         return NOT_MEASURED.to_owned().into();
     };
     let interval = comparison
         .low
         .map(|_| format!("({})", interval(comparison)));
-    TableCell::new(format!("× {}", show_ratio(times)), interval)
+    TableCell::new(show_ratio(ratio), interval)
 }
 
 #[cfg(test)]
@@ -104,6 +104,6 @@ pub(crate) mod tests {
         let mut lone = comparison(ComparedMetric::P50, Conclusion::Undecided);
         assert_eq!(cost(Some(&lone)).supplement, "(0.921 – 1.013)");
         (lone.low, lone.high) = (None, None);
-        assert_eq!(cost(Some(&lone)), "× 0.943".to_owned().into());
+        assert_eq!(cost(Some(&lone)), "0.943".to_owned().into());
     }
 }

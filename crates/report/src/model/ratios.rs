@@ -1,17 +1,12 @@
 //! Plain-language descriptions of ratios, comparisons and claims, without statistical terms.
 
-use std::ops::Range;
-
 use floodmark_record::comparison::{
     Agreement, ClaimResult, ComparedMetric, Comparison, Conclusion, Holds,
 };
 use floodmark_record::units::{show_count, show_ratio};
 
-use super::figures::{NOT_MEASURED, level, microseconds, optional, rate};
+use super::figures::{NOT_MEASURED, glue, level, microseconds, optional, rate};
 use super::{Emphasis, Span};
-
-/// Range of the ratios that are shown as percentages.
-const SHOWN_IN_PERCENT: Range<f64> = 0.5..2.0;
 
 /// Maximum number of server processes per system for which repeating a comparison is usually
 /// worthwhile.
@@ -24,12 +19,12 @@ pub(crate) fn result(comparison: &Comparison) -> String {
     let Some(ratio) = comparison.ratio else {
         return format!("{of} of {a} and {b} cannot be compared");
     };
-    let differ = format!("{of} of {a} compared with {b}: {}", difference(ratio));
-    let Some((low, high)) = comparison.low.zip(comparison.high) else {
+    let differ = format!("{of} of {a}: {} times that of {b}", show_ratio(ratio));
+    if comparison.low.is_none() {
         return format!("{differ}; inconclusive: not enough server processes for an interval");
-    };
+    }
     let level = level(comparison.confidence);
-    let (low, high) = (difference(low), difference(high));
+    let interval = glue(&interval(comparison));
     let needed = comparison.repetitions_needed.map(processes_needed);
     let conclusion = match (comparison.conclusion, needed) {
         (Conclusion::Different, _) => String::new(),
@@ -37,16 +32,7 @@ pub(crate) fn result(comparison: &Comparison) -> String {
         (Conclusion::Undecided, None) => "; inconclusive".to_owned(),
         (Conclusion::Undecided, Some(needed)) => format!("; inconclusive: {needed}"),
     };
-    format!("{differ} ({level} interval: {low} to {high}){conclusion}")
-}
-
-/// Formats a ratio: `5.3 % lower`, `0.0 % higher`, `× 2.310`.
-fn difference(ratio: f64) -> String {
-    match (ratio - 1.0) * 100.0 {
-        _ if !SHOWN_IN_PERCENT.contains(&ratio) => format!("× {}", show_ratio(ratio)),
-        p if p <= -0.05 => format!("{:.1}\u{a0}% lower", -p),
-        p => format!("{:.1}\u{a0}% higher", p.max(0.0)),
-    }
+    format!("{differ} ({level} interval: {interval}){conclusion}")
 }
 
 /// Describes how many server processes a conclusive comparison probably needs.
@@ -156,27 +142,27 @@ mod tests {
 
     #[test]
     fn states_each_conclusion_in_a_sentence() {
+        let shown = |compared: &Comparison| result(compared).replace('\u{a0}', " ");
         let mut compared = comparison(ComparedMetric::Throughput, Conclusion::Different);
         assert_eq!(
-            result(&compared),
-            "throughput of old compared with new: 5.7\u{a0}% lower (95\u{a0}% interval: 7.9\u{a0}% lower to 3.4\u{a0}% lower)"
+            shown(&compared),
+            "throughput of old: 0.943 times that of new (95 % interval: 0.921 – 0.966)"
         );
         (compared.ratio, compared.low, compared.high) = (Some(2.31), Some(2.1), Some(2.54));
         assert_eq!(
-            result(&compared),
-            "throughput of old compared with new: × 2.310 (95\u{a0}% interval: × 2.100 to × 2.540)"
+            shown(&compared),
+            "throughput of old: 2.310 times that of new (95 % interval: 2.100 – 2.540)"
         );
         (compared.ratio, compared.low, compared.high) = (Some(1.001), Some(0.99), Some(1.012));
         compared.conclusion = Conclusion::Equivalent;
         assert_eq!(
-            result(&compared),
-            "throughput of old compared with new: 0.1\u{a0}% higher (95\u{a0}% interval: 1.0\u{a0}% lower to 1.2\u{a0}% higher); \
-             equivalent within 2 %"
+            shown(&compared),
+            "throughput of old: 1.001 times that of new (95 % interval: 0.990 – 1.012); equivalent within 2 %"
         );
         let mut compared = comparison(ComparedMetric::P99, Conclusion::Undecided);
         assert_eq!(
-            result(&compared),
-            "response time p99 of old compared with new: 5.7\u{a0}% lower (95\u{a0}% interval: 7.9\u{a0}% lower to 1.3\u{a0}% higher); \
+            shown(&compared),
+            "response time p99 of old: 0.943 times that of new (95 % interval: 0.921 – 1.013); \
              inconclusive: probably needs 14 server processes per side"
         );
         compared.repetitions_needed = Some(466);
@@ -185,16 +171,9 @@ mod tests {
                 .ends_with("probably needs 466 server processes per side; fewer on a quieter host")
         );
         (compared.low, compared.high, compared.repetitions_needed) = (None, None, None);
-        assert!(result(&compared).contains("new: 5.7\u{a0}% lower; inconclusive: not enough"));
+        assert!(result(&compared).contains("0.943 times that of new; inconclusive: not enough"));
         compared.ratio = None;
         assert!(result(&compared).ends_with("cannot be compared"));
-    }
-
-    #[test]
-    fn a_ratio_of_about_one_is_0_percent_higher() {
-        assert_eq!(difference(0.999_8), "0.0\u{a0}% higher");
-        assert_eq!(difference(1.000_1), "0.0\u{a0}% higher");
-        assert_eq!(difference(0.999), "0.1\u{a0}% lower");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) fn ended(run: &Run) -> Option<TextLine> {
         EndReason::Completed if gone.is_none() => return None,
         EndReason::Interrupted => "interrupted",
         EndReason::ClientFailed => "the client failed",
-        EndReason::NotHttp => "responses are not HTTP",
+        EndReason::NotHttp => "the server does not speak HTTP/1.1",
         EndReason::ServerGone if gone == Some(0.0) => "the server never responded",
         EndReason::Completed | EndReason::ServerGone => "the server stopped responding",
     };
@@ -41,6 +41,9 @@ pub(crate) fn ended(run: &Run) -> Option<TextLine> {
             duration(since)
         ),
         (EndReason::ServerGone, None) => format!("within {sending}"),
+        (EndReason::NotHttp, _) => {
+            format!("– ended after {sending}; the figures cover the time until then")
+        }
         _ => format!("after {sending}; the figures cover the time until then"),
     };
     let mut spans = vec![Emphasis::Bad.span(what), plain(when)];
@@ -260,6 +263,18 @@ mod tests {
     use super::*;
     use floodmark_record::remote::ClockAlignment;
     use floodmark_record::run::Environment;
+
+    #[test]
+    fn states_once_that_a_server_does_not_speak_http() {
+        let mut run = crate::fixture::closed();
+        run.ended.reason = EndReason::NotHttp;
+        run.ended.detail = Some("the server does not speak HTTP/1.1".to_owned());
+        let text = crate::terminal::tests::drawn(ended(&run), 200);
+        assert_eq!(
+            text,
+            "ended        the server does not speak HTTP/1.1 – ended after 10 s; the figures cover the time until then\n"
+        );
+    }
 
     #[test]
     fn names_the_clock_error_of_a_remote_host() {

@@ -22,7 +22,7 @@ pub(crate) fn document<'a>(judged: impl IntoIterator<Item = (&'a Run, Option<Ver
         let throughput = run.throughput_per_s.map(rate);
         blocks.paragraph([
             plain(name),
-            faint(format!("process {} attempt {}:", run.process, run.attempt)),
+            faint(format!("process {}, attempt {}:", run.process, run.attempt)),
             plain(throughput.unwrap_or_else(|| "no throughput".to_owned())),
         ]);
         match verdict {

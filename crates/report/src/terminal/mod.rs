@@ -142,7 +142,7 @@ impl Canvas {
     fn wrap(&mut self, indent: usize, spans: &[Span]) {
         let painted = |span: &Span| self.style.paint(span.emphasis, &plain::line(&span.text));
         let spans = spans.iter().filter(|span| !span.text.is_empty());
-        let text = spans.map(painted).collect::<Vec<_>>().join(" ");
+        let text = glue_flags(&spans.map(painted).collect::<Vec<_>>().join(" "));
         let options = textwrap::Options::new(self.style.columns() - indent)
             .word_splitter(textwrap::WordSplitter::NoHyphenation)
             .break_words(false);
@@ -155,6 +155,24 @@ impl Canvas {
         self.out.truncate(self.out.trim_end_matches(' ').len());
         self.out.push('\n');
     }
+}
+
+/// Keeps each flag of a command on the same line as its value: `-t 2`, `--out FOLDER`.
+fn glue_flags(text: &str) -> String {
+    let is_flag = |word: &str| {
+        let name = word.strip_prefix('-').unwrap_or_default();
+        name.starts_with(|c: char| c == '-' || c.is_ascii_alphabetic())
+            && name.ends_with(|c: char| c.is_ascii_alphabetic())
+    };
+    let mut glued = String::with_capacity(text.len());
+    for word in text.split_inclusive(' ') {
+        let bare = word.trim_end_matches(' ');
+        glued.push_str(bare);
+        if bare.len() < word.len() {
+            glued.push(if is_flag(bare) { NO_BREAK } else { ' ' });
+        }
+    }
+    glued
 }
 
 /// Returns the rows of a table as text. The headings come first, and names are in the first column.
@@ -246,6 +264,7 @@ pub(crate) mod tests {
                     ],
                 ),
                 model::line("url", format!("at http://host/{}", "x".repeat(40))),
+                model::line("next", "add some client threads: -t 2"),
             ],
             40,
         );
@@ -254,6 +273,8 @@ pub(crate) mod tests {
         assert_eq!(lines[1], "             4.4 µs");
         assert_eq!(lines[2], "url          at");
         assert_eq!(lines[3].trim_start().len(), 52);
+        assert_eq!(lines[4], "next         add some client threads:");
+        assert_eq!(lines[5], "             -t 2");
     }
 
     #[test]

@@ -34,7 +34,7 @@ fn compares_two_trials_with_the_same_load() {
         );
         assert_eq!(throughput.figures_a.processes, 2);
         assert!(
-            printed.contains("throughput of again compared with native")
+            printed.contains("times that of native (95 % interval: ")
                 && printed.contains("equivalent within 2 %"),
             "{printed}"
         );

@@ -72,6 +72,12 @@ fn keeps_complete_processes_and_repeats_the_rest() {
         assert_eq!(record.runs, before, "{printed}");
         assert_eq!(record.resumed.len(), 1);
         assert!(printed.contains("already complete"), "{printed}");
+        let quiet = finish(lab.begin("--resume", &["--quiet"]));
+        assert_eq!(quiet.status.code(), Some(0));
+        assert_eq!(
+            (text(&quiet.stdout), text(&quiet.stderr)),
+            Default::default()
+        );
     }
 }
 
