@@ -90,7 +90,7 @@ fn measure(
         "{name:<29} {seconds:.2} s  {memory:3.0} MB  {}",
         result.detail
     );
-    assert!(result.held);
+    assert_eq!(result.held, Some(true));
     Ok(())
 }
 

@@ -29,10 +29,10 @@ pub fn check_api(
         let [one, many] = ["ok response has", "ok responses have"];
         let fault = format!("{} no whole number as value", count(unreadable, one, many));
         result.detail = match result.held {
-            true => fault,
-            false => format!("{}; {fault}", result.detail),
+            Some(true) => fault,
+            _ => format!("{}; {fault}", result.detail),
         };
-        result.held = false;
+        result.held = Some(false);
     }
     result
 }
@@ -55,9 +55,9 @@ mod tests {
         let check = |operations: &mut [KeptOperation], unreadable| {
             check_api(&api, operations, &mut FoundItems::default(), unreadable)
         };
-        assert!(check(&mut [read], 0).held);
+        assert_eq!(check(&mut [read], 0).held, Some(true));
         let unreadable = check(&mut [read], 2);
-        assert!(!unreadable.held);
+        assert_eq!(unreadable.held, Some(false));
         assert_eq!(
             unreadable.detail,
             "2 ok responses have no whole number as value"

@@ -24,7 +24,7 @@ use crate::responses::DrawnNumber;
 /// O(1) extra memory. `line` gives the expected total for each number. `scored` is the summary from
 /// the load process.
 ///
-/// The check fails if there are no responses.
+/// The check is not evaluated if there are no responses.
 #[must_use]
 pub fn scoring(
     scores: &mut [KeptScore],

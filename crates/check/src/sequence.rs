@@ -10,7 +10,7 @@ use crate::responses::DrawnNumber;
 /// The result is exact. The check sorts the numbers in place, which takes O(n log n) time and O(1)
 /// extra memory.
 ///
-/// The check fails if there are no numbers.
+/// The check is not evaluated if there are no numbers.
 #[must_use]
 pub fn sequence(numbers: &mut [DrawnNumber], context: &CheckContext<'_>) -> CheckResult {
     // Equal triples are interchangeable, so the unstable sort is deterministic.

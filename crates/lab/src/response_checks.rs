@@ -54,8 +54,8 @@ impl ResponsesSoFar {
             None => self.judge(check),
             Some(why) => CheckResult {
                 name: check.name().to_owned(),
-                held: false,
-                detail: format!("not evaluated: {why}"),
+                held: None,
+                detail: why.clone(),
                 history: Vec::new(),
             },
         };

@@ -474,9 +474,11 @@ pub enum SteadyClass {
 pub struct CheckResult {
     /// Name of the check.
     pub name: String,
-    /// Whether the check held.
-    pub held: bool,
-    /// Finding of the check, including the first violations.
+    /// Whether the check held; null if it was not evaluated.
+    /// The command fails unless the check held.
+    pub held: Option<bool>,
+    /// Finding of the check, including the first violations. If the check was not evaluated, the
+    /// reason.
     pub detail: String,
     /// Operations around the first violation, one per line. Those that show the violation start
     /// with `>`. Empty if the check has no history.

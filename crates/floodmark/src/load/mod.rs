@@ -266,8 +266,7 @@ fn ending(
         let message = format!("floodmark limited the run (--strict): {}", reason(run));
         all.push(Ending::new(Exit::Invalid, message));
     }
-    let mut checks = record.runs.iter().flat_map(|run| &run.checks);
-    all.extend(checks.find(|check| !check.held).map(endings::failed_check));
+    all.extend(endings::failed_check(&record.runs, false));
     let unmeasured = |figure: &str| format!("not measured ({figure})");
     all.extend(endings::failed_threshold(&record.thresholds, unmeasured));
     exit::worst(all)
