@@ -10,7 +10,7 @@ use crate::out;
 /// Exit status. If several statuses apply, the first variant wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
-    /// 130: interrupted; the partial result is saved.
+    /// 130: interrupted; the partial result, if any, is saved.
     Interrupted,
     /// 5: internal error.
     Internal,
@@ -117,7 +117,7 @@ Exit codes:
   3    the server was unreachable, did not start, or died
   4    the result is invalid (or `bound`, with --strict)
   5    internal error
-  130  interrupted; the partial result is saved
+  130  interrupted; the partial result, if any, is saved
 If several apply, the first of 130, 5, 2, 3, 4, 1 wins.";
 
 #[cfg(test)]

@@ -54,7 +54,10 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
         Err(SetFault::Unreadable(what)) => {
             return Err(unmeasured(args, Ending::server(format!("--check: {what}"))));
         }
-        Err(SetFault::Interrupted) => return Err(Ending::before_result("the load")),
+        Err(SetFault::Interrupted) => {
+            let ending = Ending::before_result("the load, while --check was reading the set");
+            return Err(unmeasured(args, ending));
+        }
     }
     let MeasuredLoad {
         record,

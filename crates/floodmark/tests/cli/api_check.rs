@@ -1,9 +1,12 @@
 //! Tests of `--check FILE` with a correct CRUD server and with servers that have one fault each.
 
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::support::{PythonServer, code, folded, load, run, signal, start_load, text};
+use crate::support::{
+    PythonServer, code, finish, floodmark, folded, load, run, signal, start_load, text, valid,
+};
 
 /// Server of items, a set and counters. Arguments: fault, port.
 const SERVER: &str = r#"
@@ -326,6 +329,27 @@ fn an_interrupted_read_back_keeps_the_result() {
         detail.starts_with("not evaluated: ") && detail.ends_with(": interrupted"),
         "{detail}"
     );
+}
+
+#[test]
+fn an_interrupted_first_read_writes_the_requested_files() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let (folder, path) = file(SET);
+    let json = folder.path().join("record.json");
+    let (check, json) = (path.to_str().unwrap(), json.to_str().unwrap());
+    let load = floodmark(&["load", &url, "--check", check, "--json", json]).spawn();
+    let (load, connection) = (load.unwrap(), silent.accept());
+    signal(load.id(), libc::SIGINT);
+    let output = finish(load);
+    drop(connection);
+    assert_eq!(code(&output), 130);
+    let printed = text(&output.stderr);
+    let words = "interrupted before the load, while --check was reading the set; no result";
+    assert!(printed.contains(words), "{printed}");
+    let record = valid(serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap());
+    assert!(record.runs.is_empty());
+    assert_eq!(record.skipped, [words]);
 }
 
 #[test]
