@@ -69,6 +69,7 @@ fn measure(
         write_value: (kind == ApiCheckKind::Counter).then(Default::default),
         read_value: None,
         readback: None,
+        value_places: Vec::new(),
     };
     // Load threads write their operations one after the other, and a server returns items in an
     // order of its own.

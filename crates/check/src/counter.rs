@@ -37,7 +37,7 @@ pub struct CheckContext<'a> {
     pub out_of_order_on_connection: u64,
     /// Descriptions of the first responses that are out of order on their connection.
     pub offenders: &'a [String],
-    /// Number of ok responses that the check could not parse.
+    /// Number of responses with status 2xx or 3xx that the check could not parse.
     pub unreadable: u64,
 }
 

@@ -31,7 +31,7 @@ pub struct ApiRound {
     pub operations: Vec<KeptOperation>,
     /// Items that were found after the load of the round; empty for other checks than `set`.
     pub found: FoundItems,
-    /// Number of ok responses without the value that the check needs.
+    /// Number of responses with status 2xx or 3xx that lack the value that the check needs.
     pub unreadable: u64,
     /// Time of the restart, on the clock of the operations; `None` if the server kept running.
     pub restarted_ns: Option<u64>,

@@ -53,8 +53,8 @@ pub fn scoring(
     if context.unreadable > 0 {
         faults.push(count(
             context.unreadable,
-            "ok response lacked averageScore, totalScore or numberOfTrials",
-            "ok responses lacked averageScore, totalScore or numberOfTrials",
+            "response with status 2xx or 3xx lacked averageScore, totalScore or numberOfTrials",
+            "responses with status 2xx or 3xx lacked averageScore, totalScore or numberOfTrials",
         ));
     }
     counter::result("scoring", "a score", &scan, faults, || {

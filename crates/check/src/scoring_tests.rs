@@ -226,7 +226,7 @@ fn describes_each_kind_of_fault() {
         result.detail,
         "lost updates among 5 scores: at least 2 in numberOfTrials, 2 in totalScore; 2 numbers occur more than once \
          (1, 2); 2 totals are not 10 × the number (20 with number 1, 1 score too high, 30.5 with number 3); 2 averages are not the total divided by the number \
-         (first: 20 for 20 / 1); 1 ok response lacked averageScore, totalScore or numberOfTrials"
+         (first: 20 for 20 / 1); 1 response with status 2xx or 3xx lacked averageScore, totalScore or numberOfTrials"
     );
 }
 

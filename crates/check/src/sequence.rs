@@ -20,8 +20,8 @@ pub fn sequence(numbers: &mut [DrawnNumber], context: &CheckContext<'_>) -> Chec
     if context.unreadable > 0 {
         faults.push(count(
             context.unreadable,
-            "ok response was not a number",
-            "ok responses were not numbers",
+            "response with status 2xx or 3xx was not a number",
+            "responses with status 2xx or 3xx were not numbers",
         ));
     }
     result("sequence", "a number", &scan, faults, || {

@@ -166,7 +166,7 @@ fn describes_each_kind_of_fault() {
          unknown outcome; 2 numbers were returned before a smaller number was requested (9 was returned \
          2.500 ms before 8 was requested, 10 was returned 2.400 ms before 8 was requested); \
          7 numbers are not larger than the previous number on the same connection (first: connection 3: 8 after 9); \
-         2 ok responses were not numbers"
+         2 responses with status 2xx or 3xx were not numbers"
     );
 }
 

@@ -359,7 +359,7 @@ pub struct WorkerEnd {
     pub out_of_order: u64,
     /// Descriptions of the first violations of the check.
     pub offenders: Vec<String>,
-    /// Number of ok responses that the check could not parse.
+    /// Number of responses with status 2xx or 3xx that the check could not parse. They are not ok.
     pub not_numbers: u64,
     /// Summary of the totals and averages in the responses (`--check scoring`); null without that
     /// check.

@@ -324,10 +324,11 @@ fn an_interrupted_read_back_keeps_the_result() {
     assert!(begin.elapsed() < Duration::from_secs(10));
     load.ends_with(130);
     assert_eq!(load.counts().ok, 20);
-    let detail = &load.run().checks[0].detail;
+    let check = &load.run().checks[0];
+    let words = "the load is complete, but reading the items back was interrupted";
     assert!(
-        detail.starts_with("not evaluated: ") && detail.ends_with(": interrupted"),
-        "{detail}"
+        check.held.is_none() && check.detail.starts_with(words),
+        "{check:?}"
     );
 }
 
@@ -350,6 +351,36 @@ fn an_interrupted_first_read_writes_the_requested_files() {
     let record = valid(serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap());
     assert!(record.runs.is_empty());
     assert_eq!(record.skipped, [words]);
+}
+
+#[test]
+fn a_wrong_location_of_the_value_is_named() {
+    let [register, counter, set] = [
+        REGISTER.replace("/value\", weight", "/valu\", weight"),
+        COUNTER.replace("\"/value\"", "\"/valu\""),
+        SET.replace("\"/name\"", "\"/nam\""),
+    ];
+    for (content, words) in [
+        (register, "check.toml:5: read.value \"/valu\": "),
+        (
+            counter,
+            "check.toml:4: write.value \"/valu\": 30 responses with status 2xx or 3xx have no whole ",
+        ),
+        (
+            set,
+            "check.toml:4: readback.value \"/nam\": no item has a whole number there (items found: 30); ",
+        ),
+    ] {
+        let server = PythonServer::start(SERVER, &["none"]);
+        let (_folder, path) = file(&content);
+        let arguments = ["-n", "30", "-c", "1", "--check", path.to_str().unwrap()];
+        let load = load(&server.url, &arguments);
+        load.ends_with(1);
+        let check = &load.run().checks[0];
+        assert!(check.held.is_none(), "{check:?}");
+        assert!(check.detail.starts_with(words), "{}", check.detail);
+        assert!(check.detail.ends_with("; correct the pointer"));
+    }
 }
 
 #[test]

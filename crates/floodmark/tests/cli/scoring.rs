@@ -163,7 +163,7 @@ fn names_each_fault() {
         ),
         (
             "text",
-            "1 ok response lacked averageScore, totalScore or numberOfTrials",
+            "1 response with status 2xx or 3xx lacked averageScore, totalScore or numberOfTrials",
         ),
     ] {
         let detail = checked(fault, false);

@@ -179,6 +179,7 @@ mod tests {
             write_value: None,
             read_value: None,
             readback: None,
+            value_places: Vec::new(),
         };
         then(&SetItems::new(&check, &readback, run))
     }
