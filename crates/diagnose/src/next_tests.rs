@@ -66,6 +66,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
             ..Counts::default()
         },
         errors: BTreeMap::new(),
+        not_ok_responses: Vec::new(),
         response_time_us: Times::default(),
         service_time_us: Times::default(),
         least_service_time_us: None,

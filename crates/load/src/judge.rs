@@ -107,6 +107,12 @@ impl Judge {
         matches!(&self.content, Some(ContentRule::Operation(rule)) if rule.is_write)
     }
 
+    /// Returns whether a response with this status is ok, if [`Judge::outcome`] needs no body.
+    #[must_use]
+    pub fn is_ok_status(&self, status: u16) -> bool {
+        self.outcome(status, &[]).0 == Outcome::Ok
+    }
+
     /// Classifies a complete response, and returns its checked content, if any.
     /// If several statuses, bodies or values are expected, the response must match one of each
     /// kind.

@@ -11,6 +11,7 @@ use crate::groups::{GroupFigures, GroupPoint};
 use crate::host::BusyProcess;
 use crate::logged::LogErrors;
 use crate::metric::Observation;
+use crate::not_ok::NotOkResponse;
 use crate::outcome::Counts;
 use crate::place::Placement;
 use crate::plan::Plan;
@@ -107,6 +108,10 @@ pub struct Run {
     pub requests: Counts,
     /// Number of malformed responses, connect failures and unsent requests, by reason.
     pub errors: BTreeMap<String, u64>,
+    /// The first response with each status, among the responses that were not ok. At most 5
+    /// statuses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_ok_responses: Vec<NotOkResponse>,
     /// Response time: done − intended.
     pub response_time_us: Times,
     /// Service time: done − sent.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::metric::NetworkFigure;
+use floodmark_record::not_ok::NotOkResponse;
 use floodmark_record::path::{PathStep, StepKind};
 use floodmark_record::run::{Run, Saturation, SeriesRow};
 use floodmark_record::{Metric, Observation};
@@ -165,6 +166,10 @@ fn hostile() -> Record {
         (mix.file, mix.requests[0].name, mix.requests[0].path) = (bad(), bad(), bad());
     }
     run.checks = fixture::violated().checks;
+    run.not_ok_responses = vec![NotOkResponse {
+        status: 500,
+        body: bad(),
+    }];
     (run.checks[0].name, run.checks[0].detail) = (bad(), bad());
     run.observations = vec![Observation {
         metric: Metric::Other {
