@@ -69,6 +69,7 @@ fn measure(
         write_value: (kind == ApiCheckKind::Counter).then(Default::default),
         read_value: None,
         readback: None,
+        value_places: Vec::new(),
     };
     // Load threads write their operations one after the other, and a server returns items in an
     // order of its own.
@@ -90,7 +91,7 @@ fn measure(
         "{name:<29} {seconds:.2} s  {memory:3.0} MB  {}",
         result.detail
     );
-    assert!(result.held);
+    assert_eq!(result.held, Some(true));
     Ok(())
 }
 

@@ -37,7 +37,7 @@ pub struct CheckContext<'a> {
     pub out_of_order_on_connection: u64,
     /// Descriptions of the first responses that are out of order on their connection.
     pub offenders: &'a [String],
-    /// Number of ok responses that the check could not parse.
+    /// Number of responses with status 2xx or 3xx that the check could not parse.
     pub unreadable: u64,
 }
 
@@ -202,24 +202,26 @@ pub(crate) fn fault(
 }
 
 /// Returns the result of a check, which holds if there are no faults. `content` is the part of a
-/// response that is checked.
+/// response that is checked. Without content and faults, the check is not evaluated.
 pub(crate) fn result(
     name: &str,
     content: &str,
     scan: &NumberScan,
-    mut faults: Vec<String>,
+    faults: Vec<String>,
     success: impl FnOnce() -> String,
 ) -> CheckResult {
-    if scan.range.is_none() && faults.is_empty() {
-        faults.push(format!(
-            "no response had {content}, so there is nothing to check"
-        ));
-    }
-    let held = faults.is_empty();
+    let (held, detail) = match (faults.is_empty(), scan.range) {
+        (false, _) => (Some(false), faults.join("; ")),
+        (true, Some(_)) => (Some(true), success()),
+        (true, None) => {
+            let detail = format!("no response had {content}, so there is nothing to check");
+            (None, detail)
+        }
+    };
     CheckResult {
         name: name.to_owned(),
         held,
-        detail: if held { success() } else { faults.join("; ") },
+        detail,
         history: Vec::new(),
     }
 }

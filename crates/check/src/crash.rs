@@ -163,7 +163,7 @@ fn parts<'a, 'b, T>(
 }
 
 fn violation(name: &str, result: &CheckResult) -> Option<String> {
-    (!result.held).then(|| format!("{name}{}", result.detail))
+    (result.held == Some(false)).then(|| format!("{name}{}", result.detail))
 }
 
 /// The smallest and the largest number of a part, and the number of responses.

@@ -31,7 +31,7 @@ pub struct ApiRound {
     pub operations: Vec<KeptOperation>,
     /// Items that were found after the load of the round; empty for other checks than `set`.
     pub found: FoundItems,
-    /// Number of ok responses without the value that the check needs.
+    /// Number of responses with status 2xx or 3xx that lack the value that the check needs.
     pub unreadable: u64,
     /// Time of the restart, on the clock of the operations; `None` if the server kept running.
     pub restarted_ns: Option<u64>,
@@ -62,8 +62,8 @@ impl ApiState {
     /// Judges a round. The state becomes that at the end of the round.
     ///
     /// # Errors
-    /// The round proves nothing, because no read followed the restart, or because the check is one
-    /// of counters.
+    /// The round proves nothing, because nothing was inserted, because no read followed the restart,
+    /// or because the check is one of counters.
     pub fn judge(&mut self, api: &ApiCheck, mut round: ApiRound) -> Result<RoundFindings, String> {
         let restarted_ns = round.restarted_ns.unwrap_or(u64::MAX);
         let acknowledged = round.operations.iter().filter(|operation| {
@@ -88,14 +88,16 @@ impl ApiState {
                 );
             }
         };
+        let violations = match result.held {
+            Some(true) => Vec::new(),
+            Some(false) => vec![result.detail],
+            None => return Err(result.detail),
+        };
         Ok(RoundFindings {
             acknowledged,
             unknown: unknown_count,
             recovered: None,
-            violations: (!result.held)
-                .then_some(result.detail)
-                .into_iter()
-                .collect(),
+            violations,
             history: result.history,
         })
     }
@@ -108,10 +110,10 @@ impl ApiState {
         let mut result = check_api(api, inserts, &mut new, round.unreadable);
         if !earlier.is_empty() {
             let more = mem::take(&mut result.detail);
-            let more = (!result.held).then_some(more);
+            let more = (result.held == Some(false)).then_some(more);
             let faults: Vec<String> = earlier.into_iter().chain(more).collect();
             result.detail = faults.join("; ");
-            result.held = false;
+            result.held = Some(false);
         }
         self.pending
             .retain(|insert| found.numbers.binary_search(&insert.value()).is_err());

@@ -16,6 +16,7 @@ fn api(kind: ApiCheckKind) -> ApiCheck {
         write_value: None,
         read_value: None,
         readback: None,
+        value_places: Vec::new(),
     }
 }
 

@@ -23,7 +23,7 @@ use crate::responses::DrawnNumber;
 /// `returns_value` tells whether an acknowledged increment has the value that it returned.
 ///
 /// The check sorts the operations in place. In addition, it needs memory for 16 bytes per operation
-/// of one key. The check fails if there are no values.
+/// of one key. The check is not evaluated if there are no values.
 #[must_use]
 pub fn increments(operations: &mut [KeptOperation], returns_value: bool) -> CheckResult {
     operations.sort_unstable_by_key(|o| (o.key(), o.kind(), o.value(), o.0));
@@ -49,11 +49,11 @@ pub fn increments(operations: &mut [KeptOperation], returns_value: bool) -> Chec
                 "{} of {of_keys} wrong; first violation: {what}",
                 show_count(faulty)
             );
-            (false, detail, history)
+            (Some(false), detail, history)
         }
         None if values == 0 => {
             let detail = "no response had a value, so there is nothing to check";
-            (false, detail.to_owned(), Vec::new())
+            (None, detail.to_owned(), Vec::new())
         }
         None => {
             let acknowledged = operations
@@ -65,7 +65,7 @@ pub fn increments(operations: &mut [KeptOperation], returns_value: bool) -> Chec
                 count(keys, "counter", "counters"),
                 count(values, "value", "values")
             );
-            (true, detail, Vec::new())
+            (Some(true), detail, Vec::new())
         }
     };
     CheckResult {

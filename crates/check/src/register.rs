@@ -36,7 +36,7 @@ use crate::history::history;
 /// Checks the reads and writes of all keys. The operations may be in any order.
 ///
 /// The check sorts the operations in place. In addition, it needs memory for the clusters of one
-/// key. The check fails if no read returned a result.
+/// key. The check is not evaluated if no read returned a result.
 #[must_use]
 pub fn register(operations: &mut [KeptOperation]) -> CheckResult {
     // Equal operations are interchangeable, so the unstable sort is deterministic.
@@ -71,11 +71,12 @@ pub fn register(operations: &mut [KeptOperation]) -> CheckResult {
                 show_count(of_key[0].key()),
                 fault.what
             );
-            (false, detail, history(of_key, &fault.marked, |_| "write"))
+            let history = history(of_key, &fault.marked, |_| "write");
+            (Some(false), detail, history)
         }
         None if reads == 0 => {
             let detail = "no read returned a value, so there is nothing to check";
-            (false, detail.to_owned(), Vec::new())
+            (None, detail.to_owned(), Vec::new())
         }
         None => {
             let unknown = n(&[OperationKind::Unknown]);
@@ -90,7 +91,7 @@ pub fn register(operations: &mut [KeptOperation]) -> CheckResult {
                 count(writes, "write", "writes"),
                 count(keys, "key", "keys")
             );
-            (true, detail, Vec::new())
+            (Some(true), detail, Vec::new())
         }
     };
     CheckResult {

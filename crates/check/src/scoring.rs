@@ -24,7 +24,7 @@ use crate::responses::DrawnNumber;
 /// O(1) extra memory. `line` gives the expected total for each number. `scored` is the summary from
 /// the load process.
 ///
-/// The check fails if there are no responses.
+/// The check is not evaluated if there are no responses.
 #[must_use]
 pub fn scoring(
     scores: &mut [KeptScore],
@@ -53,8 +53,8 @@ pub fn scoring(
     if context.unreadable > 0 {
         faults.push(count(
             context.unreadable,
-            "ok response lacked averageScore, totalScore or numberOfTrials",
-            "ok responses lacked averageScore, totalScore or numberOfTrials",
+            "response with status 2xx or 3xx lacked averageScore, totalScore or numberOfTrials",
+            "responses with status 2xx or 3xx lacked averageScore, totalScore or numberOfTrials",
         ));
     }
     counter::result("scoring", "a score", &scan, faults, || {

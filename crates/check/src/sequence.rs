@@ -10,7 +10,7 @@ use crate::responses::DrawnNumber;
 /// The result is exact. The check sorts the numbers in place, which takes O(n log n) time and O(1)
 /// extra memory.
 ///
-/// The check fails if there are no numbers.
+/// The check is not evaluated if there are no numbers.
 #[must_use]
 pub fn sequence(numbers: &mut [DrawnNumber], context: &CheckContext<'_>) -> CheckResult {
     // Equal triples are interchangeable, so the unstable sort is deterministic.
@@ -20,8 +20,8 @@ pub fn sequence(numbers: &mut [DrawnNumber], context: &CheckContext<'_>) -> Chec
     if context.unreadable > 0 {
         faults.push(count(
             context.unreadable,
-            "ok response was not a number",
-            "ok responses were not numbers",
+            "response with status 2xx or 3xx was not a number",
+            "responses with status 2xx or 3xx were not numbers",
         ));
     }
     result("sequence", "a number", &scan, faults, || {

@@ -31,8 +31,8 @@ impl FoundItems {
 
 /// Compares all inserts of a process with the items that were found.
 ///
-/// The check sorts both in place, which takes O(n log n) time and O(1) extra memory. It fails if
-/// there are no inserts.
+/// The check sorts both in place, which takes O(n log n) time and O(1) extra memory. It is
+/// not evaluated if there are no inserts.
 #[must_use]
 pub fn set(inserts: &mut [KeptOperation], found: &mut FoundItems) -> CheckResult {
     inserts.sort_unstable_by_key(|insert| (insert.value(), insert.0));
@@ -46,19 +46,19 @@ pub fn set(inserts: &mut [KeptOperation], found: &mut FoundItems) -> CheckResult
             count(found.unreadable, one, many)
         ));
     }
-    if inserts.is_empty() && faults.is_empty() {
-        faults.push("no item was inserted, so there is nothing to check".to_owned());
-    }
-    let held = faults.is_empty();
+    let (held, detail) = match (faults.is_empty(), inserts.is_empty()) {
+        (false, _) => (Some(false), faults.join("; ")),
+        (true, false) => (Some(true), scan.success()),
+        (true, true) => {
+            let detail = "no item was inserted, so there is nothing to check";
+            (None, detail.to_owned())
+        }
+    };
     let first = scan.first.as_ref();
     CheckResult {
         name: "set".to_owned(),
         held,
-        detail: if held {
-            scan.success()
-        } else {
-            faults.join("; ")
-        },
+        detail,
         history: first.map_or_else(Vec::new, |first| history(inserts, &[*first], |_| "insert")),
     }
 }

@@ -3,7 +3,7 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::Schedule;
-use floodmark_record::run::{Run, Saturation, Status, SteadyClass, StepFigures};
+use floodmark_record::run::{CheckResult, Run, Saturation, Status, SteadyClass, StepFigures};
 use floodmark_record::units::show_count;
 use floodmark_record::verdict::Verdict;
 use floodmark_stats::saturation::KEPT_UP_SHARE;
@@ -59,9 +59,15 @@ fn early_end(run: &Run) -> Option<String> {
 }
 
 fn failed_check(run: &Run) -> Option<String> {
-    let name = &run.checks.iter().find(|c| !c.held)?.name;
+    let with_result = |held: Option<bool>| run.checks.iter().find(|check| check.held == held);
+    if let Some(CheckResult { name, .. }) = with_result(Some(false)) {
+        return Some(format!(
+            "fix the failed check \"{name}\" first; figures from invalid responses are meaningless"
+        ));
+    }
+    let CheckResult { name, .. } = with_result(None)?;
     Some(format!(
-        "fix the failed check \"{name}\" first; figures from invalid responses are meaningless"
+        "find out why the check \"{name}\" was not evaluated (see \"check\"), and repeat"
     ))
 }
 

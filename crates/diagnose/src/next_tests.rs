@@ -15,6 +15,15 @@ use floodmark_record::units::Bytes;
 use super::*;
 use crate::testing::{burst, closed, open, scheduled, thread};
 
+fn check(name: &str, held: Option<bool>) -> CheckResult {
+    CheckResult {
+        name: name.to_owned(),
+        held,
+        detail: String::new(),
+        history: Vec::new(),
+    }
+}
+
 /// Returns a valid and steady ten-second run at 1,000/s.
 pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
     let n = 10_000;
@@ -57,6 +66,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
             ..Counts::default()
         },
         errors: BTreeMap::new(),
+        not_ok_responses: Vec::new(),
         response_time_us: Times::default(),
         service_time_us: Times::default(),
         least_service_time_us: None,
@@ -176,14 +186,16 @@ fn suggests_a_next_step_for_each_run() {
         (
             "check failed",
             with(closed(), |r| {
-                r.checks.push(CheckResult {
-                    name: "sequence".to_owned(),
-                    held: false,
-                    detail: String::new(),
-                    history: Vec::new(),
-                });
+                r.checks = vec![check("set", None), check("sequence", Some(false))];
             }),
             "the failed check \"sequence\"",
+        ),
+        (
+            "check not evaluated",
+            with(closed(), |r| {
+                r.checks = vec![check("sequence", Some(true)), check("set", None)];
+            }),
+            "the check \"set\" was not evaluated",
         ),
         (
             "connection refused",

@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use floodmark_host::{Scratch, sweep_folders};
 use floodmark_lab::disk_test::{
-    DiskCheck, DiskTest, DiskTestError, NumberCheck, Persistence, ServerCommand,
+    DiskCheck, DiskTest, DiskTestError, NumberCheck, Persistence, ServerCommand, TestError,
 };
 use floodmark_lab::folder::{own_memory, own_temporary};
 use floodmark_plan::spec::CheckKind;
@@ -196,7 +196,9 @@ fn ending(error: &DiskTestError) -> Ending {
     match error {
         DiskTestError::Request(_) => Ending::usage(format!("--path: {error}")),
         DiskTestError::CheckFile(_) => Ending::usage(format!("--check {error}")),
-        DiskTestError::Scratch(_) | DiskTestError::Log { .. } => Ending::internal(error),
+        DiskTestError::Scratch(_)
+        | DiskTestError::Log { .. }
+        | DiskTestError::Image(TestError::Folder { .. }) => Ending::internal(error),
         _ => Ending::server(error),
     }
 }
@@ -209,4 +211,18 @@ fn show(args: &DiskArgs, result: &DiskResult) -> Result<(), Ending> {
     out::show(false, |style| {
         floodmark_report::terminal::disk(result, style)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unwritable_disk_state_is_not_a_failure_of_the_server() {
+        let error = DiskTestError::Image(TestError::Folder {
+            path: "states".into(),
+            source: std::io::ErrorKind::StorageFull.into(),
+        });
+        assert_eq!(ending(&error).exit, Exit::Internal);
+    }
 }

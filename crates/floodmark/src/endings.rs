@@ -6,7 +6,7 @@ use floodmark_record::Record;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::{Address, Target};
 use floodmark_record::result::Threshold;
-use floodmark_record::run::{CheckResult, Run, Status};
+use floodmark_record::run::{Run, Status};
 
 use crate::exit::{Ending, Exit};
 
@@ -83,10 +83,21 @@ fn place(target: &Target) -> String {
     }
 }
 
-/// Returns the [`Ending`] for a failed check.
-pub fn failed_check(check: &CheckResult) -> Ending {
-    let message = format!("check {} failed: {}", check.name, check.detail);
-    Ending::new(Exit::Check, message)
+/// Returns an [`Ending`] for the first violated check, or else for the first check that was not
+/// evaluated. With `expects_violation`, a violated check is no failure.
+pub fn failed_check(runs: &[Run], expects_violation: bool) -> Option<Ending> {
+    let first = |held: Option<bool>| {
+        let mut checks = runs.iter().flat_map(|run| &run.checks);
+        checks.find(|check| check.held == held)
+    };
+    let violated = first(Some(false)).filter(|_| !expects_violation);
+    let check = violated.or_else(|| first(None))?;
+    let result = match check.held {
+        Some(_) => "failed",
+        None => "not evaluated",
+    };
+    let message = format!("check {} {result}: {}", check.name, check.detail);
+    Some(Ending::new(Exit::Check, message))
 }
 
 /// Returns the [`Ending`] for the first `--fail-if` condition that was met or could not be

@@ -10,7 +10,7 @@ use crate::out;
 /// Exit status. If several statuses apply, the first variant wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
-    /// 130: interrupted; the partial result is saved.
+    /// 130: interrupted; the partial result, if any, is saved.
     Interrupted,
     /// 5: internal error.
     Internal,
@@ -20,7 +20,7 @@ pub enum Exit {
     Server,
     /// 4: the result is invalid, or `bound` under `--strict`.
     Invalid,
-    /// 1: a threshold or check failed.
+    /// 1: a threshold or check failed or was not evaluated.
     Check,
     /// 0: success.
     Success,
@@ -112,12 +112,12 @@ pub fn own_program() -> Result<PathBuf, Ending> {
 pub const HELP: &str = "\
 Exit codes:
   0    success
-  1    a threshold (--fail-if) or check failed
+  1    a threshold (--fail-if) or check failed or was not evaluated
   2    invalid usage or input file
   3    the server was unreachable, did not start, or died
   4    the result is invalid (or `bound`, with --strict)
   5    internal error
-  130  interrupted; the partial result is saved
+  130  interrupted; the partial result, if any, is saved
 If several apply, the first of 130, 5, 2, 3, 4, 1 wins.";
 
 #[cfg(test)]

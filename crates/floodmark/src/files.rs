@@ -154,8 +154,10 @@ impl Files {
                     floodmark_report::html::of_record(record, next.as_deref())
                         .map_err(|e| damaged(&e))?
                 }
-                "--csv" | "--hdr" if let Some(what) = only_crash_rounds(record) => {
-                    return Err(Ending::usage(format!("{flag}: {what}")));
+                "--csv" | "--hdr" if has_only_crash_rounds(record) => {
+                    return Err(Ending::usage(format!(
+                        "{flag}: the result has crash rounds but no runs; use --html or --json"
+                    )));
                 }
                 "--csv" => floodmark_report::csv::of_record(record),
                 _ => floodmark_report::hdr::of_record(record).map_err(|e| damaged(&e))?,
@@ -198,10 +200,9 @@ pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Returns an error message if a result has crash rounds but no runs.
-pub fn only_crash_rounds(record: &Record) -> Option<&'static str> {
-    (record.runs.is_empty() && !record.crash.is_empty())
-        .then_some("the result has crash rounds but no runs; show it with floodmark report")
+/// Returns whether a result has crash rounds but no runs.
+pub fn has_only_crash_rounds(record: &Record) -> bool {
+    record.runs.is_empty() && !record.crash.is_empty()
 }
 
 /// Returns the recommended next step, based on the last run without an external client.

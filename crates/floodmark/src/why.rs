@@ -52,9 +52,11 @@ pub fn run(args: &WhyArgs) -> Result<(), Ending> {
         true => prove(args)?,
         false => floodmark_lab::read(&args.record).map_err(Ending::usage)?,
     };
-    if let Some(what) = files::only_crash_rounds(&record) {
+    if files::has_only_crash_rounds(&record) {
         let path = args.record.display();
-        return Err(Ending::usage(format!("{path}: {what}")));
+        return Err(Ending::usage(format!(
+            "{path}: the result has crash rounds but no runs; show it with floodmark report {path}"
+        )));
     }
     if record.runs.is_empty() {
         return Err(Ending::usage(format!(

@@ -202,6 +202,9 @@ fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowTimes) -> Ru
         watcher: run.observed.watcher,
         measured_from_ms: run.observed.measured_from_ms,
         errors: end.map(|end| end.errors.clone()).unwrap_or_default(),
+        not_ok_responses: end
+            .map(|end| end.not_ok_responses.clone())
+            .unwrap_or_default(),
         longest_stall_ns: end.map(|end| end.longest_stall_ns),
         server_gone_since_s: None,
         sending_s: window.sending_end_ns as f64 / 1e9,

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use floodmark_check::FoundItems;
@@ -126,7 +126,10 @@ impl<'a> SetReader<'a> {
                     .err()
                     .map(|error| format!("{}: {error}", path.display()));
             }
-            Err(why) => file.failure = Some(why),
+            Err(why) => {
+                file.failure = Some(why);
+                file.interrupted = self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
+            }
         }
         file.file = name;
         file

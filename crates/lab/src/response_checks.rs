@@ -8,7 +8,8 @@ use floodmark_check::{
     decode_operations, decode_scores, scoring, sequence,
 };
 use floodmark_record::Counts;
-use floodmark_record::api_check::ItemsFile;
+use floodmark_record::api_check::{ApiCheck, ItemsFile};
+use floodmark_record::events::EndReason;
 use floodmark_record::kept::{KeptScore, ScoringSummary, TotalLine};
 use floodmark_record::operation::KeptOperation;
 use floodmark_record::plan::Check;
@@ -54,8 +55,8 @@ impl ResponsesSoFar {
             None => self.judge(check),
             Some(why) => CheckResult {
                 name: check.name().to_owned(),
-                held: false,
-                detail: format!("not evaluated: {why}"),
+                held: None,
+                detail: why.clone(),
                 history: Vec::new(),
             },
         };
@@ -107,7 +108,7 @@ impl ResponsesSoFar {
             }
             Check::Api(api) => {
                 if api.readback.is_some() {
-                    self.found = found_items(folder, run.items.as_ref())?;
+                    self.found = found_items(folder, api, run.items.as_ref(), end.reason)?;
                 }
                 let operations = decode_operations(&bytes).map_err(|e| error(&e))?;
                 self.operations.reserve_exact(operations.len());
@@ -147,11 +148,26 @@ impl ResponsesSoFar {
     }
 }
 
-/// Reads the items that were found after an attempt.
-fn found_items(folder: &Path, file: Option<&ItemsFile>) -> Result<FoundItems, String> {
+/// Reads the items that were found after an attempt, whose load ended for the given reason.
+fn found_items(
+    folder: &Path,
+    api: &ApiCheck,
+    file: Option<&ItemsFile>,
+    reason: EndReason,
+) -> Result<FoundItems, String> {
     let Some(file) = file else {
         return Err("the items were not read back".to_owned());
     };
+    if file.interrupted {
+        let why = match reason {
+            EndReason::Interrupted => "the load was interrupted, so the items were not read back",
+            _ => {
+                "the load is complete, but reading the items back was interrupted; repeat the run \
+                 and wait for the check"
+            }
+        };
+        return Err(why.to_owned());
+    }
     if let Some(why) = &file.failure {
         return Err(format!("the items could not be read back: {why}"));
     }
@@ -159,6 +175,13 @@ fn found_items(folder: &Path, file: Option<&ItemsFile>) -> Result<FoundItems, St
         return Err(format!(
             "the set had {} items before the first attempt; start with an empty set",
             show_count(file.before)
+        ));
+    }
+    if file.count == 0 && file.unreadable > 0 {
+        return Err(format!(
+            "{}: no item has a whole number there (items found: {}); correct the pointer",
+            api.show_value_places(),
+            show_count(file.unreadable)
         ));
     }
     let path = folder.join(&file.file);

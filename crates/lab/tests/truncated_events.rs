@@ -156,6 +156,7 @@ fn events() -> Vec<Event> {
         held: None,
         longest_stall_ns: 0,
         errors: BTreeMap::new(),
+        not_ok_responses: Vec::new(),
         unawaited: BTreeMap::new(),
         user_s: 0.4,
         system_s: 0.4,

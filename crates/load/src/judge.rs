@@ -11,13 +11,13 @@ use crate::scoring::ScoreResponse;
 /// Maximum size in bytes of a body kept for comparison. A longer body never matches.
 pub const LONGEST_BODY: usize = 1 << 20;
 
-/// Error name for an ok response whose body is not a number.
+/// Error name for a response with status 2xx or 3xx whose body is not a number.
 pub const NOT_A_NUMBER: &str = "not_a_number";
 
-/// Error name for an ok response whose body is not a valid response to a score.
+/// Error name for a response with status 2xx or 3xx whose body is not a valid response to a score.
 pub const NOT_A_SCORE: &str = "not_a_score";
 
-/// Error name for an ok response that lacks the value that a check needs.
+/// Error name for a response with status 2xx or 3xx that lacks the value that a check needs.
 pub const NO_VALUE: &str = "no_value";
 
 /// The content that a check needs from the responses to one request.
@@ -87,7 +87,8 @@ impl Judge {
         content_in_body || !self.bodies.is_empty() || !self.values.is_empty()
     }
 
-    /// Returns the error name for an ok response that lacks the required content.
+    /// Returns the error name for a response with status 2xx or 3xx that lacks the required
+    /// content.
     /// Returns `None` if no content is required.
     #[must_use]
     pub fn wants(&self) -> Option<&'static str> {
@@ -104,6 +105,12 @@ impl Judge {
     #[must_use]
     pub fn is_checked_write(&self) -> bool {
         matches!(&self.content, Some(ContentRule::Operation(rule)) if rule.is_write)
+    }
+
+    /// Returns whether a response with this status is ok, if [`Judge::outcome`] needs no body.
+    #[must_use]
+    pub fn is_ok_status(&self, status: u16) -> bool {
+        self.outcome(status, &[]).0 == Outcome::Ok
     }
 
     /// Classifies a complete response, and returns its checked content, if any.

@@ -24,6 +24,7 @@ mod libc_calls;
 pub mod linked;
 pub mod message;
 pub mod mix;
+pub mod not_ok;
 pub mod opening;
 pub mod outgoing;
 pub mod pace;

@@ -117,6 +117,7 @@ pub fn checked(plan: Plan, keys: u64) -> Plan {
         write_value: None,
         read_value: Some(JsonPointer::default()),
         readback: None,
+        value_places: Vec::new(),
     };
     Plan {
         check: Some(Check::Api(Box::new(api))),

@@ -124,7 +124,7 @@ impl CheckFile {
             }),
             None => None,
         };
-        let check = ApiCheck {
+        let mut check = ApiCheck {
             kind: document.kind,
             keys,
             write_value: place(document.write.value.as_ref())?,
@@ -133,8 +133,10 @@ impl CheckFile {
                 None => None,
             },
             readback,
+            value_places: Vec::new(),
         };
         let name = path.file_name().unwrap_or_default().to_string_lossy();
+        check.value_places = document.value_places(&check, &file, &name);
         Ok(CheckFile {
             check,
             mix: Mix {
@@ -256,6 +258,22 @@ impl CheckDocument {
             return Err(file.error(&self.write.span(), what));
         }
         Ok(requests)
+    }
+
+    /// Returns the locations of values in the file with this name.
+    fn value_places(&self, check: &ApiCheck, file: &TomlFile, name: &str) -> Vec<String> {
+        let place = |section, pointer, value: &Option<Located<String>>, whole| {
+            let line = file.line(&span_of(value, &whole));
+            format!("{name}:{line}: {section}.value \"{pointer}\"")
+        };
+        let write = check.write_value.as_ref();
+        let write = write.map(|at| place(WRITE, at, &self.write.value, self.write.span()));
+        let read = check.read_value.as_ref().zip(self.read.as_ref());
+        let read = read.map(|(at, section)| place(READ, at, &section.value, section.span()));
+        let readback = check.readback.as_ref().zip(self.readback.as_ref());
+        let readback = readback
+            .map(|(to, section)| place(READBACK, &to.value, &section.value, section.span()));
+        [write, read, readback].into_iter().flatten().collect()
     }
 
     /// Refuses sections and keys that the kind of check does not use, and missing ones.

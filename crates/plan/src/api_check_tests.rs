@@ -74,6 +74,10 @@ fn reads_a_register() {
         [("Authorization".to_owned(), "Bearer x".to_owned())]
     );
     assert!(write.templates && read.templates);
+    assert_eq!(
+        file.check.value_places,
+        ["check.toml:12: read.value \"/value\""]
+    );
     assert!(file.place(0, RequestPart::Body).ends_with("check.toml:8"));
     assert!(file.place(1, RequestPart::Path).ends_with("check.toml:11"));
     assert!(file.place(1, RequestPart::Body).ends_with("check.toml:10"));
@@ -84,6 +88,10 @@ fn reads_a_set_and_a_counter() {
     let set = read(SET).unwrap();
     let readback = set.check.readback.unwrap();
     assert_eq!((set.check.kind, set.check.keys), (ApiCheckKind::Set, 1));
+    assert_eq!(
+        set.check.value_places,
+        ["check.toml:4: readback.value \"/name\""]
+    );
     assert_eq!(readback.path, "/items?page={page}");
     assert_eq!(
         (readback.items.to_string(), readback.value.to_string()),

@@ -21,6 +21,10 @@ pub struct ApiCheck {
     pub read_value: Option<JsonPointer>,
     /// How to read all items of a set; null for other checks.
     pub readback: Option<Readback>,
+    /// The locations of values in the check file, such as `items.toml:5: read.value "/data"`. Empty
+    /// in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub value_places: Vec<String>,
 }
 
 /// Property that a check of an API covers.
@@ -74,6 +78,9 @@ pub struct ItemsFile {
     pub before: u64,
     /// Why the items could not be read; null on success.
     pub failure: Option<String>,
+    /// Whether the reading was stopped.
+    #[serde(default)]
+    pub interrupted: bool,
 }
 
 /// The part of an [`ApiCheck`] that concerns the responses to one request.
@@ -101,6 +108,15 @@ impl ApiCheck {
             value: Some(value),
         });
         [write].into_iter().chain(read).collect()
+    }
+
+    /// Returns the places in the check file that locate values.
+    #[must_use]
+    pub fn show_value_places(&self) -> String {
+        match self.value_places[..] {
+            [] => "`value` in the check file".to_owned(),
+            _ => self.value_places.join(" or "),
+        }
     }
 }
 

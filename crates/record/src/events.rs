@@ -15,6 +15,7 @@ use crate::experiment::{ExperimentDescription, Resumed};
 use crate::groups::GroupRow;
 use crate::kept::ScoringSummary;
 use crate::logged::Logged;
+use crate::not_ok::NotOkResponse;
 use crate::outcome::Counts;
 use crate::place::Placement;
 use crate::plan::Plan;
@@ -337,6 +338,9 @@ pub struct WorkerEnd {
     pub longest_stall_ns: u64,
     /// Number of malformed responses, connect failures and unsent requests, by reason.
     pub errors: BTreeMap<String, u64>,
+    /// The first response with each status, among the responses that were not ok.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_ok_responses: Vec<NotOkResponse>,
     /// Connect failures while no request was waiting for the connection, or only a request that had
     /// already been sent, by reason.
     /// They are also counted in `errors`.
@@ -359,7 +363,7 @@ pub struct WorkerEnd {
     pub out_of_order: u64,
     /// Descriptions of the first violations of the check.
     pub offenders: Vec<String>,
-    /// Number of ok responses that the check could not parse.
+    /// Number of responses with status 2xx or 3xx that the check could not parse. They are not ok.
     pub not_numbers: u64,
     /// Summary of the totals and averages in the responses (`--check scoring`); null without that
     /// check.

@@ -23,6 +23,7 @@ pub mod metric;
 pub mod mix;
 mod model;
 mod names;
+pub mod not_ok;
 pub mod operation;
 pub mod outcome;
 pub mod path;

@@ -11,6 +11,7 @@ use crate::groups::{GroupFigures, GroupPoint};
 use crate::host::BusyProcess;
 use crate::logged::LogErrors;
 use crate::metric::Observation;
+use crate::not_ok::NotOkResponse;
 use crate::outcome::Counts;
 use crate::place::Placement;
 use crate::plan::Plan;
@@ -107,6 +108,10 @@ pub struct Run {
     pub requests: Counts,
     /// Number of malformed responses, connect failures and unsent requests, by reason.
     pub errors: BTreeMap<String, u64>,
+    /// The first response with each status, among the responses that were not ok. At most 5
+    /// statuses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_ok_responses: Vec<NotOkResponse>,
     /// Response time: done − intended.
     pub response_time_us: Times,
     /// Service time: done − sent.
@@ -474,9 +479,11 @@ pub enum SteadyClass {
 pub struct CheckResult {
     /// Name of the check.
     pub name: String,
-    /// Whether the check held.
-    pub held: bool,
-    /// Finding of the check, including the first violations.
+    /// Whether the check held; null if it was not evaluated.
+    /// The command fails unless the check held.
+    pub held: Option<bool>,
+    /// Finding of the check, including the first violations. If the check was not evaluated, the
+    /// reason.
     pub detail: String,
     /// Operations around the first violation, one per line. Those that show the violation start
     /// with `>`. Empty if the check has no history.

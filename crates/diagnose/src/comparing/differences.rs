@@ -140,13 +140,14 @@ fn hosts(records: &[Record]) -> Properties {
     properties
 }
 
-/// Returns notes on bound, incomplete and incorrect runs.
+/// Returns notes on bound, incomplete, incorrect and unchecked runs.
 pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
     let total = plural(group.runs().count() as u64, "attempt");
     let count = |problem: fn(&Run) -> bool| group.runs().filter(|run| problem(run)).count();
     let bound = count(|run| run.validity.status == Status::Bound);
     let ended = count(|run| run.ended.reason != EndReason::Completed);
-    let incorrect = count(|run| run.checks.iter().any(|check| !check.held));
+    let incorrect = count(|run| run.checks.iter().any(|check| check.held == Some(false)));
+    let unchecked = count(|run| run.checks.iter().any(|check| check.held.is_none()));
     let problems = [
         (
             bound,
@@ -157,6 +158,7 @@ pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
             incorrect,
             "failed a check, so their figures are meaningless",
         ),
+        (unchecked, "ended without an evaluated check"),
     ];
     let name = &group.name;
     let found = problems.iter().filter(|(n, _)| *n > 0);

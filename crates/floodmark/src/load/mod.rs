@@ -54,7 +54,10 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
         Err(SetFault::Unreadable(what)) => {
             return Err(unmeasured(args, Ending::server(format!("--check: {what}"))));
         }
-        Err(SetFault::Interrupted) => return Err(Ending::before_result("the load")),
+        Err(SetFault::Interrupted) => {
+            let ending = Ending::before_result("the load, while --check was reading the set");
+            return Err(unmeasured(args, ending));
+        }
     }
     let MeasuredLoad {
         record,
@@ -266,8 +269,7 @@ fn ending(
         let message = format!("floodmark limited the run (--strict): {}", reason(run));
         all.push(Ending::new(Exit::Invalid, message));
     }
-    let mut checks = record.runs.iter().flat_map(|run| &run.checks);
-    all.extend(checks.find(|check| !check.held).map(endings::failed_check));
+    all.extend(endings::failed_check(&record.runs, false));
     let unmeasured = |figure: &str| format!("not measured ({figure})");
     all.extend(endings::failed_threshold(&record.thresholds, unmeasured));
     exit::worst(all)

@@ -221,18 +221,14 @@ fn refuted(claims: &[ClaimResult]) -> Option<Ending> {
 /// Returns an [`Ending`] if a check has an unexpected outcome. `all_trials` is false with --only,
 /// which may exclude the trial that is expected to fail.
 fn failed_check(experiment: &Experiment, runs: &[Run], all_trials: bool) -> Option<Ending> {
-    let mut checks = runs.iter().flat_map(|run| &run.checks);
-    if experiment.description.expected_check == Some(ExpectedCheck::Violated) {
-        let held = checks.clone().next().is_some() && checks.all(|check| check.held);
-        return match held && all_trials {
-            true => Some(Ending::new(
-                Exit::Check,
-                "the check passed, but the experiment expects it to fail",
-            )),
-            false => None,
-        };
-    }
-    checks.find(|check| !check.held).map(endings::failed_check)
+    let expects_violation = experiment.description.expected_check == Some(ExpectedCheck::Violated);
+    endings::failed_check(runs, expects_violation).or_else(|| {
+        let mut checks = runs.iter().flat_map(|run| &run.checks).peekable();
+        let unexpected = expects_violation && all_trials && checks.peek().is_some();
+        let passed = unexpected && checks.all(|check| check.held == Some(true));
+        let message = "the check passed, but the experiment expects it to fail";
+        passed.then(|| Ending::new(Exit::Check, message))
+    })
 }
 
 /// Returns an [`Ending`] if crash rounds have an unexpected outcome.

@@ -1,9 +1,12 @@
 //! Tests of `--check FILE` with a correct CRUD server and with servers that have one fault each.
 
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::support::{PythonServer, code, folded, load, run, signal, start_load, text};
+use crate::support::{
+    PythonServer, code, finish, floodmark, folded, load, run, signal, start_load, text, valid,
+};
 
 /// Server of items, a set and counters. Arguments: fault, port.
 const SERVER: &str = r#"
@@ -132,7 +135,7 @@ fn checked(fault: &str, content: &str, held: bool) -> (String, Vec<String>) {
     ];
     let load = load(&server.url, &arguments);
     let result = load.run().checks[0].clone();
-    assert_eq!(result.held, held, "{fault}: {result:#?}");
+    assert_eq!(result.held, Some(held), "{fault}: {result:#?}");
     load.ends_with(i32::from(!held));
     assert_eq!(load.run().plan.mix.as_ref().unwrap().file, "check.toml");
     if !held {
@@ -246,7 +249,10 @@ fn covers_all_attempts_and_the_warm_up() {
         let [first, second] = &load.record.runs[..] else {
             panic!("{:?}", load.record.runs);
         };
-        assert!(first.checks[0].held && second.checks[0].held);
+        assert_eq!(
+            [first.checks[0].held, second.checks[0].held],
+            [Some(true); 2]
+        );
         assert_ne!(first.checks, second.checks);
     }
     let (_folder, path) = file(SET);
@@ -318,11 +324,63 @@ fn an_interrupted_read_back_keeps_the_result() {
     assert!(begin.elapsed() < Duration::from_secs(10));
     load.ends_with(130);
     assert_eq!(load.counts().ok, 20);
-    let detail = &load.run().checks[0].detail;
+    let check = &load.run().checks[0];
+    let words = "the load is complete, but reading the items back was interrupted";
     assert!(
-        detail.starts_with("not evaluated: ") && detail.ends_with(": interrupted"),
-        "{detail}"
+        check.held.is_none() && check.detail.starts_with(words),
+        "{check:?}"
     );
+}
+
+#[test]
+fn an_interrupted_first_read_writes_the_requested_files() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let (folder, path) = file(SET);
+    let json = folder.path().join("record.json");
+    let (check, json) = (path.to_str().unwrap(), json.to_str().unwrap());
+    let load = floodmark(&["load", &url, "--check", check, "--json", json]).spawn();
+    let (load, connection) = (load.unwrap(), silent.accept());
+    signal(load.id(), libc::SIGINT);
+    let output = finish(load);
+    drop(connection);
+    assert_eq!(code(&output), 130);
+    let printed = text(&output.stderr);
+    let words = "interrupted before the load, while --check was reading the set; no result";
+    assert!(printed.contains(words), "{printed}");
+    let record = valid(serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap());
+    assert!(record.runs.is_empty());
+    assert_eq!(record.skipped, [words]);
+}
+
+#[test]
+fn a_wrong_location_of_the_value_is_named() {
+    let [register, counter, set] = [
+        REGISTER.replace("/value\", weight", "/valu\", weight"),
+        COUNTER.replace("\"/value\"", "\"/valu\""),
+        SET.replace("\"/name\"", "\"/nam\""),
+    ];
+    for (content, words) in [
+        (register, "check.toml:5: read.value \"/valu\": "),
+        (
+            counter,
+            "check.toml:4: write.value \"/valu\": 30 responses with status 2xx or 3xx have no whole ",
+        ),
+        (
+            set,
+            "check.toml:4: readback.value \"/nam\": no item has a whole number there (items found: 30); ",
+        ),
+    ] {
+        let server = PythonServer::start(SERVER, &["none"]);
+        let (_folder, path) = file(&content);
+        let arguments = ["-n", "30", "-c", "1", "--check", path.to_str().unwrap()];
+        let load = load(&server.url, &arguments);
+        load.ends_with(1);
+        let check = &load.run().checks[0];
+        assert!(check.held.is_none(), "{check:?}");
+        assert!(check.detail.starts_with(words), "{}", check.detail);
+        assert!(check.detail.ends_with("; correct the pointer"));
+    }
 }
 
 #[test]

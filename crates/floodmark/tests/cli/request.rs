@@ -7,7 +7,7 @@ use floodmark_truth::Scenario;
 use floodmark_truth::scenario::{FaultShare, ResponseFault};
 
 use crate::support::hostile::Listener;
-use crate::support::{Serve, load, truth};
+use crate::support::{PythonServer, Serve, load, truth};
 
 /// Starts a server that records the bytes of its first connection.
 fn recorder() -> (Listener, Arc<Mutex<Vec<u8>>>) {
@@ -193,4 +193,54 @@ fn counts_every_unexpected_and_rejected_response() {
     assert_eq!(counts.malformed, count(ResponseFault::TruncatedBody));
     assert_eq!(counts.reset, count(ResponseFault::ResetBefore));
     assert_eq!(counts.ok, log.count(None));
+}
+
+#[test]
+fn keeps_the_first_body_of_each_status_that_is_not_ok() {
+    const SERVER: &str = r"
+import socket, threading, time
+def serve(connection):
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    n = 0
+    while request := connection.recv(65536):
+        n += 1
+        if b'/pieces' in request:
+            for piece in b'HTTP/1.1 500 X\r\nContent-Length: 6\r\n\r\n', b'bro', b'ken':
+                connection.sendall(piece)
+                time.sleep(0.01)
+        elif b'/close' in request:
+            connection.sendall(b'HTTP/1.1 404 X\r\n\r\nabsent')
+            return connection.close()
+        else:
+            status = 200 if n == 1 else 503
+            connection.sendall(b'HTTP/1.1 %d X\r\nContent-Length: 306\r\n\r\n<b>\x1b %d%s' % (status, n, b'x' * 300))
+listener = socket.create_server(('127.0.0.1', 0))
+print(listener.getsockname()[1], flush=True)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+";
+    let server = PythonServer::start(SERVER, &[]);
+    let long = format!("<b>\\u{{1b}} 2{}…", "x".repeat(194));
+    for (path, expect, status, body) in [
+        ("/", "status=200", 503, long.as_str()),
+        ("/", "body=2", 503, &long),
+        ("/pieces", "status=200", 500, "broken"),
+        ("/pieces", "body=2", 500, "broken"),
+        ("/close", "status=200", 404, "absent"),
+    ] {
+        let url = format!("{}{path}", server.url);
+        let load = load(&url, &["-n", "3", "-c", "1", "--expect", expect]);
+        let responses = &load.run().not_ok_responses;
+        let kept = responses.last().map(|one| (one.status, one.body.as_str()));
+        assert_eq!(kept, Some((status, body)), "{path} {expect}");
+        // The first response to `/` has status 200, but the wrong body.
+        assert_eq!(
+            responses.len(),
+            if (path, expect) == ("/", "body=2") {
+                2
+            } else {
+                1
+            }
+        );
+    }
 }

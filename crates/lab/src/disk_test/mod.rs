@@ -19,8 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floodmark_disk::{
-    DiskFault, ImageReport, ImageTest, RecoveryProbe, TestError, TraceError, TraceOptions, Tracer,
-    check_space,
+    DiskFault, ImageReport, ImageTest, RecoveryProbe, TraceError, TraceOptions, Tracer, check_space,
 };
 use floodmark_record::SCHEMA_VERSION;
 use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
@@ -34,7 +33,7 @@ use run::TracedRun;
 use set::SetItems;
 
 pub use check::DiskCheck;
-pub use floodmark_disk::{Persistence, ServerCommand};
+pub use floodmark_disk::{Persistence, ServerCommand, TestError};
 pub use numbers::NumberCheck;
 
 /// Maximum time until the traced server accepts connections.

@@ -33,6 +33,7 @@ use crate::judge::Judge;
 use crate::kept_responses::KeptResponses;
 use crate::linked::List;
 use crate::mix::Picks;
+use crate::not_ok::NotOkBodies;
 use crate::recorder::Recorder;
 use crate::targets::Targets;
 
@@ -83,6 +84,8 @@ pub struct Core {
     pub recorder: Recorder,
     /// Responses kept for a check.
     pub responses: KeptResponses,
+    /// Bodies of responses that are not ok.
+    pub not_ok_responses: NotOkBodies,
     /// The target's addresses and their state.
     pub targets: Targets,
     connections: Vec<ConnectionSlot>,
@@ -148,6 +151,7 @@ impl Core {
             actions: Vec::with_capacity(64),
             recorder,
             responses: KeptResponses::of_plan(plan),
+            not_ok_responses: NotOkBodies::default(),
             targets: Targets::new(plan, thread, threads),
             connections: Vec::new(),
             free: Vec::new(),

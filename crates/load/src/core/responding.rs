@@ -2,13 +2,14 @@
 
 use floodmark_record::Outcome;
 use floodmark_record::plan::CloseFirst;
-use floodmark_wire::ReadError;
+use floodmark_wire::{ReadError, Reader};
 
 use super::Core;
 use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::ConnectionState;
 use crate::judge;
+use crate::not_ok::{MAX_KEPT, NotOkBodies, body_in};
 
 /// Maximum time, in ns, that the server has to close a connection after its last response. Servers
 /// that close at all do so within milliseconds, unless they are overloaded.
@@ -37,16 +38,28 @@ impl Core {
                 return;
             }
         }
-        if !connection.reader.started() {
+        let starts = !connection.reader.started();
+        if starts {
             connection.moments.first = at;
         }
-        let fed = if self.judges[group as usize].needs_body() {
+        let judge = &self.judges[group as usize];
+        let needs_body = judge.needs_body();
+        let wants_body = |not_ok_responses: &NotOkBodies, reader: &Reader| {
+            let wants = |status| !judge.is_ok_status(status) && not_ok_responses.wants(status);
+            !needs_body && reader.status().is_some_and(wants)
+        };
+        let collects = !starts && wants_body(&self.not_ok_responses, &connection.reader);
+        let fed = if needs_body || collects {
             self.body.clear();
             let fed = connection.reader.feed(data, &mut self.body);
             // If a body arrives in one piece, it is judged in place. Other bodies are collected
             // first.
             if !connection.body.is_empty() || !matches!(&fed, Ok(fed) if fed.response.is_some()) {
-                let room = (judge::LONGEST_BODY + 1).saturating_sub(connection.body.len());
+                let limit = match needs_body {
+                    true => judge::LONGEST_BODY + 1,
+                    false => MAX_KEPT,
+                };
+                let room = limit.saturating_sub(connection.body.len());
                 let piece = &self.body[..self.body.len().min(room)];
                 connection.body.extend_from_slice(piece);
             }
@@ -57,9 +70,19 @@ impl Core {
         match fed {
             Err(error) => self.malformed(slot, error.name(), now),
             Ok(fed) => {
-                let Some(response) = fed.response else { return };
+                let Some(response) = fed.response else {
+                    if starts && wants_body(&self.not_ok_responses, &connection.reader) {
+                        connection.body = body_in(data, judge.to_head);
+                    }
+                    return;
+                };
                 let is_out_of_step = fed.consumed < data.len();
-                self.responded(slot, response.status, at, now);
+                let unread = match (needs_body || collects, starts) {
+                    (true, _) => None,
+                    (false, true) => Some(data),
+                    (false, false) => Some(&[][..]),
+                };
+                self.responded(slot, response.status, unread, at, now);
                 if !is_out_of_step {
                     return self.go_on(slot, response.keep_alive, now);
                 }
@@ -78,11 +101,13 @@ impl Core {
     /// Counts a response that the server completed by closing the connection.
     pub(super) fn completed_by_close(&mut self, slot: Slot, status: u16, now: Ns) {
         self.body.clear();
-        self.responded(slot, status, now, now);
+        self.responded(slot, status, None, now, now);
     }
 
-    /// Classifies and counts a complete response that arrived at `at`.
-    fn responded(&mut self, slot: Slot, status: u16, at: Ns, now: Ns) {
+    /// Classifies and counts a complete response that arrived at `at`. If its body was not
+    /// collected, `unread` contains the whole response, or nothing if the response arrived in
+    /// several pieces.
+    fn responded(&mut self, slot: Slot, status: u16, unread: Option<&[u8]>, at: Ns, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         let body = if connection.body.is_empty() {
             &self.body
@@ -93,8 +118,17 @@ impl Core {
         let (outcome, content) = judge.outcome(status, body);
         self.recorder
             .responded(&connection.moments, at, status, outcome);
+        if outcome != Outcome::Ok && self.not_ok_responses.wants(status) {
+            match unread {
+                None => self.not_ok_responses.keep(status, body),
+                Some([]) => {}
+                Some(data) => self
+                    .not_ok_responses
+                    .keep(status, &body_in(data, judge.to_head)),
+            }
+        }
         if let Some(lacking) = judge.wants() {
-            // An ok status without the required content is not an ok response.
+            // A response with status 2xx or 3xx that lacks the required content is not ok.
             if (200..400).contains(&status) && outcome == Outcome::Wrong {
                 self.recorder.error(lacking);
             }

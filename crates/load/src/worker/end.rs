@@ -15,6 +15,7 @@ use crate::group_times::GroupTimes;
 use crate::judge::{NO_VALUE, NOT_A_NUMBER, NOT_A_SCORE};
 use crate::kept_responses::KeptResponses;
 use crate::message::PhaseEnd;
+use crate::not_ok::NotOkBodies;
 use crate::targets;
 use crate::usage::peak_rss_bytes;
 
@@ -84,6 +85,7 @@ impl Job<'_> {
             held: held(cores),
             longest_stall_ns: of(&measured.threads, |end| end.longest_stall),
             errors,
+            not_ok_responses: NotOkBodies::join(cores.iter().map(|core| &core.not_ok_responses)),
             unawaited,
             user_s: measured.cpu.0,
             system_s: measured.cpu.1,

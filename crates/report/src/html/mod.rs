@@ -151,7 +151,8 @@ fn table(table: &FigureTable) -> Markup {
                 }
             }
         } }
-        @if !table.note.is_empty() { p.note { (Harmless(&table.note)) } }
+        @let note = table.note(true);
+        @if !note.is_empty() { p.note { (Harmless(&note)) } }
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::metric::NetworkFigure;
+use floodmark_record::not_ok::NotOkResponse;
 use floodmark_record::path::{PathStep, StepKind};
 use floodmark_record::run::{Run, Saturation, SeriesRow};
 use floodmark_record::{Metric, Observation};
@@ -165,6 +166,10 @@ fn hostile() -> Record {
         (mix.file, mix.requests[0].name, mix.requests[0].path) = (bad(), bad(), bad());
     }
     run.checks = fixture::violated().checks;
+    run.not_ok_responses = vec![NotOkResponse {
+        status: 500,
+        body: bad(),
+    }];
     (run.checks[0].name, run.checks[0].detail) = (bad(), bad());
     run.observations = vec![Observation {
         metric: Metric::Other {
@@ -395,15 +400,23 @@ fn monitored_metrics_have_charts() {
 }
 
 #[test]
-fn the_answer_reports_a_violated_check() {
-    let run = fixture::violated();
-    let shown = format!(
-        "Check {} violated: {}.",
-        run.checks[0].name, run.checks[0].detail
-    );
-    let (_, read) = page(&fixture::record(vec![run]));
-    let answer = texts(&read, ".answer").concat();
-    assert!(answer.contains(&shown), "{answer}");
+fn the_answer_reports_a_failed_check() {
+    let violated = fixture::violated();
+    let mut unevaluated = violated.clone();
+    unevaluated.checks[0].held = None;
+    let name = violated.checks[0].name.clone();
+    for (runs, words) in [
+        (vec![violated.clone()], "violated: "),
+        (vec![unevaluated.clone()], "not evaluated: "),
+        (vec![unevaluated, violated], "violated: "),
+    ] {
+        let (_, read) = page(&fixture::record(runs));
+        let answer = texts(&read, ".answer").concat();
+        assert!(
+            answer.contains(&format!("Check {name} {words}")),
+            "{answer}"
+        );
+    }
     let (_, read) = page(&fixture::record(vec![fixture::closed()]));
     assert!(!texts(&read, ".answer").concat().contains("Check"));
 }

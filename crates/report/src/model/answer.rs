@@ -59,13 +59,14 @@ pub(crate) fn blocks(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     blocks
 }
 
-/// Returns whether a load is a sweep point that has valid runs and no failed checks.
+/// Returns whether a load is a sweep point that has valid runs, and checks that held.
 fn is_swept(record: &Record, load: &[NamedRun<'_>]) -> bool {
     let mut points = record.sweeps.iter().flat_map(|swept| &swept.sweep.points);
     let trial = load[0].run.trial.as_ref();
     let is_point = trial.is_some_and(|trial| points.any(|point| point.trial == *trial));
     let fine = |run: &Run| {
-        run.validity.status == Status::Valid && run.checks.iter().all(|check| check.held)
+        run.validity.status == Status::Valid
+            && run.checks.iter().all(|check| check.held == Some(true))
     };
     is_point && load.iter().all(|one| fine(one.run))
 }
@@ -138,7 +139,7 @@ fn result(load: &[NamedRun<'_>], overall: Option<&Overall>) -> Vec<Span> {
         last.text.push('.');
     }
     spans.extend(validity(load));
-    spans.extend(violation(load));
+    spans.extend(failed_check(load));
     spans
 }
 
@@ -207,19 +208,25 @@ fn validity(load: &[NamedRun<'_>]) -> Vec<Span> {
     spans
 }
 
-/// Returns the first violated check and the number of attempts in which a check was violated.
-fn violation(load: &[NamedRun<'_>]) -> Vec<Span> {
-    let violated = |one: &NamedRun<'_>| {
-        let checks = one.run.checks.iter().zip(run::checks(one.run));
-        let mut violated = checks.filter(|(check, _)| !check.held);
-        violated.next().map(|(_, line)| line.spans)
+/// Returns the first violated check and the number of attempts in which a check was violated. If
+/// there is none, does the same for checks that were not evaluated.
+fn failed_check(load: &[NamedRun<'_>]) -> Vec<Span> {
+    let with_result = |held: Option<bool>| -> Vec<_> {
+        let first = |one: &NamedRun<'_>| {
+            let mut checks = one.run.checks.iter();
+            checks.find(|check| check.held == held).map(run::check)
+        };
+        load.iter().filter_map(first).collect()
     };
-    let all: Vec<_> = load.iter().filter_map(violated).collect();
+    let mut all = with_result(Some(false));
+    if all.is_empty() {
+        all = with_result(None);
+    }
     let Some(first) = all.first() else {
         return Vec::new();
     };
     let mut spans = vec![plain("Check")];
-    spans.extend(first.iter().cloned());
+    spans.extend(first.spans.iter().cloned());
     if load.len() > 1 {
         spans.push(plain(format!("({} of {} attempts)", all.len(), load.len())));
     }

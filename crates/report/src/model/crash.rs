@@ -9,7 +9,10 @@ use super::{Blocks, Emphasis, FigureTable, TableCell, TableRow, TextLine, plain}
 
 /// Explanation of the table.
 const EXPLANATION: &str = "recovery times from the restart to the first ok response, and to 90 % of \
-    the earlier rate: median, and maximum in parentheses";
+    the earlier rate: median";
+
+/// Explanation of the supplements of the table.
+const SUPPLEMENT: &str = ", and maximum in parentheses";
 
 /// Maximum number of losses that are listed per trial.
 const MAX_LOSSES: usize = 20;
@@ -60,6 +63,7 @@ pub(crate) fn table(trials: &[CrashResult]) -> Option<FigureTable> {
     ];
     (!trials.is_empty()).then(|| FigureTable {
         note: EXPLANATION.to_owned(),
+        supplement_note: SUPPLEMENT,
         ..FigureTable::new(heads, rows)
     })
 }

@@ -183,7 +183,8 @@ fn attempt(run: &Run) -> String {
     format!("process {}, attempt {}", run.process, run.attempt)
 }
 
-/// Returns the first violation in each trial, and one line that lists trials without violations.
+/// Returns the first violation in each trial and the first check in each trial that was not
+/// evaluated. One more line lists the trials in which the check always held.
 fn checks(trials: &[(&str, TrialRuns<'_>)]) -> Vec<TextLine> {
     let mut held: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut lines = Vec::new();
@@ -191,15 +192,26 @@ fn checks(trials: &[(&str, TrialRuns<'_>)]) -> Vec<TextLine> {
         let checks = runs
             .iter()
             .flat_map(|run| run.checks.iter().map(move |check| (run, check)));
-        let (kept, violated): (Vec<_>, Vec<_>) = checks.partition(|(_, check)| check.held);
-        let all = count_of((kept.len() + violated.len()) as u64, "run");
-        if let Some((run, check)) = violated.first() {
-            let (n, first, detail) = (violated.len(), attempt(run), &check.detail);
-            let text = format!("in {n} of {all} of {trial}, first in {first}: {detail}");
-            let result = Emphasis::Bad.span(format!("{} violated", check.name));
-            lines.push(TextLine::new("check", [result, plain(text)]));
-            lines.extend(run::history(&check.history));
-        } else if let Some((_, check)) = kept.first() {
+        let checks: Vec<_> = checks.collect();
+        let all = count_of(checks.len() as u64, "run");
+        let results = [
+            (Some(false), Emphasis::Bad, "violated"),
+            (None, Emphasis::Warn, "not evaluated"),
+        ];
+        for (result, emphasis, words) in results {
+            let mut with_result = checks.iter().filter(|(_, check)| check.held == result);
+            let n = with_result.clone().count();
+            if let Some((run, check)) = with_result.next() {
+                let (first, detail) = (attempt(run), &check.detail);
+                let text = format!("in {n} of {all} of {trial}, first in {first}: {detail}");
+                let result = emphasis.span(format!("{} {words}", check.name));
+                lines.push(TextLine::new("check", [result, plain(text)]));
+                lines.extend(run::history(&check.history));
+            }
+        }
+        if let Some((_, check)) = checks.first()
+            && checks.iter().all(|(_, check)| check.held == Some(true))
+        {
             held.entry(&check.name).or_default().push(trial);
         }
     }

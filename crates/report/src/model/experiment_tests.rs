@@ -100,8 +100,8 @@ fn a_percentile_among_timed_out_requests_is_a_bound() {
 }
 
 #[test]
-fn shows_the_first_violated_check_of_each_trial() {
-    let checked = |trial: &str, process: u32, held: bool| {
+fn shows_the_first_failed_check_of_each_trial() {
+    let checked = |trial: &str, process: u32, held: Option<bool>| {
         let mut run = of(trial, process, fixture::closed());
         run.checks = vec![CheckResult {
             name: "sequence".to_owned(),
@@ -112,10 +112,11 @@ fn shows_the_first_violated_check_of_each_trial() {
         run
     };
     let runs = vec![
-        checked("bad", 1, true),
-        checked("good", 1, true),
-        checked("bad", 2, false),
-        checked("fine", 1, true),
+        checked("bad", 1, Some(true)),
+        checked("good", 1, Some(true)),
+        checked("bad", 2, Some(false)),
+        checked("bad", 3, None),
+        checked("fine", 1, Some(true)),
         of("none", 1, fixture::closed()),
     ];
     let drawn = drawn(&record(&["bad", "good", "fine", "none"], runs));
@@ -126,7 +127,8 @@ fn shows_the_first_violated_check_of_each_trial() {
     assert_eq!(
         lines,
         [
-            "check        sequence violated in 1 of 2 runs of bad, first in process 2, attempt 1: detail of 2",
+            "check        sequence violated in 1 of 3 runs of bad, first in process 2, attempt 1: detail of 2",
+            "check        sequence not evaluated in 1 of 3 runs of bad, first in process 3, attempt 1: detail of 3",
             "check        sequence held in all runs of good, fine"
         ]
     );

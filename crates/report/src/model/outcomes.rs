@@ -70,6 +70,7 @@ pub(crate) fn lines(runs: &[&Run]) -> Vec<TextLine> {
     if counts.statuses.len() > 1 || counts.ok < counts.statuses.values().sum() {
         lines.extend(frequencies("statuses", &counts.statuses));
     }
+    lines.extend(bodies(runs));
     lines.extend(frequencies("errors", &errors));
     if counts.intended != counts.sent {
         lines.push(line("intended", equation(&counts)));
@@ -77,6 +78,19 @@ pub(crate) fn lines(runs: &[&Run]) -> Vec<TextLine> {
     lines.extend(imbalance("", &counts));
     lines.extend(traffic(runs));
     lines
+}
+
+/// Returns the body of the first response with each status that was not ok.
+pub(crate) fn bodies(runs: &[&Run]) -> Vec<TextLine> {
+    let mut first: BTreeMap<u16, &str> = BTreeMap::new();
+    for response in runs.iter().flat_map(|run| &run.not_ok_responses) {
+        first.entry(response.status).or_insert(&response.body);
+    }
+    let line = |(status, body): (u16, &str)| match body {
+        "" => line(format!("body of {status}"), "(empty)"),
+        body => line(format!("body of {status}"), body),
+    };
+    first.into_iter().map(line).collect()
 }
 
 /// Reports inconsistent counts, which indicate a bug in floodmark.

@@ -203,7 +203,9 @@ fn all_outcomes(drawn: &[NamedRun<'_>]) -> Blocks {
         let statuses = outcomes::frequencies("statuses", &run.requests.statuses);
         let errors = outcomes::frequencies("errors", &run.request_errors().collect());
         let imbalance = outcomes::imbalance("counts", &run.requests);
-        blocks.lines_of(name, [statuses, errors, imbalance].into_iter().flatten());
+        let bodies = outcomes::bodies(&[run]);
+        let rest = [errors, imbalance].into_iter().flatten();
+        blocks.lines_of(name, statuses.into_iter().chain(bodies).chain(rest));
     }
     blocks
 }

@@ -192,15 +192,18 @@ pub(crate) fn validity_of(run: &Run) -> Span {
 
 /// Returns the results of the run's checks.
 pub(crate) fn checks(run: &Run) -> Vec<TextLine> {
-    let lines = |check: &CheckResult| {
-        let result = match check.held {
-            true => Emphasis::Good.span("held:"),
-            false => Emphasis::Bad.span("violated:"),
-        };
-        let line = TextLine::new("check", [plain(&check.name), result, plain(&check.detail)]);
-        [line].into_iter().chain(history(&check.history))
-    };
+    let lines = |one: &CheckResult| [check(one)].into_iter().chain(history(&one.history));
     run.checks.iter().flat_map(lines).collect()
+}
+
+/// Returns the result of a check, without its history.
+pub(crate) fn check(check: &CheckResult) -> TextLine {
+    let result = match check.held {
+        Some(true) => Emphasis::Good.span("held:"),
+        Some(false) => Emphasis::Bad.span("violated:"),
+        None => Emphasis::Warn.span("not evaluated:"),
+    };
+    TextLine::new("check", [plain(&check.name), result, plain(&check.detail)])
 }
 
 /// Returns the operations around a violation.

@@ -84,6 +84,8 @@ pub(crate) struct FigureTable {
     pub(crate) rows: Vec<TableRow>,
     /// Explanation of the table; may be empty.
     pub(crate) note: String,
+    /// Continues the note if the supplements are shown.
+    pub(crate) supplement_note: &'static str,
 }
 
 impl FigureTable {
@@ -101,6 +103,15 @@ impl FigureTable {
             columns: columns.into_iter().map(column).collect(),
             rows: rows.into_iter().collect(),
             note: String::new(),
+            supplement_note: "",
+        }
+    }
+
+    /// Returns the note of a table with or without its supplements.
+    pub(crate) fn note(&self, supplements: bool) -> String {
+        match supplements {
+            true => format!("{}{}", self.note, self.supplement_note),
+            false => self.note.clone(),
         }
     }
 

@@ -110,7 +110,7 @@ impl Canvas {
     /// Draws a table within the width. Supplements are dropped first, then columns.
     fn table(&mut self, table: &FigureTable) {
         let room = self.style.columns();
-        let (mut shown, mut width) = (Vec::new(), usize::MAX);
+        let (mut shown, mut width, mut note) = (Vec::new(), usize::MAX, String::new());
         for (supplements, detail) in [
             (true, Detail::Roomy),
             (false, Detail::Roomy),
@@ -119,6 +119,7 @@ impl Canvas {
             if width > room {
                 shown = cells(table, supplements, detail);
                 width = widths(&shown).iter().sum();
+                note = table.note(supplements);
             }
         }
         let widths = widths(&shown);
@@ -132,8 +133,8 @@ impl Canvas {
             self.out.push_str(line.trim_end());
             self.out.push('\n');
         }
-        if !table.note.is_empty() {
-            let note = Emphasis::Faint.span(format!("({})", table.note));
+        if !note.is_empty() {
+            let note = Emphasis::Faint.span(format!("({note})"));
             self.line(&TextLine::new("", [note]));
         }
     }

@@ -1,6 +1,6 @@
 //! Tests of experiments that check responses.
 
-use super::ExperimentFolder;
+use super::{ExperimentFolder, python};
 use crate::scoring::SERVER;
 
 /// Returns an experiment with a scoring server that has the given `fault`.
@@ -39,7 +39,7 @@ fn a_failed_check_fails_the_experiment_unless_expected() {
         let check = &record.runs[0].checks[0];
         assert_eq!(
             (check.name.as_str(), check.held),
-            ("scoring", fault == "nothing"),
+            ("scoring", Some(fault == "nothing")),
             "{}",
             check.detail
         );
@@ -54,8 +54,28 @@ fn a_partial_run_expects_no_failed_check() {
     let lab = experiment("nothing", "[expect]\ncheck = \"violated\"\n");
     let (code, record, printed) = lab.run(&["--only", "scores"]);
     assert_eq!(code, 0, "{printed}");
-    assert!(
-        record.runs[0].checks[0].held && !printed.contains("the check passed"),
-        "{printed}"
-    );
+    assert_eq!(record.runs[0].checks[0].held, Some(true));
+    assert!(!printed.contains("the check passed"), "{printed}");
+}
+
+#[test]
+fn a_check_that_is_not_evaluated_fails_the_experiment() {
+    const CHECK: &str = "kind = \"register\"\nwrite = { method = \"GET\", path = \"/{seq}\" }\nread = { path = \"/\" }\n";
+    let lab = ExperimentFolder::new("");
+    let trial = python(lab.0.path(), "");
+    std::fs::write(lab.0.path().join("check.toml"), CHECK).unwrap();
+    // The only request is a write, but the check needs reads.
+    lab.write(&format!(
+        "question = \"?\"\n[load]\nconnections = 1\nrequests = 1\ncheck = \"check.toml\"\n\
+         {trial}\n[expect]\ncheck = \"violated\"\n"
+    ));
+    let (code, record, printed) = lab.run(&[]);
+    assert_eq!(code, 1, "{printed}");
+    assert_eq!(record.runs[0].checks[0].held, None);
+    for words in [
+        "register not evaluated in 1 of 1 run of ",
+        "check register not evaluated: no read returned a value",
+    ] {
+        assert!(printed.contains(words), "{printed}");
+    }
 }

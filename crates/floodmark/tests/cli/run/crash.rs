@@ -4,7 +4,7 @@ use floodmark_record::Record;
 use floodmark_record::crash::CrashResult;
 
 use super::{ExperimentFolder, leases, processes_of};
-use crate::support::{signal, wait_for};
+use crate::support::{run, signal, text, wait_for};
 
 /// A server that counts in a file, with a fault.
 const COUNTER: &str = include_str!("../../../../../experiments/crash-controls/counter.py");
@@ -109,6 +109,11 @@ fn a_server_without_state_loses_data_in_every_round() {
         );
         let summary = "no-state: 2 of 2 crash rounds lost data, first round 1: the restart lost";
         assert_eq!(printed.contains(summary), expected == 1, "{printed}");
+        let result = lab.result();
+        let csv = run(&["report", result.to_str().unwrap(), "--csv", "-"]);
+        let printed = text(&csv.stderr);
+        let words = "--csv: the result has crash rounds but no runs; use --html or --json";
+        assert!(printed.contains(words), "{printed}");
     }
 }
 

@@ -274,7 +274,7 @@ fn runs_each_native_workload() {
     assert!(record.runs.iter().all(|run| run.requests.ok > 0));
     let checks = &record.runs[2].checks;
     assert!(
-        !checks.is_empty() && checks.iter().all(|check| check.held),
+        !checks.is_empty() && checks.iter().all(|check| check.held == Some(true)),
         "{checks:?}"
     );
 }

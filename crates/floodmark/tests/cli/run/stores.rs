@@ -112,7 +112,7 @@ fn each_server_process_has_an_empty_store_and_its_delay() {
         let check = &run.checks[0];
         let numbers = check.detail.split_once(" numbers from ").unwrap().1;
         let first: u64 = numbers.split(' ').next().unwrap().parse().unwrap();
-        assert!(check.held && first < 10, "{check:?}");
+        assert!(check.held == Some(true) && first < 10, "{check:?}");
         let store = run.place.as_ref().unwrap().store.as_ref().unwrap();
         assert_eq!((store.name.as_str(), store.started), ("count", true));
         // The store's processes are monitored both with and without a proxy.
