@@ -184,6 +184,10 @@ fn quoted(word: &str) -> String {
 }
 
 fn not_steady(run: &Run) -> Option<String> {
+    let has_stalled = |verdict: &Verdict| verdict.cause == Cause::ServerStall;
+    if run.verdict.as_ref().is_some_and(has_stalled) {
+        return None;
+    }
     let (seconds, longer) = (run.sending_s, run.sending_s * 3.0);
     let is_long = seconds >= SHORT_RUN_S && asking::longer(&run.plan).is_some();
     let never = match run.steady.class {

@@ -35,6 +35,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         sending_s: 10.0,
         longest_stall_ns: Some(0),
         server_gone_since_s: None,
+        silence: None,
         window: Window {
             from_s: 0.0,
             to_s: 10.0,

@@ -7,7 +7,7 @@ use super::tests::{is, run_with, series};
 use super::waiting_tests::{blocked, working_on};
 
 /// Returns a run with 50 connections to a server whose pool has 8 threads.
-fn pool_of_8() -> Run {
+pub(super) fn pool_of_8() -> Run {
     let mut run = working_on(8.0);
     run.observations
         .extend(blocked("worker", &[("timer", 8.0)], 1_000.0));

@@ -41,19 +41,21 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
             ..stored.clone()
         });
     }
-    let stopped = rules::stopped(&facts);
-    // Means over the time before and after a stop show no limit.
-    let ceilings = match stopped {
-        Some(_) => Vec::new(),
-        None => ledger::ceilings(&facts),
+    let stopped = rules::stopped(&facts).map(|found| (Cause::Errors, found));
+    let interrupted =
+        stopped.or_else(|| rules::stalled(&facts).map(|found| (Cause::ServerStall, found)));
+    // Means over the time with and without responses show neither a limit nor where requests wait.
+    let (ledger, ceilings) = match interrupted {
+        Some(_) => (None, Vec::new()),
+        None => (ledger::of(&facts), ledger::ceilings(&facts)),
     };
     let Findings {
         mut candidates,
         ruled_out,
         mut unseen,
-    } = match stopped {
-        Some(stopped) => Findings {
-            candidates: vec![(Cause::Errors, stopped)],
+    } = match interrupted {
+        Some(interrupted) => Findings {
+            candidates: vec![interrupted],
             ..Findings::default()
         },
         None => rules::apply(&facts),
@@ -106,7 +108,7 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         next: first.next,
         tested: Vec::new(),
         unseen,
-        ledger: ledger::of(&facts),
+        ledger,
         ceilings,
     };
     Some(proof::judge(run, verdict))
@@ -188,6 +190,8 @@ mod gain_tests;
 mod queue_tests;
 #[cfg(test)]
 mod separate_hosts_tests;
+#[cfg(test)]
+mod stall_tests;
 #[cfg(test)]
 pub(crate) mod tests;
 #[cfg(test)]

@@ -355,28 +355,6 @@ fn judges_rejections_failures_and_offered_rates() {
 }
 
 #[test]
-fn a_server_that_stopped_responding_has_no_other_cause() {
-    let mut stopped = run_with(1.0, 0.1, 0.1);
-    stopped.least_service_time_us = Some(1_000.0);
-    stopped.requests.timed_out = 100;
-    is(&stopped, Cause::Serialised);
-    stopped.server_gone_since_s = Some(1.0);
-    let verdict = is(&stopped, Cause::Errors);
-    assert_eq!(
-        verdict.summary,
-        "the server stopped responding after 1.00 s"
-    );
-    assert_eq!(
-        verdict.evidence,
-        ["requests without a response: 100 timed out"]
-    );
-    assert!(
-        verdict.gain.is_none() && verdict.also.is_empty() && verdict.ceilings.is_empty(),
-        "{verdict:?}"
-    );
-}
-
-#[test]
 fn finds_delayed_acks() {
     let mut run = run_with(0.3, 0.1, 0.1);
     run.service_time_us.p50 = Some(44_000.0);
