@@ -36,10 +36,11 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         && facts.lacks_thread_states()
     {
         let unseen = "recorded without thread states; measure again".to_owned();
-        return Some(Verdict {
+        let verdict = Verdict {
             unseen: [unseen].into_iter().chain(stored.unseen.clone()).collect(),
             ..stored.clone()
-        });
+        };
+        return Some(gain::not_below_measured(verdict, facts.ok_per_s));
     }
     let stopped = rules::stopped(&facts).map(|found| (Cause::Errors, found));
     let interrupted =
@@ -111,6 +112,7 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         ledger,
         ceilings,
     };
+    let verdict = gain::not_below_measured(verdict, facts.ok_per_s);
     Some(proof::judge(run, verdict))
 }
 
