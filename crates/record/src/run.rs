@@ -105,7 +105,7 @@ pub struct Run {
     pub goodput_per_s: Option<f64>,
     /// Request counts over the whole measurement.
     pub requests: Counts,
-    /// Number of malformed responses, connect failures and unsent requests, by reason.
+    /// Number of malformed responses, resets, connect failures and unsent requests, by reason.
     pub errors: BTreeMap<String, u64>,
     /// Response time: done − intended.
     pub response_time_us: Times,

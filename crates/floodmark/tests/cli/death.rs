@@ -35,6 +35,11 @@ fn keeps_the_measurement_when_the_server_dies() {
             "the server died at {died} s, the run ended at {ended} s"
         );
         assert!(run.requests.ok >= 100, "{:?}", run.requests);
+        let broken = ["closed_before_answer", "connection_reset"];
+        let errors = run
+            .request_errors()
+            .filter(|(name, _)| broken.contains(name));
+        assert_eq!(errors.map(|(_, n)| n).sum::<u64>(), run.requests.reset);
         let printed = load.stderr();
         assert!(
             printed.contains("stopped responding") && printed.contains(" s into the run"),
