@@ -21,8 +21,20 @@ use candidate::{Candidate, EvidenceRank, Findings};
 use facts::RunFacts;
 use thresholds::NOTICEABLE;
 
+use crate::asking;
+use crate::text::show_s;
+use crate::validity::MIN_LENGTH_S;
+
 /// Maximum number of lines of evidence.
 const MAX_EVIDENCE: usize = 5;
+
+/// Causes that the outcomes of requests show, however short a run is.
+const RESPONSE_CAUSES: [Cause; 4] = [
+    Cause::None,
+    Cause::Errors,
+    Cause::EphemeralPorts,
+    Cause::ClientFds,
+];
 
 /// Returns the verdict on a run, or `None` if the run has no throughput or no connection could be
 /// opened. A run recorded without thread states keeps its stored verdict.
@@ -45,10 +57,11 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     let stopped = rules::stopped(&facts).map(|found| (Cause::Errors, found));
     let interrupted =
         stopped.or_else(|| rules::stalled(&facts).map(|found| (Cause::ServerStall, found)));
-    // Means over the time with and without responses show neither a limit nor where requests wait.
+    // Means over the time with and without responses, or over a very short run, show neither a limit
+    // nor where requests wait.
     let (ledger, ceilings) = match interrupted {
-        Some(_) => (None, Vec::new()),
-        None => (ledger::of(&facts), ledger::ceilings(&facts)),
+        None if run.sending_s >= MIN_LENGTH_S => (ledger::of(&facts), ledger::ceilings(&facts)),
+        _ => (None, Vec::new()),
     };
     let Findings {
         mut candidates,
@@ -61,6 +74,10 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         },
         None => rules::apply(&facts),
     };
+    if run.sending_s < MIN_LENGTH_S {
+        // Only outcomes of requests are meaningful.
+        candidates.retain(|(cause, _)| RESPONSE_CAUSES.contains(cause));
+    }
     unseen.extend(facts.unseen_sources());
     candidates.sort_by(|(_, a), (_, b)| {
         let nearer_to_limit = b.utilization.total_cmp(&a.utilization);
@@ -172,15 +189,21 @@ fn path(facts: &RunFacts<'_>, steps: Vec<PathStep>) -> Vec<PathStep> {
 
 /// Returns the summary and the next step if no cause was found.
 fn unknown(facts: &RunFacts<'_>) -> Candidate {
-    let plan = &facts.run.plan;
-    let next = match plan.is_open() {
-        false => format!(
-            "retry with twice the connections: -c {}",
-            plan.connections * 2
-        ),
-        true => "retry with a lower rate, and check what the server waits for".to_owned(),
+    let (run, plan) = (facts.run, &facts.run.plan);
+    let mut summary = "not enough evidence to name a cause".to_owned();
+    let next = if run.sending_s < MIN_LENGTH_S {
+        summary = format!(
+            "the run ({}) was too short to name a cause",
+            show_s(run.sending_s)
+        );
+        let longer = asking::longer(plan).unwrap_or_else(|| asking::scaled(plan, 2.0));
+        format!("run longer: {longer}")
+    } else if plan.is_open() {
+        "retry with a lower rate, and check what the server waits for".to_owned()
+    } else {
+        let twice = plan.connections * 2;
+        format!("retry with twice the connections: -c {twice}")
     };
-    let summary = "not enough evidence to name a cause";
     Candidate::new(EvidenceRank::Demand, summary, Vec::new(), next)
 }
 

@@ -1,12 +1,14 @@
 //! Verdicts on runs in which the server stopped responding, for a while or until the end.
 
 use floodmark_record::cause::Cause;
+use floodmark_record::outcome::Counts;
 use floodmark_record::run::{Run, Silence};
 
 use super::gain_tests::pool_of_8;
 use super::tests::{is, run_with, series};
 use super::waiting_tests::keys;
-use crate::testing::open;
+use crate::testing::{open, thread};
+use crate::validity::FIX_STOPPED;
 
 /// Returns a run of ten seconds with a pool of 8 threads, and a silence of one second that starts
 /// after 4 s. Half of the requests take at most 20 ms.
@@ -101,4 +103,52 @@ fn a_server_that_stopped_responding_has_no_other_cause() {
         "{verdict:?}"
     );
     assert_eq!(verdict.ledger, None);
+}
+
+#[test]
+fn counts_requests_in_flight_of_a_server_that_stopped() {
+    let mut run = run_with(1.0, 0.1, 0.1);
+    run.server_gone_since_s = Some(1.0);
+    run.requests.in_flight_at_end = 50;
+    assert_eq!(
+        is(&run, Cause::Errors).evidence,
+        ["requests without a response: 50 were in flight at the end"]
+    );
+    let mut never = run_with(1.0, 0.1, 0.1);
+    never.throughput_per_s = Some(0.0);
+    never.requests = Counts {
+        intended: 50,
+        sent: 50,
+        in_flight_at_end: 50,
+        ..Counts::default()
+    };
+    never.sending_s = 1.5;
+    let verdict = is(&never, Cause::Errors);
+    assert_eq!(
+        verdict.summary,
+        "the server never responded: 50 of 50 requests got no response within 1.50 s"
+    );
+    assert_eq!(verdict.next, FIX_STOPPED);
+    never.sending_s = 0.02;
+    never.window.to_s = 0.02;
+    is(&never, Cause::Unknown);
+}
+
+#[test]
+fn a_very_short_run_names_no_cause() {
+    let mut run = run_with(3.98, 3.8, 0.96);
+    run.client.threads = vec![thread(0.98, 0.0)];
+    (run.sending_s, run.window.to_s) = (0.005, 0.005);
+    let verdict = is(&run, Cause::Unknown);
+    assert_eq!(
+        verdict.summary,
+        "the run (5.00 ms) was too short to name a cause"
+    );
+    assert_eq!(verdict.next, "run longer: -d 10s");
+    assert!(verdict.also.is_empty() && verdict.limit_per_s.is_none());
+    assert!(verdict.ledger.is_none() && verdict.ceilings.is_empty());
+    // Responses show a failing server at once.
+    run.requests.wrong = run.requests.ok;
+    run.requests.statuses = [(404, run.requests.wrong)].into();
+    is(&run, Cause::Errors);
 }

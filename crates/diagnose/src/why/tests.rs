@@ -22,7 +22,7 @@ use crate::next::tests::run;
 use crate::testing::{closed, open, thread};
 
 /// Returns a host with 4 CPUs.
-pub(super) fn machine() -> Environment {
+pub(crate) fn machine() -> Environment {
     Environment {
         cpus: 4,
         ..Environment::default()
@@ -46,7 +46,7 @@ pub(crate) fn series(subject: &str, metric: &str, value: f64) -> Observation {
 /// Returns a closed-model run with 50 connections at 1,000/s and a mostly idle client. In total,
 /// `busy` CPUs of the host are in use. The server uses `server` CPUs with four threads. The busiest
 /// thread uses `busiest` CPUs.
-pub(super) fn run_with(busy: f64, server: f64, busiest: f64) -> Run {
+pub(crate) fn run_with(busy: f64, server: f64, busiest: f64) -> Run {
     let mut run = run(closed());
     run.client.threads = vec![thread(0.1, 0.0)];
     run.service_time_us = Times {
@@ -336,7 +336,10 @@ fn judges_rejections_failures_and_offered_rates() {
     limited.series.clear();
     limited.requests.ok = 0;
     limited.throughput_per_s = Some(0.0);
-    is(&limited, Cause::Errors);
+    let failing = is(&limited, Cause::Errors);
+    assert!(!failing.summary.contains("successes"), "{failing:?}");
+    let no_limiter = "rate-limiter: no response was ok".to_owned();
+    assert!(failing.ruled_out.contains(&no_limiter), "{failing:?}");
     let mut wrong = run_with(1.0, 0.1, 0.1);
     wrong.requests.wrong = 4_000;
     is(&wrong, Cause::Errors);

@@ -8,8 +8,8 @@ use floodmark_record::run::Run;
 use floodmark_record::units::show_count;
 
 use crate::next::{MET_SHARE, STEP_UP};
-use crate::text::{per_s, percent, show_us};
-use crate::validity::FIX_STOPPED;
+use crate::text::{per_s, percent, plural, show_s, show_us};
+use crate::validity::{FIX_STOPPED, MIN_LENGTH_S};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, ruled_out};
 use crate::why::facts::{RunFacts, WindowSamples, seconds};
 use crate::why::thresholds::{MOST, NOTICEABLE};
@@ -97,7 +97,10 @@ pub(in crate::why) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
         return ruled_out(rejected);
     }
     if !is_limited(facts.run) {
-        return ruled_out("part of the run had no ok response");
+        return ruled_out(match counts.ok {
+            0 => "no response was ok",
+            _ => "part of the run had no ok response",
+        });
     }
     let accepted = per_s(facts.ok_per_s);
     Candidate::new(
@@ -145,8 +148,12 @@ pub(in crate::why) fn errors(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Counted.unless_minor(share < MOST && is_limited),
         format!(
-            "{} of the responses were failures ({kind}), which can be faster than successes",
-            percent(share)
+            "{} of the responses were failures ({kind}){}",
+            percent(share),
+            match counts.ok {
+                0 => "",
+                _ => ", which can be faster than successes",
+            }
         ),
         vec![format!(
             "requests.rejected: {}, requests.wrong: {}, requests.malformed: {}, of {} responses; {} ok of {} responses",
@@ -182,17 +189,37 @@ fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
     if !errors.is_empty() {
         evidence.push(format!("errors: {}", errors.join(", ")));
     }
-    let target = &run.plan.target;
+    let counts = &run.requests;
+    if run.sending_s < MIN_LENGTH_S && counts.in_flight_at_end == counts.sent {
+        return None;
+    }
+    let unanswered = counts.timed_out + counts.in_flight_at_end;
+    let (target, sent) = (&run.plan.target, counts.sent);
+    let (summary, next) = match unanswered as f64 >= MOST * sent.max(1) as f64 {
+        true => (
+            format!(
+                "the server never responded: {} of {} got no response within {}",
+                show_count(unanswered),
+                plural(sent, "request"),
+                show_s(run.sending_s.min(run.plan.timeout.as_secs_f64())),
+            ),
+            FIX_STOPPED.to_owned(),
+        ),
+        false => (
+            "no request received a response, so nothing about the server was measured".to_owned(),
+            format!(
+                "check that the server listens on {} (curl -i {})",
+                target.authority, target.url
+            ),
+        ),
+    };
     Candidate::new(
         // A cause that prevents the client from sending or the server from accepting connections is
         // more specific.
         EvidenceRank::Minor,
-        "no request received a response, so nothing about the server was measured",
+        summary,
         evidence,
-        format!(
-            "check that the server listens on {} (curl -i {})",
-            target.authority, target.url
-        ),
+        next,
     )
     .at([(StepKind::Errors, "server")])
     .found()
