@@ -208,11 +208,17 @@ fn unknown(facts: &RunFacts<'_>) -> Candidate {
 }
 
 #[cfg(test)]
+mod connection_tests;
+#[cfg(test)]
 mod cost_tests;
+#[cfg(test)]
+mod cpu_tests;
 #[cfg(test)]
 mod gain_tests;
 #[cfg(test)]
 mod queue_tests;
+#[cfg(test)]
+mod response_tests;
 #[cfg(test)]
 mod separate_hosts_tests;
 #[cfg(test)]
