@@ -8,6 +8,7 @@ pub mod doctor;
 mod held;
 pub mod next;
 pub mod notes;
+mod stalled;
 mod stopped;
 mod text;
 pub mod tls;

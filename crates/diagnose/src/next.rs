@@ -12,7 +12,7 @@ use crate::asking;
 use crate::notes::SHORT_RUN_S;
 use crate::text::per_s;
 use crate::tls;
-use crate::validity::{CLIENT_ERRORS, ClientThreads, is_only_not_ok};
+use crate::validity::{CLIENT_ERRORS, ClientThreads, FIX_STOPPED, is_only_not_ok, other_limit};
 
 /// Minimum share of failed requests at which the failures matter more than the throughput.
 const FAILED_SHARE: f64 = 0.01;
@@ -43,18 +43,18 @@ pub fn next_step(run: &Run, cpus: u32) -> String {
 
 fn early_end(run: &Run) -> Option<String> {
     let address = &run.plan.target.authority;
-    let gone =
-        || format!("check the log of the server at {address}, restart the server and repeat");
+    let stopped = || FIX_STOPPED.to_owned();
     match run.ended.reason {
-        EndReason::Completed => run.server_gone_since_s.map(|_| gone()),
+        EndReason::Completed => run.server_gone_since_s.map(|_| stopped()),
         EndReason::ClientFailed => Some("check the client's log in the result folder".to_owned()),
+        EndReason::Interrupted if run.server_gone_since_s.is_some() => Some(stopped()),
         EndReason::Interrupted => {
             Some("repeat without interruption, or shorten the run with -d or -n".to_owned())
         }
         EndReason::NotHttp => Some(format!(
             "find out what listens on {address}, or use another port"
         )),
-        EndReason::ServerGone => Some(gone()),
+        EndReason::ServerGone => Some(stopped()),
     }
 }
 
@@ -89,7 +89,10 @@ fn not_valid(run: &Run, cpus: u32) -> Option<String> {
     match (run.validity.status, error) {
         (Status::Valid, _) => None,
         (Status::Invalid, _) if is_only_not_ok(run) => None,
-        (Status::Bound, _) => Some(ClientThreads::of(&run.client.threads)?.fix(cpus)),
+        (Status::Bound, _) => match other_limit(run) {
+            Some(verdict) => Some(verdict.next.clone()),
+            None => Some(ClientThreads::of(&run.client.threads)?.fix(cpus)),
+        },
         (Status::Invalid, Some((.., fix))) => Some((*fix).to_owned()),
         (Status::Invalid, None) if !run.plan.is_open() => Some(repeat.to_owned()),
         (Status::Invalid, None) => {
@@ -190,6 +193,10 @@ fn quoted(word: &str) -> String {
 }
 
 fn not_steady(run: &Run) -> Option<String> {
+    let has_stalled = |verdict: &Verdict| verdict.cause == Cause::ServerStall;
+    if run.verdict.as_ref().is_some_and(has_stalled) {
+        return None;
+    }
     let (seconds, longer) = (run.sending_s, run.sending_s * 3.0);
     let is_long = seconds >= SHORT_RUN_S && asking::longer(&run.plan).is_some();
     let never = match run.steady.class {

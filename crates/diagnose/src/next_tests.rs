@@ -44,6 +44,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         sending_s: 10.0,
         longest_stall_ns: Some(0),
         server_gone_since_s: None,
+        silence: None,
         window: Window {
             from_s: 0.0,
             to_s: 10.0,
@@ -176,7 +177,15 @@ fn suggests_a_next_step_for_each_run() {
         (
             "server gone",
             with(closed(), |r| r.server_gone_since_s = Some(2.0)),
-            "the log of the server at localhost:8080",
+            "check the server's log, restart the server and repeat",
+        ),
+        (
+            "interrupted after the server stopped",
+            with(closed(), |r| {
+                r.ended.reason = EndReason::Interrupted;
+                r.server_gone_since_s = Some(2.0);
+            }),
+            "check the server's log, restart the server and repeat",
         ),
         (
             "interrupted",

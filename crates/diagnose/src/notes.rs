@@ -13,6 +13,7 @@ use floodmark_record::{Metric, Observation};
 
 use crate::asking;
 use crate::held;
+use crate::stalled;
 use crate::text::{percent, plural, plural_if_any, show_processes, show_s};
 use crate::validity::{CLIENT_ERRORS, ClientThreads, Judged};
 
@@ -34,6 +35,7 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
         expected(judged),
         unverified(run),
         timed_out(run),
+        server_stall(run),
         not_closed(run),
         out_of_step(run),
         other_processes(run),
@@ -93,6 +95,13 @@ fn timed_out(run: &Run) -> Option<String> {
         "{requests} timed out after {} (--timeout): percentiles rank them above all responses",
         show_s(run.plan.timeout.as_secs_f64())
     ))
+}
+
+/// Reports a stall of the server, unless the verdict names it.
+fn server_stall(run: &Run) -> Option<String> {
+    let is_cause = |verdict: &Verdict| verdict.cause == Cause::ServerStall;
+    let stall = stalled::server_stall(run)?;
+    (!run.verdict.as_ref().is_some_and(is_cause)).then(|| stalled::show(stall))
 }
 
 /// Reports connections that the server left open after their last response.

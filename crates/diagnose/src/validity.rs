@@ -7,8 +7,11 @@
 
 mod threads;
 
+use floodmark_record::cause::Cause;
+use floodmark_record::events::EndReason;
 use floodmark_record::run::{Run, Status, Validity};
 use floodmark_record::units::show_count;
+use floodmark_record::verdict::Verdict;
 
 use crate::held;
 use crate::notes::notes;
@@ -38,8 +41,9 @@ pub(crate) const UNSENT_SHARE: f64 = 0.01;
 /// Minimum duration of a stall, in seconds. Shorter interruptions are part of normal scheduling.
 pub(crate) const STALL_S: f64 = 0.1;
 
-/// Minimum length, in seconds, of a run that can show whether threads were saturated.
-const MIN_LENGTH_S: f64 = 0.1;
+/// Minimum length, in seconds, of a run that can show whether threads were saturated, and what limited
+/// the run.
+pub(crate) const MIN_LENGTH_S: f64 = 0.1;
 
 /// An error caused by the client or its host: the name in `errors`, the problem (where `{}` stands
 /// for the affected items), the noun for these items, and the fix.
@@ -89,7 +93,7 @@ const SERVER_ERRORS: [&str; 5] = [
 ];
 
 /// Fix for a server that stopped responding.
-pub(crate) const FIX_STOPPED: &str = "check the server's log, restart the server and repeat";
+pub const FIX_STOPPED: &str = "check the server's log, restart the server and repeat";
 
 /// Fix for a client stall.
 const FIX_STALL: &str = "stop other programs on this host (see floodmark doctor) and repeat";
@@ -218,8 +222,15 @@ fn nothing_ok(run: &Run) -> Option<String> {
 /// Reports that the server stopped responding.
 fn stopped_responding(run: &Run) -> Option<String> {
     let silence_s = run.sending_s - run.server_gone_since_s?;
+    let early_end = match run.ended.reason {
+        EndReason::ServerGone => {
+            let sent = show_s(run.sending_s);
+            format!("; no connection could be opened, so the run ended after {sent}")
+        }
+        _ => String::new(),
+    };
     Some(format!(
-        "{}; the figures include the {} without responses; {FIX_STOPPED}",
+        "{}; the figures include the {} without responses{early_end}; {FIX_STOPPED}",
         stopped::show_since(run)?,
         show_s(silence_s.max(0.0))
     ))
@@ -254,6 +265,18 @@ fn of_external_client(name: &str, run: &Run) -> Validity {
     }
 }
 
+/// Returns the verdict if it names a limit other than the client's CPU.
+pub(crate) fn other_limit(run: &Run) -> Option<&Verdict> {
+    let verdict = run.verdict.as_ref()?;
+    let others = [
+        Cause::ClientCpu,
+        Cause::None,
+        Cause::OfferedRate,
+        Cause::Unknown,
+    ];
+    (!others.contains(&verdict.cause)).then_some(verdict)
+}
+
 /// Closed model: reports saturated client threads.
 fn saturated(judged: &Judged<'_>) -> Option<String> {
     let run = judged.run;
@@ -266,12 +289,19 @@ fn saturated(judged: &Judged<'_>) -> Option<String> {
         return None;
     }
     let threads = judged.saturated_threads()?;
-    Some(format!(
-        "the client was the limit ({}); the server may be faster, and latencies include waiting in \
-         the client; {}",
-        threads.show_cpu_use(),
-        threads.fix(judged.cpus)
-    ))
+    let use_of_cpu = threads.show_cpu_use();
+    Some(match other_limit(run) {
+        Some(verdict) => format!(
+            "the client had no spare CPU time ({use_of_cpu}), so latencies include waiting in the \
+             client; first remove the limit that the verdict names ({}): {}",
+            verdict.cause, verdict.next
+        ),
+        None => format!(
+            "the client was the limit ({use_of_cpu}); the server may be faster, and latencies include \
+             waiting in the client; {}",
+            threads.fix(judged.cpus)
+        ),
+    })
 }
 
 /// Open model: reports requests that saturated threads did not send.

@@ -1,6 +1,6 @@
 //! Derives exit statuses from records.
 
-use floodmark_diagnose::validity::is_only_not_ok;
+use floodmark_diagnose::validity::{FIX_STOPPED, is_only_not_ok};
 use floodmark_host::Stop;
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
@@ -42,6 +42,10 @@ pub fn server_fault(run: &Run) -> Option<Ending> {
         EndReason::ServerGone if is_unreachable(run) && refused(run) => fault(format!(
             "connection refused; start the server, or check {location}"
         )),
+        EndReason::ServerGone if run.server_gone_since_s.is_some_and(|since| since > 0.0) => {
+            let detail = run.ended.detail.as_deref().unwrap_or_default();
+            fault(format!("{detail}; {FIX_STOPPED}"))
+        }
         EndReason::ServerGone => {
             let detail = run.ended.detail.as_deref();
             let detail = detail.unwrap_or("the server stopped responding");

@@ -207,6 +207,7 @@ fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowTimes) -> Ru
             .unwrap_or_default(),
         longest_stall_ns: end.map(|end| end.longest_stall_ns),
         server_gone_since_s: None,
+        silence: run.silences.until(window.sending_end_ns),
         sending_s: window.sending_end_ns as f64 / 1e9,
         ended: run.end_reason(),
         remote: run.observed.remote,

@@ -29,6 +29,7 @@ mod result_events;
 mod run_end;
 mod run_events;
 pub mod server_log;
+mod silences;
 mod time_histograms;
 mod worker;
 

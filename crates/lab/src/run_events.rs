@@ -16,6 +16,7 @@ use floodmark_record::{Counts, SecondRow, TimeKind, WorkerEnd};
 use floodmark_stats::steady::SeriesPoint;
 
 use crate::external_client;
+use crate::silences::Silences;
 use crate::time_histograms::TimeHistograms;
 
 /// The events of one run.
@@ -29,6 +30,7 @@ pub struct RunEvents {
     pub rows: Vec<MeasuredSecond>,
     /// Parts of the second that has no row yet.
     parts: Vec<PartRow>,
+    pub silences: Silences,
     pub warmup: Counts,
     pub warmup_to_ns: u64,
     pub end: Option<WorkerEnd>,
@@ -122,6 +124,7 @@ impl RunEvents {
             ready: None,
             rows: Vec::new(),
             parts: Vec::new(),
+            silences: Silences::default(),
             warmup: Counts::default(),
             warmup_to_ns: 0,
             end: None,
@@ -148,7 +151,10 @@ impl RunEvents {
             Event::Ready(ready) => self.ready = Some(ready),
             Event::ServerUsed(used) => self.server_used = Some(used),
             Event::StoreUsed(used) => self.store_used = Some(used),
-            Event::Part(part) => self.parts.push(part),
+            Event::Part(part) => {
+                self.silences.add(&part);
+                self.parts.push(part);
+            }
             Event::Second(row) => self.take_second(row),
             Event::End(end) => self.end = Some(end),
             Event::ReadBack(items) => self.items = Some(items),

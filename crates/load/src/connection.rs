@@ -34,8 +34,8 @@ pub struct ConnectionSlot {
     pub target: u32,
     /// Whether the request in `moments` was assigned to the connection before it was established.
     pub carries: bool,
-    /// Whether the request was already sent once, on a connection that the server had closed.
-    pub retried: bool,
+    /// Why the first connection of the request broke, if the request was sent before.
+    pub retried: Option<&'static str>,
     /// Whether the request asked the server to close the connection.
     pub last: bool,
     /// Whether the request was passed to the kernel together with the connect.

@@ -31,6 +31,8 @@ crate::names::named! {
         /// The server closes each connection after a certain number of requests, and new
         /// connections are expensive.
         KeepaliveLimit = "keepalive-limit",
+        /// The server sent no response for a while, and then resumed.
+        ServerStall = "server-stall",
         /// All worker threads of the server are waiting.
         WorkerPool = "worker-pool",
         /// One thread of the server is saturated while CPUs are idle.

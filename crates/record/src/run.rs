@@ -106,7 +106,7 @@ pub struct Run {
     pub goodput_per_s: Option<f64>,
     /// Request counts over the whole measurement.
     pub requests: Counts,
-    /// Number of malformed responses, connect failures and unsent requests, by reason.
+    /// Number of malformed responses, resets, connect failures and unsent requests, by reason.
     pub errors: BTreeMap<String, u64>,
     /// The first response with each status, among the responses that were not ok. At most 5
     /// statuses.
@@ -143,6 +143,10 @@ pub struct Run {
     /// Time of the last response, in seconds since the start.
     /// Null unless the server stopped responding for the rest of the run.
     pub server_gone_since_s: Option<f64>,
+    /// Times without a response while requests were in flight; null if each was shorter than 200 ms.
+    /// Also null for external clients, and in records from older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silence: Option<Silence>,
     /// Bytes of HTTP in the measurement.
     pub bytes: HttpBytes,
     /// Connections of the measurement.
@@ -283,6 +287,20 @@ pub struct Interval {
     pub confidence: f64,
     /// Method used to compute the interval.
     pub method: String,
+}
+
+/// Times during which requests were in flight but no response arrived. Each time starts after a
+/// response, lasts at least 200 ms and is measured in steps of 100 ms.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Silence {
+    /// Start of the longest time, in seconds since the start of the measurement.
+    pub from_s: f64,
+    /// End of the longest time, in seconds since the start of the measurement.
+    pub to_s: f64,
+    /// Number of requests in flight at the end of the longest time.
+    pub in_flight: u64,
+    /// Sum of all times in seconds.
+    pub total_s: f64,
 }
 
 /// HTTP bytes, excluding TCP/IP headers and TLS overhead.

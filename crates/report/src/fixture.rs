@@ -233,6 +233,7 @@ pub(crate) fn closed() -> Run {
         groups: Vec::new(),
         longest_stall_ns: Some(1_200_000),
         server_gone_since_s: None,
+        silence: None,
         bytes: HttpBytes {
             sent: 147_368_000,
             received: 243_157_200,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::testing::{closed, open, thread};
+use crate::why::tests::{machine, run_with};
 use floodmark_record::events::{AddressUse, EndReason, HeldConnections, ThreadUsage};
 use floodmark_record::plan::Plan;
 use floodmark_record::times::Times;
@@ -157,6 +158,19 @@ fn one_saturated_thread_of_two_is_valid() {
 }
 
 #[test]
+fn a_saturated_client_refers_to_another_cause() {
+    let mut case = Case::good(closed());
+    case.run = run_with(3.98, 3.0, 0.8);
+    case.run.client.threads = vec![thread(0.72, 0.27)];
+    case.run.verdict = crate::why::verdict(&case.run, &machine());
+    let advice = "profile the server";
+    case.is(Status::Bound, &["(server-cpu): ", advice]);
+    case.run.validity = case.judge();
+    let next = crate::next_step(&case.run, case.cpus);
+    assert!(next.starts_with(advice), "{next}");
+}
+
+#[test]
 fn saturated_thread_alone_does_not_invalidate_an_open_run() {
     let mut case = Case::good(open());
     case.run.client.threads = vec![thread(1.0, 0.0)];
@@ -278,7 +292,7 @@ fn server_errors_are_valid_unless_the_server_stops_responding() {
         Status::Invalid,
         &[
             "stopped responding after 4.25 s",
-            "the 5.75 s without responses",
+            "the 5.75 s without responses; no connection could be opened, so the run ended after 10.0 s",
         ],
     );
 }

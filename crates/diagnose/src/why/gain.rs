@@ -1,11 +1,12 @@
-//! The predicted throughput without the limit that a verdict names.
+//! The predicted throughput without the limit that a verdict names, and the consistency of all
+//! predictions with the measured throughput.
 
 use floodmark_record::cause::Cause;
 use floodmark_record::units::show_ns;
-use floodmark_record::verdict::Gain;
+use floodmark_record::verdict::{Gain, Verdict};
 
 use super::facts::RunFacts;
-use super::thresholds::MOST;
+use super::thresholds::{MOST, NOTICEABLE};
 use crate::text::percent;
 
 /// Half-width of a predicted range, as a share of its midpoint.
@@ -56,6 +57,25 @@ pub(super) fn of(facts: &RunFacts<'_>, cause: Cause) -> Option<Gain> {
         per_s,
         format!("{requests} requests at once, {each} each"),
     ))
+}
+
+/// Removes predictions that the measured throughput refutes: upper bounds and predicted ranges below
+/// it. Predictions that noise explains are raised to the measured throughput.
+pub(super) fn not_below_measured(mut verdict: Verdict, measured_per_s: f64) -> Verdict {
+    let is_possible = |per_s: f64| per_s >= (1.0 - NOTICEABLE) * measured_per_s;
+    let limit = verdict.limit_per_s.filter(|limit| is_possible(*limit));
+    verdict.limit_per_s = limit.map(|limit| limit.max(measured_per_s));
+    verdict.gain = verdict.gain.filter(|gain| gain.high_per_s > measured_per_s);
+    if let Some(gain) = &mut verdict.gain {
+        gain.low_per_s = gain.low_per_s.max(measured_per_s);
+    }
+    verdict
+        .ceilings
+        .retain(|ceiling| is_possible(ceiling.limit_per_s));
+    for ceiling in &mut verdict.ceilings {
+        ceiling.limit_per_s = ceiling.limit_per_s.max(measured_per_s);
+    }
+    verdict
 }
 
 /// Returns the range around a predicted throughput.

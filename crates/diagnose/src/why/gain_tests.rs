@@ -3,11 +3,12 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::run::Run;
 
+use super::gain::not_below_measured;
 use super::tests::{is, run_with, series};
 use super::waiting_tests::{blocked, working_on};
 
 /// Returns a run with 50 connections to a server whose pool has 8 threads.
-fn pool_of_8() -> Run {
+pub(super) fn pool_of_8() -> Run {
     let mut run = working_on(8.0);
     run.observations
         .extend(blocked("worker", &[("timer", 8.0)], 1_000.0));
@@ -51,4 +52,27 @@ fn a_request_behind_a_lock_takes_longer_than_the_lock_is_held() {
     let gain = is(&run, Cause::StoreLock).gain.unwrap();
     assert!((gain.low_per_s - 25_000.0 * 0.85).abs() < 1e-6);
     assert!((gain.high_per_s - 25_000.0 * 1.15).abs() < 1e-6);
+}
+
+#[test]
+fn predictions_below_the_measured_throughput_are_removed() {
+    let measured_at = |per_s: f64| {
+        let mut run = working_on(50.0);
+        run.throughput_per_s = Some(per_s);
+        is(&run, Cause::Concurrency)
+    };
+    assert_eq!(measured_at(1_000.0).limit_per_s, Some(1_000.0));
+    assert_eq!(measured_at(1_050.0).limit_per_s, Some(1_050.0));
+    assert_eq!(measured_at(1_200.0).limit_per_s, None);
+
+    let verdict = is(&pool_of_8(), Cause::WorkerPool);
+    let gain = |per_s| {
+        let verdict = not_below_measured(verdict.clone(), per_s);
+        let mut ceilings = verdict.ceilings.iter();
+        assert!(ceilings.all(|ceiling| ceiling.limit_per_s >= per_s));
+        verdict.gain.map(|gain| (gain.low_per_s, gain.high_per_s))
+    };
+    let high = 6_250.0 * 1.15;
+    assert_eq!(gain(6_000.0), Some((6_000.0, high)));
+    assert_eq!(gain(7_200.0), None);
 }

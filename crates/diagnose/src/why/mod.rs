@@ -21,8 +21,20 @@ use candidate::{Candidate, EvidenceRank, Findings};
 use facts::RunFacts;
 use thresholds::NOTICEABLE;
 
+use crate::asking;
+use crate::text::show_s;
+use crate::validity::MIN_LENGTH_S;
+
 /// Maximum number of lines of evidence.
 const MAX_EVIDENCE: usize = 5;
+
+/// Causes that the outcomes of requests show, however short a run is.
+const RESPONSE_CAUSES: [Cause; 4] = [
+    Cause::None,
+    Cause::Errors,
+    Cause::EphemeralPorts,
+    Cause::ClientFds,
+];
 
 /// Returns the verdict on a run, or `None` if the run has no throughput or no connection could be
 /// opened. A run recorded without thread states keeps its stored verdict.
@@ -36,28 +48,36 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         && facts.lacks_thread_states()
     {
         let unseen = "recorded without thread states; measure again".to_owned();
-        return Some(Verdict {
+        let verdict = Verdict {
             unseen: [unseen].into_iter().chain(stored.unseen.clone()).collect(),
             ..stored.clone()
-        });
+        };
+        return Some(gain::not_below_measured(verdict, facts.ok_per_s));
     }
-    let stopped = rules::stopped(&facts);
-    // Means over the time before and after a stop show no limit.
-    let ceilings = match stopped {
-        Some(_) => Vec::new(),
-        None => ledger::ceilings(&facts),
+    let stopped = rules::stopped(&facts).map(|found| (Cause::Errors, found));
+    let interrupted =
+        stopped.or_else(|| rules::stalled(&facts).map(|found| (Cause::ServerStall, found)));
+    // Means over the time with and without responses, or over a very short run, show neither a limit
+    // nor where requests wait.
+    let (ledger, ceilings) = match interrupted {
+        None if run.sending_s >= MIN_LENGTH_S => (ledger::of(&facts), ledger::ceilings(&facts)),
+        _ => (None, Vec::new()),
     };
     let Findings {
         mut candidates,
         ruled_out,
         mut unseen,
-    } = match stopped {
-        Some(stopped) => Findings {
-            candidates: vec![(Cause::Errors, stopped)],
+    } = match interrupted {
+        Some(interrupted) => Findings {
+            candidates: vec![interrupted],
             ..Findings::default()
         },
         None => rules::apply(&facts),
     };
+    if run.sending_s < MIN_LENGTH_S {
+        // Only outcomes of requests are meaningful.
+        candidates.retain(|(cause, _)| RESPONSE_CAUSES.contains(cause));
+    }
     unseen.extend(facts.unseen_sources());
     candidates.sort_by(|(_, a), (_, b)| {
         let nearer_to_limit = b.utilization.total_cmp(&a.utilization);
@@ -106,9 +126,10 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         next: first.next,
         tested: Vec::new(),
         unseen,
-        ledger: ledger::of(&facts),
+        ledger,
         ceilings,
     };
+    let verdict = gain::not_below_measured(verdict, facts.ok_per_s);
     Some(proof::judge(run, verdict))
 }
 
@@ -168,26 +189,40 @@ fn path(facts: &RunFacts<'_>, steps: Vec<PathStep>) -> Vec<PathStep> {
 
 /// Returns the summary and the next step if no cause was found.
 fn unknown(facts: &RunFacts<'_>) -> Candidate {
-    let plan = &facts.run.plan;
-    let next = match plan.is_open() {
-        false => format!(
-            "retry with twice the connections: -c {}",
-            plan.connections * 2
-        ),
-        true => "retry with a lower rate, and check what the server waits for".to_owned(),
+    let (run, plan) = (facts.run, &facts.run.plan);
+    let mut summary = "not enough evidence to name a cause".to_owned();
+    let next = if run.sending_s < MIN_LENGTH_S {
+        summary = format!(
+            "the run ({}) was too short to name a cause",
+            show_s(run.sending_s)
+        );
+        let longer = asking::longer(plan).unwrap_or_else(|| asking::scaled(plan, 2.0));
+        format!("run longer: {longer}")
+    } else if plan.is_open() {
+        "retry with a lower rate, and check what the server waits for".to_owned()
+    } else {
+        let twice = plan.connections * 2;
+        format!("retry with twice the connections: -c {twice}")
     };
-    let summary = "not enough evidence to name a cause";
     Candidate::new(EvidenceRank::Demand, summary, Vec::new(), next)
 }
 
 #[cfg(test)]
+mod connection_tests;
+#[cfg(test)]
 mod cost_tests;
+#[cfg(test)]
+mod cpu_tests;
 #[cfg(test)]
 mod gain_tests;
 #[cfg(test)]
 mod queue_tests;
 #[cfg(test)]
+mod response_tests;
+#[cfg(test)]
 mod separate_hosts_tests;
+#[cfg(test)]
+mod stall_tests;
 #[cfg(test)]
 pub(crate) mod tests;
 #[cfg(test)]

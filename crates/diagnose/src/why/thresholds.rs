@@ -9,7 +9,7 @@ pub(super) const SATURATED: f64 = 0.9;
 
 /// Minimum share of the main consumer of a resource, and of the place that holds most requests.
 /// True by definition.
-pub(super) const MOST: f64 = 0.5;
+pub(crate) const MOST: f64 = 0.5;
 
 /// Minimum share of CPUs, threads or time that counts as spare. At full load, Puma left 0.15
 /// of the CPUs idle.
@@ -27,6 +27,11 @@ pub(crate) const NOTICEABLE: f64 = 0.1;
 /// Errors or stalls with at least this share limit a run. Under a rate limiter, the rates of two
 /// seconds differ by at most this share (0.002 was measured).
 pub(super) const RARE: f64 = 0.02;
+
+/// Minimum share of the window for which a server stalls so that means over the window show no limit.
+/// A saturated resource is used for 0.975 of the other time. With a longer stall, its share can fall
+/// below [`SATURATED`].
+pub(crate) const STALLED: f64 = 0.05;
 
 /// Range of ratios at which two numbers count as equal. Both numbers are means of samples, and
 /// service times vary.

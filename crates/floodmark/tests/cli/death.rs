@@ -1,9 +1,12 @@
 //! Tests in which the server or floodmark dies during a run.
 
+use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
 use floodmark_truth::Scenario;
 
-use crate::support::{Serve, alive, floodmark, folded, run, start_load, succeeds, truth, wait_for};
+use crate::support::{
+    Serve, alive, floodmark, folded, run, signal, start_load, succeeds, truth, wait_for,
+};
 
 #[test]
 fn keeps_the_measurement_when_the_server_dies() {
@@ -32,12 +35,35 @@ fn keeps_the_measurement_when_the_server_dies() {
             "the server died at {died} s, the run ended at {ended} s"
         );
         assert!(run.requests.ok >= 100, "{:?}", run.requests);
+        let broken = ["closed_before_answer", "connection_reset"];
+        let errors = run
+            .request_errors()
+            .filter(|(name, _)| broken.contains(name));
+        assert_eq!(errors.map(|(_, n)| n).sum::<u64>(), run.requests.reset);
         let printed = load.stderr();
         assert!(
             printed.contains("stopped responding") && printed.contains(" s into the run"),
             "{printed}"
         );
     }
+}
+
+#[test]
+fn a_server_that_was_paused_has_stalled() {
+    let server = Serve::start(&["hello"]);
+    let started = start_load(&server.url, &["-c", "10", "-d", "2s"]);
+    started.wait_for_a_second();
+    signal(server.pid(), libc::SIGSTOP);
+    std::thread::sleep(std::time::Duration::from_millis(450));
+    signal(server.pid(), libc::SIGCONT);
+    let load = started.end();
+    let run = load.run();
+    let silence = run.silence.as_ref().unwrap();
+    let length_s = silence.to_s - silence.from_s;
+    assert!((0.2..1.0).contains(&length_s), "{silence:?}");
+    assert_eq!(silence.in_flight, 10);
+    let verdict = run.verdict.as_ref().unwrap();
+    assert_eq!(verdict.cause, Cause::ServerStall, "{verdict:#?}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Core {
                             failed.map(|(name, _)| *name)
                         }
                     };
-                    if connection.retried {
+                    if connection.retried.is_some() {
                         self.recorder.in_flight_at_end(group);
                     } else if let Some(error) = error {
                         self.recorder.error(error);
@@ -109,8 +109,8 @@ impl Core {
     fn lost(&mut self, slot: Slot, name: &'static str, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         let is_write = self.judges[connection.moments.pick.group as usize].is_checked_write();
-        if (connection.used > 0 || connection.rested) && !connection.retried && !is_write {
-            connection.retried = true;
+        if (connection.used > 0 || connection.rested) && connection.retried.is_none() && !is_write {
+            connection.retried = Some(name);
             connection.moments.sent = 0;
             self.in_flight -= 1;
             self.pressing.remove(&mut self.connections, slot);

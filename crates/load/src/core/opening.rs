@@ -112,7 +112,7 @@ impl Core {
             free: intended,
             ..Moments::default()
         };
-        connection.retried = false;
+        connection.retried = None;
         self.carry(slot, now, late);
     }
 
@@ -219,8 +219,9 @@ impl Core {
         self.pressing.remove(&mut self.connections, slot);
         if carried {
             self.carried -= 1;
-            if retried {
+            if let Some(broken) = retried {
                 self.recorder.failed(&moments, now, Outcome::Reset);
+                self.recorder.error(broken);
                 self.recorder.error_unawaited(failure.name);
             } else {
                 let group = moments.pick.group;

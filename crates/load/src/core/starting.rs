@@ -128,7 +128,7 @@ impl Core {
             free,
             ..Moments::default()
         };
-        connection.retried = false;
+        connection.retried = None;
         connection.sent_with_connect = false;
         connection.last = self.close_first == CloseFirst::Server
             && uses.is_some_and(|n| connection.used + 1 >= n);
@@ -159,7 +159,7 @@ impl Core {
         }
         connection.moments.sent = now;
         connection.deadline = now + self.timeout;
-        if connection.retried {
+        if connection.retried.is_some() {
             let group = connection.moments.pick.group;
             self.recorder.resent(group, connection.length);
         } else {

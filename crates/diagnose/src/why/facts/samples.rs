@@ -17,11 +17,16 @@ pub struct WindowSamples<'a> {
 
 impl<'a> WindowSamples<'a> {
     pub(super) fn of(run: &'a Run) -> Self {
+        Self::between(run, run.window.from_s, run.window.to_s)
+    }
+
+    /// Returns the observations of a part of the measurement, in seconds since its start.
+    pub fn between(run: &'a Run, from_s: f64, to_s: f64) -> Self {
         let begin = run.measured_from_ms.unwrap_or(0) as f64;
         WindowSamples {
             run,
-            from_ms: begin + run.window.from_s * 1e3,
-            to_ms: begin + run.window.to_s * 1e3,
+            from_ms: begin + from_s * 1e3,
+            to_ms: begin + to_s * 1e3,
         }
     }
 

@@ -113,7 +113,7 @@ pub(in crate::why) fn ports(facts: &RunFacts<'_>) -> Option<Finding> {
     let limit = all_ports
         .filter(|_| in_time_wait && seconds > 0.0)
         .map(|ports| ports * (1.0 + (seconds / 60.0).floor()) / seconds);
-    if let Some(limit) = limit {
+    if let Some(limit) = limit.filter(|limit| *limit >= facts.ok_per_s) {
         let limit = per_s(limit);
         evidence.push(format!(
             "upper bound in a run of {seconds:.0} s: {limit}, because TIME_WAIT lasts 60 s"

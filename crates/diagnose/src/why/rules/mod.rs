@@ -10,7 +10,7 @@ mod responses;
 use floodmark_record::cause::Cause;
 
 pub(super) use connections::opened_by_others;
-pub(super) use responses::stopped;
+pub(super) use responses::{stalled, stopped};
 
 use super::candidate::{Finding, Findings};
 use super::facts::RunFacts;

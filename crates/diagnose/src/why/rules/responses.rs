@@ -1,17 +1,19 @@
 //! Causes visible in the responses: a rate limiter, failures, and an offered rate that was met.
 
+use floodmark_record::Metric;
 use floodmark_record::cause::Cause;
+use floodmark_record::metric::{CgroupFigure, ProcessFigure, Role};
 use floodmark_record::path::StepKind;
 use floodmark_record::run::Run;
 use floodmark_record::units::show_count;
 
 use crate::next::{MET_SHARE, STEP_UP};
-use crate::stopped;
-use crate::text::{per_s, percent};
-use crate::validity::FIX_STOPPED;
+use crate::text::{per_s, percent, plural, show_s, show_us};
+use crate::validity::{FIX_STOPPED, MIN_LENGTH_S};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, ruled_out};
-use crate::why::facts::{RunFacts, seconds};
+use crate::why::facts::{RunFacts, WindowSamples, seconds};
 use crate::why::thresholds::{MOST, NOTICEABLE};
+use crate::{stalled, stopped};
 
 /// Returns the candidate for a server that stopped responding. The means over the run describe
 /// neither the time before nor the time after the stop, so no other cause is judged.
@@ -20,6 +22,41 @@ pub(in crate::why) fn stopped(facts: &RunFacts<'_>) -> Option<Candidate> {
     let evidence = format!("requests without a response: {}", unanswered(facts.run));
     let candidate = Candidate::new(EvidenceRank::Counted, summary, vec![evidence], FIX_STOPPED);
     Some(candidate.at([(StepKind::Errors, "server")]))
+}
+
+/// Returns the candidate for a server that stalled. The means over the run describe neither the stall
+/// nor the rest of the run, so no other cause is judged. A server that uses CPU time during the
+/// silence is at work, for example on garbage collection, and other rules judge it.
+pub(in crate::why) fn stalled(facts: &RunFacts<'_>) -> Option<Candidate> {
+    let run = facts.run;
+    let stall = stalled::server_stall(run).filter(|stall| stalled::distorts_means(run, stall))?;
+    let is_met = |offered: f64| facts.ok_per_s >= MET_SHARE * offered;
+    let throttled = facts.samples.cgroup(CgroupFigure::ThrottledTime);
+    let during = WindowSamples::between(run, stall.from_s, stall.to_s);
+    let mean = |figure| during.mean(Metric::Process(Role::Server, figure));
+    let cpus = mean(ProcessFigure::User)
+        .zip(mean(ProcessFigure::System))
+        .map(|(user, system)| user + system);
+    if facts.offered_per_s.is_some_and(is_met)
+        || throttled.is_some_and(|throttled| throttled >= NOTICEABLE)
+        || cpus.is_some_and(|cpus| cpus >= NOTICEABLE)
+    {
+        return None;
+    }
+    let window_s = run.window.to_s - run.window.from_s;
+    let outside = per_s(facts.ok_per_s * window_s / (window_s - stall.total_s));
+    let slowest = show_us(run.service_time_us.max);
+    let cpus =
+        cpus.map(|cpus| format!("server: {cpus:.2} CPUs used during this time (/proc/PID/stat)"));
+    let evidence = [Some(format!("longest service time: {slowest}")), cpus];
+    let candidate = Candidate::new(
+        EvidenceRank::Counted,
+        format!("{}; outside of this time: {outside}", stalled::show(stall)),
+        evidence.into_iter().flatten(),
+        "find out what paused the server (a stopped process, a paused container or host, its store), \
+         then repeat",
+    );
+    Some(candidate.at([(StepKind::Stall, "server")]))
 }
 
 /// Lists the numbers of requests without a response, by reason. Returns an empty text if all
@@ -31,6 +68,7 @@ fn unanswered(run: &Run) -> String {
         ("lost their connection", counts.reset),
         ("timed out", counts.timed_out),
         ("failed otherwise", counts.failed),
+        ("were in flight at the end", counts.in_flight_at_end),
     ];
     let outcomes = outcomes.iter().filter(|(_, n)| *n > 0);
     let outcomes = outcomes.map(|(outcome, n)| format!("{} {outcome}", show_count(*n)));
@@ -59,7 +97,10 @@ pub(in crate::why) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
         return ruled_out(rejected);
     }
     if !is_limited(facts.run) {
-        return ruled_out("part of the run had no ok response");
+        return ruled_out(match counts.ok {
+            0 => "no response was ok",
+            _ => "part of the run had no ok response",
+        });
     }
     let accepted = per_s(facts.ok_per_s);
     Candidate::new(
@@ -107,8 +148,12 @@ pub(in crate::why) fn errors(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Counted.unless_minor(share < MOST && is_limited),
         format!(
-            "{} of the responses were failures ({kind}), which can be faster than successes",
-            percent(share)
+            "{} of the responses were failures ({kind}){}",
+            percent(share),
+            match counts.ok {
+                0 => "",
+                _ => ", which can be faster than successes",
+            }
         ),
         vec![format!(
             "requests.rejected: {}, requests.wrong: {}, requests.malformed: {}, of {} responses; {} ok of {} responses",
@@ -144,17 +189,37 @@ fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
     if !errors.is_empty() {
         evidence.push(format!("errors: {}", errors.join(", ")));
     }
-    let target = &run.plan.target;
+    let counts = &run.requests;
+    if run.sending_s < MIN_LENGTH_S && counts.in_flight_at_end == counts.sent {
+        return None;
+    }
+    let unanswered = counts.timed_out + counts.in_flight_at_end;
+    let (target, sent) = (&run.plan.target, counts.sent);
+    let (summary, next) = match unanswered as f64 >= MOST * sent.max(1) as f64 {
+        true => (
+            format!(
+                "the server never responded: {} of {} got no response within {}",
+                show_count(unanswered),
+                plural(sent, "request"),
+                show_s(run.sending_s.min(run.plan.timeout.as_secs_f64())),
+            ),
+            FIX_STOPPED.to_owned(),
+        ),
+        false => (
+            "no request received a response, so nothing about the server was measured".to_owned(),
+            format!(
+                "check that the server listens on {} (curl -i {})",
+                target.authority, target.url
+            ),
+        ),
+    };
     Candidate::new(
         // A cause that prevents the client from sending or the server from accepting connections is
         // more specific.
         EvidenceRank::Minor,
-        "no request received a response, so nothing about the server was measured",
+        summary,
         evidence,
-        format!(
-            "check that the server listens on {} (curl -i {})",
-            target.authority, target.url
-        ),
+        next,
     )
     .at([(StepKind::Errors, "server")])
     .found()

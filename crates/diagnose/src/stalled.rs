@@ -1,0 +1,59 @@
+//! Detects a server that sent no response for a while and then resumed.
+
+use floodmark_record::run::{Run, Silence};
+use floodmark_record::units::show_count;
+
+use crate::why::thresholds::{MOST, STALLED};
+
+/// Minimum number of requests in flight during a stall. A few requests can all be slow at once.
+const MIN_IN_FLIGHT: u64 = 5;
+
+/// Minimum number of responses that the server would have sent at its mean rate. With fewer, chance
+/// can explain the silence.
+const MIN_EXPECTED: f64 = 20.0;
+
+/// Returns the stall of a run: a silence of many requests at once that chance, slow requests and the
+/// client do not explain. Requests whose service times vary, or that end together because workers
+/// run in step, cause silences shorter than the usual service time, or many silences.
+pub(crate) fn server_stall(run: &Run) -> Option<&Silence> {
+    let silence = run.silence.as_ref()?;
+    let length_s = silence.to_s - silence.from_s;
+    let in_window = silence.from_s >= run.window.from_s && silence.to_s <= run.window.to_s;
+    let times = &run.service_time_us;
+    let usual_s = times.p50? / 1e6;
+    let client_s = run.longest_stall_ns? as f64 / 1e9;
+    let counts = &run.requests;
+    // A request that waited during the whole silence.
+    let waited = times.max? / 1e6 >= length_s
+        || counts.in_flight_at_end + counts.timed_out + counts.reset > 0;
+    let is_stall = run.server_gone_since_s.is_none()
+        && in_window
+        && silence.in_flight >= MIN_IN_FLIGHT
+        && run.throughput_per_s? * length_s >= MIN_EXPECTED
+        && usual_s <= MOST * length_s
+        && client_s < MOST * length_s
+        && length_s >= MOST * silence.total_s
+        && waited;
+    is_stall.then_some(silence)
+}
+
+/// Returns whether a stall is so long that means over the window do not show what limits the server.
+pub(crate) fn distorts_means(run: &Run, stall: &Silence) -> bool {
+    stall.total_s >= STALLED * (run.window.to_s - run.window.from_s)
+}
+
+/// Describes a stall. Silences are measured in parts of 100 ms.
+pub(crate) fn show(stall: &Silence) -> String {
+    let again = stall.total_s - (stall.to_s - stall.from_s);
+    let again = match again >= 0.1 {
+        true => format!(" ({:.1} s in total)", stall.total_s),
+        false => String::new(),
+    };
+    format!(
+        "the server sent no response for at least {:.1} s from {:.1} s on{again}, with {} requests in \
+         flight",
+        stall.to_s - stall.from_s,
+        stall.from_s,
+        show_count(stall.in_flight)
+    )
+}

@@ -1,0 +1,99 @@
+//! Verdicts on runs that are limited by opening, accepting or using connections.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::plan::ConnectionUse;
+
+use super::tests::{is, judged, run_with, series};
+use crate::testing::thread;
+
+#[test]
+fn finds_missing_ports_and_file_descriptors() {
+    for (error, cause) in [
+        ("ports_exhausted", Cause::EphemeralPorts),
+        ("fds_exhausted", Cause::ClientFds),
+    ] {
+        let mut run = run_with(1.0, 0.1, 0.1);
+        run.plan.connection_use = ConnectionUse::Fresh;
+        run.connections.ports_per_source = Some(4_000);
+        run.observations
+            .push(series("client sockets", "time_wait", 3_900.0));
+        run.errors.insert(error.to_owned(), 5_000);
+        run.requests.connect_failed = 5_000;
+        run.requests.intended += 5_000;
+        // The search for a port takes all of the client's time.
+        run.client.threads = vec![thread(0.97, 0.0)];
+        run.requests.sent = 4_000;
+        run.throughput_per_s = Some(390.0);
+        let verdict = judged(&run);
+        if cause == Cause::EphemeralPorts {
+            assert_eq!(verdict.cause, cause, "{verdict:#?}");
+            // Each port is used only once within 10 s.
+            assert!((verdict.limit_per_s.unwrap() - 400.0).abs() < 1e-6);
+            assert!(verdict.also.is_empty() && verdict.summary.contains("TIME_WAIT"));
+            // Ports of open connections are not in TIME_WAIT.
+            let resting = run.observations.pop().unwrap();
+            let verdict = is(&run, cause);
+            assert!(verdict.limit_per_s.is_none() && !verdict.summary.contains("TIME_WAIT"));
+            run.observations.push(resting);
+        } else {
+            assert_eq!(verdict.cause, cause, "{verdict:#?}");
+        }
+        // A few failures do not limit throughput.
+        run.errors.insert(error.to_owned(), 5);
+        assert_ne!(judged(&run).cause, cause);
+    }
+}
+
+#[test]
+fn names_a_queue_only_if_it_overflows_often() {
+    let mut run = run_with(1.0, 0.1, 0.1);
+    run.observations[5] = series("network", "ListenOverflows", 50.0);
+    run.observations[6] = series("network", "ActiveOpens", 900.0);
+    is(&run, Cause::ListenBacklog);
+    // The overflows belong to other listeners, because this queue has room for all connections.
+    let mut roomy = run.clone();
+    roomy.observations.extend([
+        series("listener", "accept_queue", 0.0),
+        series("listener", "accept_queue_limit", 1_024.0),
+    ]);
+    is(&roomy, Cause::Unknown);
+    run.observations[5] = series("network", "ListenOverflows", 0.1);
+    is(&run, Cause::Unknown);
+}
+
+#[test]
+fn keepalive_limit_ignores_broken_connections() {
+    let mut run = run_with(3.98, 3.8, 0.6);
+    run.connections.opened = 3_000;
+    assert_eq!(is(&run, Cause::KeepaliveLimit).also, [Cause::ServerCpu]);
+    run.requests.reset = 2_900;
+    is(&run, Cause::ServerCpu);
+}
+
+#[test]
+fn keepalive_limit_ignores_connections_that_are_cheap_for_the_client() {
+    let mut run = run_with(3.98, 3.8, 0.6);
+    run.connections.opened = 3_000;
+    run.client.cpu_us_per_request = Some(90.0);
+    run.server.as_mut().unwrap().cpu_us_per_request = Some(1_000.0);
+    assert_eq!(is(&run, Cause::ServerCpu).also, []);
+}
+
+#[test]
+fn finds_delayed_acks() {
+    let mut run = run_with(0.3, 0.1, 0.1);
+    run.service_time_us.p50 = Some(44_000.0);
+    run.service_time_us.p90 = Some(44_100.0);
+    run.first_byte_us.p50 = Some(300.0);
+    is(&run, Cause::DelayedAck);
+    run.observations
+        .push(series("network", "DelayedACKs", 990.0));
+    is(&run, Cause::DelayedAck);
+    run.observations.pop();
+    run.observations.push(series("network", "DelayedACKs", 9.0));
+    is(&run, Cause::Unknown);
+    run.observations.pop();
+    // After a 44 ms pause in the server, the first byte is also late.
+    run.first_byte_us.p50 = Some(43_900.0);
+    is(&run, Cause::Unknown);
+}
