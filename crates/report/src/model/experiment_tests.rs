@@ -106,7 +106,7 @@ fn shows_the_first_failed_check_of_each_trial() {
         run.checks = vec![CheckResult {
             name: "sequence".to_owned(),
             held,
-            detail: format!("detail of {process}"),
+            detail: format!("reason {process}"),
             history: Vec::new(),
         }];
         run
@@ -127,8 +127,8 @@ fn shows_the_first_failed_check_of_each_trial() {
     assert_eq!(
         lines,
         [
-            "check        sequence violated in 1 of 3 runs of bad, first in process 2, attempt 1: detail of 2",
-            "check        sequence not evaluated in 1 of 3 runs of bad, first in process 3, attempt 1: detail of 3",
+            "check        sequence violated in 1 of 3 runs of bad, first in process 2, attempt 1: reason 2",
+            "check        sequence not evaluated in 1 of 3 runs of bad, first in process 3, attempt 1: reason 3",
             "check        sequence held in all runs of good, fine"
         ]
     );
