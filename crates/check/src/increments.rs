@@ -22,8 +22,8 @@ use crate::responses::DrawnNumber;
 /// Checks the increments and reads of all counters. The operations may be in any order.
 /// `returns_value` tells whether an acknowledged increment has the value that it returned.
 ///
-/// The check sorts the operations in place. In addition, it needs memory for 16 bytes per operation
-/// of one key. The check is not evaluated if there are no values.
+/// The check sorts the operations in place. It also allocates 16 bytes per operation, for one key at
+/// a time. The check is not evaluated if there are no values.
 #[must_use]
 pub fn increments(operations: &mut [KeptOperation], returns_value: bool) -> CheckResult {
     operations.sort_unstable_by_key(|o| (o.key(), o.kind(), o.value(), o.0));

@@ -67,7 +67,7 @@ fn failed_check(run: &Run) -> Option<String> {
     }
     let CheckResult { name, .. } = with_result(None)?;
     Some(format!(
-        "find out why the check \"{name}\" was not evaluated (see \"check\"), and repeat"
+        "the check \"{name}\" was not evaluated: remove the cause given on its line, then run again"
     ))
 }
 

@@ -12,9 +12,11 @@ const MIN_IN_FLIGHT: u64 = 5;
 /// can explain the silence.
 const MIN_EXPECTED: f64 = 20.0;
 
-/// Returns the stall of a run: a silence of many requests at once that chance, slow requests and the
-/// client do not explain. Requests whose service times vary, or that end together because workers
-/// run in step, cause silences shorter than the usual service time, or many silences.
+/// Returns the server stall of a run: a silence while at least [`MIN_IN_FLIGHT`] requests were in
+/// flight. Returns `None` if chance, slow requests or the client can explain the silence.
+///
+/// Requests whose service times vary, or that end together because workers run in step, cause
+/// silences shorter than the usual service time, or many silences.
 pub(crate) fn server_stall(run: &Run) -> Option<&Silence> {
     let silence = run.silence.as_ref()?;
     let length_s = silence.to_s - silence.from_s;
@@ -23,8 +25,8 @@ pub(crate) fn server_stall(run: &Run) -> Option<&Silence> {
     let usual_s = times.p50? / 1e6;
     let client_s = run.longest_stall_ns? as f64 / 1e9;
     let counts = &run.requests;
-    // A request that waited during the whole silence.
-    let waited = times.max? / 1e6 >= length_s
+    // In a stall, at least one request waits for the whole silence.
+    let has_waiting_request = times.max? / 1e6 >= length_s
         || counts.in_flight_at_end + counts.timed_out + counts.reset > 0;
     let is_stall = run.server_gone_since_s.is_none()
         && in_window
@@ -33,7 +35,7 @@ pub(crate) fn server_stall(run: &Run) -> Option<&Silence> {
         && usual_s <= MOST * length_s
         && client_s < MOST * length_s
         && length_s >= MOST * silence.total_s
-        && waited;
+        && has_waiting_request;
     is_stall.then_some(silence)
 }
 

@@ -1,4 +1,4 @@
-//! Times during which requests were in flight but no response arrived.
+//! Periods in which requests were in flight but no response arrived.
 
 use floodmark_record::events::{PartRow, Phase};
 use floodmark_record::run::Silence;
@@ -6,7 +6,7 @@ use floodmark_record::run::Silence;
 /// Minimum length of a silence in ns: two parts.
 const MIN_NS: u64 = 200_000_000;
 
-/// A time that consists of parts without a received byte.
+/// A period that consists of parts without a received byte.
 #[derive(Debug)]
 struct SilentParts {
     from_ns: u64,
@@ -77,8 +77,8 @@ mod tests {
 
     const PART_NS: u64 = 100_000_000;
 
-    /// Returns the silence of a window of `end` parts. Each part is the number of its sent requests
-    /// and the number of its responses.
+    /// Returns `(from_s, to_s, in_flight, total_s)` for a window of `end` parts. Each element of
+    /// `parts` is the number of requests sent and the number of ok responses.
     fn silence(phase: Phase, parts: &[(u64, u64)], end: u64) -> Option<(f64, f64, u64, f64)> {
         let mut silences = Silences::default();
         for (i, (sent, ok)) in (0..).zip(parts) {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn measures_times_without_a_response_while_requests_wait() {
+    fn measures_periods_without_a_response_while_requests_wait() {
         let measured = |parts: &[(u64, u64)], end| silence(Phase::Measure, parts, end);
         let busy = (50, 50);
         let stall = [(58, 50), busy, (0, 0), (0, 0), (0, 0), busy, busy];

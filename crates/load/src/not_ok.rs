@@ -9,7 +9,7 @@ use floodmark_wire::Reader;
 /// longer.
 pub const MAX_KEPT: usize = MAX_EXCERPT + 1;
 
-/// The bodies of one thread, by status. Only a new status allocates memory.
+/// Bodies kept by one thread, by status. Only a new status allocates memory.
 #[derive(Debug, Default)]
 pub struct NotOkBodies(BTreeMap<u16, Vec<u8>>);
 
@@ -41,7 +41,7 @@ impl NotOkBodies {
     }
 }
 
-/// Returns the start of the body in the first bytes of a response.
+/// Extracts the beginning of the body from the first bytes of a response.
 #[cold]
 #[must_use]
 pub fn body_in(data: &[u8], to_head: bool) -> Vec<u8> {

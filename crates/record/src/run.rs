@@ -143,7 +143,7 @@ pub struct Run {
     /// Time of the last response, in seconds since the start.
     /// Null unless the server stopped responding for the rest of the run.
     pub server_gone_since_s: Option<f64>,
-    /// Times without a response while requests were in flight; null if each was shorter than 200 ms.
+    /// Periods without a response while requests were in flight; null if each was shorter than 200 ms.
     /// Also null for external clients, and in records from older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silence: Option<Silence>,
@@ -289,17 +289,17 @@ pub struct Interval {
     pub method: String,
 }
 
-/// Times during which requests were in flight but no response arrived. Each time starts after a
+/// Periods in which requests were in flight but no response arrived. Each period starts after a
 /// response, lasts at least 200 ms and is measured in steps of 100 ms.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Silence {
-    /// Start of the longest time, in seconds since the start of the measurement.
+    /// Start of the longest period, in seconds since the start of the measurement.
     pub from_s: f64,
-    /// End of the longest time, in seconds since the start of the measurement.
+    /// End of the longest period, in seconds since the start of the measurement.
     pub to_s: f64,
-    /// Number of requests in flight at the end of the longest time.
+    /// Number of requests in flight at the end of the longest period.
     pub in_flight: u64,
-    /// Sum of all times in seconds.
+    /// Total length of all periods in seconds.
     pub total_s: f64,
 }
 

@@ -253,7 +253,7 @@ impl LoadProgress {
         }
     }
 
-    /// Returns text such as `3 s of 10 s`. Rounding never shows more than `length_s`.
+    /// Returns text such as `3 s of 10 s`. The elapsed time shown never exceeds `length_s`.
     fn elapsed_of(&self, length_s: f64) -> String {
         let all = seconds(length_s);
         match self.elapsed_s.round() < length_s {

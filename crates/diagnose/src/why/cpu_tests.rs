@@ -33,7 +33,7 @@ fn distinguishes_a_saturated_thread_from_saturated_cpus() {
             .any(|line| line.starts_with("server-cpu-one-thread: "))
     );
     is(&run_with(2.0, 1.5, 0.5), Cause::Unknown);
-    // A runnable thread lacks a CPU if hardly any CPU is idle.
+    // A thread is the cause only if it is closer to saturation than the CPUs, which are 85 % busy.
     let ready = |on_cpu: f64| {
         let mut run = run_with(3.4, 3.3, on_cpu);
         run.server.as_mut().unwrap().seen.threads[0].run_delay_s = (0.95 - on_cpu) * 10.0;

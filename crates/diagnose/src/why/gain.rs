@@ -60,7 +60,7 @@ pub(super) fn of(facts: &RunFacts<'_>, cause: Cause) -> Option<Gain> {
 }
 
 /// Removes predictions that the measured throughput refutes: upper bounds and predicted ranges below
-/// it. Predictions that noise explains are raised to the measured throughput.
+/// it. Predictions that are lower only within noise are raised to the measured throughput.
 pub(super) fn not_below_measured(mut verdict: Verdict, measured_per_s: f64) -> Verdict {
     let is_possible = |per_s: f64| per_s >= (1.0 - NOTICEABLE) * measured_per_s;
     let limit = verdict.limit_per_s.filter(|limit| is_possible(*limit));

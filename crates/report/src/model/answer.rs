@@ -59,7 +59,7 @@ pub(crate) fn blocks(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     blocks
 }
 
-/// Returns whether a load is a sweep point that has valid runs, and checks that held.
+/// Returns whether a load is a sweep point whose runs are all valid and whose checks all held.
 fn is_swept(record: &Record, load: &[NamedRun<'_>]) -> bool {
     let mut points = record.sweeps.iter().flat_map(|swept| &swept.sweep.points);
     let trial = load[0].run.trial.as_ref();

@@ -11,7 +11,7 @@ use super::{Blocks, Emphasis, FigureTable, TableCell, TableRow, TextLine, plain}
 const EXPLANATION: &str = "recovery times from the restart to the first ok response, and to 90 % of \
     the earlier rate: median";
 
-/// Explanation of the supplements of the table.
+/// Appended to [`EXPLANATION`] if the table shows the maxima.
 const SUPPLEMENT: &str = ", and maximum in parentheses";
 
 /// Maximum number of losses that are listed per trial.

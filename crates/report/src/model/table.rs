@@ -84,7 +84,7 @@ pub(crate) struct FigureTable {
     pub(crate) rows: Vec<TableRow>,
     /// Explanation of the table; may be empty.
     pub(crate) note: String,
-    /// Continues the note if the supplements are shown.
+    /// Appended to the note if the supplements are shown.
     pub(crate) supplement_note: &'static str,
 }
 

@@ -20,7 +20,8 @@ impl<'a> WindowSamples<'a> {
         Self::between(run, run.window.from_s, run.window.to_s)
     }
 
-    /// Returns the observations of a part of the measurement, in seconds since its start.
+    /// Returns the observations from `from_s` to `to_s`, in seconds since the start of the
+    /// measurement.
     pub fn between(run: &'a Run, from_s: f64, to_s: f64) -> Self {
         let begin = run.measured_from_ms.unwrap_or(0) as f64;
         WindowSamples {
