@@ -1,6 +1,7 @@
 //! Verdicts on runs with separate hosts, and on runs with a larger consumer on shared CPUs.
 
 use floodmark_record::cause::Cause;
+use floodmark_record::host::BusyProcess;
 use floodmark_record::remote::{AlignmentMethod, ClockAlignment, RemoteObservation};
 use floodmark_record::run::{Environment, Run};
 
@@ -81,7 +82,17 @@ fn distinguishes_store_cpu_from_shared_cpus() {
     run.client.threads = vec![thread(0.7, 0.25)];
     // Programs outside the experiment use 2.48 CPUs, until one of them is known to be the store.
     run.observations[3] = series("server", "run_delay", 3.0);
-    is(&run, Cause::OtherProcesses);
+    run.other_processes = vec![BusyProcess {
+        pid: 7,
+        name: "rustc".to_owned(),
+        cpus: 0.5,
+    }];
+    let verdict = is(&run, Cause::OtherProcesses);
+    let busiest = "busiest: rustc (pid 7) 0.50; the kernel and smaller or ended processes: 1.98";
+    assert!(
+        verdict.evidence.iter().any(|line| line == busiest),
+        "{verdict:#?}"
+    );
     let mut store = run.server.clone().unwrap();
     store.cpu_s = 26.0;
     run.store = Some(store);

@@ -17,8 +17,15 @@ pub(in crate::why) fn other_processes(facts: &RunFacts<'_>) -> Option<Finding> {
         _ => (facts.server_cpus, facts.server_host_busy?),
     };
     let busy = busy / cpus;
-    let named = show_processes(&facts.run.other_processes);
-    let busiest = (!named.is_empty()).then(|| format!("busiest: {named}"));
+    let named = &facts.run.other_processes;
+    let busiest = (!named.is_empty()).then(|| {
+        let rest = programs - named.iter().map(|of| of.cpus).sum::<f64>();
+        let rest = match rest >= NOTICEABLE * cpus {
+            true => format!("; the kernel and smaller or ended processes: {rest:.2}"),
+            false => String::new(),
+        };
+        format!("busiest: {}{rest}", show_processes(named))
+    });
     let figure = format!(
         "programs outside the experiment: {programs:.2} of {cpus:.0} CPUs (/proc/stat, /proc/PID/stat)"
     );
