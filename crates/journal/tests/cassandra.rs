@@ -12,7 +12,6 @@ use floodmark_journal::{
     AppendError, CassandraAddress, Journal, JournalError, JournalOptions, JournalState,
 };
 use floodmark_truth::store::StartedStore;
-use rustix::process::Signal;
 use support::{Counted, LongSnapshot};
 
 /// Time after which a write survives if Cassandra is killed. Cassandra replays its commit log only
@@ -364,13 +363,13 @@ fn repeats_a_write_while_cassandra_pauses(cassandra: &mut Cassandra) {
     let address = cassandra.address();
     let (journal, _) = open(&address);
     store(&journal, 1..=3);
-    cassandra.store.signal(Signal::STOP);
+    cassandra.store.pause();
     journal.append(&4_u64.to_le_bytes()).unwrap();
     journal.commit();
     // The first attempt times out after 2.5 s.
     thread::sleep(Duration::from_millis(2700));
     assert_eq!(journal.progress().durable, 3);
-    cassandra.store.signal(Signal::CONT);
+    cassandra.store.resume();
     await_durable(&journal, 4);
     store(&journal, 5..=6);
     drop(journal);

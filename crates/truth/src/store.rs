@@ -87,8 +87,35 @@ impl StartedStore {
         self.child.id()
     }
 
-    /// Sends a signal to the store's process.
-    pub fn signal(&self, signal: Signal) {
+    /// Pauses the store's process (SIGSTOP), and waits until all of its threads have stopped.
+    ///
+    /// # Panics
+    /// The threads do not stop.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+        let begin = Instant::now();
+        while !self.is_stopped() {
+            assert!(begin.elapsed() < TIMEOUT, "the store does not stop");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Resumes the paused store.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn is_stopped(&self) -> bool {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid()));
+        threads.into_iter().flatten().flatten().all(|thread| {
+            // The state follows the name, which may contain any character (proc_pid_stat(5)).
+            let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ")
+                .is_none_or(|(_, rest)| rest.starts_with('T'))
+        })
+    }
+
+    fn signal(&self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
             // The store may have ended.
             let _ = kill_process(pid, signal);
