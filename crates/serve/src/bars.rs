@@ -18,17 +18,18 @@ struct BarBody {
 }
 
 /// Lists the bars, or adds the bar in the request body.
-pub(crate) async fn bars(store: &BarStore, method: &Method, body: &[u8]) -> HttpResponse {
+pub(crate) async fn bars(store: &BarStore, method: &Method, body: Bytes) -> HttpResponse {
     if method != Method::POST {
         return match store.list().await {
             Ok(bars) => ok("application/json", bars),
             Err(fault) => unavailable(&fault),
         };
     }
-    let name = match parse(body) {
+    let name = match parse(&body) {
         Ok(name) => name,
         Err(reason) => return refusal(StatusCode::BAD_REQUEST, reason, None),
     };
+    drop(body);
     match store.insert(name.clone()).await {
         Ok(id) => created(&StoredBar { id, name: &name }),
         Err(fault) => unavailable(&fault),

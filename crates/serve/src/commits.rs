@@ -102,7 +102,10 @@ impl Commits {
         if self.waiting.borrow().front().is_some_and(is_overdue) {
             return Err(CommitFault::Overloaded);
         }
-        self.signal.has_waiting.store(true, Ordering::SeqCst);
+        // Only the worker changes the flag, and a load costs less than a store.
+        if !self.signal.has_waiting.load(Ordering::SeqCst) {
+            self.signal.has_waiting.store(true, Ordering::SeqCst);
+        }
         Ok(())
     }
 

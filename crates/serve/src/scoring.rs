@@ -28,11 +28,12 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// Adds the score in a request body, waits until it is durable, and returns the response.
-pub(crate) async fn score(worker: &Worker, scores: &SharedScores, body: &[u8]) -> HttpResponse {
-    let score = match parse(body) {
+pub(crate) async fn score(worker: &Worker, scores: &SharedScores, body: Bytes) -> HttpResponse {
+    let score = match parse(&body) {
         Ok(score) => score,
         Err(reason) => return refusal(StatusCode::BAD_REQUEST, reason, None),
     };
+    drop(body);
     match scores.journal() {
         None => match scores.add(score) {
             Ok(totals) => answer(&totals),

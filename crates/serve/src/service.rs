@@ -30,7 +30,7 @@ pub(crate) fn service(
 ) -> impl Service<Request<Incoming>, Response = HttpResponse, Error = Infallible, Future: Unpin> {
     service_fn(move |request: Request<Incoming>| {
         pace.received_head(worker.register.now.get());
-        pace.is_last.set(asks_to_close(request.headers()));
+        let is_last = asks_to_close(request.headers());
         let worker = Rc::clone(&worker);
         let pace = Rc::clone(&pace);
         let is_complete = request.body().is_end_stream();
@@ -43,13 +43,15 @@ pub(crate) fn service(
                 Ok(response) => mem::take(response),
                 Err(delayed) => ready!(delayed.as_mut().poll(cx)),
             };
+            // Earlier, an interim response would be held back, too.
+            pace.is_last.set(is_last);
             Poll::Ready(Ok(finished(&worker, &pace, response)))
         })
     })
 }
 
-/// Returns whether the client closes the connection after the response (RFC 9112, section 9.6). The
-/// result is `false` if `Connection` has other options, too.
+/// Returns whether the client asks to close the connection after the response (RFC 9112, section
+/// 9.6). Returns `false` if the `Connection` header also has other options.
 fn asks_to_close(headers: &HeaderMap) -> bool {
     let connection = headers.get(CONNECTION);
     connection.is_some_and(|options| options.as_bytes().eq_ignore_ascii_case(b"close"))
@@ -138,11 +140,14 @@ async fn delayed(
     if let Some(response) = immediate(&worker, &request) {
         return response;
     }
+    let method = request.method().clone();
+    // Free the request's memory before waiting.
+    drop(request);
     if let Some(scores) = &worker.shared.scores {
-        return score(&worker, scores, &body).await;
+        return score(&worker, scores, body).await;
     }
     if let Some(store) = &worker.shared.bars {
-        return bars(store, request.method(), &body).await;
+        return bars(store, &method, body).await;
     }
     match worker.shared.numbers.take().await {
         Some(taken) => number(taken),

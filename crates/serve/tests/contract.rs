@@ -4,6 +4,7 @@
 mod support;
 
 use std::net::Shutdown;
+use std::time::{Duration, Instant};
 
 use floodmark_serve::NativeWorkload;
 use support::{TestResponse, TestServer};
@@ -219,6 +220,23 @@ fn sends_100_continue_only_for_an_accepted_body() {
     client
         .send("GET / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 70000\r\n\r\n");
     assert_refusal(&client.response(), 413);
+}
+
+#[test]
+fn sends_100_continue_at_once_before_the_last_response() {
+    let server = TestServer::of(NativeWorkload::Hello);
+    let waits = (0..5).map(|_| {
+        let mut client = server.connect();
+        client.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+        let began = Instant::now();
+        assert_eq!(client.response().status, 100);
+        let waited = began.elapsed();
+        client.send("abc");
+        assert_eq!(client.response().body, "Hello World");
+        waited
+    });
+    // The kernel holds back an incomplete packet for up to 200 ms (tcp(7), TCP_CORK).
+    assert!(waits.min() < Some(Duration::from_millis(100)));
 }
 
 #[test]
