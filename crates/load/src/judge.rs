@@ -107,7 +107,8 @@ impl Judge {
         matches!(&self.content, Some(ContentRule::Operation(rule)) if rule.is_write)
     }
 
-    /// Returns whether a response with this status is ok, if [`Judge::outcome`] needs no body.
+    /// Returns whether a response with this status is ok. The result is meaningful only if
+    /// [`Judge::needs_body`] returns `false`.
     #[must_use]
     pub fn is_ok_status(&self, status: u16) -> bool {
         self.outcome(status, &[]).0 == Outcome::Ok

@@ -208,6 +208,10 @@ def serve(connection):
             for piece in b'HTTP/1.1 500 X\r\nContent-Length: 6\r\n\r\n', b'bro', b'ken':
                 connection.sendall(piece)
                 time.sleep(0.01)
+        elif b'/split' in request:
+            for piece in b'HTTP/1.1 500 X\r\n', b'Content-Length: 6\r\n\r\nbro', b'ken':
+                connection.sendall(piece)
+                time.sleep(0.01)
         elif b'/close' in request:
             connection.sendall(b'HTTP/1.1 404 X\r\n\r\nabsent')
             return connection.close()
@@ -243,4 +247,7 @@ while True:
             }
         );
     }
+    // A body whose start is not kept is not shown.
+    let split = load(&format!("{}/split", server.url), &["-n", "3", "-c", "1"]);
+    assert_eq!(split.run().not_ok_responses, []);
 }

@@ -41,6 +41,7 @@ impl Core {
         let starts = !connection.reader.started();
         if starts {
             connection.moments.first = at;
+            connection.keeps_body = false;
         }
         let judge = &self.judges[group as usize];
         let needs_body = judge.needs_body();
@@ -48,8 +49,8 @@ impl Core {
             let wants = |status| !judge.is_ok_status(status) && not_ok_responses.wants(status);
             !needs_body && reader.status().is_some_and(wants)
         };
-        let collects = !starts && wants_body(&self.not_ok_responses, &connection.reader);
-        let fed = if needs_body || collects {
+        let collects = needs_body || connection.keeps_body;
+        let fed = if collects {
             self.body.clear();
             let fed = connection.reader.feed(data, &mut self.body);
             // If a body arrives in one piece, it is judged in place. Other bodies are collected
@@ -72,12 +73,13 @@ impl Core {
             Ok(fed) => {
                 let Some(response) = fed.response else {
                     if starts && wants_body(&self.not_ok_responses, &connection.reader) {
+                        connection.keeps_body = true;
                         connection.body = body_in(data, judge.to_head);
                     }
                     return;
                 };
                 let is_out_of_step = fed.consumed < data.len();
-                let unread = match (needs_body || collects, starts) {
+                let unread = match (collects, starts) {
                     (true, _) => None,
                     (false, true) => Some(data),
                     (false, false) => Some(&[][..]),
@@ -101,12 +103,16 @@ impl Core {
     /// Counts a response that the server completed by closing the connection.
     pub(super) fn completed_by_close(&mut self, slot: Slot, status: u16, now: Ns) {
         self.body.clear();
-        self.responded(slot, status, None, now, now);
+        let connection = &self.connections[slot as usize];
+        let group = connection.moments.pick.group;
+        let collects = connection.keeps_body || self.judges[group as usize].needs_body();
+        let unread = (!collects).then_some(&[][..]);
+        self.responded(slot, status, unread, now, now);
     }
 
     /// Classifies and counts a complete response that arrived at `at`. If its body was not
-    /// collected, `unread` contains the whole response, or nothing if the response arrived in
-    /// several pieces.
+    /// collected, `unread` contains the whole response, or nothing if its start has been read
+    /// already.
     fn responded(&mut self, slot: Slot, status: u16, unread: Option<&[u8]>, at: Ns, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         let body = if connection.body.is_empty() {

@@ -8,6 +8,7 @@ use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::ConnectionState;
 use crate::mix::Pick;
+use crate::not_ok::NotOkBodies;
 use crate::recorder::Moments;
 
 impl Core {
@@ -15,6 +16,7 @@ impl Core {
     pub fn begin(&mut self, arrivals: RequestSource, now: Ns) {
         self.end_preparing(now);
         self.winding_up = false;
+        self.not_ok_responses = NotOkBodies::default();
         self.arrivals = arrivals;
         self.last_life = now;
         if matches!(self.arrivals, RequestSource::Closed { .. }) {
