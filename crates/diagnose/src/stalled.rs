@@ -25,9 +25,9 @@ pub(crate) fn server_stall(run: &Run) -> Option<&Silence> {
     let usual_s = times.p50? / 1e6;
     let client_s = run.longest_stall_ns? as f64 / 1e9;
     let counts = &run.requests;
-    // In a stall, at least one request waits for the whole silence.
-    let has_waiting_request = times.max? / 1e6 >= length_s
-        || counts.in_flight_at_end + counts.timed_out + counts.reset > 0;
+    // In a stall, requests wait for the whole silence, unless they end without a response.
+    let without_response = counts.in_flight_at_end + counts.timed_out + counts.reset;
+    let has_waiting_request = times.max? / 1e6 >= length_s || without_response >= silence.in_flight;
     let is_stall = run.server_gone_since_s.is_none()
         && in_window
         && silence.in_flight >= MIN_IN_FLIGHT

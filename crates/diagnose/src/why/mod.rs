@@ -29,9 +29,10 @@ use crate::validity::MIN_LENGTH_S;
 const MAX_EVIDENCE: usize = 5;
 
 /// Causes that the outcomes of requests show, however short a run is.
-const RESPONSE_CAUSES: [Cause; 4] = [
+const RESPONSE_CAUSES: [Cause; 5] = [
     Cause::None,
     Cause::Errors,
+    Cause::RateLimiter,
     Cause::EphemeralPorts,
     Cause::ClientFds,
 ];

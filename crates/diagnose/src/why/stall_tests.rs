@@ -5,8 +5,8 @@ use floodmark_record::outcome::Counts;
 use floodmark_record::run::{Run, Silence};
 
 use super::gain_tests::pool_of_8;
-use super::tests::{is, run_with, series};
-use super::waiting_tests::keys;
+use super::tests::{is, judged, run_with, series};
+use super::waiting_tests::{blocked, keys};
 use crate::testing::{open, thread};
 use crate::validity::FIX_STOPPED;
 
@@ -33,13 +33,13 @@ fn a_stall_has_no_other_cause() {
     assert_eq!(
         verdict.summary,
         "the server sent no response for at least 1.0 s from 4.0 s on, with 50 requests in flight; \
-         outside of this time: 1,111/s"
+         outside the stall: 1,111/s"
     );
     assert_eq!(
         verdict.evidence,
         [
             "longest service time: 1.05 s",
-            "server: 0.00 CPUs used during this time (/proc/PID/stat)"
+            "server: 0.00 CPUs used during the stall (/proc/PID/stat)"
         ]
     );
     assert_eq!(keys(&verdict), ["stall server"]);
@@ -61,6 +61,13 @@ fn slow_requests_and_busy_servers_are_no_stall() {
     };
     // Garbage collection uses CPU time.
     pool(|run, _| run.observations[1].values[4] = 1.0);
+    // An unobserved server may be at work.
+    pool(|run, _| run.observations[1].values.clear());
+    // So may its store.
+    pool(|run, _| {
+        run.observations
+            .extend([series("store", "user", 0.5), series("store", "system", 0.1)]);
+    });
     // Workers that run in step.
     pool(|run, _| run.service_time_us.p50 = Some(600_000.0));
     pool(|_, silence| silence.total_s = 3.0);
@@ -80,6 +87,15 @@ fn slow_requests_and_busy_servers_are_no_stall() {
     let mut met = stalled();
     met.plan = open();
     is(&met, Cause::None);
+}
+
+#[test]
+fn a_server_that_waits_for_its_disk_has_not_stalled() {
+    let mut run = stalled();
+    run.observations
+        .extend(blocked("writer", &[("file /data", 1.0)], 0.0));
+    let verdict = judged(&run);
+    assert_ne!(verdict.cause, Cause::ServerStall, "{verdict:#?}");
 }
 
 #[test]

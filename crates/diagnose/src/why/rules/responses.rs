@@ -1,11 +1,11 @@
 //! Causes visible in the responses: a rate limiter, failures, and an offered rate that was met.
 
-use floodmark_record::Metric;
 use floodmark_record::cause::Cause;
-use floodmark_record::metric::{CgroupFigure, ProcessFigure, Role};
+use floodmark_record::metric::{CgroupFigure, ProcessFigure, Role, WaitObject};
 use floodmark_record::path::StepKind;
 use floodmark_record::run::Run;
 use floodmark_record::units::show_count;
+use floodmark_record::{Metric, Observation};
 
 use crate::next::{MET_SHARE, STEP_UP};
 use crate::text::{per_s, percent, plural, show_s, show_us};
@@ -24,39 +24,64 @@ pub(in crate::why) fn stopped(facts: &RunFacts<'_>) -> Option<Candidate> {
     Some(candidate.at([(StepKind::Errors, "server")]))
 }
 
-/// Returns the candidate for a server that stalled. The means over the run describe neither the stall
-/// nor the rest of the run, so no other cause is judged. A server that uses CPU time during the
-/// silence is at work, for example on garbage collection, and other rules judge it.
+/// Returns the candidate for a server that stalled. The means over the run describe neither the
+/// stall nor the rest of the run, so no other cause is judged. Other rules judge a server that uses
+/// CPU time during the silence, for example for garbage collection, or that waits for a disk or for
+/// another process.
 pub(in crate::why) fn stalled(facts: &RunFacts<'_>) -> Option<Candidate> {
     let run = facts.run;
     let stall = stalled::server_stall(run).filter(|stall| stalled::distorts_means(run, stall))?;
     let is_met = |offered: f64| facts.ok_per_s >= MET_SHARE * offered;
     let throttled = facts.samples.cgroup(CgroupFigure::ThrottledTime);
     let during = WindowSamples::between(run, stall.from_s, stall.to_s);
-    let mean = |figure| during.mean(Metric::Process(Role::Server, figure));
-    let cpus = mean(ProcessFigure::User)
-        .zip(mean(ProcessFigure::System))
-        .map(|(user, system)| user + system);
+    let cpus = |role| {
+        let mean = |figure| during.mean(Metric::Process(role, figure));
+        mean(ProcessFigure::User)
+            .zip(mean(ProcessFigure::System))
+            .map(|(user, system)| user + system)
+    };
+    let server = cpus(Role::Server)?;
+    let is_at_work = server.max(cpus(Role::Store).unwrap_or(0.0)) >= NOTICEABLE;
     if facts.offered_per_s.is_some_and(is_met)
         || throttled.is_some_and(|throttled| throttled >= NOTICEABLE)
-        || cpus.is_some_and(|cpus| cpus >= NOTICEABLE)
+        || is_at_work
+        || waits_for_others(run, &during)
     {
         return None;
     }
     let window_s = run.window.to_s - run.window.from_s;
     let outside = per_s(facts.ok_per_s * window_s / (window_s - stall.total_s));
     let slowest = show_us(run.service_time_us.max);
-    let cpus =
-        cpus.map(|cpus| format!("server: {cpus:.2} CPUs used during this time (/proc/PID/stat)"));
-    let evidence = [Some(format!("longest service time: {slowest}")), cpus];
+    let evidence = [
+        format!("longest service time: {slowest}"),
+        format!("server: {server:.2} CPUs used during the stall (/proc/PID/stat)"),
+    ];
     let candidate = Candidate::new(
         EvidenceRank::Counted,
-        format!("{}; outside of this time: {outside}", stalled::show(stall)),
-        evidence.into_iter().flatten(),
+        format!("{}; outside the stall: {outside}", stalled::show(stall)),
+        evidence,
         "find out what paused the server (a stopped process, a paused container or host, its store), \
          then repeat",
     );
     Some(candidate.at([(StepKind::Stall, "server")]))
+}
+
+/// Returns whether at least one of the server's threads waits for a file or for another process most
+/// of the time.
+fn waits_for_others(run: &Run, during: &WindowSamples<'_>) -> bool {
+    let mean = |of: &Observation| match &of.metric {
+        Metric::ThreadsBlocked {
+            role: Role::Server,
+            object:
+                WaitObject::Connection(_)
+                | WaitObject::UnixSocket(_)
+                | WaitObject::File(_)
+                | WaitObject::AppendedFile(_),
+            ..
+        } => during.mean(of.metric.clone()),
+        _ => None,
+    };
+    run.observations.iter().filter_map(mean).sum::<f64>() >= MOST
 }
 
 /// Lists the numbers of requests without a response, by reason. Returns an empty text if all
@@ -190,7 +215,7 @@ fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
         evidence.push(format!("errors: {}", errors.join(", ")));
     }
     let counts = &run.requests;
-    if run.sending_s < MIN_LENGTH_S && counts.in_flight_at_end == counts.sent {
+    if run.sending_s < MIN_LENGTH_S && counts.sent > 0 && counts.in_flight_at_end == counts.sent {
         return None;
     }
     let unanswered = counts.timed_out + counts.in_flight_at_end;
@@ -206,7 +231,7 @@ fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
             FIX_STOPPED.to_owned(),
         ),
         false => (
-            "no request received a response, so nothing about the server was measured".to_owned(),
+            "no request received a response, so the server was not measured".to_owned(),
             format!(
                 "check that the server listens on {} (curl -i {})",
                 target.authority, target.url
