@@ -1,6 +1,8 @@
 use std::slice::from_ref;
 
+use floodmark_record::api_check::{ApiCheck, ApiCheckKind};
 use floodmark_record::experiment::ExperimentDescription;
+use floodmark_record::plan::Check;
 use floodmark_record::run::{Environment, Run, SteadyClass, ToolInfo};
 use floodmark_record::sweep::{Sweep, SweepPoint};
 use floodmark_record::times::Times;
@@ -293,6 +295,18 @@ fn trials_with_the_same_load_are_compared_with_the_first() {
         pairs(&record),
         [pair("b", "a"), pair("c", "a"), pair("e", "d")]
     );
+    // Two files describe the same check.
+    for (line, run) in (1..).zip(&mut record.runs) {
+        run.plan.check = Some(Check::Api(Box::new(ApiCheck {
+            kind: ApiCheckKind::Register,
+            keys: 100,
+            write_value: None,
+            read_value: None,
+            readback: None,
+            value_places: vec![format!("items.toml:{line}: read.value \"\"")],
+        })));
+    }
+    assert_eq!(pairs(&record).len(), 3);
     for run in &mut record.runs {
         if run.trial.as_deref() == Some("c") {
             run.client.name = Some("wrk".to_owned());
