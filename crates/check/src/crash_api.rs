@@ -62,8 +62,8 @@ impl ApiState {
     /// Judges a round. The state becomes that at the end of the round.
     ///
     /// # Errors
-    /// The round proves nothing, because nothing was inserted, because no read followed the restart,
-    /// or because the check is one of counters.
+    /// The round proves nothing (no item was inserted, or no read followed the restart), or the
+    /// check is of kind `counter`.
     pub fn judge(&mut self, api: &ApiCheck, mut round: ApiRound) -> Result<RoundFindings, String> {
         let restarted_ns = round.restarted_ns.unwrap_or(u64::MAX);
         let acknowledged = round.operations.iter().filter(|operation| {

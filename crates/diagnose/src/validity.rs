@@ -41,8 +41,8 @@ pub(crate) const UNSENT_SHARE: f64 = 0.01;
 /// Minimum duration of a stall, in seconds. Shorter interruptions are part of normal scheduling.
 pub(crate) const STALL_S: f64 = 0.1;
 
-/// Minimum length, in seconds, of a run that can show whether threads were saturated, and what limited
-/// the run.
+/// Minimum length, in seconds, of a run in which saturation is judged. Shorter runs can only show
+/// causes that follow from the outcomes of requests.
 pub(crate) const MIN_LENGTH_S: f64 = 0.1;
 
 /// An error caused by the client or its host: the name in `errors`, the problem (where `{}` stands

@@ -33,7 +33,7 @@ pub struct DiskArgs {
     pub command: Vec<String>,
 
     /// Check: sequence (GET, a number that is never repeated), scoring (POST, the number of scores
-    /// so far), or a check file of kind "set", such as items.toml [default: none; required]
+    /// so far), or a check file of kind "set", such as items.toml [required]
     #[arg(long, value_name = "CHECK")]
     pub check: CheckKind,
 

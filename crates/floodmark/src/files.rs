@@ -185,7 +185,7 @@ pub fn write(flag: &str, path: &Path, text: &str) -> Result<(), Ending> {
     };
     written.map_err(|e| {
         Ending::internal(format!(
-            "{flag} {place}: {e}; free space or choose another file"
+            "{flag} {place}: {e}; free up disk space or choose another file"
         ))
     })
 }

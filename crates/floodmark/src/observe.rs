@@ -30,7 +30,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct ObserveArgs {
-    /// Port of the server [default: none; required]
+    /// Port of the server [required]
     #[arg(long, value_name = "PORT", value_parser = port)]
     pub port: u16,
 
@@ -42,7 +42,7 @@ pub struct ObserveArgs {
     #[arg(long, value_name = "PID", value_parser = crate::process_id)]
     pub server_pid: Option<u32>,
 
-    /// New output file, which load --with reads; - for stdout [default: none; required]
+    /// New output file, which load --with reads; - for stdout [required]
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 

@@ -36,7 +36,7 @@ pub fn style(stream: &impl IsTerminal) -> Style {
 pub fn print(text: &str) -> Result<(), Ending> {
     deliver(text).map_err(|e| {
         Ending::internal(format!(
-            "stdout: {e}; free space or redirect stdout elsewhere"
+            "stdout: {e}; free up disk space or redirect stdout elsewhere"
         ))
     })
 }

@@ -77,10 +77,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_connections: Option<NonZeroUsize>,
 
-    /// With --journal or --store: maximum time that a POST request waits in the queue, with a unit.
-    /// While the oldest queued request exceeds this time, new POST requests get a 503. With --store,
-    /// a queued request that exceeds this time also gets a 503, and so does a request that the store
-    /// does not complete within 5 s
+    /// With --journal or --store: maximum queueing delay of a POST request, with a unit. While the
+    /// oldest queued request has waited longer than this, new ones get a 503. With --store, a queued
+    /// request that has waited longer also gets a 503, and so does a request that the store does not
+    /// complete within 5 s
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "queue")]
     pub max_wait: Duration,
 

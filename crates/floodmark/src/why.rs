@@ -44,7 +44,7 @@ pub struct WhyArgs {
 }
 
 /// Error message for a result without runs.
-const NO_RUN: &str = "the result has no run; measure again with floodmark load or floodmark run";
+const NO_RUN: &str = "the result has no runs; measure again with floodmark load or floodmark run";
 
 /// Runs the command.
 pub fn run(args: &WhyArgs) -> Result<(), Ending> {

@@ -260,7 +260,8 @@ impl CheckDocument {
         Ok(requests)
     }
 
-    /// Returns the locations of values in the file with this name.
+    /// Returns the locations of the values in a check file, such as
+    /// `items.toml:5: read.value "/data"`. `name` is the name of the file.
     fn value_places(&self, check: &ApiCheck, file: &TomlFile, name: &str) -> Vec<String> {
         let place = |section, pointer, value: &Option<Located<String>>, whole| {
             let line = file.line(&span_of(value, &whole));

@@ -498,7 +498,7 @@ pub struct CheckResult {
     /// Name of the check.
     pub name: String,
     /// Whether the check held; null if it was not evaluated.
-    /// The command fails unless the check held.
+    /// The command fails unless the check held, or was violated as the experiment expects.
     pub held: Option<bool>,
     /// Finding of the check, including the first violations. If the check was not evaluated, the
     /// reason.

@@ -88,7 +88,9 @@ fn every_flag_with_a_value_names_its_default() {
                 let rest = &help[from..];
                 let end = rest.find("\n      -").unwrap_or(rest.len());
                 let end = end.min(rest.find("\n  -").unwrap_or(rest.len()));
-                assert!(rest[..end].contains("default:"), "{command} {line}");
+                let text = &rest[..end];
+                let has_default = text.contains("default:") || text.contains("[required]");
+                assert!(has_default, "{command} {line}");
             }
         }
         assert!(seen >= 5, "{command}: {seen}");

@@ -104,7 +104,7 @@ fn keeps_the_measurement_if_a_page_cannot_be_written() {
         (
             ["--html", "/dev/full"],
             5,
-            "; free space or choose another file",
+            "; free up disk space or choose another file",
         ),
         (["--html", events], 2, "the record is read from this file"),
     ] {

@@ -53,7 +53,7 @@ fn gives_the_same_verdict_again_and_refuses_missing_results() {
         let error = text(&refused.stderr);
         assert_eq!(code(&refused), 2, "{prove:?}: {error}");
         assert!(
-            error.contains("the result has no run; measure again with floodmark load"),
+            error.contains("the result has no runs; measure again with floodmark load"),
             "{error}"
         );
     }

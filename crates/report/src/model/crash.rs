@@ -8,11 +8,11 @@ use super::run::history;
 use super::{Blocks, Emphasis, FigureTable, TableCell, TableRow, TextLine, plain};
 
 /// Explanation of the table.
-const EXPLANATION: &str = "recovery times from the restart to the first ok response, and to 90 % of \
-    the earlier rate: median";
+const EXPLANATION: &str = "recovery: median time from the restart to the first ok response, and to \
+    90 % of the earlier rate";
 
 /// Appended to [`EXPLANATION`] if the table shows the maxima.
-const SUPPLEMENT: &str = ", and maximum in parentheses";
+const SUPPLEMENT: &str = "; maximum in parentheses";
 
 /// Maximum number of losses that are listed per trial.
 const MAX_LOSSES: usize = 20;

@@ -114,7 +114,7 @@ pub fn even(log: &Log, rate: f64, count: u64) -> Sorted {
 pub struct LongestPause {
     /// Time without an arrival, in µs.
     pub length_us: f64,
-    /// Time from the first arrival after the pause to the last overdue departure, in µs.
+    /// Time from the first arrival after the pause until all overdue requests are answered, in µs.
     pub drain_us: f64,
 }
 

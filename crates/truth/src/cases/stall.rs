@@ -93,10 +93,10 @@ impl ServerProcess {
     }
 }
 
-/// Repeats the example in wrk2's README. The load is 2,000/s for 30 s, with 39,500 requests in the
-/// histogram, and the server is stopped for S = 1.4 s. floodmark sends overdue requests at once, so
-/// at least K = rate · S of the M requests are delayed, and quantile q of the response time is
-/// S·(1 − (1 − q)·M/K) plus at most the time in which the server answers the overdue requests.
+/// Repeats the example in wrk2's README. The load is 2,000/s for 30 s, with M = 39,500 requests in
+/// the histogram. The server is stopped for S = 1.4 s. floodmark sends overdue requests at once, so
+/// at least K = rate · S of the M requests are delayed. Quantile q of the response time is
+/// S·(1 − (1 − q)·M/K), plus at most the time that the server takes to answer the overdue requests.
 pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     const RATE: u64 = 2_000;
     const REQUESTS: u64 = 39_500;
