@@ -67,7 +67,7 @@ fn failed_check(run: &Run) -> Option<String> {
     }
     let CheckResult { name, .. } = with_result(None)?;
     Some(format!(
-        "the check \"{name}\" was not evaluated: remove the cause given on its line, then run again"
+        "the check \"{name}\" was not evaluated: fix the cause shown on its line, then repeat"
     ))
 }
 

@@ -97,7 +97,7 @@ fn timed_out(run: &Run) -> Option<String> {
     ))
 }
 
-/// Reports a stall of the server, unless the verdict names it.
+/// Reports a server stall, unless the verdict already names it as the cause.
 fn server_stall(run: &Run) -> Option<String> {
     let is_cause = |verdict: &Verdict| verdict.cause == Cause::ServerStall;
     let stall = stalled::server_stall(run)?;

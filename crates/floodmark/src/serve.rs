@@ -78,8 +78,8 @@ pub struct ServeArgs {
     pub max_connections: Option<NonZeroUsize>,
 
     /// With --journal or --store: maximum queueing delay of a POST request, with a unit. While the
-    /// oldest queued request has waited longer than this, new ones get a 503. With --store, a queued
-    /// request that has waited longer also gets a 503, and so does a request that the store does not
+    /// oldest queued request has waited longer than this, new ones get a 503. With --store, queued
+    /// requests that exceed this limit also get a 503, as do requests that the store does not
     /// complete within 5 s
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "queue")]
     pub max_wait: Duration,

@@ -148,7 +148,7 @@ impl ResponsesSoFar {
     }
 }
 
-/// Reads the items that were found after an attempt, whose load ended for the given reason.
+/// Reads the items that were found after an attempt. `reason` states why its load ended.
 fn found_items(
     folder: &Path,
     api: &ApiCheck,

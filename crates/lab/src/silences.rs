@@ -52,8 +52,8 @@ impl Silences {
         });
     }
 
-    /// Returns the silences of a sending window that ends at `end_ns`. A silence that no response
-    /// ended is not one of them: the server may have stopped responding.
+    /// Summarizes the silences of a sending window that ends at `end_ns`. Excludes a silence that no
+    /// response follows, because the server may have stopped responding.
     pub fn until(&self, end_ns: u64) -> Option<Silence> {
         let within: Vec<(&SilentParts, u64)> = self
             .ended

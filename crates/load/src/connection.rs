@@ -60,7 +60,7 @@ pub struct ConnectionSlot {
     pub reader: Reader,
     /// The part of the response body from earlier reads, if bodies are kept.
     pub body: Vec<u8>,
-    /// Whether to keep the body of this response although the check does not need it.
+    /// Whether to keep the response body because it is the first with a status that is not ok.
     pub keeps_body: bool,
     /// The number in the last response on this connection (`--check`).
     pub last_number: Option<u64>,

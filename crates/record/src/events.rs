@@ -338,7 +338,7 @@ pub struct WorkerEnd {
     pub longest_stall_ns: u64,
     /// Number of malformed responses, connect failures and unsent requests, by reason.
     pub errors: BTreeMap<String, u64>,
-    /// The first response with each status, among the responses that were not ok.
+    /// The first response with each status that is not ok.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_ok_responses: Vec<NotOkResponse>,
     /// Connect failures while no request was waiting for the connection, or only a request that had

@@ -9,7 +9,7 @@ pub const MAX_STATUSES: usize = 5;
 /// Maximum number of bytes of a body that are kept.
 pub const MAX_EXCERPT: usize = 200;
 
-/// The first response with a status, among the responses that were not ok.
+/// The first response with a given status that is not ok.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotOkResponse {
     /// Status code.
@@ -20,7 +20,8 @@ pub struct NotOkResponse {
 }
 
 impl NotOkResponse {
-    /// Creates a response from its body, or from more than [`MAX_EXCERPT`] bytes of its body.
+    /// Creates a response from its status and body. `body` may be truncated, but not to fewer than
+    /// [`MAX_EXCERPT`] + 1 bytes.
     #[must_use]
     pub fn new(status: u16, body: &[u8]) -> Self {
         let excerpt = body.get(..MAX_EXCERPT);

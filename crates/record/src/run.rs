@@ -108,8 +108,7 @@ pub struct Run {
     pub requests: Counts,
     /// Number of malformed responses, resets, connect failures and unsent requests, by reason.
     pub errors: BTreeMap<String, u64>,
-    /// The first response with each status, among the responses that were not ok. At most 5
-    /// statuses.
+    /// The first response with each status that is not ok, for at most 5 statuses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_ok_responses: Vec<NotOkResponse>,
     /// Response time: done − intended.

@@ -1,4 +1,4 @@
-//! Verdicts on runs that are limited by CPU time, and on what uses the CPU.
+//! Tests of verdicts on CPU-bound runs, and of what those verdicts say about CPU use.
 
 use floodmark_record::cause::Cause;
 use floodmark_record::metric::{ProcessFigure, Role};

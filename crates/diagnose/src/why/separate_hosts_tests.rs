@@ -88,7 +88,7 @@ fn distinguishes_store_cpu_from_shared_cpus() {
         cpus: 0.5,
     }];
     let verdict = is(&run, Cause::OtherProcesses);
-    let busiest = "busiest: rustc (pid 7) 0.50; the kernel and smaller or ended processes: 1.98";
+    let busiest = "busiest: rustc (pid 7) 0.50; kernel and all other processes: 1.98";
     assert!(
         verdict.evidence.iter().any(|line| line == busiest),
         "{verdict:#?}"

@@ -10,8 +10,8 @@ use super::waiting_tests::{blocked, keys};
 use crate::testing::{open, thread};
 use crate::validity::FIX_STOPPED;
 
-/// Returns a run of ten seconds with a pool of 8 threads, and a silence of one second that starts
-/// after 4 s. Half of the requests take at most 20 ms.
+/// Returns a 10 s run with a pool of 8 threads and a 1 s silence that starts after 4 s. Half of the
+/// requests take at most 20 ms.
 fn stalled() -> Run {
     let mut run = pool_of_8();
     run.service_time_us.p50 = Some(20_000.0);
@@ -163,7 +163,7 @@ fn a_very_short_run_names_no_cause() {
     assert_eq!(verdict.next, "run longer: -d 10s");
     assert!(verdict.also.is_empty() && verdict.limit_per_s.is_none());
     assert!(verdict.ledger.is_none() && verdict.ceilings.is_empty());
-    // Responses show a failing server at once.
+    // Unexpected responses are conclusive even in a very short run.
     run.requests.wrong = run.requests.ok;
     run.requests.statuses = [(404, run.requests.wrong)].into();
     is(&run, Cause::Errors);

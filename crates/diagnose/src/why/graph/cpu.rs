@@ -21,7 +21,7 @@ pub(in crate::why) fn other_processes(facts: &RunFacts<'_>) -> Option<Finding> {
     let busiest = (!named.is_empty()).then(|| {
         let rest = programs - named.iter().map(|of| of.cpus).sum::<f64>();
         let rest = match rest >= NOTICEABLE * cpus {
-            true => format!("; the kernel and smaller or ended processes: {rest:.2}"),
+            true => format!("; kernel and all other processes: {rest:.2}"),
             false => String::new(),
         };
         format!("busiest: {}{rest}", show_processes(named))

@@ -25,9 +25,9 @@ pub(in crate::why) fn stopped(facts: &RunFacts<'_>) -> Option<Candidate> {
 }
 
 /// Returns the candidate for a server that stalled. The means over the run describe neither the
-/// stall nor the rest of the run, so no other cause is judged. Other rules judge a server that uses
-/// CPU time during the silence, for example for garbage collection, or that waits for a disk or for
-/// another process.
+/// stall nor the rest of the run, so no other cause is judged. Returns `None`, so that other rules
+/// apply, if the server used CPU time during the silence (for example for garbage collection) or
+/// waited for a disk or for another process.
 pub(in crate::why) fn stalled(facts: &RunFacts<'_>) -> Option<Candidate> {
     let run = facts.run;
     let stall = stalled::server_stall(run).filter(|stall| stalled::distorts_means(run, stall))?;
