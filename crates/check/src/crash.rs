@@ -229,6 +229,15 @@ impl Bounds<'_> {
             );
             last = Some(high);
         }
+        // Each request with an unknown outcome explains one missing number of the round.
+        let missing = self.missing(before, after);
+        if violations.is_empty() && missing > unknown {
+            violations.push(format!(
+                "{} missing in the round, but {} an unknown outcome",
+                count(missing, "number is", "numbers are"),
+                count(unknown, "request has", "requests have")
+            ));
+        }
         let findings = RoundFindings {
             acknowledged: before.count,
             unknown,
@@ -247,6 +256,24 @@ impl Bounds<'_> {
             ..state
         };
         (findings, state)
+    }
+
+    /// Returns how many numbers of a round were not returned. Numbers that the restart may have skipped
+    /// do not count.
+    fn missing(&self, before: NumberRange, after: NumberRange) -> u64 {
+        let within = |part: NumberRange| match part.range {
+            Some((low, high)) => (high - low).saturating_add(1).saturating_sub(part.count),
+            None => 0,
+        };
+        let skipped = match (self.gap, before.range, after.range) {
+            (RestartGap::Unknown, Some((_, last)), Some((next, _))) => {
+                next.saturating_sub(last).saturating_sub(1)
+            }
+            _ => 0,
+        };
+        within(before)
+            .saturating_add(within(after))
+            .saturating_add(skipped)
     }
 
     /// Compares the last acknowledged number before an event with the first number after it.

@@ -64,6 +64,22 @@ fn exact(numbers: impl IntoIterator<Item = u64>) -> Vec<(u64, i32)> {
 }
 
 #[test]
+fn an_unknown_outcome_explains_one_missing_number() {
+    let two = round(2, None);
+    for (before, after, missing) in [
+        (vec![1, 2, 5], vec![6, 7], 2),
+        (vec![1, 2], vec![5, 6], 2),
+        (vec![1, 2, 4], vec![5, 7, 9], 3),
+        (vec![1, 2, 5], vec![8, 11], 6),
+    ] {
+        let violations = scoring_round(exact(before), exact(after), &two)
+            .0
+            .violations;
+        assert_eq!(violations.is_empty(), missing <= 2, "{violations:?}");
+    }
+}
+
+#[test]
 fn accepts_a_sequence_that_continues_after_a_gap() {
     let (found, state) = sequence_round(1..=100, 165..=200, &round(0, None));
     assert_eq!(found.violations, [""; 0]);
