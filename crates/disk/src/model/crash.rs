@@ -133,7 +133,9 @@ impl<'h> Crash<'h> {
                 later.sectors.extend(touched);
                 later.any = true;
             }
-            later.size |= history.new_size[index].is_some() && self.is_size_durable(index);
+            // A durable write also makes the file's earlier size durable.
+            later.size |=
+                is_durable || history.new_size[index].is_some() && self.is_size_durable(index);
             implied.insert(index, parts);
         }
         implied

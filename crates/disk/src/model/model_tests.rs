@@ -255,6 +255,20 @@ fn a_durable_write_needs_no_sync() {
 }
 
 #[test]
+fn a_durable_write_makes_the_size_durable() {
+    let mut durable = write(1, 0, b"X");
+    if let Operation::Write { durable, .. } = &mut durable {
+        *durable = true;
+    }
+    let preallocate = Operation::Resize {
+        file: FileId(1),
+        size: 8,
+    };
+    let expected = set([Some("Xase\0\0\0\0")]);
+    assert_eq!(contents(&trace([preallocate, durable]), "old"), expected);
+}
+
+#[test]
 fn describes_what_is_missing() {
     let trace = trace([create("new", 2), write(2, 3, b"data"), rename("new", "old")]);
     let history = DiskHistory::new(&trace, Persistence::Strict);

@@ -224,8 +224,12 @@ impl DiskTest<'_> {
                 wait_until_ended(&tracer);
             }
         }
+        let trace = tracer.stop(STOP_GRACE)?;
+        // A server started on a disk state must not find the data of this run through an absolute
+        // path.
+        fs::remove_dir_all(&folder)?;
         let run = TracedRun {
-            trace: tracer.stop(STOP_GRACE)?,
+            trace,
             port: address.port(),
             sent: sent.into_connections(),
             found,
