@@ -96,8 +96,11 @@ impl CrashProcesses<'_, '_> {
             CrashSignal::Term => Signal::TERM,
             CrashSignal::Kill | CrashSignal::Stop => Signal::KILL,
         };
-        let signaled = targets.signal(signal);
-        signaled.map_err(|error| unsignaled("end", &error))?;
+        // Stopping the program sends SIGTERM. A second SIGTERM could end a clean shutdown.
+        if signal == Signal::KILL {
+            let signaled = targets.signal(signal);
+            signaled.map_err(|error| unsignaled("end", &error))?;
+        }
         let program = match self.settings.kill {
             CrashTarget::Server => self.server.take(),
             CrashTarget::Store => self.store.as_mut().and_then(|store| store.program.take()),
