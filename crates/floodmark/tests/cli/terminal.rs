@@ -106,7 +106,7 @@ fn a_full_stdout_is_an_internal_error() {
         assert_eq!(code(&output), 5);
         let error = text(&output.stderr);
         assert!(
-            error.contains("No space left on device (os error 28); free space or "),
+            error.contains("No space left on device (os error 28); free up disk space or "),
             "{error}"
         );
     }
