@@ -43,7 +43,7 @@ pub(crate) fn service(
                 Ok(response) => mem::take(response),
                 Err(delayed) => ready!(delayed.as_mut().poll(cx)),
             };
-            // Earlier, an interim response would be held back, too.
+            // Set only now, so that an interim response is not held back.
             pace.is_last.set(is_last);
             Poll::Ready(Ok(finished(&worker, &pace, response)))
         })

@@ -1,4 +1,4 @@
-//! Verdicts on runs that are limited by opening, accepting or using connections.
+//! Tests of verdicts on runs that are limited by their connections.
 
 use floodmark_record::cause::Cause;
 use floodmark_record::plan::ConnectionUse;

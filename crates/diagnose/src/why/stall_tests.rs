@@ -1,4 +1,4 @@
-//! Verdicts on runs in which the server stopped responding, for a while or until the end.
+//! Tests of verdicts on servers that stop responding, temporarily or for good.
 
 use floodmark_record::cause::Cause;
 use floodmark_record::outcome::Counts;
