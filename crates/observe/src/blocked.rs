@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use floodmark_record::Metric;
 use floodmark_record::metric::{Role, WaitKind, WaitObject};
@@ -13,6 +12,7 @@ use floodmark_record::metric::{Role, WaitKind, WaitObject};
 use crate::Root;
 use crate::descriptors::{Descriptors, Direction};
 use crate::figures::Figures;
+use crate::polled::Polled;
 use crate::sock_diag::SockDiag;
 use crate::threads::Threads;
 
@@ -155,7 +155,8 @@ impl BlockedThreads {
     fn object(&mut self, pid: u32, number: i64, arguments: [u64; 6]) -> WaitObject {
         use WaitKind::{Accept, Child, Events, FileLock, Signal, TimedLock, Timer};
         let kind = WaitObject::Kind;
-        let descriptor = arguments[0] as i32;
+        let [a, b, c, _, e, _] = arguments;
+        let descriptor = a as i32;
         match number {
             libc::SYS_futex if arguments[3] != 0 => kind(TimedLock),
             libc::SYS_futex => WaitObject::Lock(arguments[0]),
@@ -196,39 +197,25 @@ impl BlockedThreads {
             libc::SYS_open | libc::SYS_rename | libc::SYS_unlink | libc::SYS_mkdir => {
                 WaitObject::File(String::new())
             }
-            libc::SYS_ppoll => self.polled(pid, arguments),
+            libc::SYS_ppoll => self.polled(Polled::poll(&self.root, pid, [a, b], c != 0)),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_poll => self.polled(pid, arguments),
+            libc::SYS_poll => self.polled(Polled::poll(&self.root, pid, [a, b], c as i32 >= 0)),
+            libc::SYS_pselect6 => self.polled(Polled::select(&self.root, pid, [a, b, c], e != 0)),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_epoll_wait | libc::SYS_select => kind(Events),
-            libc::SYS_epoll_pwait
-            | libc::SYS_epoll_pwait2
-            | libc::SYS_pselect6
-            | libc::SYS_io_uring_enter => kind(Events),
+            libc::SYS_select => self.polled(Polled::select(&self.root, pid, [a, b, c], e != 0)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait => kind(Events),
+            libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 | libc::SYS_io_uring_enter => {
+                kind(Events)
+            }
             number => WaitObject::SystemCall(number as u32),
         }
     }
 
-    /// Returns what a thread waits for in poll(2). Many runtimes poll a single descriptor to set a
-    /// timeout for a read or write.
-    fn polled(&mut self, pid: u32, [address, count, ..]: [u64; 6]) -> WaitObject {
-        let mut polled = [0; 8];
-        let memory = std::fs::File::open(self.root.path(format!("/proc/{pid}/mem")));
-        let read = memory.and_then(|memory| memory.read_exact_at(&mut polled, address));
-        if count != 1 || read.is_err() {
-            return WaitObject::Kind(match count {
-                0 => WaitKind::Timer,
-                _ => WaitKind::Events,
-            });
-        }
-        // struct pollfd: descriptor, requested events, returned events.
-        let [a, b, c, d, events, ..] = polled;
-        let to = match i16::from(events) & libc::POLLIN {
-            0 => Direction::Write,
-            _ => Direction::Read,
-        };
-        self.descriptors
-            .object(pid, i32::from_ne_bytes([a, b, c, d]), to)
+    /// Returns what a thread waits for that polls descriptors.
+    fn polled(&mut self, polled: Option<Polled>) -> WaitObject {
+        let events = WaitObject::Kind(WaitKind::Events);
+        polled.map_or(events, |polled| polled.object(&mut self.descriptors))
     }
 }
 
@@ -238,6 +225,7 @@ mod tests {
     use crate::tree::Tree;
     use std::io::Read;
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
     use std::sync::{Arc, Barrier, Mutex};
     use std::time::Duration;
 
@@ -260,6 +248,23 @@ mod tests {
     fn blocked(name: &str, wait: impl FnOnce() + Send + 'static) {
         let thread = std::thread::Builder::new().name(name.to_owned());
         thread.spawn(wait).unwrap();
+    }
+
+    /// Waits for data at a descriptor, without a timeout.
+    fn select(descriptor: i32) {
+        // SAFETY: the set is valid, and the descriptor is below `FD_SETSIZE`.
+        unsafe {
+            let mut set: libc::fd_set = std::mem::zeroed();
+            libc::FD_SET(descriptor, &raw mut set);
+            let none = std::ptr::null_mut();
+            libc::select(
+                descriptor + 1,
+                &raw mut set,
+                none,
+                none,
+                std::ptr::null_mut(),
+            );
+        }
     }
 
     #[test]
@@ -311,6 +316,29 @@ mod tests {
             )];
             let _ = rustix::event::poll(&mut polled, None);
         });
+        let polled = TcpStream::connect(store_address).unwrap();
+        blocked("bk-waker", move || {
+            let waker = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap();
+            let mut polled = [
+                rustix::event::PollFd::new(&waker, rustix::event::PollFlags::IN),
+                rustix::event::PollFd::new(&polled, rustix::event::PollFlags::IN),
+            ];
+            let _ = rustix::event::poll(&mut polled, None);
+        });
+        blocked("bk-sleep", || {
+            let waker = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap();
+            let mut polled = [rustix::event::PollFd::new(
+                &waker,
+                rustix::event::PollFlags::IN,
+            )];
+            let timeout = rustix::time::Timespec {
+                tv_sec: 60,
+                tv_nsec: 0,
+            };
+            let _ = rustix::event::poll(&mut polled, Some(&timeout));
+        });
+        let selected = TcpStream::connect(store_address).unwrap();
+        blocked("bk-select", move || select(selected.as_raw_fd()));
         let lock = Arc::new(Mutex::new(()));
         let held = lock.lock().unwrap();
         let barrier = Arc::new(Barrier::new(4));
@@ -349,7 +377,10 @@ mod tests {
         for (group, object) in [
             ("bk-client", kind(WaitKind::ClientRead)),
             ("bk-store", to_store.clone()),
-            ("bk-poll", to_store),
+            ("bk-poll", to_store.clone()),
+            ("bk-waker", to_store.clone()),
+            ("bk-select", to_store),
+            ("bk-sleep", kind(WaitKind::Timer)),
             ("bk-accept", kind(WaitKind::Accept)),
             ("bk-listener", kind(WaitKind::Accept)),
             ("bk-timer", kind(WaitKind::Timer)),

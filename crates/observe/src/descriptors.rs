@@ -108,6 +108,12 @@ impl Descriptors {
         }
     }
 
+    /// Returns whether a descriptor of a process is an eventfd, which wakes a polling thread up.
+    pub(crate) fn is_eventfd(&self, pid: u32, descriptor: i32) -> bool {
+        let path = self.root.path(format!("/proc/{pid}/fd/{descriptor}"));
+        std::fs::read_link(path).is_ok_and(|target| target.as_os_str() == "anon_inode:[eventfd]")
+    }
+
     /// Returns whether a process opened a file for appending, as loggers do.
     fn appends(&self, pid: u32, descriptor: i32) -> bool {
         let info = self.root.read(format!("/proc/{pid}/fdinfo/{descriptor}"));

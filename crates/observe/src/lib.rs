@@ -27,6 +27,7 @@ mod namespace;
 mod netstat;
 mod observer;
 mod perf_data;
+mod polled;
 pub mod process;
 mod process_sampler;
 mod produced;

@@ -25,15 +25,20 @@ impl Programs {
     }
 }
 
-/// Returns the part of a command line that identifies a program: the first two arguments, or the
-/// text before the colon of a process title such as `nginx: worker process`.
+/// Returns the part of a command line that identifies a program: the first two arguments, the text
+/// before the colon of a process title such as `nginx: worker process`, or another process title
+/// without its digits, such as `unicorn worker[1]`.
 fn start_of_command(line: &[u8]) -> Vec<u8> {
     let mut arguments = line.split(|byte| *byte == 0);
     let first = arguments.next().unwrap_or_default();
-    match first.windows(2).position(|part| part == b": ") {
-        Some(title) => first[..title].to_vec(),
-        None => [first, arguments.next().unwrap_or_default()].join(&0),
+    if let Some(title) = first.windows(2).position(|part| part == b": ") {
+        return first[..title].to_vec();
     }
+    if first.contains(&b' ') {
+        let title = first.iter().filter(|byte| !byte.is_ascii_digit());
+        return title.copied().collect();
+    }
+    [first, arguments.next().unwrap_or_default()].join(&0)
 }
 
 #[cfg(test)]
@@ -51,6 +56,10 @@ mod tests {
             (
                 b"postgres: bench bench 127.0.0.1(4321) idle\0\0",
                 b"postgres",
+            ),
+            (
+                b"unicorn worker[12] -c unicorn.conf.rb",
+                b"unicorn worker[] -c unicorn.conf.rb",
             ),
             (b"node\0", b"node\0"),
             (b"", b"\0"),
