@@ -7,15 +7,15 @@ use floodmark_record::Counts;
 use floodmark_record::events::Phase;
 use floodmark_record::kept::KEPT_BYTES;
 use floodmark_record::operation::{KeptOperation, OperationKind, key_of};
-use floodmark_record::plan::Plan;
+use floodmark_record::plan::{Arrivals, ConnectionUse, Plan};
 use proptest::prelude::*;
 
 use super::Core;
 use super::lab::Lab;
-use super::tests::plans;
+use super::tests::{MS, by_hand, connect, plans, response};
 use super::world::World;
 use crate::clock::Ns;
-use crate::testing::{checked, with_mix};
+use crate::testing::{checked, open_plan, with_mix};
 
 /// Number of keys.
 const KEYS: u64 = 5;
@@ -68,4 +68,19 @@ proptest! {
         let reads = kept.iter().filter(|o| o.kind() == OperationKind::Read);
         prop_assert!(reads.clone().all(|read| read.value() == 12345), "the world's responses");
     }
+}
+
+/// A retransmitted SYN may reach a server that was restarted after the connect started.
+#[test]
+fn a_fresh_connection_sends_its_request_once_it_is_established() {
+    let plan = Plan {
+        connection_use: ConnectionUse::Fresh,
+        ..open_plan(Arrivals::Constant, 1.0, None, Some(1))
+    };
+    let (mut lab, start) = by_hand(&checked(with_mix(plan, &[1]), KEYS));
+    connect(&mut lab.core, start + 100 * MS);
+    response(&mut lab.core, start + 101 * MS);
+    let kept = kept(&lab.core);
+    let times = kept.iter().map(|one| (one.sent_ns(), one.done_ns()));
+    assert!(times.eq([(start + 100 * MS, start + 101 * MS)]), "{kept:?}");
 }
