@@ -132,7 +132,7 @@ fn check_experiment(
     // If processes could be added until a difference appears, every comparison would find one.
     if then.processes != now.processes {
         return Err(format!(
-            "the result has {} processes per trial, not {}",
+            "the number of processes per trial was {}, not {}",
             then.processes, now.processes
         ));
     }
