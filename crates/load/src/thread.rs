@@ -187,7 +187,7 @@ pub fn run_phases<B: IoBackend>(
         let job = PhaseJob::new(plan, *phase, share);
         if shared.barrier.wait().is_leader() {
             start_after();
-            let _ = out.send(Message::Began(process_cpu()));
+            let _ = out.send(Message::Began(shared.clock.now(), process_cpu()));
             let first_number = shared.next_number.load(Ordering::Relaxed);
             shared.first_number.store(first_number, Ordering::Relaxed);
             shared.start.store(shared.clock.now(), Ordering::Release);
