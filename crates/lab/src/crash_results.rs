@@ -54,7 +54,7 @@ impl CrashEvents {
             lost: losses.len() as u32,
             upper_bound: loss::upper_bound(losses.len() as u64, rounds.len() as u64),
             confidence: loss::CONFIDENCE,
-            first_ok: recovery_times(rounds.iter().map(|round| Some(round.first_ok_ns))),
+            first_ok: recovery_times(rounds.iter().map(|round| round.first_ok_ns)),
             full_speed: recovery_times(rounds.iter().map(|round| round.full_speed_ns)),
             requests,
             acknowledged: sum(|round| round.found.acknowledged),
