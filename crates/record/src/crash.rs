@@ -85,6 +85,10 @@ pub struct CrashBegan {
     pub plan: Plan,
     /// Placement of client and server, if requested.
     pub place: Option<Placement>,
+    /// Number (`{seq}`) of the first request. All numbers of earlier rounds are smaller. 0 in
+    /// events from older versions.
+    #[serde(default)]
+    pub first_number: u64,
     /// Wall-clock time in milliseconds since 1970.
     pub unix_ms: u64,
 }
