@@ -6,8 +6,8 @@ use super::ExperimentFolder;
 use super::crash::{crashing, has_no_loss, is_clean, responses};
 use crate::support::{signal, wait_for};
 
-/// A server of a set and of registers. It keeps a line per write in a file. With the fault `late`, it
-/// writes each line 10 writes later.
+/// A server of a set and of registers. It keeps a line per write in a file, and reads its port from
+/// another file. With the fault `late`, it writes each line 10 writes later.
 const SERVER: &str = r#"
 import http.server, json, os, sys
 from threading import Lock
@@ -44,7 +44,7 @@ class Crud(http.server.BaseHTTPRequestHandler):
         self.answer(201, {})
 class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 100
-Server(('127.0.0.1', int(port)), Crud).serve_forever()
+Server(('127.0.0.1', int(open(port).read())), Crud).serve_forever()
 "#;
 
 const SET: &str = r#"
@@ -72,12 +72,13 @@ fn experiment(rounds: u32, fault: &str, checks: &[&str]) -> ExperimentFolder {
     std::fs::write(lab.0.path().join("set.toml"), SET).unwrap();
     std::fs::write(lab.0.path().join("register.toml"), REGISTER).unwrap();
     let manifest = format!(
-        "name = \"crud\"\nworkloads = []\n[start]\nready = \"GET /items\"\nfiles = [\"state\"]\n\
-         command = \"python3 server.py {fault} {{run}}/state {{port}}\"\n"
+        "name = \"crud\"\nworkloads = []\n[start]\nready = \"GET /items\"\nfiles = [\"state\", \"port\"]\n\
+         command = \"python3 server.py {fault} {{run}}/state {{run}}/port\"\n"
     );
     let system = lab.system("crud", &manifest);
     std::fs::write(system.join("server.py"), SERVER).unwrap();
     std::fs::write(system.join("state"), "/items 1\n/items 70\n").unwrap();
+    std::fs::write(system.join("port"), "{port}").unwrap();
     lab
 }
 
