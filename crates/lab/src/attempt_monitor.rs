@@ -74,7 +74,7 @@ impl<'a> AttemptMonitor<'a> {
                     ];
                 }
                 Event::Ready(ready) => sampler.client(ready.pid),
-                Event::Began { phase } => {
+                Event::Began { phase, .. } => {
                     if *phase == Phase::Measure {
                         sampler.measuring();
                     }

@@ -11,7 +11,7 @@ use floodmark_stats::loss;
 /// The crash rounds of one trial.
 #[derive(Debug)]
 pub struct CrashEvents {
-    /// The start of the first round.
+    /// The start of the first round. Its first number is that of the last resumption.
     pub began: CrashBegan,
     /// The complete rounds.
     pub rounds: Vec<CrashRound>,
@@ -20,12 +20,23 @@ pub struct CrashEvents {
 impl CrashEvents {
     /// Adds the start of a trial's rounds. A resumed trial starts again.
     pub fn begin(all: &mut Vec<Self>, began: CrashBegan) {
-        if !all.iter().any(|trial| trial.began.trial == began.trial) {
-            all.push(CrashEvents {
+        let mut trials = all.iter_mut();
+        match trials.find(|trial| trial.began.trial == began.trial) {
+            Some(trial) => trial.began.first_number = began.first_number,
+            None => all.push(CrashEvents {
                 began,
                 rounds: Vec::new(),
-            });
+            }),
         }
+    }
+
+    /// Returns the number of the first request after the last complete round or resumption.
+    pub fn first_number(&self) -> u64 {
+        let last = self
+            .rounds
+            .last()
+            .map_or(0, |round| round.state.next_number);
+        self.began.first_number.max(last)
     }
 
     /// Adds a round to its trial.
@@ -54,7 +65,7 @@ impl CrashEvents {
             lost: losses.len() as u32,
             upper_bound: loss::upper_bound(losses.len() as u64, rounds.len() as u64),
             confidence: loss::CONFIDENCE,
-            first_ok: recovery_times(rounds.iter().map(|round| Some(round.first_ok_ns))),
+            first_ok: recovery_times(rounds.iter().map(|round| round.first_ok_ns)),
             full_speed: recovery_times(rounds.iter().map(|round| round.full_speed_ns)),
             requests,
             acknowledged: sum(|round| round.found.acknowledged),

@@ -50,7 +50,10 @@ impl Folder {
             .append(true)
             .create_new(true)
             .open(path.join(EVENTS))
-            .map_err(failed("already contains a result or cannot be written"))?;
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => failed("already contains a result")(error),
+                _ => failed("cannot be written")(error),
+            })?;
         // The lock matters only if another floodmark process resumes the result.
         let _ = lock(&events);
         Ok(Folder::new(path, "--out", events, 0))
@@ -282,6 +285,10 @@ mod tests {
         folder.sync();
         assert!(folder.failure().is_none());
         let text = Folder::create(&path).unwrap_err().to_string();
+        assert!(
+            text.contains("result: already contains a result: "),
+            "{text}"
+        );
         assert!(text.contains("--out"), "{text}");
         assert_eq!(
             fs::read_to_string(path.join(EVENTS))

@@ -38,8 +38,6 @@ pub struct ConnectionSlot {
     pub retried: Option<&'static str>,
     /// Whether the request asked the server to close the connection.
     pub last: bool,
-    /// Whether the request was passed to the kernel together with the connect.
-    pub sent_with_connect: bool,
     /// Length of the request in bytes.
     pub length: usize,
     /// Number of responses received since the connection was opened.
@@ -75,11 +73,7 @@ impl ConnectionSlot {
     pub fn checked_request(&self, done: Ns) -> CheckedRequest {
         CheckedRequest {
             number: self.moments.pick.number,
-            // The server may have executed such a request before the connection was reported.
-            sent: match self.sent_with_connect {
-                true => self.opening,
-                false => self.moments.sent,
-            },
+            sent: self.moments.sent,
             done,
         }
     }

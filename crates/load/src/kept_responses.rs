@@ -31,7 +31,7 @@ pub struct KeptResponses {
 pub struct CheckedRequest {
     /// Number of the request (`{seq}`).
     pub number: u64,
-    /// Time by which the request had not been passed to the kernel.
+    /// Time at which the connection was established and the request not yet passed to the kernel.
     pub sent: Ns,
     /// Time at which the outcome was known.
     pub done: Ns,

@@ -14,9 +14,9 @@ use crate::slice::Slice;
 pub enum Message {
     /// Thread number, and the numbers of opened and failed connections before the first phase.
     Opening(u32, (u64, u64)),
-    /// A phase starts. The message contains the process's user and kernel CPU time so far, in
-    /// seconds.
-    Began((f64, f64)),
+    /// A phase starts. The message contains the current time, and the process's user and kernel CPU
+    /// time so far, in seconds.
+    Began(Ns, (f64, f64)),
     /// The data of a completed second.
     Slice(Box<Slice>),
     /// Thread number, and the thread's report on a phase.

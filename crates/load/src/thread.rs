@@ -187,7 +187,7 @@ pub fn run_phases<B: IoBackend>(
         let job = PhaseJob::new(plan, *phase, share);
         if shared.barrier.wait().is_leader() {
             start_after();
-            let _ = out.send(Message::Began(process_cpu()));
+            let _ = out.send(Message::Began(shared.clock.now(), process_cpu()));
             let first_number = shared.next_number.load(Ordering::Relaxed);
             shared.first_number.store(first_number, Ordering::Relaxed);
             shared.start.store(shared.clock.now(), Ordering::Release);
@@ -279,6 +279,8 @@ impl<B: IoBackend> LoadThread<B> {
                 Some(schedule) => RequestSource::Open(ArrivalQueue::new(schedule, start, picks)),
             };
             self.core.begin(arrivals, self.clock.now().max(start));
+            self.act();
+            self.take_in();
         }
         let mut usage: Option<(ThreadReading, Ns)> = None;
         let mut coalesced = 0;
@@ -288,7 +290,6 @@ impl<B: IoBackend> LoadThread<B> {
         let mut coalescing = Coalescing::new(self.work(self.clock.now()));
         let coalesces = self.core.coalescible() && self.backend.coalesce(None);
         let (reason, ended) = loop {
-            self.act();
             let now = self.clock.now();
             longest_stall = longest_stall.max(now.saturating_sub(due_back));
             self.core.turn(now);
@@ -327,7 +328,10 @@ impl<B: IoBackend> LoadThread<B> {
             due_back = until.max(now);
             self.take_in();
         };
+        self.core.wind_up();
+        self.take_in();
         self.leave();
+        let ended = ended.max(self.latest);
         self.core.abandon(ended);
         self.act();
         self.core.recorder.end(ended);
@@ -371,6 +375,8 @@ impl<B: IoBackend> LoadThread<B> {
         }
     }
 
+    /// Passes all completions to the core. The core then knows of every request that a backend has
+    /// sent together with a connect, and may time out or abandon the connections that remain.
     fn take_in(&mut self) {
         loop {
             // Use the time at which the response was observed. Handling earlier responses in the

@@ -104,7 +104,8 @@ pub fn run(
     input.forget_bodies();
     let plan = &input.plan;
     let threads = plan.threads.clamp(1, plan.connections.max(1));
-    let (clock, clock_origin_ns) = (Clock::start(), monotonic_ns());
+    // Other processes read times that are not earlier than those of this clock.
+    let (clock_origin_ns, clock) = (monotonic_ns(), Clock::start());
     let job = Job {
         input: &input,
         requests,
@@ -332,10 +333,10 @@ fn gather(
                     emit(Event::Connecting(progress));
                 }
             }
-            Ok(Message::Began(used)) => {
+            Ok(Message::Began(at_ns, used)) => {
                 cpu = used;
                 gatherer.begin(phase, used);
-                emit(Event::Began { phase });
+                emit(Event::Began { phase, at_ns });
             }
             Ok(Message::Slice(slice)) => gatherer.take(slice).into_iter().for_each(&mut *emit),
             Ok(Message::End(thread, end)) => {

@@ -85,6 +85,10 @@ pub struct CrashBegan {
     pub plan: Plan,
     /// Placement of client and server, if requested.
     pub place: Option<Placement>,
+    /// Number (`{seq}`) of the first request. All numbers of earlier rounds are smaller. 0 in
+    /// events from older versions.
+    #[serde(default)]
+    pub first_number: u64,
     /// Wall-clock time in milliseconds since 1970.
     pub unix_ms: u64,
 }
@@ -103,8 +107,8 @@ pub struct CrashRound {
     /// Outcomes of the round's requests.
     pub counts: Counts,
     /// Time between the restart and the first ok response to a request that was sent after the
-    /// restart.
-    pub first_ok_ns: u64,
+    /// restart. Null if there was none and data was lost.
+    pub first_ok_ns: Option<u64>,
     /// Time between the restart and the start of the first 100 ms with at least 90 % of the earlier
     /// rate. Null if the load ended before that time, or if the earlier rate is unknown.
     pub full_speed_ns: Option<u64>,

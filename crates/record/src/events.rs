@@ -72,6 +72,10 @@ pub enum Event {
     Began {
         /// Warm-up or measurement.
         phase: Phase,
+        /// Time just before the start, on the worker's clock, in ns. 0 in events from older
+        /// versions.
+        #[serde(default)]
+        at_ns: u64,
     },
     /// Resources used by the server since the previous event of this kind (once a second).
     ServerUsed(ServerUsed),

@@ -35,7 +35,7 @@ use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Trial};
 use crate::worker::WorkerFailure;
 use measurement::TrialProcess;
-use program::RunningProgram;
+use program::{RunningProgram, StartOrder};
 use state::ExperimentState;
 use store::StoreInstance;
 
@@ -207,7 +207,7 @@ impl<'a> ExperimentRunner<'a> {
             return crash::run(self, trial, &hosts, settings, state);
         }
         let name = format!("{}-{process}", trial.name);
-        let (server, store) = match self.start(trial, &name, &hosts, state) {
+        let (server, store) = match self.start(trial, &name, StartOrder::First, &hosts, state) {
             Ok(started) => started,
             Err(StepError::Failed(what)) => {
                 state.fail_trial(trial, what);
@@ -248,11 +248,12 @@ impl<'a> ExperimentRunner<'a> {
         failure
     }
 
-    /// Starts a trial's store, if any, and then its server.
+    /// Starts a trial's store, if any, and then its server. `order` is that of the server.
     fn start(
         &self,
         trial: &Trial,
         name: &str,
+        order: StartOrder,
         hosts: &TrialHosts,
         state: &ExperimentState<'_, '_>,
     ) -> Result<(RunningProgram, Option<StoreInstance>), StepError> {
@@ -265,7 +266,7 @@ impl<'a> ExperimentRunner<'a> {
         });
         let store = store.transpose()?;
         let reached = store.as_ref().map(|store| &*store.reached);
-        let server = server::start(self, trial, hosts, reached, state.paths(name))?;
+        let server = server::start(self, trial, hosts, reached, state.paths(name), order)?;
         Ok((server, store))
     }
 

@@ -87,9 +87,12 @@ impl Drop for RunFolder {
 
 /// Whether a program starts for the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StartOrder {
+pub enum StartOrder {
     /// The first start, with new files in the run folder and a new log.
     First,
+    /// The first start after an interruption, with the state that the program left behind. Files
+    /// with placeholders are new, because their values may differ.
+    Resumed,
     /// A restart, with the files that the program left behind.
     Restart,
 }
@@ -102,22 +105,24 @@ impl ProgramSpec<'_> {
     pub fn start(
         self,
         paths: ProgramPaths<'_>,
+        order: StartOrder,
         ready: &ReadyCheck<'_>,
         stop: &Stop,
     ) -> Result<RunningProgram, StepError> {
         let prefix = format!("{} does not start", self.name);
-        let started = self.try_start(paths, ready, stop);
+        let started = self.try_start(paths, order, ready, stop);
         started.map_err(|error| error.of(&prefix))
     }
 
     fn try_start(
         self,
         paths: ProgramPaths<'_>,
+        order: StartOrder,
         ready: &ReadyCheck<'_>,
         stop: &Stop,
     ) -> Result<RunningProgram, StepError> {
         let within = self.start.ready_within();
-        let mut program = self.spawn(paths, StartOrder::First)?;
+        let mut program = self.spawn(paths, order)?;
         program.wait_until_ready(within, ready, stop)?;
         Ok(program)
     }
@@ -143,11 +148,13 @@ impl ProgramSpec<'_> {
         let words = self.filler.fill_words(&self.start.command);
         let log_start = match order {
             StartOrder::First => 0,
-            StartOrder::Restart => fs::metadata(&paths.log).map_or(0, |log| log.len()),
+            StartOrder::Resumed | StartOrder::Restart => {
+                fs::metadata(&paths.log).map_or(0, |log| log.len())
+            }
         };
         let start = match order {
             StartOrder::First => child::start,
-            StartOrder::Restart => child::start_again,
+            StartOrder::Resumed | StartOrder::Restart => child::start_again,
         };
         let (child, lease) = start(self.side, &words, self.folder, &paths.log, paths.leases)?;
         Ok(RunningProgram {
@@ -172,7 +179,12 @@ impl ProgramSpec<'_> {
         for name in &self.start.files {
             let (path, copy) = (self.folder.join(name.as_str()), run.join(name.as_str()));
             let text = fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
-            fs::write(&copy, self.filler.fill(&text)).map_err(|error| failed(&copy, error))?;
+            let filled = self.filler.fill(&text);
+            if order == StartOrder::Resumed && filled == text && copy.exists() {
+                // The program may keep its state in this file.
+                continue;
+            }
+            fs::write(&copy, filled).map_err(|error| failed(&copy, error))?;
         }
         Ok(())
     }

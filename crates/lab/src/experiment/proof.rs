@@ -7,7 +7,7 @@ use floodmark_record::Record;
 use floodmark_record::run::Run;
 
 use super::measurement::TrialProcess;
-use super::program::RunningProgram;
+use super::program::{RunningProgram, StartOrder};
 use super::{ExperimentRunner, ExperimentState, StepError, plan_trial, server};
 use crate::fold::fold_with;
 use crate::perturbation::{PerturbationTest, ProofOutcome};
@@ -106,8 +106,8 @@ fn start_doubled(
     state.listener.on_step(&step);
     let paths = state.paths(&format!("{}-{}-changed", trial.name, process.process));
     let store = process.store.as_ref().map(|store| &*store.reached);
-    let server =
-        server::start(runner, &trial, hosts, store, paths).map_err(|error| error.of(&step))?;
+    let server = server::start(runner, &trial, hosts, store, paths, StartOrder::First)
+        .map_err(|error| error.of(&step))?;
     let url = format!("http://{}{}", server.address, trial.sent_to());
     let planned = plan_trial(&trial, hosts, &url).map_err(StepError::Failed)?;
     Ok(Some(DoubledProcess {

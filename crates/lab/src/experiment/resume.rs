@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use floodmark_observe::{Root, environment};
-use floodmark_record::crash::CrashRound;
 use floodmark_record::events::RunId;
 use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::plan::Plan;
@@ -27,8 +26,8 @@ pub struct EarlierResult {
     complete: BTreeSet<(String, u32)>,
     /// All other runs.
     pub incomplete: Vec<RunId>,
-    /// The last crash round of each trial.
-    crash: BTreeMap<String, CrashRound>,
+    /// The crash rounds of each trial.
+    crash: BTreeMap<String, CrashEvents>,
     /// Number of crash rounds per trial; 0 without crash rounds.
     crash_rounds: u32,
 }
@@ -57,10 +56,10 @@ impl EarlierResult {
         }
         check_load(&events.runs, experiment).map_err(different)?;
         check_crash_load(&events.crash, experiment).map_err(different)?;
-        let last = |trial: CrashEvents| Some((trial.began.trial, trial.rounds.into_iter().last()?));
+        let named = |trial: CrashEvents| (trial.began.trial.clone(), trial);
         let crash = experiment.description.crash.as_ref();
         Ok(EarlierResult {
-            crash: events.crash.into_iter().filter_map(last).collect(),
+            crash: events.crash.into_iter().map(named).collect(),
             crash_rounds: crash.map_or(0, |crash| crash.rounds),
             ..Self::of(&events.runs, experiment)
         })
@@ -69,7 +68,9 @@ impl EarlierResult {
     /// Returns whether a server process of a trial was measured completely.
     #[must_use]
     pub fn contains(&self, trial: &str, process: u32) -> bool {
-        let last = self.last_crash_round(trial);
+        let last = self
+            .crash_events(trial)
+            .and_then(|trial| trial.rounds.last());
         let has_all_rounds = last.is_some_and(|last| last.round >= self.crash_rounds);
         has_all_rounds || self.complete.contains(&(trial.to_owned(), process))
     }
@@ -82,9 +83,9 @@ impl EarlierResult {
         trials.all(|trial| (1..=processes).all(|process| self.contains(&trial.name, process)))
     }
 
-    /// Returns the last crash round of a trial.
+    /// Returns the crash rounds of a trial. `None` if no round has begun.
     #[must_use]
-    pub fn last_crash_round(&self, trial: &str) -> Option<&CrashRound> {
+    pub fn crash_events(&self, trial: &str) -> Option<&CrashEvents> {
         self.crash.get(trial)
     }
 
@@ -132,7 +133,7 @@ fn check_experiment(
     // If processes could be added until a difference appears, every comparison would find one.
     if then.processes != now.processes {
         return Err(format!(
-            "the result has {} processes per trial, not {}",
+            "the number of processes per trial was {}, not {}",
             then.processes, now.processes
         ));
     }

@@ -1,6 +1,6 @@
 //! Starts the server of a trial and checks its response.
 
-use super::program::{ProgramPaths, ProgramSpec, RunningProgram};
+use super::program::{ProgramPaths, ProgramSpec, RunningProgram, StartOrder};
 use super::{ExperimentRunner, StepError, TrialHosts};
 use crate::manifest::{Trial, WorkloadRequest};
 use crate::probe;
@@ -13,6 +13,7 @@ pub fn start(
     hosts: &TrialHosts,
     store: Option<&str>,
     paths: ProgramPaths<'_>,
+    order: StartOrder,
 ) -> Result<RunningProgram, StepError> {
     let path = &trial.ready;
     let is_posted = trial.ready == trial.path && trial.request().method != "GET";
@@ -27,7 +28,7 @@ pub fn start(
             )),
         }
     };
-    spec(runner, trial, hosts, store).start(paths, &ready, runner.stop)
+    spec(runner, trial, hosts, store).start(paths, order, &ready, runner.stop)
 }
 
 /// Returns how to start the server of a trial.

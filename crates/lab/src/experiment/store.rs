@@ -10,7 +10,7 @@ use floodmark_observe::MonitoredStore;
 
 use super::delay_proxy::DelayProxy;
 use super::program::{
-    ProgramPaths, ProgramSpec, RunningProgram, free_address, restartable_address,
+    ProgramPaths, ProgramSpec, RunningProgram, StartOrder, free_address, restartable_address,
 };
 use super::{ExperimentRunner, StepError, TrialHosts, child};
 use crate::manifest::{Filler, Store, StoreSource, TrialStore};
@@ -70,7 +70,7 @@ impl StoreInstance {
                 let spec = spec(store, hosts, own, filler.clone());
                 let ready = |address| child::within(&hosts.server, || connect(address));
                 program
-                    .insert(spec.start(paths, &ready, runner.stop)?)
+                    .insert(spec.start(paths, StartOrder::First, &ready, runner.stop)?)
                     .address
             }
         };

@@ -83,7 +83,7 @@ pub enum Completion<'a> {
     Connected {
         /// The connection.
         slot: Slot,
-        /// Time at which the backend observed the connection.
+        /// Time at which the backend observed the connection, before it sent any bytes.
         at: Ns,
         /// Whether the bytes passed to [`IoBackend::open`] have been sent.
         sent: bool,
@@ -168,8 +168,8 @@ pub trait IoBackend {
     /// Starts to connect.
     ///
     /// A backend that can observe the send time sends `first` as soon as the connection is
-    /// established, and reports this in [`Completion::Connected`]. Otherwise the caller sends these
-    /// bytes.
+    /// established. It reports this in [`Completion::Connected`] before the next wait. With other
+    /// backends, the caller sends these bytes.
     fn open(&mut self, slot: Slot, route: Route, first: Option<&SharedBytes>);
 
     /// Sends as many bytes as the socket accepts immediately, and the rest later.

@@ -17,7 +17,8 @@ use crate::judge::CheckedContent;
 const LONG_HANDSHAKE: Ns = 1_000_000_000;
 
 impl Core {
-    /// Abandons all requests in flight, so that the counts add up.
+    /// Abandons all requests in flight, so that the counts add up. A request whose connection has
+    /// not been reported was not sent.
     pub fn abandon(&mut self, now: Ns) {
         if let RequestSource::Open(waiting) = &mut self.arrivals {
             let recorder = &mut self.recorder;
@@ -56,8 +57,6 @@ impl Core {
                     let target = connection.target;
                     self.targets.given_up(target);
                     self.carried -= 1;
-                    // The backend may have sent the request together with the connect.
-                    self.keep_unknown(slot as Slot, now);
                 }
                 _ => continue,
             }
@@ -176,17 +175,9 @@ impl Core {
                     Some(_) => failure::HANDSHAKE_TIMED_OUT,
                     None => failure::CONNECT_TIMED_OUT,
                 };
-                let mut failure = ConnectFailure::by_server(name);
-                let judge = &self.judges[connection.moments.pick.group as usize];
-                if connection.carries && judge.is_checked_write() {
-                    // The backend may have sent the request together with the connect, so the
-                    // request is not sent to another address.
-                    failure.of_address = false;
-                    self.keep_unknown(slot, now);
-                }
                 let how = CloseFirst::Client;
                 self.actions.push(Action::Close { slot, how });
-                self.connect_failed(slot, failure, now);
+                self.connect_failed(slot, ConnectFailure::by_server(name), now);
             }
             ConnectionState::Closed
             | ConnectionState::Closing

@@ -216,6 +216,8 @@ impl Core {
     }
 
     /// Handles all events that depend only on time: arrivals, pauses, timeouts and the next row.
+    /// A request whose connection has not been reported was not sent, so it may time out and go to
+    /// another address.
     pub fn turn(&mut self, now: Ns) {
         self.recorder.tick(now);
         self.opens_left = OPENS_PER_TURN;

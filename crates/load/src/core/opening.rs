@@ -182,7 +182,6 @@ impl Core {
         self.count_opened();
         if carries {
             self.carried -= 1;
-            self.connections[slot as usize].sent_with_connect = sent;
             self.dispatch(slot, now);
             if sent {
                 self.sent(slot, at);

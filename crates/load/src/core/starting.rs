@@ -131,7 +131,6 @@ impl Core {
             ..Moments::default()
         };
         connection.retried = None;
-        connection.sent_with_connect = false;
         connection.last = self.close_first == CloseFirst::Server
             && uses.is_some_and(|n| connection.used + 1 >= n);
         self.dispatch(slot, now);

@@ -161,16 +161,13 @@ impl World {
             5 => {
                 self.plan(at, slot, Happening::Connected { sent: first });
                 self.plan(at, slot, Happening::Broke(libc::ECONNRESET));
-                self.sends += u64::from(first);
             }
             6 => {
                 self.plan(at, slot, Happening::Connected { sent: first });
                 self.plan(at, slot, Happening::Data(b"SSH-2.0\r\n".to_vec()));
-                self.sends += u64::from(first);
             }
             _ => {
                 self.plan(at, slot, Happening::Connected { sent: first });
-                self.sends += u64::from(first);
                 if first {
                     self.request(slot, at, last);
                 }
@@ -290,6 +287,7 @@ impl World {
             match what {
                 Happening::Connected { sent } => {
                     socket.standing = true;
+                    self.sends += u64::from(sent);
                     let at = now;
                     core.on(Completion::Connected { slot, at, sent }, now);
                 }

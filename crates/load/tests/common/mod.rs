@@ -66,6 +66,8 @@ pub fn raise_open_files() -> u64 {
 pub struct Run {
     pub rows: Vec<SecondRow>,
     pub end: WorkerEnd,
+    /// Start of the measurement on the worker's clock, in ns.
+    pub began_ns: u64,
     pub took: Duration,
 }
 
@@ -105,19 +107,21 @@ pub fn input(plan: Plan) -> WorkerInput {
 /// Runs a worker input.
 pub fn try_input(input: WorkerInput, stop: &StopFlag) -> Result<Run, WorkerError> {
     let began = Instant::now();
-    let (mut rows, mut end) = (Vec::new(), None);
+    let (mut rows, mut end, mut began_ns) = (Vec::new(), None, 0);
     let files = Some(FileLimit {
         before: 1024,
         now: 1024,
     });
     worker::run(input, files, stop, |event| match event {
         Event::Second(row) => rows.push(row),
+        Event::Began { at_ns, .. } => began_ns = at_ns,
         Event::End(e) => end = Some(e),
         _ => {}
     })?;
     let run = Run {
         rows,
         end: end.expect("a worker's last event"),
+        began_ns,
         took: began.elapsed(),
     };
     assert_eq!(run.end.counts.balance(), Ok(()));

@@ -42,7 +42,7 @@ pub(crate) fn ended(run: &Run) -> Option<TextLine> {
         ),
         (EndReason::ServerGone, None) => format!("within {sending}"),
         (EndReason::NotHttp, _) => {
-            format!("– ended after {sending}; the figures cover the time until then")
+            format!("– the figures cover the first {sending}")
         }
         _ => format!("after {sending}; the figures cover the time until then"),
     };
@@ -275,7 +275,7 @@ mod tests {
         let text = crate::terminal::tests::drawn(ended(&run), 200);
         assert_eq!(
             text,
-            "ended        the server does not speak HTTP/1.1 – ended after 10 s; the figures cover the time until then\n"
+            "ended        the server does not speak HTTP/1.1 – the figures cover the first 10 s\n"
         );
     }
 

@@ -288,7 +288,7 @@ fn kills_the_store() {
 }
 
 /// Kills floodmark after the second round, and resumes the experiment.
-pub(super) fn killed_and_resumed(lab: &ExperimentFolder) -> (i32, Record, String) {
+fn killed_and_resumed(lab: &ExperimentFolder) -> (i32, Record, String) {
     let mut child = lab.start(&["--quiet"]);
     wait_for("the second round", || {
         (lab.count("crash_round") >= 2).then_some(())

@@ -1,10 +1,13 @@
 //! Tests of crash rounds with check files and real servers.
 
-use super::ExperimentFolder;
-use super::crash::{crashing, has_no_loss, is_clean, killed_and_resumed, responses};
+use std::collections::BTreeSet;
 
-/// A server of a set and of registers. It keeps a line per write in a file. With the fault `late`, it
-/// writes each line 10 writes later.
+use super::ExperimentFolder;
+use super::crash::{crashing, has_no_loss, is_clean, responses};
+use crate::support::{signal, wait_for};
+
+/// A server of a set and of registers. It keeps a line per write in a file, and reads its port from
+/// another file. With the fault `late`, it writes each line 10 writes later.
 const SERVER: &str = r#"
 import http.server, json, os, sys
 from threading import Lock
@@ -41,7 +44,7 @@ class Crud(http.server.BaseHTTPRequestHandler):
         self.answer(201, {})
 class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 100
-Server(('127.0.0.1', int(port)), Crud).serve_forever()
+Server(('127.0.0.1', int(open(port).read())), Crud).serve_forever()
 "#;
 
 const SET: &str = r#"
@@ -69,12 +72,13 @@ fn experiment(rounds: u32, fault: &str, checks: &[&str]) -> ExperimentFolder {
     std::fs::write(lab.0.path().join("set.toml"), SET).unwrap();
     std::fs::write(lab.0.path().join("register.toml"), REGISTER).unwrap();
     let manifest = format!(
-        "name = \"crud\"\nworkloads = []\n[start]\nready = \"GET /items\"\nfiles = [\"state\"]\n\
-         command = \"python3 server.py {fault} {{run}}/state {{port}}\"\n"
+        "name = \"crud\"\nworkloads = []\n[start]\nready = \"GET /items\"\nfiles = [\"state\", \"port\"]\n\
+         command = \"python3 server.py {fault} {{run}}/state {{run}}/port\"\n"
     );
     let system = lab.system("crud", &manifest);
     std::fs::write(system.join("server.py"), SERVER).unwrap();
     std::fs::write(system.join("state"), "/items 1\n/items 70\n").unwrap();
+    std::fs::write(system.join("port"), "{port}").unwrap();
     lab
 }
 
@@ -138,10 +142,34 @@ fn finds_the_writes_that_a_server_loses() {
 }
 
 #[test]
-fn continues_a_set_after_an_interruption() {
-    let lab = experiment(4, "none", &["set"]);
-    let (code, record, printed) = killed_and_resumed(&lab);
-    assert_eq!(code, 0, "{printed}");
-    has_no_loss(&record.crash[0], 4, &printed);
-    is_clean(&lab);
+fn continues_on_the_state_of_an_interrupted_round() {
+    for (check, place) in [("set", "/items"), ("register", "/registers/")] {
+        let lab = experiment(2, "none", &[check]);
+        let path = lab.result().join(format!("{check}-1/state"));
+        let state = || std::fs::read_to_string(&path).unwrap_or_default();
+        let mut before = state();
+        for (complete, flag) in [(0, "--out"), (1, "--resume")] {
+            let mut child = lab.begin(flag, &["--quiet"]);
+            wait_for("writes of the next round", || {
+                let written = state().len() > before.len() + 500;
+                (written && lab.count("crash_round") == complete).then_some(())
+            });
+            signal(child.id(), libc::SIGKILL);
+            child.wait().unwrap();
+            let after = state();
+            assert!(after.starts_with(&before), "{check}: the state is replaced");
+            before = after;
+        }
+        let (code, record, printed) = lab.ended(lab.begin("--resume", &[]));
+        assert_eq!(code, 0, "{printed}");
+        has_no_loss(&record.crash[0], 2, &printed);
+        let after = state();
+        assert!(after.starts_with(&before), "{check}: the state is replaced");
+        let mut values = BTreeSet::new();
+        for line in after.lines().filter(|line| line.starts_with(place)) {
+            let value: i32 = line.split(' ').nth(1).unwrap().parse().unwrap();
+            assert!(values.insert(value), "{check}: {line} is written again");
+        }
+        is_clean(&lab);
+    }
 }

@@ -96,7 +96,10 @@ fn refuses_to_resume_another_experiment() {
     let events = || std::fs::read(lab.result().join("events.jsonl")).unwrap();
     let before = events();
     for (flags, printed) in [
-        (vec!["--processes", "2", "--attempts", "1"], "1 processes"),
+        (
+            vec!["--processes", "2", "--attempts", "1"],
+            "per trial was 1, not 2",
+        ),
         (
             [&only[..], &["--duration", "300ms"]].concat(),
             "the load of native has changed",

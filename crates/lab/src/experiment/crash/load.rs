@@ -52,10 +52,8 @@ impl WorkerReports {
             Event::Ready(ready) => self.origin_ns = ready.clock_origin_ns,
             Event::Began {
                 phase: Phase::Measure,
-            } => {
-                let origin = self.origin_ns;
-                self.began_ns = origin.map(|origin| monotonic_ns().saturating_sub(origin));
-            }
+                at_ns,
+            } => self.began_ns = Some(at_ns),
             Event::Part(part) if part.phase == Phase::Measure => self.parts.push(OkPart {
                 from_ns: part.from_ns,
                 to_ns: part.to_ns,

@@ -14,9 +14,10 @@ use std::time::Duration;
 use floodmark_check::{ApiState, FoundItems};
 use floodmark_record::Event;
 use floodmark_record::crash::{CrashBegan, CrashRound, CrashSettings};
+use floodmark_record::plan::Plan;
 use floodmark_record::units::show_count;
 
-use super::program::restartable_address;
+use super::program::{StartOrder, restartable_address};
 use super::{ExperimentRunner, ExperimentState, StepError, TrialHosts, child, plan_trial, server};
 use crate::attempt::unix_ms;
 use crate::manifest::Trial;
@@ -33,9 +34,12 @@ const LOSSES_SHOWN: u32 = 3;
 /// Number of rounds between two progress messages.
 const PROGRESS_EVERY: u32 = 10;
 
-/// Maximum number of requests that a round which was interrupted may have sent. Their numbers are
-/// not used again.
-const INTERRUPTED_NUMBERS: u64 = 1 << 32;
+/// Maximum number of requests per second that a load sends.
+const MAX_RATE_PER_S: f64 = 1e6;
+
+/// Maximum time in seconds for which a round sends requests after its warm-up and the latest time
+/// of the signal.
+const REST_OF_ROUND_S: f64 = 60.0;
 
 /// Maximum number of the first request. JSON numbers are exact below 2⁵³.
 const MAX_NUMBER: u64 = 1 << 52;
@@ -75,7 +79,16 @@ fn try_run<'a>(
 ) -> Result<(), RoundError> {
     let own = placed(trial, hosts)?;
     let name = format!("{}-1", own.name);
-    let (server, store) = runner.start(&own, &name, hosts, state)?;
+    let earlier = runner
+        .earlier
+        .and_then(|earlier| earlier.crash_events(&trial.name));
+    // floodmark removes the data of a store that it starts, so the state is new.
+    let starts_store = (trial.at.store.as_ref()).is_some_and(|store| store.started().is_some());
+    let order = match earlier {
+        Some(_) if !starts_store => StartOrder::Resumed,
+        _ => StartOrder::First,
+    };
+    let (server, store) = runner.start(&own, &name, order, hosts, state)?;
     let url = format!("http://{}{}", server.address, own.sent_to());
     let planned = plan_trial(&own, hosts, &url).map_err(|what| format!("{}: {what}", own.place))?;
     let mut processes = CrashProcesses {
@@ -95,6 +108,12 @@ fn try_run<'a>(
     {
         return Err(format!("{}: unexpected response: {fault}", own.name).into());
     }
+    // The set may contain items before the first round, also those of an interrupted round.
+    let found = processes.items(u64::MAX)?.unwrap_or_default();
+    let unused = earlier.map_or(1, |earlier| {
+        (earlier.first_number()).saturating_add(numbers_per_round(settings, &planned.plan))
+    });
+    let first_number = unused.max(number_after(&found)?);
     let workload = trial.workload.map(|workload| workload.name());
     state.folder.append(&Event::CrashBegan(CrashBegan {
         trial: trial.name.clone(),
@@ -102,9 +121,17 @@ fn try_run<'a>(
         workload: workload.unwrap_or(&trial.path).to_owned(),
         plan: planned.plan.clone(),
         place: hosts.place.clone(),
+        first_number,
         unix_ms: unix_ms(),
     }));
-    let ran = rounds(&mut processes, state);
+    let last = earlier.and_then(|earlier| earlier.rounds.last());
+    let next = NextRound {
+        number: last.map_or(1, |last| last.round + 1),
+        is_fresh_start: true,
+        earlier: last.filter(|_| !starts_store).map(|last| last.state),
+        first_number,
+    };
+    let ran = rounds(&mut processes, next, ApiState::with_items(found), state);
     let CrashProcesses { server, store, .. } = processes;
     // Stop the server first, so that it does not log the loss of its store.
     let killed = server.and_then(|server| server.stop("the server", runner.stop));
@@ -132,49 +159,32 @@ fn placed(trial: &Trial, hosts: &TrialHosts) -> Result<Trial, String> {
 
 fn rounds(
     processes: &mut CrashProcesses<'_, '_>,
+    mut next: NextRound,
+    mut api: ApiState,
     state: &mut ExperimentState<'_, '_>,
 ) -> Result<(), RoundError> {
     let (trial, of) = (processes.trial, processes.settings.rounds);
-    let earlier = processes.runner.earlier;
-    let last = earlier.and_then(|earlier| earlier.last_crash_round(&trial.name));
-    let first = last.map_or(1, |last| last.round + 1);
-    // floodmark removes the data of a store that it starts, so the state is new.
-    let is_kept = trial
-        .at
-        .store
-        .as_ref()
-        .is_none_or(|store| store.started().is_none());
-    let mut known = last.filter(|_| is_kept).map(|last| last.state);
-    // The set may contain items before the first round, also those of an interrupted round.
-    let found = processes.items(u64::MAX)?.unwrap_or_default();
-    let mut next_number = last.map_or(1, |last| {
-        last.state.next_number.saturating_add(INTERRUPTED_NUMBERS)
-    });
-    next_number = next_number.max(number_after(&found)?);
-    let mut api = ApiState::with_items(found);
     let mut lost = 0;
-    for number in first..=of {
+    while next.number <= of {
         if processes.runner.stop.is_set() || state.folder.failure().is_some() {
             return Ok(());
         }
-        if number == first || number % PROGRESS_EVERY == 0 {
-            let name = &trial.name;
+        if next.is_fresh_start || next.number.is_multiple_of(PROGRESS_EVERY) {
+            let (name, number) = (&trial.name, next.number);
             let step = format!("{name}: crash round {number} of {of}, {lost} with lost data");
             state.listener.on_step(&step);
         }
-        let next = NextRound {
-            number,
-            is_fresh_start: number == first,
-            earlier: known,
-            first_number: next_number,
-        };
         let ran = next.run(processes, state, &mut api);
         if let Some(problem) = processes.problem.take() {
             state.listener.on_problem(&problem);
         }
         let round = ran?;
-        next_number = round.state.next_number;
-        known = Some(round.state);
+        next = NextRound {
+            number: round.round + 1,
+            is_fresh_start: false,
+            earlier: Some(round.state),
+            first_number: round.state.next_number,
+        };
         if let Some(violation) = round.found.violations.first() {
             lost += 1;
             if lost <= LOSSES_SHOWN {
@@ -186,6 +196,13 @@ fn rounds(
         append(round, state);
     }
     Ok(())
+}
+
+/// Returns an upper bound on the number of requests of a round. An interrupted round may have sent
+/// as many, so their numbers are not used again.
+fn numbers_per_round(settings: &CrashSettings, plan: &Plan) -> u64 {
+    let longest_s = plan.warmup.as_secs_f64() + settings.to_s + REST_OF_ROUND_S;
+    (longest_s * MAX_RATE_PER_S) as u64
 }
 
 /// Returns a number that is larger than the numbers of all items.

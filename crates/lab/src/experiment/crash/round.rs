@@ -161,11 +161,11 @@ impl NextRound {
             times.signaled,
             times.restarted,
         );
-        let first_ok_ns = recovered
-            .first_ok_ns
-            .ok_or_else(|| format!("{}: no ok response after the restart", processes.trial.name))?;
         let keeps_responses = !judged.findings.violations.is_empty();
         if !keeps_responses {
+            if recovered.first_ok_ns.is_none() {
+                return Err(unjudged("no ok response after the restart".to_owned()).into());
+            }
             fs::remove_file(&path).map_err(|error| unreadable(error.to_string()))?;
         }
         let mut counts = end.warmup_counts.clone().unwrap_or_default();
@@ -176,7 +176,7 @@ impl NextRound {
             signaled_ns: times.signaled - times.began,
             restarted_ns: times.restarted - times.began,
             counts,
-            first_ok_ns,
+            first_ok_ns: recovered.first_ok_ns,
             full_speed_ns: recovered.full_speed_ns,
             rate_before_per_s: recovered.rate_before_per_s,
             found: judged.findings,
