@@ -155,8 +155,15 @@ impl<'t> Disk<'t> {
         self.folders.entry(folder).or_default()
     }
 
-    /// Applies a change to directory entries, or marks the affected names as lost.
-    fn change_entry(&mut self, operation: &Operation, fate: &Fate, persistence: Persistence) {
+    /// Applies a change to directory entries, or marks the affected names as lost. `removal` is the
+    /// fate of a rename's removal of the old name.
+    fn change_entry(
+        &mut self,
+        operation: &Operation,
+        fate: &Fate,
+        removal: &Fate,
+        persistence: Persistence,
+    ) {
         let names = operation.names();
         let is_lost = self.is_journal_cut
             || *fate != Fate::Kept
@@ -186,6 +193,11 @@ impl<'t> Disk<'t> {
                 let replaced = self.folder(to.folder).remove(&to.name);
                 if let Some(old) = old {
                     self.folder(to.folder).insert(to.name.clone(), old);
+                    // A folder never has two names.
+                    if *removal != Fate::Kept && !self.folders.contains_key(&old) {
+                        self.folder(from.folder).insert(from.name.clone(), old);
+                        self.lost_names.insert(from.clone());
+                    }
                 }
                 if let (true, Some(replaced)) = (*swap, replaced) {
                     self.folder(from.folder).insert(from.name.clone(), replaced);
@@ -229,16 +241,17 @@ impl Crash<'_> {
         let mut disk = Disk::of(&trace.base);
         let mut effects = self.effects.iter().zip(fates).peekable();
         for &call in &self.calls {
-            let (mut entry_or_size, mut data) = (&Fate::Kept, None);
+            let (mut entry_or_size, mut removal, mut data) = (&Fate::Kept, &Fate::Kept, None);
             while let Some((effect, fate)) = effects.next_if(|(effect, _)| effect.call == call) {
                 match &effect.part {
                     EffectPart::Entry | EffectPart::Size => entry_or_size = fate,
+                    EffectPart::Removal => removal = fate,
                     EffectPart::Data { sectors } => data = Some((sectors, fate)),
                 }
             }
             let operation = &trace.calls[call].operation;
             let Some(file) = operation.changed_file() else {
-                disk.change_entry(operation, entry_or_size, history.persistence);
+                disk.change_entry(operation, entry_or_size, removal, history.persistence);
                 continue;
             };
             let file = disk.file(file);
