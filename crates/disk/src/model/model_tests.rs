@@ -326,6 +326,31 @@ fn a_failed_sync_during_a_write_may_lose_the_data() {
 }
 
 #[test]
+fn a_crash_comes_only_where_the_possible_states_change() {
+    let send = |socket| Operation::Send {
+        socket,
+        bytes: Arc::from(&b"OK"[..]),
+    };
+    let mut durable = write(1, 0, b"X");
+    if let Operation::Write { durable, .. } = &mut durable {
+        *durable = true;
+    }
+    let calls = [
+        write(1, 0, b"DATA"),
+        sync(1),
+        send(7),
+        send(8),
+        failed_sync(1),
+        durable,
+    ];
+    let mut trace = trace(calls);
+    trace.ports.insert(7, crate::TcpPorts { local: 1, peer: 2 });
+    assert_eq!(trace.crash_points(), [0, 1, 4, 6, 11, 12]);
+    trace.first_error = Some(10);
+    assert_eq!(trace.crash_points(), [0, 1, 4, 6, 10, 11, 12]);
+}
+
+#[test]
 fn a_call_in_progress_may_have_happened() {
     let trace = trace([write(1, 0, b"DATA"), sync(1)]);
     let history = DiskHistory::new(&trace, Persistence::Strict);
