@@ -1,11 +1,13 @@
 //! Starts a server on post-crash images and checks what it recovers.
 
+mod listener;
 mod points;
 mod report;
 mod server;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,11 +45,17 @@ pub enum TestError {
         source: io::Error,
     },
     /// No local port is available.
-    #[error("cannot find a free port on 127.0.0.1: {0}")]
-    Port(io::Error),
+    #[error("another process listens on each port from 10000 to 29999; stop some processes")]
+    NoFreePort,
     /// The server cannot be started or stopped.
     #[error(transparent)]
     Child(#[from] ChildError),
+    /// The started server does not listen on its address, but another process does.
+    #[error(
+        "{0}: another process listens here, not the started server; in the server command, pass \
+         the listen address to the server, and keep the server in the foreground"
+    )]
+    ForeignServer(SocketAddrV4),
 }
 
 /// A test of a server on post-crash images.
@@ -80,7 +88,7 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
     pub fn run(&self, stop: &AtomicBool) -> Result<ImageReport, TestError> {
         let history = DiskHistory::new(self.trace, self.persistence);
         let points = CrashPoints::new(self.trace);
-        let starter = Starter::new(self.server, self.scratch)?;
+        let starter = Starter::new(self.server, self.scratch);
         let (next, is_failed) = (AtomicU64::new(0), AtomicBool::new(false));
         let report = Mutex::new(ImageReport::default());
         let begin = Instant::now();

@@ -2,23 +2,24 @@
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::ExitStatus;
+use std::process::{self, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use floodmark_host::Child;
 
-use super::TestError;
+use super::{TestError, listener};
 use crate::model::Image;
 use crate::probe::{RecoveryProbe, ServerCommand};
 
 /// Maximum time until the server accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time to wait for a server to exit after it failed to respond.
+/// Maximum time to wait for a server to exit after it failed to respond, or because another process
+/// uses its address.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_micros(500);
@@ -27,7 +28,8 @@ const CONNECT_PAUSE: Duration = Duration::from_micros(500);
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 64, 0, 1);
 /// Number of listen addresses.
 const ADDRESSES: u32 = 1 << 22;
-/// Listen ports of a server that cannot choose its address, below the range of ephemeral ports.
+/// Listen ports, below the range of ephemeral ports. Each start also uses another port, because the
+/// server may listen on all addresses.
 const PORTS: std::ops::Range<u16> = 10_000..30_000;
 /// Size of the file that is written to check for free space, in bytes.
 const SPACE: usize = 1 << 20;
@@ -51,37 +53,32 @@ pub(crate) enum ImageOutcome {
 pub(super) struct Starter<'a> {
     server: &'a ServerCommand,
     scratch: &'a Path,
-    port: u16,
     starts: AtomicU32,
 }
 
 impl<'a> Starter<'a> {
-    pub(super) fn new(server: &'a ServerCommand, scratch: &'a Path) -> Result<Self, TestError> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(TestError::Port)?;
-        Ok(Starter {
+    pub(super) fn new(server: &'a ServerCommand, scratch: &'a Path) -> Self {
+        // Tests that run at the same time use different addresses.
+        let first = process::id().wrapping_mul(PORTS.len() as u32 + 1_009);
+        Starter {
             server,
             scratch,
-            port: listener.local_addr().map_err(TestError::Port)?.port(),
-            starts: AtomicU32::new(0),
-        })
+            starts: AtomicU32::new(first),
+        }
     }
 
-    fn next_address(&self) -> Result<SocketAddr, TestError> {
-        if self.server.has_host() {
-            let number = self.starts.fetch_add(1, Ordering::Relaxed) % ADDRESSES;
-            let host = Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits() + number);
-            return Ok(SocketAddr::from((host, self.port)));
-        }
-        let mut result = Err(TestError::Port(io::ErrorKind::AddrInUse.into()));
-        for _ in PORTS {
-            let number = self.starts.fetch_add(1, Ordering::Relaxed) % PORTS.len() as u32;
-            let port = PORTS.start + number as u16;
-            match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-                Ok(_) => return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
-                Err(error) => result = Err(TestError::Port(error)),
-            }
-        }
-        result
+    fn next_address(&self) -> Result<SocketAddrV4, TestError> {
+        let mut addresses = PORTS.map(|_| {
+            let number = self.starts.fetch_add(1, Ordering::Relaxed);
+            let host = match self.server.has_host() {
+                true => Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits() + number % ADDRESSES),
+                false => Ipv4Addr::LOCALHOST,
+            };
+            let port = PORTS.start + (number % PORTS.len() as u32) as u16;
+            SocketAddrV4::new(host, port)
+        });
+        let free = addresses.find(|address| !listener::is_used(*address));
+        free.ok_or(TestError::NoFreePort)
     }
 
     /// Starts the server on an image, and reads back. `worker` names the folder of the image.
@@ -96,12 +93,19 @@ impl<'a> Starter<'a> {
         let log = self.scratch.join(format!("log-{worker}"));
         write_image(image, &folder).map_err(failed(&folder))?;
         let address = self.next_address()?;
-        let command = self.server.command(&folder, address);
+        let command = self.server.command(&folder, address.into());
         let mut child = Child::start_logged(command, &log)?;
         let begin = Instant::now();
-        while TcpStream::connect(address).is_err() {
+        loop {
+            let is_accepted = TcpStream::connect(address).is_ok();
+            if is_accepted && listener::is_own(child.pid(), address) {
+                break;
+            }
             if let Some(status) = child.wait(Duration::ZERO)? {
                 return self.ended(status, worker, &folder, &log);
+            }
+            if is_accepted && begin.elapsed() > END_TIMEOUT {
+                return Err(TestError::ForeignServer(address));
             }
             if begin.elapsed() > START_TIMEOUT {
                 let reason = "the server accepted no connection within 10 s";
@@ -109,7 +113,7 @@ impl<'a> Starter<'a> {
             }
             thread::sleep(CONNECT_PAUSE);
         }
-        match probe.check(address, acknowledged) {
+        match probe.check(address.into(), acknowledged) {
             Ok(None) => Ok(ImageOutcome::Recovered),
             Ok(Some(loss)) => Ok(ImageOutcome::Lost(loss)),
             Err(error) => match child.wait(END_TIMEOUT)? {
