@@ -32,6 +32,11 @@ impl CrashPoints {
         }
     }
 
+    /// Returns the last crash point, after which no call changes anything.
+    pub(super) fn last(&self) -> u64 {
+        self.all.last().copied().unwrap_or(0)
+    }
+
     /// Draws a crash point.
     pub(super) fn draw(&self, random: &mut Xoshiro256PlusPlus) -> u64 {
         let among = match below(random, 2) {

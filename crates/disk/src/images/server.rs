@@ -1,18 +1,17 @@
 //! One start of the server on one image.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{self, ExitStatus};
+use std::process::{self, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use floodmark_host::Child;
 
-use super::{TestError, listener};
+use super::{TestError, exit, listener};
 use crate::model::Image;
 use crate::probe::{RecoveryProbe, ServerCommand};
 
@@ -33,8 +32,6 @@ const ADDRESSES: u32 = 1 << 22;
 const PORTS: std::ops::Range<u16> = 10_000..30_000;
 /// Size of the file that is written to check for free space, in bytes.
 const SPACE: usize = 1 << 20;
-/// Exit code of a Rust program that panicked.
-const PANICKED: i32 = 101;
 
 /// What a server did with an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,8 +42,22 @@ pub(crate) enum ImageOutcome {
     Refused(String),
     /// The server lost an acknowledged write.
     Lost(String),
-    /// The server crashed, did not respond, or exited without an error message.
+    /// The server crashed.
+    Crashed(String),
+    /// The server did not respond, or exited without an error message.
     Failed(String),
+}
+
+impl ImageOutcome {
+    /// Returns how the server failed, if it did.
+    pub(super) fn failure(&self) -> Option<&str> {
+        match self {
+            ImageOutcome::Recovered | ImageOutcome::Refused(_) => None,
+            ImageOutcome::Lost(reason)
+            | ImageOutcome::Crashed(reason)
+            | ImageOutcome::Failed(reason) => Some(reason),
+        }
+    }
 }
 
 /// Starts a server on images.
@@ -93,8 +104,10 @@ impl<'a> Starter<'a> {
         let log = self.scratch.join(format!("log-{worker}"));
         write_image(image, &folder).map_err(failed(&folder))?;
         let address = self.next_address()?;
-        let command = self.server.command(&folder, address.into());
-        let mut child = Child::start_logged(command, &log)?;
+        let mut command = self.server.command(&folder, address.into());
+        let stderr = File::create(&log).map_err(failed(&log))?;
+        command.stdout(Stdio::null()).stderr(stderr);
+        let mut child = Child::start(command)?;
         let begin = Instant::now();
         loop {
             let is_accepted = TcpStream::connect(address).is_ok();
@@ -138,20 +151,8 @@ impl<'a> Starter<'a> {
         let message = fs::read(log).map_err(failed(log))?;
         let message = String::from_utf8_lossy(&message);
         // Each worker uses a different folder, so equal refusals would differ in their paths.
-        let message = message.trim().replace(&*folder.to_string_lossy(), "{run}");
-        let is_refusal = status
-            .code()
-            .is_some_and(|code| code != 0 && code != PANICKED);
-        Ok(match (is_refusal, message.is_empty()) {
-            (true, false) => ImageOutcome::Refused(message),
-            (true, true) => ImageOutcome::Failed(format!(
-                "the server exited without an error message: {status}"
-            )),
-            (false, _) if status.signal().is_some() || status.code() == Some(PANICKED) => {
-                ImageOutcome::Failed(format!("the server crashed: {status}: {message}"))
-            }
-            (false, _) => ImageOutcome::Failed(format!("the server exited: {status}: {message}")),
-        })
+        let message = message.replace(&*folder.to_string_lossy(), "{run}");
+        Ok(exit::outcome(status, &message))
     }
 }
 

@@ -94,6 +94,7 @@ pub fn test_images(method: &str, trace: &Trace, images: u64) -> ImageReport {
         images,
         seed: 1,
         threads: 2,
+        has_controls: false,
     };
     test.run(&AtomicBool::new(false)).unwrap()
 }
