@@ -15,8 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floodmark_disk::{
-    Crash, DiskHistory, ImageNode, Operation, Persistence, TcpPorts, Trace, TraceError,
-    TraceOptions,
+    Crash, DiskFault, DiskHistory, FaultKind, FaultyCall, ImageNode, Operation, Persistence, TcpPorts, Trace,
+    TraceError, TraceOptions,
 };
 use support::{connect, content, free_address, store, trace};
 
@@ -36,6 +36,9 @@ fn child() {
         "copy" => drop(fs::copy(folder.join("old"), folder.join("copy"))),
         "move" => fs::rename(folder.join("old"), folder.with_extension("moved")).unwrap(),
         "ring" => set_up_ring(&folder),
+        "syncfs" => sync_file_systems(&folder),
+        #[cfg(target_arch = "x86_64")]
+        "registers" => write_with_registers(&folder),
         action => panic!("{action}"),
     }
 }
@@ -168,6 +171,34 @@ fn set_up_ring(folder: &Path) {
     fs::write(folder.join("denied"), b"").unwrap();
 }
 
+fn sync_file_systems(folder: &Path) {
+    for path in [Path::new("/proc"), folder] {
+        let file = File::open(path).unwrap();
+        // SAFETY: the file descriptor is open.
+        assert_eq!(unsafe { libc::syncfs(file.as_raw_fd()) }, 0);
+    }
+}
+
+/// Writes 16 bytes, and checks that the call leaves its third argument in its register.
+#[cfg(target_arch = "x86_64")]
+fn write_with_registers(folder: &Path) {
+    let file = File::create(folder.join("file")).unwrap();
+    let (bytes, mut length, mut result) = ([1_u8; 16], 16_u64, libc::SYS_write);
+    // SAFETY: the kernel reads 16 bytes from `bytes`. A system call changes only rax, rcx and r11.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inout("rax") result,
+            inout("rdx") length,
+            in("rdi") file.as_raw_fd(),
+            in("rsi") bytes.as_ptr(),
+            out("rcx") _,
+            out("r11") _,
+        );
+    }
+    assert_eq!((result, length), (8, 16));
+}
+
 fn run(action: &str, folder: &Path) -> Result<Trace, TraceError> {
     run_with(action, folder, TraceOptions::default())
 }
@@ -290,6 +321,34 @@ fn denies_io_uring() {
         !trace.calls.is_empty(),
         "the process saw ENOSYS and went on"
     );
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn ignores_syncs_of_other_file_systems() {
+    let trace = check("syncfs");
+    let is_sync = |call: &&floodmark_disk::TracedCall| call.operation == Operation::SyncAll;
+    assert_eq!(trace.calls.iter().filter(is_sync).count(), 1);
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn a_short_write_keeps_the_registers() {
+    let folder = tempfile::tempdir().unwrap();
+    let fault = DiskFault {
+        call: FaultyCall::Write,
+        first: 1,
+        is_lasting: false,
+        kind: FaultKind::Short,
+    };
+    let options = TraceOptions {
+        fault: Some(fault),
+        ..TraceOptions::default()
+    };
+    let trace = run_with("registers", folder.path(), options).unwrap();
+    let exit = trace.own_exit.expect("the process exits");
+    assert!(exit.success(), "{exit}");
 }
 
 #[test]

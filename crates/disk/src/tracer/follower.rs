@@ -40,6 +40,8 @@ pub(super) struct WatchedPath {
 #[derive(Debug)]
 pub(super) struct Follower {
     root: PathBuf,
+    /// Device number of the watched folder.
+    device: u64,
     inodes: HashMap<Inode, FileId>,
     names: HashMap<FileId, BTreeMap<OsString, FileId>>,
     next: u32,
@@ -54,6 +56,7 @@ impl Follower {
         };
         let root = folder.canonicalize().map_err(failed)?;
         let mut follower = Follower {
+            device: fs::metadata(&root).map_err(failed)?.dev(),
             root: root.clone(),
             inodes: HashMap::new(),
             names: HashMap::new(),
@@ -129,6 +132,11 @@ impl Follower {
             Some(file) => drop(names.insert(entry.name.clone(), file)),
             None => drop(names.remove(&entry.name)),
         }
+    }
+
+    /// Returns the device number of the watched folder.
+    pub(super) fn device(&self) -> u64 {
+        self.device
     }
 
     /// Returns whether a path is in the watched folder, or is the folder itself.
