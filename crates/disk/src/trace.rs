@@ -170,6 +170,9 @@ pub struct Trace {
     /// The watched folder and everything below, at the start. The index is the [`FileId`]. All of it
     /// is taken as durable.
     pub base: Vec<BaseNode>,
+    /// Permission bits of files and folders: at the end, or those at the start or creation if the
+    /// file was removed.
+    pub modes: BTreeMap<FileId, u32>,
     /// The calls in the order of their exits.
     pub calls: Vec<TracedCall>,
     /// Ports of the TCP sockets on which data was sent, by inode number.

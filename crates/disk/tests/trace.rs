@@ -5,17 +5,17 @@
 mod support;
 
 use std::ffi::CString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use floodmark_disk::{
-    Crash, DiskFault, DiskHistory, FaultKind, FaultyCall, ImageNode, Operation, Persistence, TcpPorts, Trace,
+    Crash, DiskFault, DiskHistory, FaultKind, FaultyCall, Operation, Persistence, TcpPorts, Trace,
     TraceError, TraceOptions,
 };
 use support::{connect, content, free_address, store, trace};
@@ -82,6 +82,9 @@ fn change(folder: &Path) {
     fs::write("link", b"through the link").unwrap();
     fs::write("gone", b"x").unwrap();
     fs::remove_file("gone").unwrap();
+    for (path, mode) in [("second", 0o640), ("a", 0o710), (".", 0o750)] {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
     fs::create_dir("empty").unwrap();
     fs::remove_dir("empty").unwrap();
     let mut synced = OpenOptions::new();
@@ -232,16 +235,9 @@ fn check(action: &str) -> Trace {
     let trace = run(action, folder.path()).unwrap();
     let history = DiskHistory::new(&trace, Persistence::Strict);
     let crash = Crash::new(&history, u64::MAX - 1);
-    let nodes = crash.image(&[]).nodes.into_iter();
-    let image = nodes.map(|(path, node)| match node {
-        ImageNode::File(content) => (path, Some(content)),
-        ImageNode::Folder => (path, None),
-        ImageNode::Link(target) => (path, Some(target.into_os_string().into_encoded_bytes())),
-    });
-    assert_eq!(
-        image.collect::<std::collections::BTreeMap<_, _>>(),
-        content(folder.path())
-    );
+    let image = tempfile::tempdir().unwrap();
+    crash.image(&[]).write_to(image.path()).unwrap();
+    assert_eq!(content(image.path()), content(folder.path()));
     trace
 }
 

@@ -82,6 +82,7 @@ impl Session {
     pub(super) fn run(mut self) -> Result<Trace, TraceError> {
         let result = self.follow();
         self.kill_all();
+        self.trace.modes = self.follower.modes();
         result.map(|()| self.trace)
     }
 
