@@ -36,7 +36,8 @@ fn passes(method: &str, trace: &Trace) {
     assert_eq!(
         (report.recovered, &report.failures[..]),
         (100, &[][..]),
-        "{method}"
+        "{method}: {:?}",
+        report.refusals
     );
 }
 

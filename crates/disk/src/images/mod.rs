@@ -46,6 +46,9 @@ pub enum TestError {
         /// The cause.
         source: io::Error,
     },
+    /// The kernel does not list its sockets.
+    #[error("cannot list the listening sockets: {0}; load the kernel module tcp_diag")]
+    Listeners(io::Error),
     /// No local port is available.
     #[error("another process listens on each port from 10000 to 29999; stop some processes")]
     NoFreePort,

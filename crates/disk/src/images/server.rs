@@ -33,6 +33,9 @@ const PORTS: std::ops::Range<u16> = 10_000..30_000;
 /// Size of the file that is written to check for free space, in bytes.
 const SPACE: usize = 1 << 20;
 
+/// Number of addresses that this process has used.
+static STARTS: AtomicU32 = AtomicU32::new(0);
+
 /// What a server did with an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ImageOutcome {
@@ -64,32 +67,29 @@ impl ImageOutcome {
 pub(super) struct Starter<'a> {
     server: &'a ServerCommand,
     scratch: &'a Path,
-    starts: AtomicU32,
 }
 
 impl<'a> Starter<'a> {
     pub(super) fn new(server: &'a ServerCommand, scratch: &'a Path) -> Self {
-        // Tests that run at the same time use different addresses.
-        let first = process::id().wrapping_mul(PORTS.len() as u32 + 1_009);
-        Starter {
-            server,
-            scratch,
-            starts: AtomicU32::new(first),
-        }
+        Starter { server, scratch }
     }
 
     fn next_address(&self) -> Result<SocketAddrV4, TestError> {
-        let mut addresses = PORTS.map(|_| {
-            let number = self.starts.fetch_add(1, Ordering::Relaxed);
+        // Tests in other processes use other addresses.
+        let first = process::id().wrapping_mul(PORTS.len() as u32 + 1_009);
+        for _ in PORTS {
+            let number = first.wrapping_add(STARTS.fetch_add(1, Ordering::Relaxed));
             let host = match self.server.has_host() {
                 true => Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits() + number % ADDRESSES),
                 false => Ipv4Addr::LOCALHOST,
             };
             let port = PORTS.start + (number % PORTS.len() as u32) as u16;
-            SocketAddrV4::new(host, port)
-        });
-        let free = addresses.find(|address| !listener::is_used(*address));
-        free.ok_or(TestError::NoFreePort)
+            let address = SocketAddrV4::new(host, port);
+            if !listener::is_used(address).map_err(TestError::Listeners)? {
+                return Ok(address);
+            }
+        }
+        Err(TestError::NoFreePort)
     }
 
     /// Starts the server on an image, and reads back. `worker` names the folder of the image.
@@ -111,7 +111,8 @@ impl<'a> Starter<'a> {
         let begin = Instant::now();
         loop {
             let is_accepted = TcpStream::connect(address).is_ok();
-            if is_accepted && listener::is_own(child.pid(), address) {
+            let is_own = || listener::is_own(child.pid(), address).map_err(TestError::Listeners);
+            if is_accepted && is_own()? {
                 break;
             }
             if let Some(status) = child.wait(Duration::ZERO)? {
