@@ -111,7 +111,8 @@ impl Follower {
         file
     }
 
-    /// Returns the permission bits of all files and folders, and reads those that still exist again.
+    /// Returns the permission bits of all files and folders. Reads them again if the file still
+    /// exists.
     pub(super) fn modes(mut self) -> BTreeMap<FileId, u32> {
         let mut paths = vec![self.root.clone()];
         while let Some(path) = paths.pop() {
