@@ -170,6 +170,9 @@ pub struct Trace {
     /// The watched folder and everything below, at the start. The index is the [`FileId`]. All of it
     /// is taken as durable.
     pub base: Vec<BaseNode>,
+    /// Permission bits of files and folders: at the end, or those at the start or creation if the
+    /// file was removed.
+    pub modes: BTreeMap<FileId, u32>,
     /// The calls in the order of their exits.
     pub calls: Vec<TracedCall>,
     /// Ports of the TCP sockets on which data was sent, by inode number.
@@ -181,18 +184,23 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Returns the points at which a crash can leave a different state or come after a different set
-    /// of sends: the start, and each entry and exit of a call.
+    /// Returns the points at which a crash can leave other states, or come after other sends to TCP
+    /// peers, than at the point before. These are the start, each entry of a call that changes the
+    /// folder, each exit of a durable write, successful sync or send, and the exit of the first call
+    /// with an injected error.
     #[must_use]
     pub fn crash_points(&self) -> Vec<u64> {
-        let ends = self.calls.iter().flat_map(|call| {
-            let is_send = matches!(call.operation, Operation::Send { .. });
-            // A send has no effect before its exit.
-            let began = (!is_send).then_some(call.began);
-            began.into_iter().chain([call.ended])
+        let of_calls = self.calls.iter().filter_map(|call| match &call.operation {
+            Operation::Send { socket, .. } => self.ports.contains_key(socket).then_some(call.ended),
+            Operation::Sync { succeeded, .. } => succeeded.then_some(call.ended),
+            Operation::SyncAll => Some(call.ended),
+            _ => Some(call.began),
         });
-        let points: BTreeSet<u64> = std::iter::once(0).chain(ends).collect();
-        points.into_iter().collect()
+        let is_durable =
+            |call: &&TracedCall| matches!(call.operation, Operation::Write { durable: true, .. });
+        let durable = self.calls.iter().filter(is_durable).map(|call| call.ended);
+        let points = of_calls.chain(durable).chain(self.first_error).chain([0]);
+        Vec::from_iter(points.collect::<BTreeSet<u64>>())
     }
 
     /// Returns the bytes that had been sent when the crash came, per socket. Sends that had not

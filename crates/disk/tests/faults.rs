@@ -30,6 +30,26 @@ fn sent_after(trace: &Trace, position: u64) -> BTreeMap<u64, Vec<u8>> {
     trace.sent(|call| call.began > position)
 }
 
+/// Checks that the store recovers on every image of a trace.
+fn passes(method: &str, trace: &Trace) {
+    let report = test_images(method, trace, 100);
+    assert_eq!(
+        (report.recovered, &report.failures[..]),
+        (100, &[][..]),
+        "{method}: {:?}",
+        report.refusals
+    );
+}
+
+/// Returns the number of writes of half a record.
+fn half_records(trace: &Trace) -> usize {
+    let lengths = trace.calls.iter().filter_map(|call| match &call.operation {
+        Operation::Write { bytes, .. } => Some(bytes.len()),
+        _ => None,
+    });
+    lengths.filter(|length| *length == 8).count()
+}
+
 fn acknowledged(trace: &Trace) -> u64 {
     let is_acknowledgement = |operation: &Operation| match operation {
         Operation::Send { bytes, .. } => bytes.starts_with(b"OK "),
@@ -49,7 +69,7 @@ fn a_correct_server_acknowledges_nothing_after_a_failed_sync() {
             let failed = trace.first_error.expect("a sync failed");
             assert!(sent_after(&trace, failed).is_empty(), "{method}");
             assert!(acknowledged(&trace) > 0, "{method}");
-            assert_eq!(test_images(method, &trace, 100).failures, [], "{method}");
+            passes(method, &trace);
         }
     }
 }
@@ -77,7 +97,10 @@ fn a_correct_server_stops_after_a_failed_write() {
     for kind in [FaultKind::InputOutput, FaultKind::NoSpace] {
         let trace = run("journal", FaultyCall::Write, kind);
         assert_eq!(acknowledged(&trace), FIRST - 1, "{kind:?}");
-        assert_eq!(test_images("journal", &trace, 100).failures, []);
+        // EIO can leave a part of the data.
+        let parts = usize::from(kind == FaultKind::InputOutput);
+        assert_eq!(half_records(&trace), parts, "{kind:?}");
+        passes("journal", &trace);
     }
 }
 
@@ -86,10 +109,6 @@ fn a_correct_server_stops_after_a_failed_write() {
 fn a_correct_server_completes_a_short_write() {
     let trace = run("journal", FaultyCall::Write, FaultKind::Short);
     assert_eq!(acknowledged(&trace), NUMBERS);
-    let lengths = trace.calls.iter().filter_map(|call| match &call.operation {
-        Operation::Write { bytes, .. } => Some(bytes.len()),
-        _ => None,
-    });
-    assert_eq!(lengths.filter(|length| *length == 8).count(), 2);
-    assert_eq!(test_images("journal", &trace, 100).failures, []);
+    assert_eq!(half_records(&trace), 2);
+    passes("journal", &trace);
 }

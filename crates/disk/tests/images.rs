@@ -7,14 +7,16 @@ mod support;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use floodmark_disk::{
-    ImageTest, Operation, Persistence, RecoveryProbe, ServerCommand, TraceOptions,
+    ImageReport, ImageTest, Operation, Persistence, RecoveryProbe, ServerCommand, TestError,
+    TraceOptions,
 };
-use support::{NumberProbe, store, test_images, trace_store};
+use support::{NumberProbe, example, store, test_images, trace_store};
 
-fn run(method: &str, images: u64) -> floodmark_disk::ImageReport {
+fn run(method: &str, images: u64) -> ImageReport {
     let folder = tempfile::tempdir().unwrap();
     let trace = trace_store(method, folder.path(), TraceOptions::default());
     let report = test_images(method, &trace, images);
@@ -139,6 +141,7 @@ fn starts_no_server_after_a_stop() {
         images: 300,
         seed: 1,
         threads: 1,
+        has_controls: false,
     };
     let report = test.run(&probe.stop).unwrap();
     let started = probe.images.load(Ordering::Relaxed);
@@ -148,18 +151,19 @@ fn starts_no_server_after_a_stop() {
     assert!(failures.iter().any(|failure| !failure.missing.is_empty()));
 }
 
-#[test]
-#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
-fn counts_equal_refusals_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let trace = trace_store("journal", folder.path(), TraceOptions::default());
-    let script = "echo \"error: $0/numbers: damaged\nrestore it\" >&2; exit 1";
-    let words = ["sh", "-c", script, "{run}", "{address}"];
+/// Tests a server command on images of a trace of the journal, with controls. `folder` is the
+/// traced folder.
+fn run_command(
+    folder: &Path,
+    words: &[&str],
+    has_controls: bool,
+) -> Result<ImageReport, TestError> {
+    let trace = trace_store("journal", folder, TraceOptions::default());
     let scratch = tempfile::tempdir().unwrap();
     let test = ImageTest {
         trace: &trace,
         server: &ServerCommand {
-            words: words.map(str::to_owned).into(),
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
         },
         probe: &NumberProbe,
         persistence: Persistence::Strict,
@@ -167,8 +171,62 @@ fn counts_equal_refusals_once() {
         images: 20,
         seed: 1,
         threads: 2,
+        has_controls,
     };
-    let report = test.run(&AtomicBool::new(false)).unwrap();
+    test.run(&AtomicBool::new(false))
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn counts_equal_refusals_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "echo \"error: $0/numbers: damaged\nrestore it\" >&2; exit 1";
+    let words = ["sh", "-c", script, "{run}", "{address}"];
+    let report = run_command(folder.path(), &words, false).unwrap();
     let expected = BTreeMap::from([("error: {run}/numbers: damaged".to_owned(), 20)]);
     assert_eq!(report.refusals, expected);
+    let error = run_command(folder.path(), &words, true).unwrap_err();
+    let expected = "own complete folder: error: {run}/numbers: damaged; check";
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn counts_crashes_as_failures() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "echo bye >&2; kill -SEGV $$";
+    let words = ["sh", "-c", script, "{run}", "{address}"];
+    let report = run_command(folder.path(), &words, false).unwrap();
+    assert_eq!((report.failed, report.crashed), (20, 20), "{report:?}");
+    let reason = &report.failures[0].reason;
+    let expected = "the server crashed on the state (signal: 11 (SIGSEGV)): bye";
+    assert_eq!(reason, expected);
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn finds_a_server_that_keeps_its_data_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, path) = (example("faulty_store"), folder.path().to_owned());
+    let (program, path) = (program.to_str().unwrap(), path.to_str().unwrap());
+    let words = [program, "journal", path, "{address}"];
+    let error = run_command(folder.path(), &words, true).unwrap_err();
+    assert!(matches!(error, TestError::StoredElsewhere), "{error}");
+    let words = [program, "journal", "{run}", "{address}"];
+    let folder = tempfile::tempdir().unwrap();
+    let report = run_command(folder.path(), &words, true).unwrap();
+    assert_eq!((report.images, report.recovered), (20, 20), "{report:?}");
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn does_not_ask_a_process_that_it_did_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = example("faulty_store");
+    // `timeout` moves the store to another process group.
+    let script = "timeout 4 \"$0\" journal \"$1\" \"$2\" & exec sleep 9";
+    let program = program.to_str().unwrap();
+    let words = ["sh", "-c", script, program, "{run}", "{address}"];
+    let error = run_command(folder.path(), &words, false).unwrap_err();
+    assert!(matches!(error, TestError::ForeignServer(_)), "{error}");
 }

@@ -5,18 +5,18 @@
 mod support;
 
 use std::ffi::CString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use floodmark_disk::{
-    Crash, DiskHistory, ImageNode, Operation, Persistence, TcpPorts, Trace, TraceError,
-    TraceOptions,
+    Crash, DiskFault, DiskHistory, FaultKind, FaultyCall, Operation, Persistence, TcpPorts, Trace,
+    TraceError, TraceOptions,
 };
 use support::{connect, content, free_address, store, trace};
 
@@ -36,6 +36,9 @@ fn child() {
         "copy" => drop(fs::copy(folder.join("old"), folder.join("copy"))),
         "move" => fs::rename(folder.join("old"), folder.with_extension("moved")).unwrap(),
         "ring" => set_up_ring(&folder),
+        "syncfs" => sync_file_systems(&folder),
+        #[cfg(target_arch = "x86_64")]
+        "registers" => write_with_registers(&folder),
         action => panic!("{action}"),
     }
 }
@@ -79,6 +82,9 @@ fn change(folder: &Path) {
     fs::write("link", b"through the link").unwrap();
     fs::write("gone", b"x").unwrap();
     fs::remove_file("gone").unwrap();
+    for (path, mode) in [("second", 0o640), ("a", 0o710), (".", 0o750)] {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
     fs::create_dir("empty").unwrap();
     fs::remove_dir("empty").unwrap();
     let mut synced = OpenOptions::new();
@@ -168,6 +174,34 @@ fn set_up_ring(folder: &Path) {
     fs::write(folder.join("denied"), b"").unwrap();
 }
 
+fn sync_file_systems(folder: &Path) {
+    for path in [Path::new("/proc"), folder] {
+        let file = File::open(path).unwrap();
+        // SAFETY: the file descriptor is open.
+        assert_eq!(unsafe { libc::syncfs(file.as_raw_fd()) }, 0);
+    }
+}
+
+/// Writes 16 bytes, and checks that the call leaves its third argument in its register.
+#[cfg(target_arch = "x86_64")]
+fn write_with_registers(folder: &Path) {
+    let file = File::create(folder.join("file")).unwrap();
+    let (bytes, mut length, mut result) = ([1_u8; 16], 16_u64, libc::SYS_write);
+    // SAFETY: the kernel reads 16 bytes from `bytes`. A system call changes only rax, rcx and r11.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inout("rax") result,
+            inout("rdx") length,
+            in("rdi") file.as_raw_fd(),
+            in("rsi") bytes.as_ptr(),
+            out("rcx") _,
+            out("r11") _,
+        );
+    }
+    assert_eq!((result, length), (8, 16));
+}
+
 fn run(action: &str, folder: &Path) -> Result<Trace, TraceError> {
     run_with(action, folder, TraceOptions::default())
 }
@@ -201,16 +235,9 @@ fn check(action: &str) -> Trace {
     let trace = run(action, folder.path()).unwrap();
     let history = DiskHistory::new(&trace, Persistence::Strict);
     let crash = Crash::new(&history, u64::MAX - 1);
-    let nodes = crash.image(&[]).nodes.into_iter();
-    let image = nodes.map(|(path, node)| match node {
-        ImageNode::File(content) => (path, Some(content)),
-        ImageNode::Folder => (path, None),
-        ImageNode::Link(target) => (path, Some(target.into_os_string().into_encoded_bytes())),
-    });
-    assert_eq!(
-        image.collect::<std::collections::BTreeMap<_, _>>(),
-        content(folder.path())
-    );
+    let image = tempfile::tempdir().unwrap();
+    crash.image(&[]).write_to(image.path()).unwrap();
+    assert_eq!(content(image.path()), content(folder.path()));
     trace
 }
 
@@ -290,6 +317,34 @@ fn denies_io_uring() {
         !trace.calls.is_empty(),
         "the process saw ENOSYS and went on"
     );
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn ignores_syncs_of_other_file_systems() {
+    let trace = check("syncfs");
+    let is_sync = |call: &&floodmark_disk::TracedCall| call.operation == Operation::SyncAll;
+    assert_eq!(trace.calls.iter().filter(is_sync).count(), 1);
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn a_short_write_keeps_the_registers() {
+    let folder = tempfile::tempdir().unwrap();
+    let fault = DiskFault {
+        call: FaultyCall::Write,
+        first: 1,
+        is_lasting: false,
+        kind: FaultKind::Short,
+    };
+    let options = TraceOptions {
+        fault: Some(fault),
+        ..TraceOptions::default()
+    };
+    let trace = run_with("registers", folder.path(), options).unwrap();
+    let exit = trace.own_exit.expect("the process exits");
+    assert!(exit.success(), "{exit}");
 }
 
 #[test]

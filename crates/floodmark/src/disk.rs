@@ -59,7 +59,7 @@ pub struct DiskArgs {
     pub images_per_error: u64,
 
     /// Durability of file names: strict (after a sync of the folder, as in POSIX) or journaled
-    /// (after any sync, as on ext4 and XFS)
+    /// (also after a sync of the new or renamed file, as on ext4 and XFS)
     #[arg(long, value_name = "RULES", default_value = "strict", hide_possible_values = true, value_parser = file_system())]
     pub file_system: Persistence,
 

@@ -50,11 +50,14 @@ pub struct DiskRow {
     pub distinct: u64,
     /// Number of disk states on which the server returned everything that it had acknowledged.
     pub recovered: u64,
-    /// Number of disk states that the server refused with a message.
+    /// Number of disk states on which the server exited with an error code and a message on stderr.
     pub refused: u64,
     /// Number of disk states on which the server lost an acknowledged request, returned one that was
-    /// never sent, crashed, or exited without an error message.
+    /// never sent, crashed, did not respond, or exited without an error message.
     pub failed: u64,
+    /// Number of failed disk states on which the server crashed: it was killed by a signal, exited
+    /// with a code of 128 or more, or reported an uncaught error of its language runtime.
+    pub crashed: u64,
     /// Mean time per disk state in milliseconds.
     pub mean_ms: f64,
     /// Time of the slowest disk state in milliseconds.

@@ -1,11 +1,14 @@
 //! Starts a server on post-crash images and checks what it recovers.
 
+mod exit;
+mod listener;
 mod points;
 mod report;
 mod server;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,6 +16,7 @@ use std::thread;
 use std::time::Instant;
 
 use floodmark_host::ChildError;
+use floodmark_host::output::failure_line;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -42,12 +46,33 @@ pub enum TestError {
         /// The cause.
         source: io::Error,
     },
+    /// The kernel does not list its sockets.
+    #[error("cannot list the listening sockets: {0}; load the kernel module tcp_diag")]
+    Listeners(io::Error),
     /// No local port is available.
-    #[error("cannot find a free port on 127.0.0.1: {0}")]
-    Port(io::Error),
+    #[error("another process listens on each port from 10000 to 29999; stop some processes")]
+    NoFreePort,
     /// The server cannot be started or stopped.
     #[error(transparent)]
     Child(#[from] ChildError),
+    /// The started server does not listen on its address, but another process does.
+    #[error(
+        "{0}: another process listens here, not the started server; in the server command, pass \
+         the listen address to the server, and keep the server in the foreground"
+    )]
+    ForeignServer(SocketAddrV4),
+    /// The server does not start on the folder with all its writes.
+    #[error(
+        "the server does not start on its own complete folder: {0}; check that the server can \
+         restart after kill -9"
+    )]
+    NotRestarted(String),
+    /// The server returns everything that it had acknowledged on the folder without its writes.
+    #[error(
+        "the server returns all acknowledged requests even on the folder from before its start, so \
+         the test proves nothing; make the server keep all its data in {{run}}"
+    )]
+    StoredElsewhere,
 }
 
 /// A test of a server on post-crash images.
@@ -63,12 +88,15 @@ pub struct ImageTest<'a, P> {
     pub persistence: Persistence,
     /// Folder for the images; fastest on a memory-backed file system.
     pub scratch: &'a Path,
-    /// Number of images.
+    /// Number of images. The first one has all effects, later ones are drawn at random.
     pub images: u64,
     /// Seed of the crash points and fates. The same trace and seed give the same images.
     pub seed: u64,
     /// Number of servers that run at the same time.
     pub threads: usize,
+    /// Whether the server must start on the image with all effects, and must not return everything
+    /// that it had acknowledged on an image without any effect. Otherwise the test proves nothing.
+    pub has_controls: bool,
 }
 
 impl<P: RecoveryProbe> ImageTest<'_, P> {
@@ -76,14 +104,22 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
     /// missing effects that are not needed to reproduce them.
     ///
     /// # Errors
-    /// An image cannot be written, or the server cannot be started.
+    /// An image cannot be written, the server cannot be started, or it fails a control.
     pub fn run(&self, stop: &AtomicBool) -> Result<ImageReport, TestError> {
         let history = DiskHistory::new(self.trace, self.persistence);
         let points = CrashPoints::new(self.trace);
-        let starter = Starter::new(self.server, self.scratch)?;
-        let (next, is_failed) = (AtomicU64::new(0), AtomicBool::new(false));
+        let starter = Starter::new(self.server, self.scratch);
+        let (next, is_failed) = (AtomicU64::new(1), AtomicBool::new(false));
         let report = Mutex::new(ImageReport::default());
         let begin = Instant::now();
+        if self.images > 0 && !stop.load(Ordering::Relaxed) {
+            let crash = Crash::new(&history, points.last());
+            let fates = vec![Fate::Kept; crash.effects().len()];
+            let outcome = self.test(&starter, 0, &crash, fates, &report)?;
+            if self.has_controls {
+                self.check_controls(&starter, &history, outcome)?;
+            }
+        }
         let work = |worker: usize| {
             while !stop.load(Ordering::Relaxed) && !is_failed.load(Ordering::Relaxed) {
                 let number = next.fetch_add(1, Ordering::Relaxed);
@@ -137,7 +173,7 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
         crash: &Crash<'_>,
         fates: Vec<Fate>,
         report: &Mutex<ImageReport>,
-    ) -> Result<(), TestError> {
+    ) -> Result<ImageOutcome, TestError> {
         let begin = Instant::now();
         let image = crash.image(&fates);
         let sent = self.trace.sent_before(crash.at());
@@ -150,16 +186,41 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         report.add(hasher.finish(), &outcome, took);
-        if let ImageOutcome::Lost(reason) | ImageOutcome::Failed(reason) = outcome {
+        if let Some(reason) = outcome.failure() {
             let missing = crash.describe(&fates);
             report.add_failure(ImageFailure {
                 at: crash.at(),
                 fates,
-                reason,
+                reason: reason.to_owned(),
                 missing,
             });
         }
-        Ok(())
+        Ok(outcome)
+    }
+
+    /// Checks the outcome on the image with all effects, and tests the image without any. A server
+    /// that starts with all effects, but lost something, has failed.
+    fn check_controls(
+        &self,
+        starter: &Starter<'_>,
+        history: &DiskHistory<'_>,
+        complete: ImageOutcome,
+    ) -> Result<(), TestError> {
+        match complete {
+            ImageOutcome::Recovered | ImageOutcome::Lost(_) => {}
+            ImageOutcome::Refused(what)
+            | ImageOutcome::Crashed(what)
+            | ImageOutcome::Failed(what) => {
+                let line = failure_line(&what).unwrap_or(what);
+                return Err(TestError::NotRestarted(line));
+            }
+        }
+        let base = Crash::new(history, 0).image(&[]);
+        let acknowledged = self.probe.acknowledged(&self.trace.sent(|_| true));
+        match starter.try_image(0, &base, self.probe, &acknowledged)? {
+            ImageOutcome::Recovered => Err(TestError::StoredElsewhere),
+            _ => Ok(()),
+        }
     }
 
     /// Restores as many missing effects as possible while the server still fails, so that the
@@ -188,9 +249,9 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
                 let image = crash.image(&fates);
                 starts += 1;
                 let outcome = starter.try_image(0, &image, self.probe, &acknowledged)?;
-                if let ImageOutcome::Lost(reason) | ImageOutcome::Failed(reason) = outcome {
+                if let Some(reason) = outcome.failure() {
                     failure.fates = fates;
-                    failure.reason = reason;
+                    failure.reason = reason.to_owned();
                 }
             }
             chunk /= 2;

@@ -24,13 +24,17 @@ impl CrashPoints {
     pub(super) fn new(trace: &Trace) -> Self {
         let mut all = trace.crash_points();
         let error = trace.first_error;
-        let after = error.map_or(0, |error| all.partition_point(|at| *at < error));
-        // If the server exited at the error, no point follows, so keep the last one.
-        all.drain(..after.min(all.len() - 1));
+        // The error itself is a point.
+        all.retain(|at| error.is_none_or(|error| *at >= error));
         CrashPoints {
             soon: error.map_or(all.len(), |_| SOON.min(all.len())),
             all,
         }
+    }
+
+    /// Returns the last crash point, after which no call changes anything.
+    pub(super) fn last(&self) -> u64 {
+        self.all.last().copied().unwrap_or(0)
     }
 
     /// Draws a crash point.

@@ -21,8 +21,10 @@ pub struct ImageReport {
     /// Number of images that the server refused with a message.
     pub refused: u64,
     /// Number of images on which the server lost an acknowledged write, returned something that was
-    /// never written, crashed, or exited without an error message.
+    /// never written, crashed, did not respond, or exited without an error message.
     pub failed: u64,
+    /// Number of failed images on which the server crashed.
+    pub crashed: u64,
     /// Number of refusals, by the line of the server's message that best explains the refusal.
     pub refusals: BTreeMap<String, u64>,
     /// The first failures, in the order of their crash points.
@@ -70,9 +72,11 @@ impl ImageReport {
         self.distinct.insert(digest);
         self.total += took;
         self.longest = self.longest.max(took);
+        self.failed += u64::from(outcome.failure().is_some());
         match outcome {
             ImageOutcome::Recovered => self.recovered += 1,
-            ImageOutcome::Lost(_) | ImageOutcome::Failed(_) => self.failed += 1,
+            ImageOutcome::Crashed(_) => self.crashed += 1,
+            ImageOutcome::Lost(_) | ImageOutcome::Failed(_) => {}
             ImageOutcome::Refused(message) => {
                 self.refused += 1;
                 let line = failure_line(message).unwrap_or_default();

@@ -1,24 +1,24 @@
 //! One start of the server on one image.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::ExitStatusExt;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::Path;
-use std::process::ExitStatus;
+use std::process::{self, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use floodmark_host::Child;
 
-use super::TestError;
+use super::{TestError, exit, listener};
 use crate::model::Image;
 use crate::probe::{RecoveryProbe, ServerCommand};
 
 /// Maximum time until the server accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time to wait for a server to exit after it failed to respond.
+/// Maximum time to wait for a server to exit after it failed to respond, or because another process
+/// uses its address.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_micros(500);
@@ -27,12 +27,14 @@ const CONNECT_PAUSE: Duration = Duration::from_micros(500);
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 64, 0, 1);
 /// Number of listen addresses.
 const ADDRESSES: u32 = 1 << 22;
-/// Listen ports of a server that cannot choose its address, below the range of ephemeral ports.
+/// Listen ports, below the range of ephemeral ports. Each start also uses another port, because the
+/// server may listen on all addresses.
 const PORTS: std::ops::Range<u16> = 10_000..30_000;
 /// Size of the file that is written to check for free space, in bytes.
 const SPACE: usize = 1 << 20;
-/// Exit code of a Rust program that panicked.
-const PANICKED: i32 = 101;
+
+/// Number of addresses that this process has used.
+static STARTS: AtomicU32 = AtomicU32::new(0);
 
 /// What a server did with an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,45 +45,51 @@ pub(crate) enum ImageOutcome {
     Refused(String),
     /// The server lost an acknowledged write.
     Lost(String),
-    /// The server crashed, did not respond, or exited without an error message.
+    /// The server crashed.
+    Crashed(String),
+    /// The server did not respond, or exited without an error message.
     Failed(String),
+}
+
+impl ImageOutcome {
+    /// Returns how the server failed, if it did.
+    pub(super) fn failure(&self) -> Option<&str> {
+        match self {
+            ImageOutcome::Recovered | ImageOutcome::Refused(_) => None,
+            ImageOutcome::Lost(reason)
+            | ImageOutcome::Crashed(reason)
+            | ImageOutcome::Failed(reason) => Some(reason),
+        }
+    }
 }
 
 /// Starts a server on images.
 pub(super) struct Starter<'a> {
     server: &'a ServerCommand,
     scratch: &'a Path,
-    port: u16,
-    starts: AtomicU32,
 }
 
 impl<'a> Starter<'a> {
-    pub(super) fn new(server: &'a ServerCommand, scratch: &'a Path) -> Result<Self, TestError> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(TestError::Port)?;
-        Ok(Starter {
-            server,
-            scratch,
-            port: listener.local_addr().map_err(TestError::Port)?.port(),
-            starts: AtomicU32::new(0),
-        })
+    pub(super) fn new(server: &'a ServerCommand, scratch: &'a Path) -> Self {
+        Starter { server, scratch }
     }
 
-    fn next_address(&self) -> Result<SocketAddr, TestError> {
-        if self.server.has_host() {
-            let number = self.starts.fetch_add(1, Ordering::Relaxed) % ADDRESSES;
-            let host = Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits() + number);
-            return Ok(SocketAddr::from((host, self.port)));
-        }
-        let mut result = Err(TestError::Port(io::ErrorKind::AddrInUse.into()));
+    fn next_address(&self) -> Result<SocketAddrV4, TestError> {
+        // Tests in other processes use other addresses.
+        let first = process::id().wrapping_mul(PORTS.len() as u32 + 1_009);
         for _ in PORTS {
-            let number = self.starts.fetch_add(1, Ordering::Relaxed) % PORTS.len() as u32;
-            let port = PORTS.start + number as u16;
-            match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-                Ok(_) => return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
-                Err(error) => result = Err(TestError::Port(error)),
+            let number = first.wrapping_add(STARTS.fetch_add(1, Ordering::Relaxed));
+            let host = match self.server.has_host() {
+                true => Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits() + number % ADDRESSES),
+                false => Ipv4Addr::LOCALHOST,
+            };
+            let port = PORTS.start + (number % PORTS.len() as u32) as u16;
+            let address = SocketAddrV4::new(host, port);
+            if !listener::is_used(address).map_err(TestError::Listeners)? {
+                return Ok(address);
             }
         }
-        result
+        Err(TestError::NoFreePort)
     }
 
     /// Starts the server on an image, and reads back. `worker` names the folder of the image.
@@ -96,12 +104,22 @@ impl<'a> Starter<'a> {
         let log = self.scratch.join(format!("log-{worker}"));
         write_image(image, &folder).map_err(failed(&folder))?;
         let address = self.next_address()?;
-        let command = self.server.command(&folder, address);
-        let mut child = Child::start_logged(command, &log)?;
+        let mut command = self.server.command(&folder, address.into());
+        let stderr = File::create(&log).map_err(failed(&log))?;
+        command.stdout(Stdio::null()).stderr(stderr);
+        let mut child = Child::start(command)?;
         let begin = Instant::now();
-        while TcpStream::connect(address).is_err() {
+        loop {
+            let is_accepted = TcpStream::connect(address).is_ok();
+            let is_own = || listener::is_own(child.pid(), address).map_err(TestError::Listeners);
+            if is_accepted && is_own()? {
+                break;
+            }
             if let Some(status) = child.wait(Duration::ZERO)? {
                 return self.ended(status, worker, &folder, &log);
+            }
+            if is_accepted && begin.elapsed() > END_TIMEOUT {
+                return Err(TestError::ForeignServer(address));
             }
             if begin.elapsed() > START_TIMEOUT {
                 let reason = "the server accepted no connection within 10 s";
@@ -109,7 +127,7 @@ impl<'a> Starter<'a> {
             }
             thread::sleep(CONNECT_PAUSE);
         }
-        match probe.check(address, acknowledged) {
+        match probe.check(address.into(), acknowledged) {
             Ok(None) => Ok(ImageOutcome::Recovered),
             Ok(Some(loss)) => Ok(ImageOutcome::Lost(loss)),
             Err(error) => match child.wait(END_TIMEOUT)? {
@@ -134,20 +152,8 @@ impl<'a> Starter<'a> {
         let message = fs::read(log).map_err(failed(log))?;
         let message = String::from_utf8_lossy(&message);
         // Each worker uses a different folder, so equal refusals would differ in their paths.
-        let message = message.trim().replace(&*folder.to_string_lossy(), "{run}");
-        let is_refusal = status
-            .code()
-            .is_some_and(|code| code != 0 && code != PANICKED);
-        Ok(match (is_refusal, message.is_empty()) {
-            (true, false) => ImageOutcome::Refused(message),
-            (true, true) => ImageOutcome::Failed(format!(
-                "the server exited without an error message: {status}"
-            )),
-            (false, _) if status.signal().is_some() || status.code() == Some(PANICKED) => {
-                ImageOutcome::Failed(format!("the server crashed: {status}: {message}"))
-            }
-            (false, _) => ImageOutcome::Failed(format!("the server exited: {status}: {message}")),
-        })
+        let message = message.replace(&*folder.to_string_lossy(), "{run}");
+        Ok(exit::outcome(status, &message))
     }
 }
 

@@ -31,8 +31,10 @@ pub struct Effect {
 /// A part of a call's effect that persists independently of the other parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EffectPart {
-    /// The change to the folder.
+    /// The change to the folder; for a rename to another folder, the new name.
     Entry,
+    /// The removal of the old name by a rename to another folder.
+    Removal,
     /// The new size of the file.
     Size,
     /// The data.
@@ -151,6 +153,10 @@ impl<'h> Crash<'h> {
             if !durable {
                 add(EffectPart::Entry);
             }
+            let removal = history.removal_durable_from.get(&call);
+            if removal.is_some_and(|from| *from > self.at) {
+                add(EffectPart::Removal);
+            }
             return;
         }
         let size_implied =
@@ -202,9 +208,12 @@ impl<'h> Crash<'h> {
             }
             Operation::Link { entry, .. } => format!("new name {}", path(entry)),
             Operation::Unlink { entry } => format!("removal of {}", path(entry)),
-            Operation::Rename { from, to, .. } => {
-                format!("rename of {} to {}", path(from), path(to))
-            }
+            Operation::Rename { from, to, .. } => match effect.part {
+                EffectPart::Removal => {
+                    format!("removal of {} after its rename to {}", path(from), path(to))
+                }
+                _ => format!("rename of {} to {}", path(from), path(to)),
+            },
             Operation::Write {
                 file,
                 offset,

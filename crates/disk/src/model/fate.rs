@@ -28,7 +28,9 @@ impl Crash<'_> {
                     let sectors = u32::try_from(sectors.len()).unwrap_or(u32::MAX);
                     count.checked_mul(2_usize.checked_pow(sectors)?)?
                 }
-                EffectPart::Entry | EffectPart::Size => count.checked_mul(2)?,
+                EffectPart::Entry | EffectPart::Removal | EffectPart::Size => {
+                    count.checked_mul(2)?
+                }
             };
             if count > limit {
                 return None;

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::journal;
 use crate::trace::{BaseNode, EntryName, FileId, Operation, Trace};
 
 /// Which directory entries a sync makes durable.
@@ -11,8 +12,8 @@ pub enum Persistence {
     /// file does not make its name durable. Entries of different names persist in any order.
     #[default]
     Strict,
-    /// Like a journaling file system (ext4, XFS): entries persist in the order of the calls, and any
-    /// successful sync makes all earlier entries durable.
+    /// Like a journaling file system (ext4, XFS): entries persist in the order of the calls. A sync
+    /// makes all entries durable that changed no later than the synced file or folder itself.
     Journaled,
 }
 
@@ -26,6 +27,9 @@ pub struct DiskHistory<'t> {
     pub(super) persistence: Persistence,
     /// Position from which the entry or the data is durable, per call.
     pub(super) durable_from: Vec<u64>,
+    /// Position from which the removal of the old name is durable, per rename to another folder in
+    /// the strict model. The new name can be durable earlier.
+    pub(super) removal_durable_from: HashMap<usize, u64>,
     /// Position from which the size is durable, per call.
     pub(super) size_durable_from: Vec<u64>,
     /// File size in bytes that the call sets, if the call changes the size.
@@ -45,6 +49,7 @@ impl<'t> DiskHistory<'t> {
             trace,
             persistence,
             durable_from: vec![NEVER; count],
+            removal_durable_from: HashMap::new(),
             size_durable_from: vec![NEVER; count],
             new_size: vec![None; count],
             shrinks: vec![false; count],
@@ -85,17 +90,11 @@ impl<'t> DiskHistory<'t> {
             let Some(file) = call.operation.changed_file() else {
                 continue;
             };
-            let mut covering = syncs.covering(file, call.ended);
-            // After a failed sync, the kernel may have dropped the data and report success for the
-            // next sync (fsync(2)). So only the first sync decides.
-            let mut data = match covering.next() {
-                Some(sync) if sync.succeeded => sync.ended,
-                _ => NEVER,
-            };
-            let mut size = syncs
-                .covering(file, call.ended)
-                .find(|sync| sync.succeeded)
-                .map_or(NEVER, |sync| sync.ended);
+            let sync = syncs.covering(file, call.ended);
+            let mut size = sync.map_or(NEVER, |sync| sync.ended);
+            // A failed sync may drop the data, and let a later sync report success (fsync(2)).
+            let is_kept = |sync: &SyncSpan| !syncs.has_failed(file, call.began, sync.ended);
+            let mut data = sync.filter(is_kept).map_or(NEVER, |sync| sync.ended);
             if matches!(call.operation, Operation::Write { durable: true, .. }) {
                 data = call.ended;
                 size = call.ended;
@@ -105,27 +104,47 @@ impl<'t> DiskHistory<'t> {
         }
     }
 
-    /// A sync of a folder covers all earlier changes to its entries. A change also implies all
-    /// earlier changes to the same names.
+    /// A change to a name implies all earlier changes to the name.
     fn find_durable_entries(&mut self, syncs: &Syncs) {
         let mut required: HashMap<&EntryName, u64> = HashMap::new();
         let trace: &'t Trace = self.trace;
+        let journal = match self.persistence {
+            Persistence::Strict => Vec::new(),
+            Persistence::Journaled => journal::durable_from(trace, &self.new_size),
+        };
         for (index, call) in trace.calls.iter().enumerate().rev() {
             let names = call.operation.names();
-            if names.is_empty() {
+            let Some(last) = names.last() else {
                 continue;
-            }
-            let durable = |sync: &SyncSpan| sync.succeeded;
-            let first = |file| syncs.covering(file, call.ended).find(durable);
-            let by_sync = match self.persistence {
-                Persistence::Strict => names.iter().filter_map(|name| first(name.folder)).min(),
-                Persistence::Journaled => syncs.any_after(call.ended),
             };
+            let synced = |name: &EntryName| {
+                let sync = syncs.covering(name.folder, call.ended);
+                sync.map_or(NEVER, |sync| sync.ended)
+            };
+            let mut from = match journal.get(index) {
+                Some(from) => *from,
+                None => synced(last),
+            };
+            if let (
+                Persistence::Strict,
+                Operation::Rename {
+                    from: old,
+                    to,
+                    swap,
+                },
+            ) = (self.persistence, &call.operation)
+                && old.folder != to.folder
+            {
+                let both = from.max(synced(old));
+                if *swap {
+                    from = both;
+                } else {
+                    let required = required.get(old).copied().unwrap_or(NEVER);
+                    self.removal_durable_from.insert(index, both.min(required));
+                }
+            }
             let by_name = names.iter().filter_map(|name| required.get(name).copied());
-            let from = by_name
-                .chain(by_sync.map(|sync| sync.ended))
-                .min()
-                .unwrap_or(NEVER);
+            from = by_name.fold(from, u64::min);
             self.durable_from[index] = from;
             for name in names {
                 required.insert(name, from);
@@ -162,66 +181,59 @@ pub(super) fn base_size(base: &[BaseNode], file: FileId) -> u64 {
 struct SyncSpan {
     ended: u64,
     began: u64,
-    succeeded: bool,
 }
 
 /// The syncs of a trace, in the order of their exits.
+#[derive(Default)]
 struct Syncs {
-    by_file: HashMap<FileId, Vec<SyncSpan>>,
+    successful: HashMap<FileId, Vec<SyncSpan>>,
+    failed: HashMap<FileId, Vec<SyncSpan>>,
     /// Syncs of the whole file system.
     all: Vec<SyncSpan>,
-    /// Successful syncs of anything.
-    successful: Vec<SyncSpan>,
 }
 
 impl Syncs {
     fn of(trace: &Trace) -> Self {
-        let mut syncs = Syncs {
-            by_file: HashMap::new(),
-            all: Vec::new(),
-            successful: Vec::new(),
-        };
+        let mut syncs = Syncs::default();
         for call in &trace.calls {
-            let mut sync = SyncSpan {
+            let spans = match call.operation {
+                Operation::Sync { file, succeeded } => match succeeded {
+                    true => syncs.successful.entry(file).or_default(),
+                    false => syncs.failed.entry(file).or_default(),
+                },
+                Operation::SyncAll => &mut syncs.all,
+                _ => continue,
+            };
+            spans.push(SyncSpan {
                 ended: call.ended,
                 began: call.began,
-                succeeded: true,
-            };
-            match call.operation {
-                Operation::Sync { file, succeeded } => {
-                    sync.succeeded = succeeded;
-                    syncs.by_file.entry(file).or_default().push(sync);
-                }
-                Operation::SyncAll => syncs.all.push(sync),
-                _ => continue,
-            }
-            if sync.succeeded {
-                syncs.successful.push(sync);
-            }
+            });
         }
         syncs
     }
 
-    /// Returns the syncs that cover a change that ended at a position, in the order of their exits.
-    fn covering(&self, file: FileId, ended: u64) -> impl Iterator<Item = SyncSpan> {
-        let of_file = self.by_file.get(&file).map_or(&[][..], Vec::as_slice);
-        let mut of_file = after(of_file, ended).peekable();
-        let mut of_all = after(&self.all, ended).peekable();
-        std::iter::from_fn(move || match (of_file.peek(), of_all.peek()) {
-            (Some(file), Some(all)) if all < file => of_all.next(),
-            (None, _) => of_all.next(),
-            _ => of_file.next(),
-        })
+    /// Returns the first successful sync that covers a change of a file that ended at a position.
+    fn covering(&self, file: FileId, ended: u64) -> Option<SyncSpan> {
+        let of_file = self.successful.get(&file).map_or(&[][..], Vec::as_slice);
+        [of_file, &self.all]
+            .into_iter()
+            .filter_map(|syncs| first_after(syncs, ended))
+            .min()
     }
 
-    fn any_after(&self, ended: u64) -> Option<SyncSpan> {
-        after(&self.successful, ended).next()
+    /// Returns whether a failed sync of a file overlaps with a span of positions.
+    fn has_failed(&self, file: FileId, began: u64, ended: u64) -> bool {
+        let failed = self.failed.get(&file).map_or(&[][..], Vec::as_slice);
+        let first = failed.partition_point(|sync| sync.ended < began);
+        failed[first..].iter().any(|sync| sync.began < ended)
     }
 }
 
-/// Returns the syncs that began after a position.
-fn after(syncs: &[SyncSpan], ended: u64) -> impl Iterator<Item = SyncSpan> {
+/// Returns the first sync that began after a position.
+fn first_after(syncs: &[SyncSpan], ended: u64) -> Option<SyncSpan> {
     let first = syncs.partition_point(|sync| sync.ended < ended);
-    let later = syncs.get(first..).unwrap_or_default();
-    later.iter().copied().filter(move |sync| sync.began > ended)
+    syncs[first..]
+        .iter()
+        .copied()
+        .find(|sync| sync.began > ended)
 }

@@ -2,22 +2,25 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::crash::{Crash, EffectPart};
 use super::fate::Fate;
 use super::history::Persistence;
 use super::{SECTOR_BYTES, sectors};
-use crate::trace::{BaseNode, EntryName, FileId, NodeKind, Operation};
+use crate::trace::{BaseNode, EntryName, FileId, NodeKind, Operation, Trace};
 
 /// The watched folder after a power loss. Paths are relative to the folder, and a folder comes
-/// before its entries. Owners, permissions and times are not part of the model.
+/// before its entries. Owners and times are not part of the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Image {
     /// Everything in the folder, except the folder itself.
     pub nodes: BTreeMap<PathBuf, ImageNode>,
+    /// Permission bits of the files and folders, with the folder itself.
+    pub modes: BTreeMap<PathBuf, u32>,
 }
 
 /// A file, folder or symbolic link of an [`Image`].
@@ -42,8 +45,12 @@ impl Image {
             match node {
                 ImageNode::File(content) => fs::write(path, content)?,
                 ImageNode::Folder => fs::create_dir(path)?,
-                ImageNode::Link(target) => std::os::unix::fs::symlink(target, path)?,
+                ImageNode::Link(target) => symlink(target, path)?,
             }
+        }
+        // Entries first, because their folder may become read-only.
+        for (path, mode) in self.modes.iter().rev() {
+            fs::set_permissions(folder.join(path), Permissions::from_mode(*mode))?;
         }
         Ok(())
     }
@@ -108,6 +115,7 @@ impl DiskFile {
 /// The disk while the effects are applied in the order of the calls.
 struct Disk<'t> {
     base: &'t [BaseNode],
+    modes: &'t BTreeMap<FileId, u32>,
     files: HashMap<FileId, DiskFile>,
     folders: HashMap<FileId, BTreeMap<OsString, FileId>>,
     links: HashMap<FileId, PathBuf>,
@@ -117,9 +125,11 @@ struct Disk<'t> {
 }
 
 impl<'t> Disk<'t> {
-    fn of(base: &'t [BaseNode]) -> Self {
+    fn of(trace: &'t Trace) -> Self {
+        let base = &trace.base;
         let mut disk = Disk {
             base,
+            modes: &trace.modes,
             files: HashMap::new(),
             folders: HashMap::from([(FileId::ROOT, BTreeMap::new())]),
             links: HashMap::new(),
@@ -155,8 +165,15 @@ impl<'t> Disk<'t> {
         self.folders.entry(folder).or_default()
     }
 
-    /// Applies a change to directory entries, or marks the affected names as lost.
-    fn change_entry(&mut self, operation: &Operation, fate: &Fate, persistence: Persistence) {
+    /// Applies a change to directory entries, or marks the affected names as lost. `removal` is the
+    /// fate of a rename's removal of the old name.
+    fn change_entry(
+        &mut self,
+        operation: &Operation,
+        fate: &Fate,
+        removal: &Fate,
+        persistence: Persistence,
+    ) {
         let names = operation.names();
         let is_lost = self.is_journal_cut
             || *fate != Fate::Kept
@@ -186,6 +203,11 @@ impl<'t> Disk<'t> {
                 let replaced = self.folder(to.folder).remove(&to.name);
                 if let Some(old) = old {
                     self.folder(to.folder).insert(to.name.clone(), old);
+                    // A folder never has two names.
+                    if *removal != Fate::Kept && !self.folders.contains_key(&old) {
+                        self.folder(from.folder).insert(from.name.clone(), old);
+                        self.lost_names.insert(from.clone());
+                    }
                 }
                 if let (true, Some(replaced)) = (*swap, replaced) {
                     self.folder(from.folder).insert(from.name.clone(), replaced);
@@ -197,6 +219,9 @@ impl<'t> Disk<'t> {
 
     /// Collects everything that is reachable from a folder.
     fn collect(&mut self, folder: FileId, path: &Path, image: &mut Image) {
+        let modes = self.modes;
+        let mode_of = |file, path: &Path| Some((path.to_owned(), *modes.get(&file)?));
+        image.modes.extend(mode_of(folder, path));
         for (name, file) in self.folders.get(&folder).cloned().unwrap_or_default() {
             let path = path.join(name);
             if self.folders.contains_key(&file) {
@@ -212,9 +237,9 @@ impl<'t> Disk<'t> {
                     size: disk_file.size,
                     ..DiskFile::default()
                 };
-                image
-                    .nodes
-                    .insert(path, ImageNode::File(copy.into_content()));
+                image.modes.extend(mode_of(file, &path));
+                let content = copy.into_content();
+                image.nodes.insert(path, ImageNode::File(content));
             }
         }
     }
@@ -226,19 +251,20 @@ impl Crash<'_> {
     pub fn image(&self, fates: &[Fate]) -> Image {
         let history = self.history;
         let trace = history.trace;
-        let mut disk = Disk::of(&trace.base);
+        let mut disk = Disk::of(trace);
         let mut effects = self.effects.iter().zip(fates).peekable();
         for &call in &self.calls {
-            let (mut entry_or_size, mut data) = (&Fate::Kept, None);
+            let (mut entry_or_size, mut removal, mut data) = (&Fate::Kept, &Fate::Kept, None);
             while let Some((effect, fate)) = effects.next_if(|(effect, _)| effect.call == call) {
                 match &effect.part {
                     EffectPart::Entry | EffectPart::Size => entry_or_size = fate,
+                    EffectPart::Removal => removal = fate,
                     EffectPart::Data { sectors } => data = Some((sectors, fate)),
                 }
             }
             let operation = &trace.calls[call].operation;
             let Some(file) = operation.changed_file() else {
-                disk.change_entry(operation, entry_or_size, history.persistence);
+                disk.change_entry(operation, entry_or_size, removal, history.persistence);
                 continue;
             };
             let file = disk.file(file);

@@ -8,6 +8,7 @@ mod crash;
 mod fate;
 mod history;
 mod image;
+mod journal;
 #[cfg(test)]
 mod model_tests;
 

@@ -26,12 +26,30 @@ fn create(name: &str, file: u32) -> Operation {
     }
 }
 
+fn create_folder(name: &str, file: u32) -> Operation {
+    Operation::Create {
+        entry: entry(name),
+        file: FileId(file),
+        kind: NodeKind::Folder,
+    }
+}
+
 fn write(file: u32, offset: u64, bytes: &[u8]) -> Operation {
     Operation::Write {
         file: FileId(file),
         offset,
         bytes: Arc::from(bytes),
         durable: false,
+    }
+}
+
+/// A write to the start of `old`, with `O_DSYNC`.
+fn durable_write(bytes: &[u8]) -> Operation {
+    Operation::Write {
+        file: FileId(1),
+        offset: 0,
+        bytes: Arc::from(bytes),
+        durable: true,
     }
 }
 
@@ -53,6 +71,18 @@ fn rename(from: &str, to: &str) -> Operation {
     Operation::Rename {
         from: entry(from),
         to: entry(to),
+        swap: false,
+    }
+}
+
+/// A rename to another folder, with ID 9.
+fn move_out(from: &str, to: &str) -> Operation {
+    Operation::Rename {
+        from: entry(from),
+        to: EntryName {
+            folder: FileId(9),
+            name: to.into(),
+        },
         swap: false,
     }
 }
@@ -162,6 +192,62 @@ fn a_rename_happens_as_a_whole_or_not_at_all() {
     assert_eq!(images(&trace(synced), Persistence::Strict), expected);
 }
 
+/// A new name in another folder needs a sync of that folder. Until both folders are synced, the old
+/// name may remain. A file is never without a name.
+#[test]
+fn a_rename_to_another_folder_needs_both_syncs() {
+    let names = |syncs: &[u32]| -> BTreeSet<String> {
+        let calls = [create_folder("dir", 9), sync(0), move_out("old", "new")];
+        let trace = trace(calls.into_iter().chain(syncs.iter().copied().map(sync)));
+        let images = images(&trace, Persistence::Strict).into_iter();
+        let shown = images.map(|image| {
+            let paths = image.keys().map(|path| path.to_string_lossy());
+            Vec::from_iter(paths).join(" ")
+        });
+        shown.collect()
+    };
+    let of = |states: &[&str]| states.iter().map(|state| (*state).to_owned()).collect();
+    let (before, both, after) = ("old", "dir/new old", "dir/new");
+    let all: BTreeSet<String> = of(&[before, both, after]);
+    assert_eq!(names(&[]), all);
+    assert_eq!(names(&[0]), all);
+    assert_eq!(names(&[9]), of(&[both, after]));
+    assert_eq!(names(&[9, 0]), of(&[after]));
+    assert_eq!(names(&[0, 9]), of(&[after]));
+}
+
+#[test]
+fn a_folder_that_moved_has_one_name() {
+    let folders = [create_folder("dir", 9), create_folder("sub", 8), sync(0)];
+    let trace = trace(folders.into_iter().chain([move_out("sub", "sub")]));
+    let history = DiskHistory::new(&trace, Persistence::Strict);
+    let crash = Crash::new(&history, u64::MAX - 1);
+    for number in 0..crash.combinations(ALL).unwrap() {
+        let image = crash.image(&crash.combination(number));
+        let has = |path: &str| image.nodes.contains_key(Path::new(path));
+        assert_ne!(has("sub"), has("dir/sub"), "{image:?}");
+    }
+}
+
+#[test]
+fn a_sync_writes_the_journal_up_to_the_last_change_of_the_file() {
+    let is_durable = |calls: &[Operation]| {
+        let calls = [create("new", 2)].into_iter().chain(calls.iter().cloned());
+        let images = images(&trace(calls), Persistence::Journaled);
+        images
+            .iter()
+            .all(|image| image.contains_key(Path::new("new")))
+    };
+    assert!(is_durable(&[sync(2)]));
+    assert!(is_durable(&[sync(0)]));
+    assert!(is_durable(&[Operation::SyncAll]));
+    // An overwrite in place changes no metadata, unlike an append or a rename.
+    assert!(!is_durable(&[write(1, 0, b"BASE"), sync(1)]));
+    assert!(is_durable(&[write(1, 4, b"more"), sync(1)]));
+    assert!(is_durable(&[rename("old", "moved"), sync(1)]));
+    assert!(!is_durable(&[rename("old", "moved"), failed_sync(1)]));
+}
+
 #[test]
 fn names_persist_in_order_only_in_the_journaled_model() {
     let trace = trace([create("a", 2), create("b", 3)]);
@@ -227,6 +313,44 @@ fn a_sync_after_a_failed_sync_does_not_save_the_data() {
 }
 
 #[test]
+fn a_failed_sync_during_a_write_may_lose_the_data() {
+    let lost = set([Some("base"), Some("DATA")]);
+    let contents = |write_ended, failed| {
+        let mut trace = trace([write(1, 0, b"DATA"), failed_sync(1), sync(1)]);
+        trace.calls[0].ended = write_ended;
+        (trace.calls[1].began, trace.calls[1].ended) = failed;
+        (trace.calls[2].began, trace.calls[2].ended) = (10, 20);
+        contents(&trace, "old")
+    };
+    assert_eq!(contents(4, (2, 3)), lost);
+    assert_eq!(contents(4, (3, 5)), lost);
+    // The failed sync returns after the successful one.
+    assert_eq!(contents(4, (3, 25)), lost);
+    assert_eq!(contents(4, (21, 22)), set([Some("DATA")]));
+}
+
+#[test]
+fn a_crash_comes_only_where_the_possible_states_change() {
+    let send = |socket| Operation::Send {
+        socket,
+        bytes: Arc::from(&b"OK"[..]),
+    };
+    let calls = [
+        write(1, 0, b"DATA"),
+        sync(1),
+        send(7),
+        send(8),
+        failed_sync(1),
+        durable_write(b"X"),
+    ];
+    let mut trace = trace(calls);
+    trace.ports.insert(7, crate::TcpPorts { local: 1, peer: 2 });
+    assert_eq!(trace.crash_points(), [0, 1, 4, 6, 11, 12]);
+    trace.first_error = Some(10);
+    assert_eq!(trace.crash_points(), [0, 1, 4, 6, 10, 11, 12]);
+}
+
+#[test]
 fn a_call_in_progress_may_have_happened() {
     let trace = trace([write(1, 0, b"DATA"), sync(1)]);
     let history = DiskHistory::new(&trace, Persistence::Strict);
@@ -247,25 +371,18 @@ fn a_sync_covers_only_calls_that_returned_before_it() {
 
 #[test]
 fn a_durable_write_needs_no_sync() {
-    let mut durable = write(1, 0, b"DATA");
-    if let Operation::Write { durable, .. } = &mut durable {
-        *durable = true;
-    }
-    assert_eq!(contents(&trace([durable]), "old"), set([Some("DATA")]));
+    let trace = trace([durable_write(b"DATA")]);
+    assert_eq!(contents(&trace, "old"), set([Some("DATA")]));
 }
 
 #[test]
 fn a_durable_write_makes_the_size_durable() {
-    let mut durable = write(1, 0, b"X");
-    if let Operation::Write { durable, .. } = &mut durable {
-        *durable = true;
-    }
     let preallocate = Operation::Resize {
         file: FileId(1),
         size: 8,
     };
-    let expected = set([Some("Xase\0\0\0\0")]);
-    assert_eq!(contents(&trace([preallocate, durable]), "old"), expected);
+    let trace = trace([preallocate, durable_write(b"X")]);
+    assert_eq!(contents(&trace, "old"), set([Some("Xase\0\0\0\0")]));
 }
 
 #[test]

@@ -65,7 +65,10 @@ pub(super) enum RequestedCall {
     Sync {
         fd: i32,
     },
-    SyncAll,
+    /// sync, or syncfs with an open file of the file system.
+    SyncAll {
+        fd: Option<i32>,
+    },
     Rename {
         from: PathArgument,
         to: PathArgument,
@@ -274,7 +277,8 @@ pub(super) fn decode(call: RawCall) -> Option<RequestedCall> {
         },
         libc::SYS_fallocate => RequestedCall::Allocate { fd: fd(a), mode: b },
         libc::SYS_fsync | libc::SYS_fdatasync => RequestedCall::Sync { fd: fd(a) },
-        libc::SYS_sync | libc::SYS_syncfs => RequestedCall::SyncAll,
+        libc::SYS_sync => RequestedCall::SyncAll { fd: None },
+        libc::SYS_syncfs => RequestedCall::SyncAll { fd: Some(fd(a)) },
         libc::SYS_renameat => RequestedCall::Rename {
             from: at(a, b),
             to: at(c, d),

@@ -12,7 +12,7 @@ pub enum FaultyCall {
 /// How a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The call fails with EIO.
+    /// The call fails with EIO. A write at an offset (pwrite) first writes half of its bytes.
     InputOutput,
     /// The call fails with ENOSPC.
     NoSpace,

@@ -17,6 +17,9 @@ use crate::trace::{BaseNode, EntryName, FileId};
 const PATH_MAX: usize = 4096;
 const PAGE: usize = 4096;
 
+/// The bits of a file's mode that chmod(2) can change.
+const MODE: u32 = 0o7777;
+
 /// Device and inode number.
 type Inode = (u64, u64);
 
@@ -40,7 +43,10 @@ pub(super) struct WatchedPath {
 #[derive(Debug)]
 pub(super) struct Follower {
     root: PathBuf,
+    /// Device number of the watched folder.
+    device: u64,
     inodes: HashMap<Inode, FileId>,
+    modes: BTreeMap<FileId, u32>,
     names: HashMap<FileId, BTreeMap<OsString, FileId>>,
     next: u32,
 }
@@ -54,8 +60,10 @@ impl Follower {
         };
         let root = folder.canonicalize().map_err(failed)?;
         let mut follower = Follower {
+            device: fs::metadata(&root).map_err(failed)?.dev(),
             root: root.clone(),
             inodes: HashMap::new(),
+            modes: BTreeMap::new(),
             names: HashMap::new(),
             next: 0,
         };
@@ -65,7 +73,7 @@ impl Follower {
     }
 
     fn read_folder(&mut self, path: &Path, base: &mut Vec<BaseNode>) -> io::Result<FileId> {
-        let folder = self.add(inode(&fs::symlink_metadata(path)?));
+        let folder = self.add(&fs::symlink_metadata(path)?);
         base.push(BaseNode::Folder(BTreeMap::new()));
         let mut names = BTreeMap::new();
         for entry in fs::read_dir(path)? {
@@ -79,10 +87,10 @@ impl Follower {
                 self.read_folder(&entry.path(), base)?
             } else if kind.is_file() {
                 base.push(BaseNode::File(fs::read(entry.path())?.into()));
-                self.add(inode(&metadata))
+                self.add(&metadata)
             } else if kind.is_symlink() {
                 base.push(BaseNode::Link(fs::read_link(entry.path())?));
-                self.add(inode(&metadata))
+                self.add(&metadata)
             } else {
                 // Sockets and pipes have no content.
                 continue;
@@ -95,16 +103,37 @@ impl Follower {
     }
 
     /// Registers a new file. An inode number that was in use before now refers to the new file.
-    fn add(&mut self, inode: Inode) -> FileId {
+    fn add(&mut self, metadata: &Metadata) -> FileId {
         let file = FileId(self.next);
         self.next += 1;
-        self.inodes.insert(inode, file);
+        self.inodes.insert(inode(metadata), file);
+        self.modes.insert(file, metadata.mode() & MODE);
         file
+    }
+
+    /// Returns the permission bits of all files and folders. Reads them again if the file still
+    /// exists.
+    pub(super) fn modes(mut self) -> BTreeMap<FileId, u32> {
+        let mut paths = vec![self.root.clone()];
+        while let Some(path) = paths.pop() {
+            // What cannot be read keeps its first permission bits.
+            let Ok(metadata) = fs::symlink_metadata(&path) else {
+                continue;
+            };
+            if let Some(file) = self.by_inode(&metadata) {
+                self.modes.insert(file, metadata.mode() & MODE);
+            }
+            if metadata.is_dir() {
+                let entries = fs::read_dir(path).into_iter().flatten().flatten();
+                paths.extend(entries.map(|entry| entry.path()));
+            }
+        }
+        self.modes
     }
 
     /// Registers a new file or folder under a name.
     pub(super) fn create(&mut self, entry: &EntryName, metadata: &Metadata) -> FileId {
-        let file = self.add(inode(metadata));
+        let file = self.add(metadata);
         if metadata.is_dir() {
             self.names.insert(file, BTreeMap::new());
         }
@@ -129,6 +158,11 @@ impl Follower {
             Some(file) => drop(names.insert(entry.name.clone(), file)),
             None => drop(names.remove(&entry.name)),
         }
+    }
+
+    /// Returns the device number of the watched folder.
+    pub(super) fn device(&self) -> u64 {
+        self.device
     }
 
     /// Returns whether a path is in the watched folder, or is the folder itself.

@@ -20,8 +20,17 @@ use crate::trace::{Operation, Trace, TracedCall};
 struct RunningCall {
     began: u64,
     started: StartedCall,
-    /// Error number that the call returns instead of running.
-    fault: Option<i32>,
+    injected: Injected,
+}
+
+/// How a fault changes a call.
+#[derive(Debug, Clone, Copy, Default)]
+struct Injected {
+    /// Error number that the call returns.
+    error: Option<i32>,
+    /// Third argument as the process passed it, if the call runs with a smaller one. The call does
+    /// not run if there is only an error.
+    length: Option<u64>,
 }
 
 /// State of a trace.
@@ -73,6 +82,7 @@ impl Session {
     pub(super) fn run(mut self) -> Result<Trace, TraceError> {
         let result = self.follow();
         self.kill_all();
+        self.trace.modes = self.follower.modes();
         result.map(|()| self.trace)
     }
 
@@ -124,7 +134,7 @@ impl Session {
             RequestedCall::Send { .. }
                 | RequestedCall::SendMessage { .. }
                 | RequestedCall::Sync { .. }
-                | RequestedCall::SyncAll
+                | RequestedCall::SyncAll { .. }
         );
         if self.exclusive.is_some() && !is_shared {
             self.waiting.push_back(tid);
@@ -143,75 +153,87 @@ impl Session {
         {
             self.trace.ports.insert(socket, ports);
         }
-        let fault = self.inject(tid, &call, &started)?;
+        let injected = self.inject(tid, &call, &started)?;
         self.position += 1;
         let call = RunningCall {
             began: self.position,
             started,
-            fault,
+            injected,
         };
         self.running.insert(tid, call);
         resume(tid, 0, true)
     }
 
-    /// Injects the fault, if it applies to the call. Returns the error number that the call must
-    /// return.
+    /// Injects the fault, if it applies to the call.
     fn inject(
         &mut self,
         tid: Tid,
         call: &RequestedCall,
         started: &StartedCall,
-    ) -> Result<Option<i32>, TraceError> {
+    ) -> Result<Injected, TraceError> {
+        let none = Injected::default();
         let Some(fault) = self.options.fault else {
-            return Ok(None);
+            return Ok(none);
         };
-        let half = match (fault.call, started, call) {
-            (FaultyCall::Sync, StartedCall::Sync { .. }, _) => None,
-            (FaultyCall::Write, StartedCall::Write { bytes, .. }, RequestedCall::Write { .. }) => {
-                Some(bytes.len() as u64 / 2)
-            }
-            // The third argument of a vectored write is its number of buffers.
+        // The third argument of a write, and the position if the call does not use the file's own.
+        let (length, position) = match (fault.call, started, *call) {
+            (FaultyCall::Sync, StartedCall::Sync { .. }, _) => (0, None),
             (
                 FaultyCall::Write,
                 StartedCall::Write { .. },
-                RequestedCall::WriteVector { count, .. },
-            ) => Some(count / 2),
-            _ => return Ok(None),
+                RequestedCall::Write { length, offset, .. },
+            ) => (length, offset),
+            // The number of buffers.
+            (
+                FaultyCall::Write,
+                StartedCall::Write { .. },
+                RequestedCall::WriteVector { count, offset, .. },
+            ) => (count, offset),
+            _ => return Ok(none),
         };
         self.faulty_calls += 1;
         if !fault.applies(self.faulty_calls) {
-            return Ok(None);
+            return Ok(none);
         }
         let change_failed = refused("change a call of the traced process");
-        match (fault.kind, half) {
-            (FaultKind::Short, Some(half)) if half > 0 => {
-                registers::set_third_argument(tid, half).map_err(change_failed)?;
-                Ok(None)
-            }
-            (FaultKind::Short, _) => Ok(None),
-            _ => {
-                registers::skip_call(tid).map_err(change_failed)?;
-                Ok(fault.kind.error())
-            }
+        let error = fault.kind.error();
+        // An input/output error can come after a part of the data. The file's own position would
+        // then move, although the call fails.
+        let is_partial = match fault.kind {
+            FaultKind::Short => true,
+            FaultKind::InputOutput => position.is_some(),
+            FaultKind::NoSpace => false,
+        };
+        if is_partial && length > 1 {
+            registers::set_third_argument(tid, length / 2).map_err(change_failed)?;
+            let length = Some(length);
+            return Ok(Injected { error, length });
         }
+        if error.is_some() {
+            registers::skip_call(tid).map_err(change_failed)?;
+        }
+        let length = None;
+        Ok(Injected { error, length })
     }
 
     fn exit(&mut self, tid: Tid) -> Result<(), TraceError> {
         let Some(call) = self.running.remove(&tid) else {
             return resume(tid, 0, false);
         };
-        let result = match call.fault {
-            Some(error) => {
-                let result = -i64::from(error);
-                registers::set_result(tid, result)
-                    .map_err(refused("change a call of the traced process"))?;
-                result
-            }
+        let change_failed = || refused("change a call of the traced process");
+        let Injected { error, length } = call.injected;
+        let result = match (error, length) {
+            (Some(error), None) => -i64::from(error),
             // If the thread was killed, it cannot use the result.
-            None => ptrace::call_result(tid).unwrap_or(-i64::from(libc::EINTR)),
+            _ => ptrace::call_result(tid).unwrap_or(-i64::from(libc::EINTR)),
         };
+        // A system call keeps the registers of its arguments, so programs use them again.
+        if let Some(length) = length {
+            registers::set_third_argument(tid, length).map_err(change_failed())?;
+        }
         self.position += 1;
-        if call.fault.is_some() {
+        if let Some(error) = error {
+            registers::set_result(tid, -i64::from(error)).map_err(change_failed())?;
             self.trace.first_error.get_or_insert(self.position);
         }
         let operations = started::finish(&mut self.follower, tid, call.started, result)?;

@@ -99,18 +99,13 @@ pub(super) fn begin(
             length,
             offset,
         } => {
-            let data = [(buffer, length)];
-            begin_write(
-                follower,
-                tid,
-                WriteCall {
-                    fd,
-                    offset,
-                    flags: 0,
-                    room,
-                },
-                &data,
-            )
+            let write = WriteCall {
+                fd,
+                offset,
+                flags: 0,
+                room,
+            };
+            begin_write(follower, tid, write, &[(buffer, length)])
         }
         RequestedCall::WriteVector {
             fd,
@@ -120,18 +115,13 @@ pub(super) fn begin(
             flags,
         } => {
             let data = read_vector(tid, vector, count);
-            let flags = flags as u32 as i32;
-            begin_write(
-                follower,
-                tid,
-                WriteCall {
-                    fd,
-                    offset,
-                    flags,
-                    room,
-                },
-                &data,
-            )
+            let write = WriteCall {
+                fd,
+                offset,
+                flags: flags as u32 as i32,
+                room,
+            };
+            begin_write(follower, tid, write, &data)
         }
         RequestedCall::Send { fd, buffer, length } => {
             begin_send(tid, fd, &[(buffer, length)], room)
@@ -173,7 +163,13 @@ pub(super) fn begin(
             let file = metadata.and_then(|metadata| follower.by_inode(&metadata));
             Ok(file.map(|file| StartedCall::Sync { file }))
         }
-        RequestedCall::SyncAll => Ok(Some(StartedCall::SyncAll)),
+        RequestedCall::SyncAll { fd } => {
+            let covers = |fd| {
+                let metadata = follower::metadata_of(tid, fd);
+                metadata.is_ok_and(|metadata| metadata.dev() == follower.device())
+            };
+            Ok(fd.is_none_or(covers).then_some(StartedCall::SyncAll))
+        }
         RequestedCall::Map { fd } => match watched_file(follower, tid, fd)? {
             None => Ok(None),
             Some(_) => Err(unsupported(

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -94,6 +95,7 @@ pub fn test_images(method: &str, trace: &Trace, images: u64) -> ImageReport {
         images,
         seed: 1,
         threads: 2,
+        has_controls: false,
     };
     test.run(&AtomicBool::new(false)).unwrap()
 }
@@ -139,24 +141,25 @@ impl RecoveryProbe for NumberProbe {
     }
 }
 
-/// Returns the content of each file below a folder, by its relative path. Folders have no content.
-pub fn content(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+/// Returns the mode of a folder, and the mode and content of each file below the folder, by its
+/// relative path. Folders have no content.
+pub fn content(folder: &Path) -> BTreeMap<PathBuf, (u32, Option<Vec<u8>>)> {
     let mut all = BTreeMap::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(next).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(folder).unwrap().to_owned();
-            if path.is_symlink() {
-                let target = fs::read_link(&path).unwrap();
-                all.insert(name, Some(target.into_os_string().into_encoded_bytes()));
-            } else if path.is_dir() {
-                all.insert(name, None);
-                folders.push(path);
-            } else {
-                all.insert(name, Some(fs::read(&path).unwrap()));
-            }
-        }
+    let mut paths = vec![folder.to_owned()];
+    while let Some(path) = paths.pop() {
+        let name = path.strip_prefix(folder).unwrap().to_owned();
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let content = if metadata.is_symlink() {
+            let target = fs::read_link(&path).unwrap();
+            Some(target.into_os_string().into_encoded_bytes())
+        } else if metadata.is_dir() {
+            let entries = fs::read_dir(&path).unwrap();
+            paths.extend(entries.map(|entry| entry.unwrap().path()));
+            None
+        } else {
+            Some(fs::read(&path).unwrap())
+        };
+        all.insert(name, (metadata.mode(), content));
     }
     all
 }

@@ -168,6 +168,28 @@ fn finds_each_faulty_dispatcher() {
 
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
+fn rejects_a_test_that_proves_nothing() {
+    let script = r#"! [ -e "$0/last" ] || { echo "error: not empty" >&2; exit 1; }; exec "$@""#;
+    let server = server_command("disk::faulty_dispatcher", "durable");
+    let server = server.iter().map(String::as_str);
+    let refuses = Vec::from_iter(["sh", "-c", script, "{run}"].into_iter().chain(server));
+    let elsewhere = tempfile::tempdir().unwrap();
+    let script = r#"echo >"$0/log"; exec "$1" serve dispatcher --listen "$2" --state "$3/state""#;
+    let folder = elsewhere.path().to_str().unwrap();
+    let stores = ["sh", "-c", script, "{run}", FLOODMARK, "{address}", folder];
+    for (server, expected) in [
+        (&refuses[..], "own complete folder: error: not empty; check"),
+        (&stores[..], "even on the folder from before its start"),
+    ] {
+        let output = disk(&["-n", "20"], server);
+        let printed = text(&output.stderr);
+        assert_eq!(code(&output), 3, "{printed}");
+        assert!(printed.contains(expected), "{printed}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn names_a_full_folder() {
     // Exits without an error message.
     let script = "head -c 2048 /dev/zero >\"$0/data\" 2>&1 || exit 1";

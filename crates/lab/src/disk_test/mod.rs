@@ -55,7 +55,7 @@ pub enum DiskTestError {
     /// The server cannot be traced.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// A disk state cannot be written, or the server cannot be started.
+    /// A disk state cannot be written, the server cannot be started, or it fails a control.
     #[error(transparent)]
     Image(#[from] TestError),
     /// The path of the requests is invalid.
@@ -137,7 +137,8 @@ impl DiskTest<'_> {
     /// # Errors
     /// Fails in any of these cases:
     /// - The server cannot be traced, exits, acknowledges nothing, or writes nothing.
-    /// - The server violates the check without a power loss.
+    /// - The server violates the check without a power loss, does not start on its complete folder,
+    ///   or passes the check on a folder without its writes.
     /// - A request or the readback in the check is invalid.
     /// - A disk state or the server's output cannot be written.
     pub fn run(&self, stop: &AtomicBool) -> Result<DiskResult, DiskTestError> {
@@ -365,6 +366,7 @@ impl DiskTest<'_> {
             images,
             seed: self.seed,
             threads: self.threads,
+            has_controls: fault.is_none(),
         };
         Ok(row(fault, acknowledged, after_error, test.run(stop)?))
     }
@@ -414,6 +416,7 @@ fn row(
         recovered: report.recovered,
         refused: report.refused,
         failed: report.failed,
+        crashed: report.crashed,
         mean_ms,
         longest_ms: milliseconds(report.longest),
         elapsed_s: report.elapsed.as_secs_f64(),

@@ -1,5 +1,7 @@
 //! Results of `floodmark disk`: a row per trace, then failures and refusals.
 
+use std::cmp::Reverse;
+
 use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
 use floodmark_record::units::show_count;
 
@@ -8,6 +10,9 @@ use super::{Blocks, Detail, Emphasis, FigureTable, TableRow, TextLine, faint, li
 
 /// Maximum number of failures to show for the first row with failures. Later rows show one.
 const FIRST_FAILURES: usize = 3;
+
+/// Maximum number of different refusals to show for a row.
+const MAX_REFUSALS: usize = 3;
 
 /// Returns the headline, a table and an explanation of each failure.
 pub(crate) fn document(result: &DiskResult) -> Blocks {
@@ -27,14 +32,10 @@ pub(crate) fn document(result: &DiskResult) -> Blocks {
         }
         shown = 1;
     }
-    for row in &result.rows {
-        let refusals = row.refusals.iter();
-        blocks.lines(refusals.map(|(message, count)| {
-            let states = count_of(*count, "disk state");
-            let spans = [plain(format!("{}: {states}:", name(row))), faint(message)];
-            TextLine::new("refused", spans)
-        }));
-    }
+    result
+        .rows
+        .iter()
+        .for_each(|row| add_refusals(&mut blocks, row));
     blocks
 }
 
@@ -42,11 +43,14 @@ fn headline(result: &DiskResult) -> super::Span {
     let sum = |count: fn(&DiskRow) -> u64| result.rows.iter().map(count).sum::<u64>();
     let states = count_of(sum(|row| row.images), "disk state");
     let failed = sum(|row| row.failed);
+    let refused = match sum(|row| row.refused) {
+        0 => String::new(),
+        refused => format!("; the server refused {}", show_count(refused)),
+    };
+    let passed = format!("no acknowledged request lost on {states}{refused}");
     match (failed, result.is_complete) {
-        (0, true) => Emphasis::Good.span(format!("no acknowledged request lost on {states}")),
-        (0, false) => Emphasis::Warn.span(format!(
-            "interrupted; no acknowledged request lost on {states}"
-        )),
+        (0, true) => Emphasis::Good.span(passed),
+        (0, false) => Emphasis::Warn.span(format!("interrupted; {passed}")),
         _ => Emphasis::Bad.span(format!(
             "the server failed on {} of {states}",
             show_count(failed)
@@ -70,6 +74,10 @@ fn table(result: &DiskResult) -> FigureTable {
             show_count(row.recovered).into(),
             show_count(row.refused).into(),
             failed.span(show_count(row.failed)).into(),
+            Emphasis::Bad
+                .when(row.crashed > 0)
+                .span(show_count(row.crashed))
+                .into(),
             glue(&format!("{:.1} ms", row.mean_ms)).into(),
         ];
         TableRow::new(name(row), cells)
@@ -82,13 +90,26 @@ fn table(result: &DiskResult) -> FigureTable {
         "recovered",
         "refused",
         "failed",
+        "crashed",
         "time",
     ];
     let mut table = FigureTable::new(heads, rows);
-    for roomy in [3, 7] {
+    for roomy in [3, 8] {
         table.columns[roomy].detail = Detail::Roomy;
     }
     table
+}
+
+/// Adds the most frequent refusals of a row.
+fn add_refusals(blocks: &mut Blocks, row: &DiskRow) {
+    let mut refusals = Vec::from_iter(&row.refusals);
+    refusals.sort_by_key(|(_, count)| Reverse(**count));
+    refusals.truncate(MAX_REFUSALS);
+    blocks.lines(refusals.into_iter().map(|(message, count)| {
+        let states = count_of(*count, "disk state");
+        let spans = [plain(format!("{}: {states}:", name(row))), faint(message)];
+        TextLine::new("refused", spans)
+    }));
 }
 
 fn add_failure(blocks: &mut Blocks, row: &DiskRow, failure: &DiskFailure) {
@@ -129,6 +150,7 @@ mod tests {
             recovered: 1000 - failed - 1,
             refused: 1,
             failed,
+            crashed: 0,
             mean_ms: 5.26,
             longest_ms: 20.0,
             elapsed_s: 2.7,
@@ -171,11 +193,9 @@ mod tests {
 
     #[test]
     fn states_that_nothing_was_lost() {
-        let text = draw(vec![row(None, 0)], 60);
-        assert!(
-            text.contains("no acknowledged request lost on 1,000 disk states"),
-            "{text}"
-        );
+        let text = draw(vec![row(None, 0)], 80);
+        let expected = "no acknowledged request lost on 1,000 disk states; the server refused 1\n";
+        assert!(text.contains(expected), "{text}");
         assert!(text.contains("1 disk state: state: damaged"), "{text}");
     }
 }
