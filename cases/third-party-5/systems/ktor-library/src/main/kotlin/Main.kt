@@ -69,6 +69,8 @@ private fun handler(name: String): suspend () -> Unit = when (name) {
     }
     "price" -> price()
     "report" -> query { it.createStatement().use { statement -> statement.execute("SELECT pg_sleep(0.02)") } }
+    "shelf" -> query { read(it, "id <= 20") }
+    "shelf-each" -> query { for (book in 1..20) read(it, "id = $book") }
     "lend" -> query { lend(it, 1 + ThreadLocalRandom.current().nextInt(BOOKS)) }
     "lend-one" -> query { lend(it, 1) }
     else -> error("unknown handler $name")
@@ -100,6 +102,10 @@ private fun query(query: (Connection) -> Unit): suspend () -> Unit {
         }
     }
     return { withContext(Dispatchers.IO) { pool.connection.use(query) } }
+}
+
+private fun read(connection: Connection, condition: String) {
+    connection.createStatement().use { it.executeQuery("SELECT loans FROM books WHERE $condition").next() }
 }
 
 /** Updates a book in a transaction that takes 10 ms. */
