@@ -15,6 +15,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import reactor.core.publisher.Flux;
@@ -65,6 +66,7 @@ public final class Main {
             case "blocking" -> () -> Mono.<Void>fromRunnable(Main::block).subscribeOn(Schedulers.boundedElastic());
             case "blocking-on-loop" -> () -> Mono.fromRunnable(Main::block);
             case "hash" -> () -> Mono.fromRunnable(Main::hash);
+            case "pages" -> pages(number("pages"));
             case "price" -> price();
             case "report" -> query(connection -> execute(connection, "SELECT pg_sleep(0.02)"));
             case "find" -> query(connection ->
@@ -101,6 +103,17 @@ public final class Main {
         } catch (NoSuchAlgorithmException e) {
             throw new IllegalStateException(e);
         }
+    }
+
+    /** Returns work that builds 128 pages of 1 KiB, which replace older pages in a cache. */
+    private static Supplier<Mono<Void>> pages(int count) {
+        byte[][] cache = new byte[count][1024];
+        AtomicInteger next = new AtomicInteger();
+        return () -> Mono.fromRunnable(() -> {
+            for (int page = 0; page < 128; page++) {
+                cache[Math.floorMod(next.getAndIncrement(), count)] = new byte[1024];
+            }
+        });
     }
 
     /** Starts the upstream, which responds after 50 ms and ends with this process. */
