@@ -21,6 +21,9 @@ pub enum Suite {
     /// Fourth batch of servers from package registries
     #[value(name = "third-party-4")]
     ThirdParty4,
+    /// Fifth batch of servers from package registries
+    #[value(name = "third-party-5")]
+    ThirdParty5,
 }
 
 /// A batch of third-party cases.
@@ -57,6 +60,11 @@ impl Suite {
                 name: "third-party-4",
                 heading: "# Fourth batch of servers from package registries\n",
                 set_aside: &["granian", "sanic", "poco"],
+            },
+            Suite::ThirdParty5 => CaseBatch {
+                name: "third-party-5",
+                heading: "# Fifth batch of servers from package registries\n",
+                set_aside: &["reactor", "microhttpd", "aiohttp", "ktor", "crystal"],
             },
         })
     }

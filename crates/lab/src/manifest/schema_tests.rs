@@ -66,6 +66,7 @@ fn shipped_manifests_are_valid() {
         "cases/third-party-2",
         "cases/third-party-3",
         "cases/third-party-4",
+        "cases/third-party-5",
     ];
     for path in folders.map(|folder| files(folder, Path::to_owned)).concat() {
         let text = fs::read_to_string(&path).unwrap();
@@ -77,6 +78,7 @@ fn shipped_manifests_are_valid() {
         "cases/third-party-2/systems",
         "cases/third-party-3/systems",
         "cases/third-party-4/systems",
+        "cases/third-party-5/systems",
     ];
     let manifest = |folder: &Path| folder.join("system.toml");
     for path in folders.map(|folder| files(folder, manifest)).concat() {
