@@ -1,6 +1,7 @@
 //! Distinguishes programs whose processes have the same name.
 
 use crate::Root;
+use crate::thread_groups::group_of;
 
 /// Programs whose processes have the same name, such as a server and a log reader that both run in
 /// Python.
@@ -14,7 +15,9 @@ impl Programs {
     /// Returns 1 for the first program with this process name, 2 for the second program, and so on.
     pub(crate) fn number(&mut self, root: &Root, pid: u32, name: &str) -> usize {
         let line = std::fs::read(root.path(format!("/proc/{pid}/cmdline"))).unwrap_or_default();
-        let program = (name.to_owned(), start_of_command(&line));
+        // The groups of threads have no trailing number: `python` and `python3` are one name.
+        let name = group_of(name, false, 1).into_owned();
+        let program = (name, start_of_command(&line));
         let same_name = self.known.iter().filter(|known| known.0 == program.0);
         let at = same_name.clone().position(|known| *known == program);
         let number = at.unwrap_or_else(|| same_name.count()) + 1;

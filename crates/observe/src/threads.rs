@@ -142,6 +142,8 @@ pub(crate) struct Threads {
 struct ThreadedProcess {
     /// Number of threads at the last listing.
     threads: i64,
+    /// Whether the process has had several threads. Helper threads may end during a run.
+    is_threaded: bool,
     /// Number of the process's program; see [`Programs::number`].
     program: usize,
 }
@@ -180,6 +182,7 @@ impl Threads {
             };
             let process = ThreadedProcess {
                 threads: count,
+                is_threaded: count > 1 || known.is_some_and(|process| process.is_threaded),
                 program,
             };
             self.processes.insert(member.pid, process);
@@ -394,7 +397,7 @@ fn group<'a>(
     processes: &HashMap<u32, ThreadedProcess>,
 ) -> Cow<'a, str> {
     let process = processes.get(&pid);
-    let is_main = pid == tid && process.is_some_and(|process| process.threads > 1);
+    let is_main = pid == tid && process.is_some_and(|process| process.is_threaded);
     let program = process.map_or(1, |process| process.program);
     group_of(name, is_main, program)
 }

@@ -57,6 +57,21 @@ fn a_thread_that_leaves_requests_unread_is_saturated() {
     });
     let verdict = is(&run, Cause::SyncLogging);
     assert_eq!(keys(&verdict), ["threads server", "pipe server"]);
+    // Two event loops seldom wait, because one wait covers the log lines of many requests.
+    let mut run = at_rates(0.1, &[1_000.0, 700.0]);
+    for group in ["[net 0]", "[net 1]"] {
+        let objects = [("pipe write", 0.95), ("events", 0.05)];
+        run.observations.extend(blocked(group, &objects, 9.0));
+    }
+    let before = is(&run, Cause::Unknown);
+    assert!(before.path.is_empty());
+    run.observations.iter_mut().for_each(|of| {
+        if of.metric.name() == "receive_queue" {
+            of.values = vec![4_500.0; 10];
+        }
+    });
+    let verdict = is(&run, Cause::SyncLogging);
+    assert_eq!(keys(&verdict), ["threads server", "pipe server"]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use floodmark_record::remote::{AlignmentMethod, ClockAlignment, RemoteObservatio
 use floodmark_record::run::{Environment, Run};
 
 use super::tests::{is, run_with, series};
+use super::waiting_tests::blocked;
 use crate::testing::thread;
 
 /// Returns a run on separate hosts. The server's host has two CPUs, of which `busy` are busy. The
@@ -74,6 +75,21 @@ fn external_client_that_saturates_the_cpus_is_the_cause() {
     let mut run = run_with(3.95, 3.0, 0.8);
     run.client.threads = vec![thread(0.6, 0.38)];
     is(&run, Cause::ServerCpu);
+}
+
+#[test]
+fn an_inactive_process_lacks_no_cpu_time() {
+    // Other programs use the CPUs. The main process of the server waits for data in a pipe.
+    let mut run = run_with(3.98, 0.1, 0.02);
+    run.least_service_time_us = Some(8_000.0);
+    run.connections.opened = run.requests.sent;
+    let objects = [("timer", 8.0)];
+    run.observations
+        .extend(blocked("worker", &objects, 1_000.0));
+    is(&run, Cause::WorkerPool);
+    run.observations
+        .extend(blocked("main", &[("pipe read", 1.0)], 0.0));
+    is(&run, Cause::WorkerPool);
 }
 
 #[test]

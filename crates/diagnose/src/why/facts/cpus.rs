@@ -129,7 +129,8 @@ impl RunFacts<'_> {
         let demand = participants.map(|of| of.used + of.runnable.unwrap_or(0.0));
         threads.any(|of| is_starved(of.on_cpu, of.runnable, SATURATED))
             || self.thread_groups.iter().any(|group| {
-                group.never_waits()
+                group.workers() >= ONE.start
+                    && group.never_waits()
                     && is_starved(group.on_cpu, group.runnable, MOST * group.workers())
             })
             || demand.sum::<f64>() >= SATURATED * self.server_cpus

@@ -270,7 +270,8 @@ fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit
 }
 
 /// Finds a file or pipe that only one thread writes to at a time. It may be a different thread each
-/// time, if a runtime moves tasks between threads, as Go does.
+/// time, if a runtime moves tasks between threads, as Go does. If most requests wait for a thread to
+/// read them, several threads may write: one wait can cover the log lines of many requests.
 fn shown_by_writes(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
     let groups = facts.thread_groups.iter();
     let awaited = groups.flat_map(|group| Activity::of(group, facts, in_flight).awaited);
@@ -282,13 +283,22 @@ fn shown_by_writes(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit>
         add(&mut writes, step);
     }
     let resource = main_resource(&writes)?;
-    let held = resource.waiting.filter(|held| ONE.contains(held))?;
+    let held = resource.waiting.filter(|held| *held >= ONE.start)?;
+    let is_one = ONE.contains(&held);
+    let is_unread = facts
+        .unread()
+        .is_some_and(|unread| unread >= MOST * in_flight);
     let mut upstreams = facts.upstreams.iter();
     let is_elsewhere = upstreams
         .any(|upstream| upstream.perhaps_waiting >= MOST * upstream.established.min(in_flight));
     let many_wait = held * SAME.end() < in_flight;
-    (many_wait && !is_elsewhere && facts.has_spare_cpu()).then(|| ServiceLimit {
-        holder: Holder::Lock,
+    let blocks = (is_one && !is_elsewhere) || is_unread;
+    (many_wait && blocks && facts.has_spare_cpu()).then(|| ServiceLimit {
+        holder: if is_unread {
+            Holder::Threads
+        } else {
+            Holder::Lock
+        },
         held,
         group: None,
         resource,
