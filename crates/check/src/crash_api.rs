@@ -23,10 +23,14 @@ use floodmark_record::api_check::{ApiCheck, ApiCheckKind};
 use floodmark_record::crash::RoundFindings;
 use floodmark_record::operation::{KeptOperation, OperationKind};
 use floodmark_record::run::CheckResult;
+use floodmark_record::units::show_count;
 
 use crate::api::check_api;
 use crate::counter::count;
 use crate::set::{FoundItems, ItemNumbers};
+
+/// Maximum number of writes that may still take effect, 24 bytes each.
+const MAX_PENDING: usize = 10_000_000;
 
 /// Operations of a crash round.
 #[derive(Debug)]
@@ -67,7 +71,8 @@ impl ApiState {
     /// Judges a round. The state becomes that at the end of the round.
     ///
     /// # Errors
-    /// No response has the value that the check needs, or the check is of kind `counter`.
+    /// No response has the value that the check needs, too many writes may still take effect, or the
+    /// check is of kind `counter`.
     pub fn judge(&mut self, api: &ApiCheck, mut round: ApiRound) -> Result<RoundFindings, String> {
         let unknown = round.operations.iter().filter(|o| is_unknown(o));
         let unknown: Vec<KeptOperation> = unknown.copied().collect();
@@ -92,7 +97,10 @@ impl ApiState {
         let violations = match result.held {
             Some(false) => vec![result.detail],
             None if unreadable > 0 => return Err(result.detail),
-            _ => Vec::new(),
+            _ => match too_many(self.pending.len()) {
+                Some(why) => return Err(why),
+                None => Vec::new(),
+            },
         };
         Ok(RoundFindings {
             acknowledged,
@@ -136,6 +144,18 @@ impl ApiState {
             .retain(|write| unread.contains(&written(write)));
         result
     }
+}
+
+/// Returns an error message if too many writes may still take effect.
+fn too_many(pending: usize) -> Option<String> {
+    (pending > MAX_PENDING).then(|| {
+        format!(
+            "{} writes with an unknown outcome may still take effect, because the server keeps running; \
+             the maximum is {}; reduce `rounds` or the rate of the load",
+            show_count(pending as u64),
+            show_count(MAX_PENDING as u64)
+        )
+    })
 }
 
 /// Returns how many acknowledged writes the round could have shown as lost.

@@ -272,6 +272,16 @@ fn a_set_round_needs_an_insert_acknowledged_before_the_restart() {
 }
 
 #[test]
+fn limits_the_writes_that_may_still_take_effect() {
+    assert_eq!(too_many(MAX_PENDING), None);
+    let why = too_many(MAX_PENDING + 1).unwrap();
+    assert!(
+        why.starts_with("10,000,001 writes with an unknown outcome "),
+        "{why}"
+    );
+}
+
+#[test]
 fn refuses_counters() {
     let round = ApiRound {
         operations: Vec::new(),
