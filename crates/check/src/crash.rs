@@ -39,6 +39,8 @@ pub struct RoundContext<'a> {
     /// answered by the restarted server. `None` if the server kept running, as with SIGSTOP or with
     /// a crash of its store.
     pub restarted_ns: Option<u64>,
+    /// Time at which the server or its store was started again or resumed, on the same clock.
+    pub resumed_ns: u64,
     /// Whether floodmark started the server before this round.
     pub is_fresh_start: bool,
     /// The state at the end of the previous round; `None` in the first round.
@@ -54,6 +56,7 @@ pub fn crashed_sequence(
     numbers: &mut [DrawnNumber],
     round: &RoundContext<'_>,
 ) -> (RoundFindings, DurableState) {
+    let acknowledged = sent_before(numbers, round.resumed_ns, |number| number.sent_ns);
     let (before, after) = split(numbers, round.restarted_ns, |number| number.sent_ns);
     let mut violations = Vec::new();
     let parts = parts(before, after, round);
@@ -64,6 +67,7 @@ pub fn crashed_sequence(
         [&*before, &*after].map(|part| NumberRange::of(part.iter().map(number_of)));
     let bounds = Bounds {
         round,
+        acknowledged,
         gap: RestartGap::Any,
         nouns: ["number", "numbers"],
     };
@@ -84,6 +88,7 @@ pub fn crashed_scoring(
     scored: &ScoringSummary,
     round: &RoundContext<'_>,
 ) -> (RoundFindings, DurableState) {
+    let acknowledged = sent_before(scores, round.resumed_ns, KeptScore::sent_ns);
     let (before, after) = split(scores, round.restarted_ns, KeptScore::sent_ns);
     let mut violations = Vec::new();
     // The summary covers both parts, so only one part reports it.
@@ -111,6 +116,7 @@ pub fn crashed_scoring(
         [&*before, &*after].map(|part| NumberRange::of(part.iter().map(KeptScore::number)));
     let bounds = Bounds {
         round,
+        acknowledged,
         gap: RestartGap::Unknown,
         nouns: ["score", "scores"],
     };
@@ -133,6 +139,12 @@ fn split<T>(
     responses.sort_unstable_by_key(|response| sent_ns(response) >= at);
     let middle = responses.partition_point(|response| sent_ns(response) < at);
     responses.split_at_mut(middle)
+}
+
+/// Returns the number of responses to requests that were sent before a time.
+fn sent_before<T>(responses: &[T], at_ns: u64, sent_ns: impl Fn(&T) -> u64) -> u64 {
+    let before = responses.iter().filter(|one| sent_ns(one) < at_ns);
+    before.count() as u64
 }
 
 /// Returns the parts of a round that have responses, each with a name and its facts.
@@ -191,6 +203,8 @@ impl NumberRange {
 /// The comparison of the numbers on both sides of a restart.
 struct Bounds<'a> {
     round: &'a RoundContext<'a>,
+    /// Number of acknowledged requests that were sent before the restart.
+    acknowledged: u64,
     gap: RestartGap,
     nouns: [&'static str; 2],
 }
@@ -239,7 +253,7 @@ impl Bounds<'_> {
             ));
         }
         let findings = RoundFindings {
-            acknowledged: before.count,
+            acknowledged: self.acknowledged,
             unknown,
             recovered: match round.restarted_ns {
                 Some(_) => after.range.map(|(low, _)| low.saturating_sub(1)),

@@ -6,11 +6,15 @@
 //! - `set`: with *B* the items that were found before the round, *A* the acknowledged items of the
 //!   round and *U* those with an unknown outcome, the items *R* that are found after the round must
 //!   satisfy A ∪ B ⊆ R ⊆ A ∪ B ∪ U. No item is found more often than before, or more than once.
-//! - `register`: the operations of the round are linearizable across the crash.
+//! - `register`: the operations of the round are linearizable across the crash. The round can show
+//!   that an acknowledged write was lost only if its key is read after the restart, before it is
+//!   written again.
 //!
 //! If the server is still executing a write when the load ends, the write can take effect in the next
 //! round. A write with an unknown outcome therefore counts as an unknown write of the next round as
-//! well. When the server restarts in a round, all writes of earlier rounds have ended.
+//! well. When the server restarts in a round, all writes of earlier rounds have ended. A server that
+//! keeps running may repeat a write at any later time, so such a write counts as unknown until it is
+//! found.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -19,10 +23,14 @@ use floodmark_record::api_check::{ApiCheck, ApiCheckKind};
 use floodmark_record::crash::RoundFindings;
 use floodmark_record::operation::{KeptOperation, OperationKind};
 use floodmark_record::run::CheckResult;
+use floodmark_record::units::show_count;
 
 use crate::api::check_api;
 use crate::counter::count;
 use crate::set::{FoundItems, ItemNumbers};
+
+/// Maximum number of writes that may still take effect, 24 bytes each.
+const MAX_PENDING: usize = 10_000_000;
 
 /// Operations of a crash round.
 #[derive(Debug)]
@@ -33,9 +41,10 @@ pub struct ApiRound {
     pub found: FoundItems,
     /// Number of responses with status 2xx or 3xx that lack the value that the check needs.
     pub unreadable: u64,
-    /// Time of the restart, on the clock of the operations; `None` if the server kept running.
-    pub restarted_ns: Option<u64>,
-    /// Time at which the server or its store was started again or resumed, on the same clock.
+    /// Whether the server was started again.
+    pub restarts_server: bool,
+    /// Time at which the server or its store was started again or resumed, on the clock of the
+    /// operations.
     pub resumed_ns: u64,
 }
 
@@ -62,26 +71,23 @@ impl ApiState {
     /// Judges a round. The state becomes that at the end of the round.
     ///
     /// # Errors
-    /// The round proves nothing (no item was inserted, or no read followed the restart), or the
+    /// No response has the value that the check needs, too many writes may still take effect, or the
     /// check is of kind `counter`.
     pub fn judge(&mut self, api: &ApiCheck, mut round: ApiRound) -> Result<RoundFindings, String> {
-        let restarted_ns = round.restarted_ns.unwrap_or(u64::MAX);
-        let acknowledged = round.operations.iter().filter(|operation| {
-            operation.kind() == OperationKind::Acknowledged && operation.sent_ns() < restarted_ns
-        });
-        let acknowledged = acknowledged.count() as u64;
         let unknown = round.operations.iter().filter(|o| is_unknown(o));
         let unknown: Vec<KeptOperation> = unknown.copied().collect();
         let unknown_count = unknown.len() as u64;
         let earlier = mem::take(&mut self.pending);
         round.operations.extend_from_slice(&earlier);
         self.pending = unknown.iter().map(after_its_round).collect();
-        if round.restarted_ns.is_none() {
+        if !round.restarts_server {
             self.pending.extend(earlier);
         }
+        let acknowledged = acknowledged(api.kind, &round);
+        let unreadable = round.unreadable;
         let result = match api.kind {
             ApiCheckKind::Set => self.set(api, round),
-            ApiCheckKind::Register => self.register(api, round)?,
+            ApiCheckKind::Register => self.register(api, round),
             ApiCheckKind::Counter => {
                 return Err(
                     "crash rounds do not support check files of kind \"counter\"".to_owned(),
@@ -89,9 +95,12 @@ impl ApiState {
             }
         };
         let violations = match result.held {
-            Some(true) => Vec::new(),
             Some(false) => vec![result.detail],
-            None => return Err(result.detail),
+            None if unreadable > 0 => return Err(result.detail),
+            _ => match too_many(self.pending.len()) {
+                Some(why) => return Err(why),
+                None => Vec::new(),
+            },
         };
         Ok(RoundFindings {
             acknowledged,
@@ -121,16 +130,9 @@ impl ApiState {
         result
     }
 
-    fn register(&mut self, api: &ApiCheck, mut round: ApiRound) -> Result<CheckResult, String> {
+    fn register(&mut self, api: &ApiCheck, mut round: ApiRound) -> CheckResult {
         let operations = &mut round.operations;
-        let mut reads = operations
-            .iter()
-            .filter(|operation| operation.kind().is_read());
-        if !reads.any(|read| read.sent_ns() >= round.resumed_ns) {
-            return Err("no read returned a result after the restart, so the round proves nothing; increase the weight of the read".to_owned());
-        }
         let result = check_api(api, operations, &mut round.found, round.unreadable);
-        let written = |operation: &KeptOperation| (operation.key(), operation.value());
         let mut unread: BTreeSet<(u64, u64)> = self.pending.iter().map(written).collect();
         let with_value = operations
             .iter()
@@ -140,8 +142,45 @@ impl ApiState {
         });
         self.pending
             .retain(|write| unread.contains(&written(write)));
-        Ok(result)
+        result
     }
+}
+
+/// Returns an error message if too many writes may still take effect.
+fn too_many(pending: usize) -> Option<String> {
+    (pending > MAX_PENDING).then(|| {
+        format!(
+            "{} writes with an unknown outcome may still take effect, because the server keeps running; \
+             the maximum is {}; reduce `rounds` or the rate of the load",
+            show_count(pending as u64),
+            show_count(MAX_PENDING as u64)
+        )
+    })
+}
+
+/// Returns how many acknowledged writes the round could have shown as lost.
+fn acknowledged(kind: ApiCheckKind, round: &ApiRound) -> u64 {
+    let is_before = |operation: &&KeptOperation| operation.sent_ns() < round.resumed_ns;
+    let of_kind = |kind| move |operation: &&KeptOperation| operation.kind() == kind;
+    let operations = || round.operations.iter();
+    let writes = operations().filter(of_kind(OperationKind::Acknowledged));
+    let before = writes.clone().filter(is_before);
+    if kind == ApiCheckKind::Set {
+        return before.count() as u64;
+    }
+    // A read of a value that may have been written later hides whether an earlier one was lost.
+    let later = writes.filter(|write| !is_before(write));
+    let later = later.chain(operations().filter(|operation| is_unknown(operation)));
+    let later: BTreeSet<(u64, u64)> = later.map(written).collect();
+    let reads =
+        operations().filter(|operation| operation.kind().is_read() && !is_before(operation));
+    let reads = reads.filter(|read| !later.contains(&written(read)));
+    let keys: BTreeSet<u64> = reads.map(KeptOperation::key).collect();
+    before.filter(|write| keys.contains(&write.key())).count() as u64
+}
+
+fn written(operation: &KeptOperation) -> (u64, u64) {
+    (operation.key(), operation.value())
 }
 
 fn is_unknown(operation: &KeptOperation) -> bool {

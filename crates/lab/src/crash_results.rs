@@ -55,6 +55,9 @@ impl CrashEvents {
             .iter()
             .for_each(|round| requests.merge(&round.counts));
         let sum = |of: fn(&CrashRound) -> u64| rounds.iter().map(of).sum();
+        let inconclusive = rounds.iter().filter(|round| round.found.is_inconclusive());
+        let inconclusive = inconclusive.count();
+        let conclusive = (rounds.len() - inconclusive) as u64;
         let losses: Vec<CrashLoss> = rounds.iter().filter_map(loss_of).collect();
         CrashResult {
             check: began.plan.check.as_ref().map_or("", Check::name).to_owned(),
@@ -62,8 +65,9 @@ impl CrashEvents {
             signal: settings.signal,
             rounds_requested: settings.rounds,
             rounds: rounds.len() as u32,
+            inconclusive: inconclusive as u32,
             lost: losses.len() as u32,
-            upper_bound: loss::upper_bound(losses.len() as u64, rounds.len() as u64),
+            upper_bound: loss::upper_bound(losses.len() as u64, conclusive),
             confidence: loss::CONFIDENCE,
             first_ok: recovery_times(rounds.iter().map(|round| round.first_ok_ns)),
             full_speed: recovery_times(rounds.iter().map(|round| round.full_speed_ns)),

@@ -6,14 +6,14 @@ use std::io::{BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use floodmark_check::FoundItems;
 use floodmark_host::{ProcessPlacement, Stop};
 use floodmark_record::api_check::{ItemsFile, Readback};
 use floodmark_record::plan::Plan;
 use floodmark_record::pointer::PointedValue;
-use floodmark_record::units::show_count;
+use floodmark_record::units::{show_count, show_duration};
 use floodmark_wire::{RequestSpec, request_bytes};
 
 use crate::probe::{self, ProbeLimits, ProbeResponse};
@@ -38,7 +38,7 @@ pub(crate) struct SetReader<'a> {
     /// Value of the `Host` header.
     authority: String,
     readback: Readback,
-    /// Maximum time for one page.
+    /// Maximum time for one page, and for the items to stop changing.
     timeout: Duration,
     /// Flag that stops the reading.
     stop: Option<&'a AtomicBool>,
@@ -137,12 +137,44 @@ impl<'a> SetReader<'a> {
 
     /// Reads all items. `sent` is the maximum number of items sent to the server.
     ///
+    /// The server may still execute inserts. If it does so between two pages, the later pages shift,
+    /// and an item can be missing or occur twice. All pages are therefore read until they contain the
+    /// same items two times in a row.
+    ///
     /// # Errors
-    /// A page cannot be read, the pages do not end, or the reading was stopped.
+    /// A page cannot be read, the pages do not end, the items keep changing for longer than the
+    /// timeout, or the reading was stopped.
     pub(crate) fn items(&self, sent: u64) -> Result<FoundItems, String> {
         if !self.readback.path.contains(PAGE) {
             return self.items_in(&self.readback.path, &self.get(&self.readback.path)?);
         }
+        let mut items = self.all_pages(sent)?;
+        let begin = Instant::now();
+        loop {
+            let again = self.all_pages(sent)?;
+            if again == items {
+                return Ok(items);
+            }
+            if begin.elapsed() > self.timeout {
+                return Err(format!(
+                    "GET {}: the items were still changing after {}; make the server return the \
+                     pages in a fixed order, or increase the timeout",
+                    self.readback.path,
+                    show_duration(self.timeout)
+                ));
+            }
+            items = again;
+        }
+    }
+
+    /// Reads all pages once. Returns their items in ascending order.
+    fn all_pages(&self, sent: u64) -> Result<FoundItems, String> {
+        let mut items = self.pages(sent)?;
+        items.numbers.sort_unstable();
+        Ok(items)
+    }
+
+    fn pages(&self, sent: u64) -> Result<FoundItems, String> {
         let mut all = FoundItems::default();
         let mut previous: Option<(ProbeResponse, u64)> = None;
         for number in 1..=MAX_PAGES {

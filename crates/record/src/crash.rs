@@ -126,8 +126,9 @@ pub struct CrashRound {
 /// acknowledged ⊆ recovered ⊆ acknowledged ∪ unknown, in order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoundFindings {
-    /// Number of requests that were acknowledged before the restart of the server. All acknowledged
-    /// requests if the server kept running.
+    /// Number of acknowledged requests that the round could have shown as lost: those sent before the
+    /// restart or SIGCONT. For `register`, only writes of keys that were read after it, before they
+    /// were written again.
     pub acknowledged: u64,
     /// Number of requests with an unknown outcome. The server may have executed them or not.
     pub unknown: u64,
@@ -139,6 +140,14 @@ pub struct RoundFindings {
     /// Operations around the first violation, one line each. Empty for `sequence` and `scoring`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<String>,
+}
+
+impl RoundFindings {
+    /// Returns whether the round could not have shown a loss.
+    #[must_use]
+    pub fn is_inconclusive(&self) -> bool {
+        self.violations.is_empty() && self.acknowledged == 0
+    }
 }
 
 /// The known content of a durable state between two rounds.
@@ -176,9 +185,14 @@ pub struct CrashResult {
     pub rounds_requested: u32,
     /// Number of complete rounds.
     pub rounds: u32,
+    /// Number of complete rounds that could not have shown a loss, because no request was acknowledged
+    /// before the restart, or, for `register`, because no key with such a write was read after it.
+    #[serde(default)]
+    pub inconclusive: u32,
     /// Number of rounds in which the recovered state contradicts the acknowledged requests.
     pub lost: u32,
-    /// One-sided upper bound on the probability that a round loses data; null without rounds.
+    /// One-sided upper bound on the probability that a round loses data; null without conclusive
+    /// rounds.
     pub upper_bound: Option<f64>,
     /// Confidence of the upper bound, such as 0.95.
     pub confidence: f64,
@@ -188,7 +202,7 @@ pub struct CrashResult {
     pub full_speed: RecoveryTimes,
     /// Outcomes of all requests.
     pub requests: Counts,
-    /// Number of requests that were acknowledged before a restart.
+    /// Number of acknowledged requests that the rounds could have shown as lost.
     pub acknowledged: u64,
     /// Number of requests with an unknown outcome.
     pub unknown: u64,
@@ -200,6 +214,14 @@ pub struct CrashResult {
     /// Rounds that lost data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<CrashLoss>,
+}
+
+impl CrashResult {
+    /// Returns the number of rounds that could have shown a loss.
+    #[must_use]
+    pub fn conclusive(&self) -> u32 {
+        self.rounds.saturating_sub(self.inconclusive)
+    }
 }
 
 /// Recovery times over the rounds of a trial.
@@ -222,7 +244,7 @@ pub struct CrashLoss {
     pub round: u32,
     /// Time of the signal, in seconds after the start of the load.
     pub signaled_s: f64,
-    /// Number of requests that were acknowledged before the restart.
+    /// Number of acknowledged requests that the round could have shown as lost.
     pub acknowledged: u64,
     /// Number of requests with an unknown outcome.
     pub unknown: u64,

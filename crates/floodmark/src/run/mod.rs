@@ -239,13 +239,14 @@ fn crash_loss(experiment: &Experiment, trials: &[CrashResult]) -> Option<Ending>
             "{}: {} of {} crash rounds lost data, first round {}: {}",
             trial.trial,
             trial.lost,
-            trial.rounds,
+            trial.conclusive(),
             loss.round,
             loss.violations.join("; ")
         )),
         None if expects_loss && trial.rounds > 0 => Some(format!(
             "{}: none of {} crash rounds lost data, but the experiment expects a loss",
-            trial.trial, trial.rounds
+            trial.trial,
+            trial.conclusive()
         )),
         _ => None,
     });

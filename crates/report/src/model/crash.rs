@@ -33,8 +33,9 @@ pub(crate) fn add(blocks: &mut Blocks, trials: &[CrashResult]) {
 /// Returns the table of all trials, or `None` without crash rounds.
 pub(crate) fn table(trials: &[CrashResult]) -> Option<FigureTable> {
     let rows = trials.iter().map(|trial| {
-        let emphasis = match trial.lost {
-            0 => Emphasis::Good,
+        let emphasis = match (trial.lost, trial.conclusive()) {
+            (0, 0) => Emphasis::Plain,
+            (0, _) => Emphasis::Good,
             _ => Emphasis::Bad,
         };
         let count = |count| match trial.rounds {
@@ -42,7 +43,7 @@ pub(crate) fn table(trials: &[CrashResult]) -> Option<FigureTable> {
             _ => show_count(count),
         };
         let cells: Vec<TableCell> = vec![
-            plain(trial.rounds.to_string()).into(),
+            plain(trial.conclusive().to_string()).into(),
             emphasis.span(trial.lost.to_string()).into(),
             plain(bound(trial)).into(),
             recovery(&trial.first_ok),
@@ -95,9 +96,15 @@ pub(crate) fn sentence(trial: &CrashResult) -> String {
     if rounds == 0 {
         return format!("{name}: none of {requested} crash rounds was completed ({cause})");
     }
+    let conclusive = trial.conclusive();
     let outcome = match trial.lost {
-        0 => format!("no loss in {}", count_of(rounds.into(), "crash round")),
-        lost => format!("{lost} of {rounds} crash rounds lost data"),
+        0 => format!("no loss in {}", count_of(conclusive.into(), "crash round")),
+        lost => format!("{lost} of {conclusive} crash rounds lost data"),
+    };
+    let inconclusive = match trial.inconclusive {
+        0 => String::new(),
+        1 => "; 1 more round was inconclusive".to_owned(),
+        n => format!("; {n} more rounds were inconclusive"),
     };
     let left = match rounds < requested {
         true => format!(
@@ -119,7 +126,7 @@ pub(crate) fn sentence(trial: &CrashResult) -> String {
         ),
         _ => String::new(),
     };
-    format!("{name}: {outcome} ({cause}){left}{bounded}")
+    format!("{name}: {outcome} ({cause}){inconclusive}{left}{bounded}")
 }
 
 fn result(trial: &CrashResult) -> TextLine {
@@ -191,6 +198,7 @@ pub(crate) mod tests {
             signal: CrashSignal::Kill,
             rounds_requested: 300,
             rounds,
+            inconclusive: 0,
             lost,
             upper_bound: floodmark_stats::loss::upper_bound(lost.into(), rounds.into()),
             confidence: floodmark_stats::loss::CONFIDENCE,
@@ -223,7 +231,11 @@ pub(crate) mod tests {
         let trials = [
             trial("durable", 300, Vec::new()),
             trial("control", 5, (1..=5).map(loss).collect()),
-            trial("rare", 40, vec![loss(17)]),
+            CrashResult {
+                rounds: 42,
+                inconclusive: 2,
+                ..trial("rare", 40, vec![loss(17)])
+            },
             CrashResult {
                 first_ok: RecoveryTimes::default(),
                 ..trial("none", 0, Vec::new())

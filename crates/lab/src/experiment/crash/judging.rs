@@ -9,6 +9,7 @@ use floodmark_check::{
     ApiRound, ApiState, CheckContext, FoundItems, decode_numbers, decode_operations, decode_scores,
 };
 use floodmark_record::WorkerEnd;
+use floodmark_record::api_check::ApiCheckKind;
 use floodmark_record::crash::{DurableState, RoundFindings};
 use floodmark_record::kept::{KeptScore, TotalLine};
 use floodmark_record::operation::{KeptOperation, OperationKind};
@@ -46,7 +47,7 @@ pub struct JudgedRound {
 /// file describes.
 ///
 /// # Errors
-/// The file is damaged, or the round proves nothing.
+/// The file is damaged, or the first round after a start of the server could not have shown a loss.
 pub fn judge(
     check: &Check,
     bytes: &[u8],
@@ -57,6 +58,7 @@ pub fn judge(
     let warmup = end.warmup_counts.as_ref();
     let round = RoundContext {
         restarted_ns: facts.restarted_ns,
+        resumed_ns: facts.resumed_ns,
         is_fresh_start: facts.is_fresh_start,
         earlier: facts.earlier,
         responses: CheckContext {
@@ -66,15 +68,15 @@ pub fn judge(
             unreadable: end.not_numbers,
         },
     };
-    match check {
+    let judged = match check {
         Check::Sequence => {
             let mut numbers = decode_numbers(bytes).map_err(|error| error.to_string())?;
             let (findings, state) = crashed_sequence(&mut numbers, &round);
-            Ok(JudgedRound {
+            JudgedRound {
                 findings,
                 state,
                 done_ns: done_times(&numbers, &facts, |one| (one.sent_ns, one.done_ns)),
-            })
+            }
         }
         Check::Scoring { score } => {
             let scored = end.scored.clone().unwrap_or_default();
@@ -85,11 +87,11 @@ pub fn judge(
             let scores = decode_scores(bytes).map_err(|error| error.to_string())?;
             let mut scores: Vec<KeptScore> = scores.iter().map(|one| one.moved(by, 0)).collect();
             let (findings, state) = crashed_scoring(&mut scores, line, &scored, &round);
-            Ok(JudgedRound {
+            JudgedRound {
                 findings,
                 state,
                 done_ns: done_times(&scores, &facts, |one| (one.sent_ns(), one.done_ns())),
-            })
+            }
         }
         Check::Api(check) => {
             let operations: Vec<KeptOperation> = decode_operations(bytes)
@@ -102,16 +104,31 @@ pub fn judge(
                 operations,
                 found: facts.found.unwrap_or_default(),
                 unreadable: end.not_numbers,
-                restarted_ns: facts.restarted_ns,
+                restarts_server: facts.restarted_ns.is_some(),
                 resumed_ns: facts.resumed_ns,
             };
-            Ok(JudgedRound {
+            JudgedRound {
                 findings: api.judge(check, round)?,
                 state: DurableState::default(),
                 done_ns,
-            })
+            }
         }
+    };
+    // A wrong load would waste all rounds. Later rounds can be inconclusive by chance.
+    if facts.is_fresh_start && judged.findings.is_inconclusive() {
+        let advice = match check.api().map(|api| api.kind) {
+            Some(ApiCheckKind::Register) => {
+                "no key with an acknowledged write was read after the restart, before it was written \
+                 again; increase the weight of the read"
+            }
+            _ => {
+                "no request was acknowledged before the restart; check the server's log, or set a \
+                 later time with `at`"
+            }
+        };
+        return Err(format!("inconclusive: {advice}"));
     }
+    Ok(judged)
 }
 
 /// Returns whether an operation has an ok response.
