@@ -12,7 +12,7 @@ use crate::set::{FoundItems, set};
 /// Checks the operations on an API. `found` contains the items of a set. `unreadable` is the number
 /// of responses with status 2xx or 3xx that lack the value that the check needs. If no response has
 /// a value, the location in the check file is probably wrong, and the check is not evaluated. It is
-/// also not evaluated if nothing is wrong, but the operations could not have shown a lost write.
+/// also not evaluated if nothing is wrong, but the operations could not have detected a lost write.
 ///
 /// Sorts the operations in place.
 #[must_use]
@@ -56,7 +56,7 @@ pub fn check_api(
     result
 }
 
-/// Returns why the operations could not have shown a lost write. Returns `None` if they could.
+/// Returns why the operations could not have detected a lost write. Returns `None` if they could.
 /// The operations on registers and counters must be sorted by key.
 fn unproven(api: &ApiCheck, operations: &[KeptOperation]) -> Option<&'static str> {
     let acknowledged = |operation: &&KeptOperation| operation.kind() == OperationKind::Acknowledged;

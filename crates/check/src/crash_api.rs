@@ -6,9 +6,8 @@
 //! - `set`: with *B* the items that were found before the round, *A* the acknowledged items of the
 //!   round and *U* those with an unknown outcome, the items *R* that are found after the round must
 //!   satisfy A ∪ B ⊆ R ⊆ A ∪ B ∪ U. No item is found more often than before, or more than once.
-//! - `register`: the operations of the round are linearizable across the crash. The round can show
-//!   that an acknowledged write was lost only if its key is read after the restart, before it is
-//!   written again.
+//! - `register`: the operations of the round are linearizable across the crash. A round can detect a
+//!   lost write only if the key is read between the restart and the next write to that key.
 //!
 //! If the server is still executing a write when the load ends, the write can take effect in the next
 //! round. A write with an unknown outcome therefore counts as an unknown write of the next round as
@@ -158,7 +157,7 @@ fn too_many(pending: usize) -> Option<String> {
     })
 }
 
-/// Returns how many acknowledged writes the round could have shown as lost.
+/// Returns how many acknowledged writes whose loss the round could have detected.
 fn acknowledged(kind: ApiCheckKind, round: &ApiRound) -> u64 {
     let is_before = |operation: &&KeptOperation| operation.sent_ns() < round.resumed_ns;
     let of_kind = |kind| move |operation: &&KeptOperation| operation.kind() == kind;

@@ -1,4 +1,4 @@
-//! What a thread waits for in poll(2) or select(2).
+//! Finds what a thread waits for in poll(2) or select(2).
 //!
 //! Many runtimes poll the descriptor that they read or write together with descriptors that only
 //! wake the thread up: an eventfd, or a pipe to itself. A sleep can be such a call as well.
@@ -28,8 +28,8 @@ pub(crate) struct Polled {
 }
 
 impl Polled {
-    /// Reads the first two arguments of poll(2) or ppoll(2). Returns `None` if the descriptors are
-    /// too many or cannot be read.
+    /// Reads the first two arguments of poll(2) or ppoll(2). Returns `None` if there are too many
+    /// descriptors, or if they cannot be read.
     pub(crate) fn poll(
         root: &Root,
         pid: u32,
@@ -60,8 +60,8 @@ impl Polled {
         })
     }
 
-    /// Reads the first three arguments of select(2) or pselect(2). Returns `None` if the
-    /// descriptors are too many or cannot be read.
+    /// Reads the first three arguments of select(2) or pselect(2). Returns `None` if there are too
+    /// many descriptors, or if they cannot be read.
     pub(crate) fn select(
         root: &Root,
         pid: u32,

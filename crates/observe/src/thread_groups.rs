@@ -139,10 +139,14 @@ impl ThreadGroups {
     }
 }
 
-/// Returns the name of a thread's group: the thread's name without a trailing number. `program` is
-/// 1 for the first program with the name of the thread's process.
+/// Returns the name of a thread's group: the thread's name without a trailing number, and without
+/// brackets around the name. `program` is 1 for the first program with the name of the thread's
+/// process.
 pub(crate) fn group_of(name: &str, is_main: bool, program: usize) -> Cow<'_, str> {
-    let group = name
+    let inner = name.strip_prefix('[');
+    let inner = inner.and_then(|name| name.strip_suffix(']'));
+    let group = inner
+        .unwrap_or(name)
         .trim_end_matches(|c: char| c.is_ascii_digit())
         .trim_end_matches(['-', '_', '#', ':', '/', '.', ' ']);
     let group = if group.is_empty() { name } else { group };
@@ -182,6 +186,8 @@ mod tests {
         for (name, group) in [
             ("pool-1-thread", "pool-1-thread"),
             ("GC Thread#0", "GC Thread"),
+            ("[ET_NET 1]", "ET_NET"),
+            ("[42]", "[42]"),
             ("worker_12", "worker"),
             ("node", "node"),
             ("7", "7"),

@@ -126,7 +126,7 @@ pub struct CrashRound {
 /// acknowledged ⊆ recovered ⊆ acknowledged ∪ unknown, in order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoundFindings {
-    /// Number of acknowledged requests that the round could have shown as lost: those sent before the
+    /// Number of acknowledged requests whose loss the round could have detected: those sent before the
     /// restart or SIGCONT. For `register`, only writes of keys that were read after it, before they
     /// were written again.
     pub acknowledged: u64,
@@ -143,7 +143,7 @@ pub struct RoundFindings {
 }
 
 impl RoundFindings {
-    /// Returns whether the round could not have shown a loss.
+    /// Returns whether the round could not have detected a loss.
     #[must_use]
     pub fn is_inconclusive(&self) -> bool {
         self.violations.is_empty() && self.acknowledged == 0
@@ -185,14 +185,14 @@ pub struct CrashResult {
     pub rounds_requested: u32,
     /// Number of complete rounds.
     pub rounds: u32,
-    /// Number of complete rounds that could not have shown a loss, because no request was acknowledged
-    /// before the restart, or, for `register`, because no key with such a write was read after it.
+    /// Number of complete rounds that were inconclusive: no request was acknowledged before the
+    /// restart, or, for `register`, no key with an acknowledged write was read after the restart.
     #[serde(default)]
     pub inconclusive: u32,
     /// Number of rounds in which the recovered state contradicts the acknowledged requests.
     pub lost: u32,
-    /// One-sided upper bound on the probability that a round loses data; null without conclusive
-    /// rounds.
+    /// One-sided upper bound on the probability that a round loses data; null if all rounds
+    /// were inconclusive.
     pub upper_bound: Option<f64>,
     /// Confidence of the upper bound, such as 0.95.
     pub confidence: f64,
@@ -202,7 +202,7 @@ pub struct CrashResult {
     pub full_speed: RecoveryTimes,
     /// Outcomes of all requests.
     pub requests: Counts,
-    /// Number of acknowledged requests that the rounds could have shown as lost.
+    /// Number of acknowledged requests whose loss the rounds could have detected.
     pub acknowledged: u64,
     /// Number of requests with an unknown outcome.
     pub unknown: u64,
@@ -217,7 +217,7 @@ pub struct CrashResult {
 }
 
 impl CrashResult {
-    /// Returns the number of rounds that could have shown a loss.
+    /// Returns the number of rounds that could have detected a loss.
     #[must_use]
     pub fn conclusive(&self) -> u32 {
         self.rounds.saturating_sub(self.inconclusive)
@@ -244,7 +244,7 @@ pub struct CrashLoss {
     pub round: u32,
     /// Time of the signal, in seconds after the start of the load.
     pub signaled_s: f64,
-    /// Number of acknowledged requests that the round could have shown as lost.
+    /// Number of acknowledged requests whose loss the round could have detected.
     pub acknowledged: u64,
     /// Number of requests with an unknown outcome.
     pub unknown: u64,

@@ -1,4 +1,4 @@
-//! What the exit of a server on an image means.
+//! Classifies how the server exited on a disk state: refused, failed or crashed.
 
 use std::process::ExitStatus;
 

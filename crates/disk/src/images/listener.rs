@@ -14,7 +14,7 @@ use rustix::net::{
 const REQUEST: u32 = 72;
 /// `SOCK_DIAG_BY_FAMILY` in linux/sock_diag.h.
 const BY_FAMILY: u16 = 20;
-/// Bit of the state `TCP_LISTEN` in the kernel's tcp_states.h.
+/// `TCPF_LISTEN` in net/tcp_states.h.
 const LISTEN: u32 = 1 << 10;
 /// Maximum length of a part of the response in bytes.
 const ROOM: usize = 1 << 15;

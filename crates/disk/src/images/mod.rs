@@ -67,10 +67,10 @@ pub enum TestError {
          restart after kill -9"
     )]
     NotRestarted(String),
-    /// The server returns everything that it had acknowledged on the folder without its writes.
+    /// The server returns all acknowledged data from the folder without its writes.
     #[error(
-        "the server returns all acknowledged requests even on the folder from before its start, so \
-         the test proves nothing; make the server keep all its data in {{run}}"
+        "the server returns all acknowledged data even from the folder without its writes, so the \
+         test proves nothing; make the server keep all its data in {{run}}"
     )]
     StoredElsewhere,
 }

@@ -13,7 +13,7 @@ pub enum Persistence {
     #[default]
     Strict,
     /// Like a journaling file system (ext4, XFS): entries persist in the order of the calls. A sync
-    /// makes all entries durable that changed no later than the synced file or folder itself.
+    /// makes durable every entry that changed no later than the synced file or folder.
     Journaled,
 }
 

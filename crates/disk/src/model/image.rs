@@ -14,7 +14,7 @@ use super::{SECTOR_BYTES, sectors};
 use crate::trace::{BaseNode, EntryName, FileId, NodeKind, Operation, Trace};
 
 /// The watched folder after a power loss. Paths are relative to the folder, and a folder comes
-/// before its entries. Owners and times are not part of the model.
+/// before its entries. Ownership and timestamps are not modeled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Image {
     /// Everything in the folder, except the folder itself.
@@ -165,8 +165,8 @@ impl<'t> Disk<'t> {
         self.folders.entry(folder).or_default()
     }
 
-    /// Applies a change to directory entries, or marks the affected names as lost. `removal` is the
-    /// fate of a rename's removal of the old name.
+    /// Applies a change to directory entries, or marks the affected names as lost. For a rename,
+    /// `removal` is the fate of the old name's removal.
     fn change_entry(
         &mut self,
         operation: &Operation,

@@ -1,4 +1,4 @@
-//! When changes of folders become durable on a file system with a journal of metadata.
+//! Determines when folder changes become durable on a file system with a metadata journal.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use crate::trace::{BaseNode, EntryName, FileId, Operation, Trace};
 ///
 /// ext4 and XFS write all metadata to one journal in the order of the calls. A sync writes the
 /// journal up to the last metadata change of the synced file, such as its creation, a rename or a
-/// new size (`ext4_fsync_journal`, `xfs_fsync_flush_log`). So it covers all earlier changes of
+/// new size (`ext4_fsync_journal`, `xfs_fsync_flush_log`). So it covers all earlier changes to
 /// folders, but after an overwrite in place it may cover no newer ones.
 pub(super) fn durable_from(trace: &Trace, new_size: &[Option<u64>]) -> Vec<u64> {
     let calls = &trace.calls;

@@ -116,7 +116,7 @@ impl Follower {
     pub(super) fn modes(mut self) -> BTreeMap<FileId, u32> {
         let mut paths = vec![self.root.clone()];
         while let Some(path) = paths.pop() {
-            // What cannot be read keeps its first permission bits.
+            // Files that cannot be read keep the permission bits recorded earlier.
             let Ok(metadata) = fs::symlink_metadata(&path) else {
                 continue;
             };

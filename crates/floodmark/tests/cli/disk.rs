@@ -179,7 +179,7 @@ fn rejects_a_test_that_proves_nothing() {
     let stores = ["sh", "-c", script, "{run}", FLOODMARK, "{address}", folder];
     for (server, expected) in [
         (&refuses[..], "own complete folder: error: not empty; check"),
-        (&stores[..], "even on the folder from before its start"),
+        (&stores[..], "even from the folder without its writes"),
     ] {
         let output = disk(&["-n", "20"], server);
         let printed = text(&output.stderr);

@@ -45,7 +45,7 @@ fn headline(result: &DiskResult) -> super::Span {
     let failed = sum(|row| row.failed);
     let refused = match sum(|row| row.refused) {
         0 => String::new(),
-        refused => format!("; the server refused {}", show_count(refused)),
+        refused => format!("; the server refused to start on {}", show_count(refused)),
     };
     let passed = format!("no acknowledged request lost on {states}{refused}");
     match (failed, result.is_complete) {
@@ -194,7 +194,8 @@ mod tests {
     #[test]
     fn states_that_nothing_was_lost() {
         let text = draw(vec![row(None, 0)], 80);
-        let expected = "no acknowledged request lost on 1,000 disk states; the server refused 1\n";
+        let expected =
+            "no acknowledged request lost on 1,000 disk states; the server refused to start on 1\n";
         assert!(text.contains(expected), "{text}");
         assert!(text.contains("1 disk state: state: damaged"), "{text}");
     }

@@ -271,7 +271,7 @@ fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit
 
 /// Finds a file or pipe that only one thread writes to at a time. It may be a different thread each
 /// time, if a runtime moves tasks between threads, as Go does. If most requests wait for a thread to
-/// read them, several threads may write: one wait can cover the log lines of many requests.
+/// read them, several threads may write at a time.
 fn shown_by_writes(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
     let groups = facts.thread_groups.iter();
     let awaited = groups.flat_map(|group| Activity::of(group, facts, in_flight).awaited);

@@ -163,7 +163,7 @@ fn a_round_without_acknowledged_writes_does_not_count() {
         "register: no loss in 1 crash round (SIGKILL to the server); 1 more round was inconclusive";
     let unwrapped: Vec<&str> = printed.split_whitespace().collect();
     assert!(unwrapped.join(" ").contains(words), "{printed}");
-    // A load whose first round shows nothing is probably wrong.
+    // If the first round is inconclusive, the load is probably wrong, so the trial ends.
     let lab = experiment(2, "1", &["register"]);
     let (code, record, printed) = lab.run(&[]);
     assert_eq!((code, record.crash[0].rounds), (3, 0), "{printed}");

@@ -47,7 +47,7 @@ pub struct JudgedRound {
 /// file describes.
 ///
 /// # Errors
-/// The file is damaged, or the first round after a start of the server could not have shown a loss.
+/// The file is damaged, or the first round after a start of the server could not have detected a loss.
 pub fn judge(
     check: &Check,
     bytes: &[u8],

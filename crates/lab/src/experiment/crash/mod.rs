@@ -198,8 +198,8 @@ fn rounds(
     Ok(())
 }
 
-/// Returns an upper bound on the number of requests of a round. An interrupted round may have sent
-/// as many, so their numbers are not used again.
+/// Returns the maximum number of requests in a round. A resumed experiment skips that many numbers,
+/// because the interrupted round may have used them.
 fn numbers_per_round(settings: &CrashSettings, plan: &Plan) -> u64 {
     let longest_s = plan.warmup.as_secs_f64() + settings.to_s + REST_OF_ROUND_S;
     (longest_s * MAX_RATE_PER_S) as u64
