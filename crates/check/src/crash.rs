@@ -56,7 +56,7 @@ pub fn crashed_sequence(
     numbers: &mut [DrawnNumber],
     round: &RoundContext<'_>,
 ) -> (RoundFindings, DurableState) {
-    let acknowledged = sent_before(numbers, round.resumed_ns, |number| number.sent_ns);
+    let acknowledged = before_resumption(numbers, round, |number| (number.sent_ns, number.done_ns));
     let (before, after) = split(numbers, round.restarted_ns, |number| number.sent_ns);
     let mut violations = Vec::new();
     let parts = parts(before, after, round);
@@ -88,7 +88,7 @@ pub fn crashed_scoring(
     scored: &ScoringSummary,
     round: &RoundContext<'_>,
 ) -> (RoundFindings, DurableState) {
-    let acknowledged = sent_before(scores, round.resumed_ns, KeptScore::sent_ns);
+    let acknowledged = before_resumption(scores, round, |score| (score.sent_ns(), score.done_ns()));
     let (before, after) = split(scores, round.restarted_ns, KeptScore::sent_ns);
     let mut violations = Vec::new();
     // The summary covers both parts, so only one part reports it.
@@ -141,10 +141,35 @@ fn split<T>(
     responses.split_at_mut(middle)
 }
 
-/// Returns the number of responses to requests that were sent before a time.
-fn sent_before<T>(responses: &[T], at_ns: u64, sent_ns: impl Fn(&T) -> u64) -> u64 {
-    let before = responses.iter().filter(|one| sent_ns(one) < at_ns);
-    before.count() as u64
+/// Returns the number of responses whose requests were executed before the resumption. `times` gives
+/// the times at which a request was sent and its response was complete.
+fn before_resumption<T>(
+    responses: &[T],
+    round: &RoundContext<'_>,
+    times: impl Fn(&T) -> (u64, u64),
+) -> u64 {
+    let is_before = |(sent_ns, done_ns)| {
+        is_before_resumption(
+            round.restarted_ns.is_some(),
+            round.resumed_ns,
+            sent_ns,
+            done_ns,
+        )
+    };
+    responses.iter().filter(|one| is_before(times(one))).count() as u64
+}
+
+/// Returns whether a request was executed before the server or its store was started again or
+/// resumed. A server that keeps running may hold a request back until its store is back. A busy
+/// client may read a response of a killed server only after the restart.
+pub(crate) fn is_before_resumption(
+    restarts_server: bool,
+    resumed_ns: u64,
+    sent_ns: u64,
+    done_ns: u64,
+) -> bool {
+    let decisive_ns = if restarts_server { sent_ns } else { done_ns };
+    decisive_ns < resumed_ns
 }
 
 /// Returns the parts of a round that have responses, each with a name and its facts.

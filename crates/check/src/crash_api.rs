@@ -26,6 +26,7 @@ use floodmark_record::units::show_count;
 
 use crate::api::check_api;
 use crate::counter::count;
+use crate::crash::is_before_resumption;
 use crate::set::{FoundItems, ItemNumbers};
 
 /// Maximum number of writes that may still take effect, 24 bytes each.
@@ -157,9 +158,16 @@ fn too_many(pending: usize) -> Option<String> {
     })
 }
 
-/// Returns how many acknowledged writes whose loss the round could have detected.
+/// Returns the number of acknowledged writes whose loss the round could have detected.
 fn acknowledged(kind: ApiCheckKind, round: &ApiRound) -> u64 {
-    let is_before = |operation: &&KeptOperation| operation.sent_ns() < round.resumed_ns;
+    let is_before = |of: &&KeptOperation| {
+        is_before_resumption(
+            round.restarts_server,
+            round.resumed_ns,
+            of.sent_ns(),
+            of.done_ns(),
+        )
+    };
     let of_kind = |kind| move |operation: &&KeptOperation| operation.kind() == kind;
     let operations = || round.operations.iter();
     let writes = operations().filter(of_kind(OperationKind::Acknowledged));
@@ -171,8 +179,7 @@ fn acknowledged(kind: ApiCheckKind, round: &ApiRound) -> u64 {
     let later = writes.filter(|write| !is_before(write));
     let later = later.chain(operations().filter(|operation| is_unknown(operation)));
     let later: BTreeSet<(u64, u64)> = later.map(written).collect();
-    let reads =
-        operations().filter(|operation| operation.kind().is_read() && !is_before(operation));
+    let reads = operations().filter(|of| of.kind().is_read() && of.sent_ns() >= round.resumed_ns);
     let reads = reads.filter(|read| !later.contains(&written(read)));
     let keys: BTreeSet<u64> = reads.map(KeptOperation::key).collect();
     before.filter(|write| keys.contains(&write.key())).count() as u64

@@ -203,6 +203,16 @@ impl Trace {
         Vec::from_iter(points.collect::<BTreeSet<u64>>())
     }
 
+    /// Returns the position of the exit of the last send to a TCP peer, or 0.
+    #[must_use]
+    pub fn last_send(&self) -> u64 {
+        let sends = self.calls.iter().filter_map(|call| match &call.operation {
+            Operation::Send { socket, .. } => self.ports.contains_key(socket).then_some(call.ended),
+            _ => None,
+        });
+        sends.max().unwrap_or(0)
+    }
+
     /// Returns the bytes that had been sent when the crash came, per socket. Sends that had not
     /// returned are not included.
     #[must_use]

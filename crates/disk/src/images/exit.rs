@@ -37,7 +37,20 @@ fn is_crash(line: &str) -> bool {
     let is_python = starts("Traceback (most recent call last)");
     let is_java = starts("Exception in thread ");
     // The last line after an exception that a Node.js program did not catch.
-    is_rust || is_go || is_python || is_java || starts("Node.js v")
+    let is_node = starts("Node.js v");
+    let is_deno = starts("error: Uncaught");
+    let is_crystal_or_dotnet = starts("Unhandled exception");
+    let is_php = starts("PHP Fatal error:  Uncaught");
+    let is_ruby = (line.contains(":in `") || line.contains(":in '")) && line.ends_with("Error)");
+    is_rust
+        || is_go
+        || is_python
+        || is_java
+        || is_node
+        || is_deno
+        || is_crystal_or_dotnet
+        || is_php
+        || is_ruby
 }
 
 #[cfg(test)]
@@ -58,6 +71,16 @@ mod tests {
             };
         for (code, stderr, expected) in [
             (1, "error: data is damaged\n", "refused"),
+            (
+                1,
+                "error: Uncaught (in promise) Error: data is damaged\n",
+                "crashed",
+            ),
+            (
+                1,
+                "a.rb:1:in `<main>': data is damaged (RuntimeError)\n",
+                "crashed",
+            ),
             (127, "damaged", "refused"),
             (1, " \n", "failed"),
             (0, "bye", "failed"),

@@ -18,23 +18,30 @@ const SOON: usize = 16;
 pub(super) struct CrashPoints {
     all: Vec<u64>,
     soon: usize,
+    /// The last point at or before the end of the last send to a TCP peer.
+    last_answered: u64,
 }
 
 impl CrashPoints {
     pub(super) fn new(trace: &Trace) -> Self {
         let mut all = trace.crash_points();
         let error = trace.first_error;
+        let answered = trace.last_send();
+        let last_answered = all.iter().rev().find(|at| **at <= answered);
+        let last_answered = last_answered.copied().unwrap_or(0);
         // The error itself is a point.
         all.retain(|at| error.is_none_or(|error| *at >= error));
         CrashPoints {
             soon: error.map_or(all.len(), |_| SOON.min(all.len())),
             all,
+            last_answered,
         }
     }
 
-    /// Returns the last crash point, after which no call changes anything.
-    pub(super) fn last(&self) -> u64 {
-        self.all.last().copied().unwrap_or(0)
+    /// Returns the last crash point before the server shut down. The shutdown may remove a file that
+    /// prevents a restart.
+    pub(super) fn before_shutdown(&self) -> u64 {
+        self.last_answered
     }
 
     /// Draws a crash point.

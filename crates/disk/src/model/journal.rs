@@ -17,7 +17,7 @@ pub(super) fn durable_from(trace: &Trace, new_size: &[Option<u64>]) -> Vec<u64> 
     let calls = &trace.calls;
     let mut durable_from = vec![NEVER; calls.len()];
     let changes = metadata_changes(trace, new_size);
-    for call in calls {
+    for (own, call) in calls.iter().enumerate() {
         let began = |index: &usize| calls[*index].ended < call.began;
         let last = match call.operation {
             Operation::Sync {
@@ -30,7 +30,9 @@ pub(super) fn durable_from(trace: &Trace, new_size: &[Option<u64>]) -> Vec<u64> 
                 ..
             } => {
                 let of_file = changes.get(&file).map_or(&[][..], Vec::as_slice);
-                let covered = of_file.partition_point(began);
+                // A durable write also covers a new size of its own.
+                let is_covered = |index: &usize| began(index) || *index == own;
+                let covered = of_file.partition_point(is_covered);
                 covered.checked_sub(1).map(|last| of_file[last])
             }
             Operation::SyncAll => calls

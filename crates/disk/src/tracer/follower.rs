@@ -20,6 +20,9 @@ const PAGE: usize = 4096;
 /// The bits of a file's mode that chmod(2) can change.
 const MODE: u32 = 0o7777;
 
+/// Permission bits of the owner.
+const OWNER: u32 = 0o700;
+
 /// Device and inode number.
 type Inode = (u64, u64);
 
@@ -121,7 +124,9 @@ impl Follower {
                 continue;
             };
             if let Some(file) = self.by_inode(&metadata) {
-                self.modes.insert(file, metadata.mode() & MODE);
+                // The owner could use the file at an earlier crash point, before a chmod.
+                let owner = self.modes.get(&file).map_or(0, |first| first & OWNER);
+                self.modes.insert(file, metadata.mode() & MODE | owner);
             }
             if metadata.is_dir() {
                 let entries = fs::read_dir(path).into_iter().flatten().flatten();

@@ -173,12 +173,19 @@ fn rejects_a_test_that_proves_nothing() {
     let server = server_command("disk::faulty_dispatcher", "durable");
     let server = server.iter().map(String::as_str);
     let refuses = Vec::from_iter(["sh", "-c", script, "{run}"].into_iter().chain(server));
+    // The lock file remains after a crash. The server removes it only at SIGTERM.
+    let script = r#"[ -e "$0/lock" ] && { echo "error: locked" >&2; exit 1; }; : >"$0/lock";
+        trap 'rm "$0/lock"; kill $!; exit' TERM; "$@" & wait"#;
+    let server = server_command("disk::faulty_dispatcher", "durable");
+    let server = server.iter().map(String::as_str);
+    let locks = Vec::from_iter(["sh", "-c", script, "{run}"].into_iter().chain(server));
     let elsewhere = tempfile::tempdir().unwrap();
     let script = r#"echo >"$0/log"; exec "$1" serve dispatcher --listen "$2" --state "$3/state""#;
     let folder = elsewhere.path().to_str().unwrap();
     let stores = ["sh", "-c", script, "{run}", FLOODMARK, "{address}", folder];
     for (server, expected) in [
         (&refuses[..], "own complete folder: error: not empty; check"),
+        (&locks[..], "own complete folder: error: locked; check"),
         (&stores[..], "even from the folder without its writes"),
     ] {
         let output = disk(&["-n", "20"], server);

@@ -107,9 +107,13 @@ pub(super) struct NextNumber<'a> {
 }
 
 impl NextNumber<'_> {
-    fn judge(&self, state: NumberedState, acknowledged: u64) -> Option<String> {
+    fn judge(&self, state: NumberedState, acknowledged: &Acknowledged) -> Option<String> {
         let NumberedState { number, total } = state;
+        let is_none = acknowledged.count == 0;
+        let acknowledged = acknowledged.highest;
         match self.check {
+            // The first number may be 0.
+            NumberCheck::Sequence if is_none => None,
             NumberCheck::Sequence => (number <= acknowledged).then(|| {
                 format!("number {number} repeated; numbers up to {acknowledged} were already acknowledged")
             }),
@@ -142,7 +146,7 @@ impl RecoveryProbe for NextNumber<'_> {
         let sent = SentRequests::default();
         let response = DiskClient::new(server, &sent).send(1, &request)?;
         Ok(match self.check.state(response.status, &response.body) {
-            Some(state) => self.judge(state, acknowledged.highest),
+            Some(state) => self.judge(state, acknowledged),
             None => Some(format!(
                 "the server started, but responded with status {} and no number",
                 response.status
@@ -162,13 +166,18 @@ mod tests {
             requests: 20,
         };
         let state = check.state(200, body.as_bytes()).unwrap();
-        probe.judge(state, acknowledged)
+        let acknowledged = Acknowledged {
+            count: acknowledged,
+            highest: acknowledged,
+        };
+        probe.judge(state, &acknowledged)
     }
 
     #[test]
     fn a_number_may_be_skipped_but_not_repeated() {
         assert_eq!(judge(NumberCheck::Sequence, "11\n", 10), None);
         assert_eq!(judge(NumberCheck::Sequence, "500", 10), None);
+        assert_eq!(judge(NumberCheck::Sequence, "0", 0), None);
         let reason = judge(NumberCheck::Sequence, "10", 10).unwrap();
         assert!(reason.starts_with("number 10 repeated"), "{reason}");
     }

@@ -28,6 +28,8 @@ pub struct RoundFacts<'a> {
     pub resumed_ns: u64,
     /// Whether floodmark started the server before this round.
     pub is_fresh_start: bool,
+    /// Whether this is round 1.
+    pub is_first: bool,
     /// The state at the end of the previous round.
     pub earlier: Option<DurableState>,
     /// The items that were read back after the load; `None` for other checks than that of a set.
@@ -47,7 +49,7 @@ pub struct JudgedRound {
 /// file describes.
 ///
 /// # Errors
-/// The file is damaged, or the first round after a start of the server could not have detected a loss.
+/// The file is damaged, or the first round could not have detected a loss.
 pub fn judge(
     check: &Check,
     bytes: &[u8],
@@ -115,7 +117,7 @@ pub fn judge(
         }
     };
     // A wrong load would waste all rounds. Later rounds can be inconclusive by chance.
-    if facts.is_fresh_start && judged.findings.is_inconclusive() {
+    if facts.is_first && judged.findings.is_inconclusive() {
         let advice = match check.api().map(|api| api.kind) {
             Some(ApiCheckKind::Register) => {
                 "no key with an acknowledged write was read after the restart, before it was written \

@@ -37,9 +37,9 @@ const PROGRESS_EVERY: u32 = 10;
 /// Maximum number of requests per second that a load sends.
 const MAX_RATE_PER_S: f64 = 1e6;
 
-/// Maximum time in seconds for which a round sends requests after its warm-up and the latest time
-/// of the signal.
-const REST_OF_ROUND_S: f64 = 60.0;
+/// Maximum time in seconds for which a round sends requests, except for the warm-up, the time until
+/// the signal, the pause of a stopped server, and the restart.
+const REST_OF_ROUND_S: f64 = 10.0;
 
 /// Maximum number of the first request. JSON numbers are exact below 2⁵³.
 const MAX_NUMBER: u64 = 1 << 52;
@@ -111,7 +111,9 @@ fn try_run<'a>(
     // The set may contain items before the first round, also those of an interrupted round.
     let found = processes.items(u64::MAX)?.unwrap_or_default();
     let unused = earlier.map_or(1, |earlier| {
-        (earlier.first_number()).saturating_add(numbers_per_round(settings, &planned.plan))
+        let ready_within = own.server.start.ready_within();
+        let skipped = numbers_per_round(settings, &planned.plan, ready_within);
+        earlier.first_number().saturating_add(skipped)
     });
     let first_number = unused.max(number_after(&found)?);
     let workload = trial.workload.map(|workload| workload.name());
@@ -200,8 +202,9 @@ fn rounds(
 
 /// Returns the maximum number of requests in a round. A resumed experiment skips that many numbers,
 /// because the interrupted round may have used them.
-fn numbers_per_round(settings: &CrashSettings, plan: &Plan) -> u64 {
-    let longest_s = plan.warmup.as_secs_f64() + settings.to_s + REST_OF_ROUND_S;
+fn numbers_per_round(settings: &CrashSettings, plan: &Plan, ready_within: Duration) -> u64 {
+    let waits = plan.warmup + plan.timeout + ready_within;
+    let longest_s = waits.as_secs_f64() + settings.to_s + REST_OF_ROUND_S;
     (longest_s * MAX_RATE_PER_S) as u64
 }
 

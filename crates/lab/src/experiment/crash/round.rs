@@ -145,6 +145,7 @@ impl NextRound {
             restarted_ns: processes.restarts_server().then_some(times.restarted),
             resumed_ns: times.restarted,
             is_fresh_start: self.is_fresh_start,
+            is_first: self.number == 1,
             earlier: self.earlier,
             found,
         };
