@@ -141,8 +141,8 @@ fn split<T>(
     responses.split_at_mut(middle)
 }
 
-/// Returns the number of responses whose requests were executed before the resumption. `times` gives
-/// the times at which a request was sent and its response was complete.
+/// Returns the number of responses whose requests were executed before the resumption. `times`
+/// returns when a request was sent and when its response was complete.
 fn before_resumption<T>(
     responses: &[T],
     round: &RoundContext<'_>,
@@ -159,9 +159,9 @@ fn before_resumption<T>(
     responses.iter().filter(|one| is_before(times(one))).count() as u64
 }
 
-/// Returns whether a request was executed before the server or its store was started again or
-/// resumed. A server that keeps running may hold a request back until its store is back. A busy
-/// client may read a response of a killed server only after the restart.
+/// Returns whether a request was executed before the server or its store was restarted or resumed.
+/// A server that keeps running may hold a request until its store is available again. A busy client
+/// may read a killed server's response only after the restart.
 pub(crate) fn is_before_resumption(
     restarts_server: bool,
     resumed_ns: u64,

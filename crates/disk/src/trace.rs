@@ -184,10 +184,9 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Returns the points at which a crash can leave other states, or come after other sends to TCP
-    /// peers, than at the point before. These are the start, each entry of a call that changes the
-    /// folder, each exit of a durable write, successful sync or send, and the exit of the first call
-    /// with an injected error.
+    /// Returns the points at which the possible disk states or the data sent to TCP peers change:
+    /// the start, the entry of each call that changes the folder, the exit of each durable write,
+    /// successful sync and send, and the exit of the first call with an injected error.
     #[must_use]
     pub fn crash_points(&self) -> Vec<u64> {
         let of_calls = self.calls.iter().filter_map(|call| match &call.operation {

@@ -11,7 +11,7 @@ use floodmark_stats::loss;
 /// The crash rounds of one trial.
 #[derive(Debug)]
 pub struct CrashEvents {
-    /// The start of the first round. Its first number is that of the last resumption.
+    /// Start of the first round. After a resumption, `first_number` is from the last resumption.
     pub began: CrashBegan,
     /// The complete rounds.
     pub rounds: Vec<CrashRound>,

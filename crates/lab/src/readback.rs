@@ -138,8 +138,8 @@ impl<'a> SetReader<'a> {
     /// Reads all items. `sent` is the maximum number of items sent to the server.
     ///
     /// The server may still execute inserts. If it does so between two pages, the later pages shift,
-    /// and an item can be missing or occur twice. All pages are therefore read until they contain the
-    /// same items two times in a row.
+    /// and an item can be missing or occur twice. All pages are therefore read again until two
+    /// consecutive passes return the same items.
     ///
     /// # Errors
     /// A page cannot be read, the pages do not end, the items keep changing for longer than the

@@ -375,8 +375,8 @@ impl<B: IoBackend> LoadThread<B> {
         }
     }
 
-    /// Passes all completions to the core. The core then knows of every request that a backend has
-    /// sent together with a connect, and may time out or abandon the connections that remain.
+    /// Passes all completions to the core. The core then knows which requests a backend has sent
+    /// together with a connect, so it can safely time out or abandon the other connections.
     fn take_in(&mut self) {
         loop {
             // Use the time at which the response was observed. Handling earlier responses in the

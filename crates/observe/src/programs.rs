@@ -30,7 +30,7 @@ impl Programs {
 
 /// Returns the part of a command line that identifies a program: the first two arguments, the text
 /// before the colon of a process title such as `nginx: worker process`, or another process title
-/// without its digits, such as `unicorn worker[1]`.
+/// without its digits, such as `unicorn worker[]` for `unicorn worker[1]`.
 fn start_of_command(line: &[u8]) -> Vec<u8> {
     let mut arguments = line.split(|byte| *byte == 0);
     let first = arguments.next().unwrap_or_default();

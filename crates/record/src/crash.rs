@@ -126,9 +126,9 @@ pub struct CrashRound {
 /// acknowledged ⊆ recovered ⊆ acknowledged ∪ unknown, in order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoundFindings {
-    /// Number of acknowledged requests whose loss the round could have detected: those sent before the
-    /// restart or SIGCONT. For `register`, only writes of keys that were read after it, before they
-    /// were written again.
+    /// Number of acknowledged requests whose loss the round could have detected: those executed
+    /// before the restart or SIGCONT. For `register`, only writes whose key was read after that and
+    /// before the next write to the key.
     pub acknowledged: u64,
     /// Number of requests with an unknown outcome. The server may have executed them or not.
     pub unknown: u64,

@@ -16,7 +16,7 @@ const REQUEST: u32 = 72;
 const BY_FAMILY: u16 = 20;
 /// `TCPF_LISTEN` in net/tcp_states.h.
 const LISTEN: u32 = 1 << 10;
-/// Maximum length of a part of the response in bytes.
+/// Size of the receive buffer in bytes.
 const ROOM: usize = 1 << 15;
 
 /// Returns whether a process listens on an address.

@@ -210,7 +210,11 @@ impl<'h> Crash<'h> {
             Operation::Unlink { entry } => format!("removal of {}", path(entry)),
             Operation::Rename { from, to, .. } => match effect.part {
                 EffectPart::Removal => {
-                    format!("removal of {} after its rename to {}", path(from), path(to))
+                    format!(
+                        "removal of old name {} after the rename to {}",
+                        path(from),
+                        path(to)
+                    )
                 }
                 _ => format!("rename of {} to {}", path(from), path(to)),
             },

@@ -27,8 +27,8 @@ pub struct DiskHistory<'t> {
     pub(super) persistence: Persistence,
     /// Position from which the entry or the data is durable, per call.
     pub(super) durable_from: Vec<u64>,
-    /// Position from which the removal of the old name is durable, per rename to another folder in
-    /// the strict model. The new name can be durable earlier.
+    /// Position from which the removal of the old name is durable, per rename to another folder.
+    /// Strict model only. The new name can be durable earlier.
     pub(super) removal_durable_from: HashMap<usize, u64>,
     /// Position from which the size is durable, per call.
     pub(super) size_durable_from: Vec<u64>,

@@ -19,7 +19,7 @@ use crate::trace::{BaseNode, EntryName, FileId, NodeKind, Operation, Trace};
 pub struct Image {
     /// Everything in the folder, except the folder itself.
     pub nodes: BTreeMap<PathBuf, ImageNode>,
-    /// Permission bits of the files and folders, with the folder itself.
+    /// Permission bits of all files and folders, including the folder itself.
     pub modes: BTreeMap<PathBuf, u32>,
 }
 

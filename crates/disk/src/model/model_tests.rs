@@ -75,7 +75,7 @@ fn rename(from: &str, to: &str) -> Operation {
     }
 }
 
-/// A rename to another folder, with ID 9.
+/// A rename to the folder with ID 9.
 fn move_out(from: &str, to: &str) -> Operation {
     Operation::Rename {
         from: entry(from),

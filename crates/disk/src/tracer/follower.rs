@@ -124,7 +124,7 @@ impl Follower {
                 continue;
             };
             if let Some(file) = self.by_inode(&metadata) {
-                // The owner could use the file at an earlier crash point, before a chmod.
+                // Keep the owner's earlier bits: crash points before a chmod need them.
                 let owner = self.modes.get(&file).map_or(0, |first| first & OWNER);
                 self.modes.insert(file, metadata.mode() & MODE | owner);
             }

@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn states_that_nothing_was_lost() {
-        let text = draw(vec![row(None, 0)], 80);
+        let text = draw(vec![row(None, 0)], 100);
         let expected =
             "no acknowledged request lost on 1,000 disk states; the server refused to start on 1\n";
         assert!(text.contains(expected), "{text}");

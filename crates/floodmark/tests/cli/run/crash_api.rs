@@ -6,9 +6,9 @@ use super::ExperimentFolder;
 use super::crash::{crashing, has_no_loss, is_clean, responses};
 use crate::support::{signal, wait_for};
 
-/// A server of a set and of registers. It keeps a line per write in a file, and reads its port from
-/// another file. With the fault `late`, it writes each line 10 writes later. With a number, the process
-/// with this number refuses all writes.
+/// A server with a set and registers. It appends each write as a line to one file, and reads its
+/// port from another file. With the fault `late`, it appends each line 10 writes late. If the fault
+/// is a number N, the Nth process refuses all writes.
 const SERVER: &str = r#"
 import http.server, json, os, sys
 from threading import Lock
@@ -189,18 +189,24 @@ fn continues_on_the_state_of_an_interrupted_round() {
             signal(child.id(), libc::SIGKILL);
             child.wait().unwrap();
             let after = state();
-            assert!(after.starts_with(&before), "{check}: the state is replaced");
+            assert!(
+                after.starts_with(&before),
+                "{check}: the state was replaced"
+            );
             before = after;
         }
         let (code, record, printed) = lab.ended(lab.begin("--resume", &[]));
         assert_eq!(code, 0, "{printed}");
         has_no_loss(&record.crash[0], 2, &printed);
         let after = state();
-        assert!(after.starts_with(&before), "{check}: the state is replaced");
+        assert!(
+            after.starts_with(&before),
+            "{check}: the state was replaced"
+        );
         let mut values = BTreeSet::new();
         for line in after.lines().filter(|line| line.starts_with(place)) {
             let value: i32 = line.split(' ').nth(1).unwrap().parse().unwrap();
-            assert!(values.insert(value), "{check}: {line} is written again");
+            assert!(values.insert(value), "{check}: {line} was written twice");
         }
         is_clean(&lab);
     }

@@ -37,7 +37,7 @@ const PROGRESS_EVERY: u32 = 10;
 /// Maximum number of requests per second that a load sends.
 const MAX_RATE_PER_S: f64 = 1e6;
 
-/// Maximum time in seconds for which a round sends requests, except for the warm-up, the time until
+/// Maximum time in seconds for which a round sends requests, excluding the warm-up, the time until
 /// the signal, the pause of a stopped server, and the restart.
 const REST_OF_ROUND_S: f64 = 10.0;
 
