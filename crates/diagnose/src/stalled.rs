@@ -3,7 +3,7 @@
 use floodmark_record::run::{Run, Silence};
 use floodmark_record::units::show_count;
 
-use crate::why::thresholds::{MOST, NOTICEABLE};
+use crate::why::thresholds::{MOST, STALLED};
 
 /// Minimum number of requests in flight during a stall. A few requests can all be slow at once.
 const MIN_IN_FLIGHT: u64 = 5;
@@ -41,7 +41,7 @@ pub(crate) fn server_stall(run: &Run) -> Option<&Silence> {
 
 /// Returns whether a stall is so long that means over the window do not show what limits the server.
 pub(crate) fn distorts_means(run: &Run, stall: &Silence) -> bool {
-    stall.total_s >= NOTICEABLE * (run.window.to_s - run.window.from_s)
+    stall.total_s >= STALLED * (run.window.to_s - run.window.from_s)
 }
 
 /// Describes a stall. Silences are measured in parts of 100 ms.

@@ -21,13 +21,17 @@ pub(super) const SPARE: f64 = 0.25;
 pub(super) const CONTENDED: f64 = 0.2;
 
 /// Minimum share that affects throughput noticeably. In three of four runs, the rates of the fastest
-/// and the slowest second differed by at most 0.05. A stall of this share of the window makes means
-/// unusable: a saturated resource then has a mean below [`SATURATED`].
+/// and the slowest second differed by at most 0.05.
 pub(crate) const NOTICEABLE: f64 = 0.1;
 
 /// Errors or stalls with at least this share limit a run. Under a rate limiter, the rates of two
 /// seconds differ by at most this share (0.002 was measured).
 pub(super) const RARE: f64 = 0.02;
+
+/// Minimum share of the window at which a server stall makes means over the window unusable. A
+/// saturated resource is used for at least 0.975 of the remaining time. With a longer stall, the
+/// resource's share of the window can fall below [`SATURATED`].
+pub(crate) const STALLED: f64 = 0.05;
 
 /// Range of ratios at which two numbers count as equal. Both numbers are means of samples, and
 /// service times vary.
