@@ -12,7 +12,7 @@ use crate::set::{FoundItems, set};
 /// Checks the operations on an API. `found` contains the items of a set. `unreadable` is the number
 /// of responses with status 2xx or 3xx that lack the value that the check needs. If no response has
 /// a value, the location in the check file is probably wrong, and the check is not evaluated. It is
-/// also not evaluated if nothing is wrong, but the operations could not have detected a lost write.
+/// also not evaluated if no violation was found, but a lost write would not have been detected.
 ///
 /// Sorts the operations in place.
 #[must_use]

@@ -228,7 +228,7 @@ impl NumberRange {
 /// The comparison of the numbers on both sides of a restart.
 struct Bounds<'a> {
     round: &'a RoundContext<'a>,
-    /// Number of acknowledged requests that were sent before the restart.
+    /// Number of acknowledged requests that were executed before the resumption.
     acknowledged: u64,
     gap: RestartGap,
     nouns: [&'static str; 2],

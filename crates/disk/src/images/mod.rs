@@ -46,7 +46,7 @@ pub enum TestError {
         /// The cause.
         source: io::Error,
     },
-    /// The kernel does not list its sockets.
+    /// The listening sockets cannot be listed.
     #[error("cannot list the listening sockets: {0}; load the kernel module tcp_diag")]
     Listeners(io::Error),
     /// No local port is available.
