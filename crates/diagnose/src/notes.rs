@@ -108,8 +108,8 @@ fn server_stall(run: &Run) -> Option<String> {
 fn not_closed(run: &Run) -> Option<String> {
     let n = run.errors.get("not_closed_by_server")?;
     Some(format!(
-        "the server did not close {} after a response that ended it: floodmark waited and then \
-         closed, which lowers the throughput; let the server close at once, or keep connections",
+        "the server left {} open for 200 ms after a response that ends the connection, so \
+         floodmark closed first; if the server never closes, floodmark stops waiting",
         plural_if_any(*n, "connection")?
     ))
 }

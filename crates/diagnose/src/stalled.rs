@@ -3,7 +3,7 @@
 use floodmark_record::run::{Run, Silence};
 use floodmark_record::units::show_count;
 
-use crate::why::thresholds::{MOST, STALLED};
+use crate::why::thresholds::{MOST, SATURATED};
 
 /// Minimum number of requests in flight during a stall. A few requests can all be slow at once.
 const MIN_IN_FLIGHT: u64 = 5;
@@ -11,6 +11,11 @@ const MIN_IN_FLIGHT: u64 = 5;
 /// Minimum number of responses that the server would have sent at its mean rate. With fewer, chance
 /// can explain the silence.
 const MIN_EXPECTED: f64 = 20.0;
+
+/// Maximum share of the window that a server stall may take without distorting means over the window:
+/// half of the margin below saturation. A resource that is used for at least 0.975 of the remaining
+/// time then still counts as saturated.
+const MAX_STALLED: f64 = (1.0 - SATURATED) / 2.0;
 
 /// Returns the server stall of a run: a silence while at least [`MIN_IN_FLIGHT`] requests were in
 /// flight. Returns `None` if chance, slow requests or the client can explain the silence.
@@ -41,7 +46,7 @@ pub(crate) fn server_stall(run: &Run) -> Option<&Silence> {
 
 /// Returns whether a stall is so long that means over the window do not show what limits the server.
 pub(crate) fn distorts_means(run: &Run, stall: &Silence) -> bool {
-    stall.total_s >= STALLED * (run.window.to_s - run.window.from_s)
+    stall.total_s >= MAX_STALLED * (run.window.to_s - run.window.from_s)
 }
 
 /// Describes a stall. Silences are measured in parts of 100 ms.

@@ -189,8 +189,9 @@ fn judge(suite: Suite, record: &Record, name: &str) -> Result<JudgedCase, Failur
         causes: verdicts.map(|verdict| verdict.cause).collect(),
         baselines: baseline::of(last, f64::from(record.environment.cpus)),
         is_setting: control.last().is_some_and(|control| {
-            let app = |run: &Run| run.setting.get("app").cloned();
-            app(last) == app(control)
+            // Both names select the application's code.
+            let code = |run: &Run| ["app", "handler"].map(|name| run.setting.get(name).cloned());
+            code(last) == code(control)
         }),
         is_set_aside: suite.sets_aside(name),
         is_clean,

@@ -2,6 +2,7 @@
 //! predictions with the measured throughput.
 
 use floodmark_record::cause::Cause;
+use floodmark_record::path::{PathStep, StepKind};
 use floodmark_record::units::show_ns;
 use floodmark_record::verdict::{Gain, Verdict};
 
@@ -16,13 +17,17 @@ const HALF_WIDTH: f64 = 0.15;
 /// requests divided by the shortest service time. If a CPU quota or a single thread is the limit,
 /// predicts the throughput with all CPUs busy. Returns `None` for other causes.
 ///
+/// Threads or permits that are always in use work on a request for at most their number divided by
+/// the throughput. Requests that one thread handles together take longer, because each waits for the
+/// others.
+///
 /// Even the fastest request can wait for a lock. Its time without the lock is at least the mean time
 /// for which the lock is held, and at most its service time; the prediction uses the midpoint.
 ///
 /// The CPUs also limit the prediction if they are at least half busy. At a lower load, the CPU time
 /// per request is larger than at the limit, so it does not show how many requests the CPUs can
 /// serve.
-pub(super) fn of(facts: &RunFacts<'_>, cause: Cause) -> Option<Gain> {
+pub(super) fn of(facts: &RunFacts<'_>, cause: Cause, path: &[PathStep]) -> Option<Gain> {
     use Cause::{
         Concurrency, ConnectionPool, CpuQuota, MaxConnections, Serialised, ServerCpuOneThread,
         StoreLock, WorkerPool,
@@ -44,6 +49,12 @@ pub(super) fn of(facts: &RunFacts<'_>, cause: Cause) -> Option<Gain> {
     };
     facts.concurrency?;
     let mut shortest_us = facts.run.least_service_time_us?;
+    let is_holder = |step: &&PathStep| matches!(step.kind, StepKind::Threads | StepKind::Permits);
+    if let Some(held) = path.iter().find(is_holder).and_then(|step| step.waiting)
+        && cause == WorkerPool
+    {
+        shortest_us = shortest_us.min(held * 1e6 / facts.ok_per_s);
+    }
     if matches!(cause, Serialised | StoreLock) {
         let held_us = (1e6 / facts.ok_per_s).min(shortest_us);
         shortest_us = f64::midpoint(held_us, shortest_us);

@@ -28,11 +28,6 @@ pub(crate) const NOTICEABLE: f64 = 0.1;
 /// seconds differ by at most this share (0.002 was measured).
 pub(super) const RARE: f64 = 0.02;
 
-/// Minimum share of the window at which a server stall makes means over the window unusable. A
-/// saturated resource is used for at least 0.975 of the remaining time. With a longer stall, the
-/// resource's share of the window can fall below [`SATURATED`].
-pub(crate) const STALLED: f64 = 0.05;
-
 /// Range of ratios at which two numbers count as equal. Both numbers are means of samples, and
 /// service times vary.
 pub(super) const SAME: RangeInclusive<f64> = 0.75..=1.34;

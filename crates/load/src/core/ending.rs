@@ -81,7 +81,10 @@ impl Core {
                 Ok(None) => self.lost(slot, failure::CLOSED_EARLY, now),
                 Err(error) => self.malformed(slot, error.name(), now),
             },
-            ConnectionState::Closing => self.close(slot, now),
+            ConnectionState::Closing => {
+                self.server_closes = Some(true);
+                self.close(slot, now);
+            }
             ConnectionState::Idle => {
                 self.idle.remove(&mut self.connections, slot);
                 self.shut(slot, CloseFirst::Client, now);

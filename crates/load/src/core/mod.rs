@@ -104,6 +104,9 @@ pub struct Core {
     /// Number of requests that a connection serves; `None` if the number is unlimited.
     uses: Option<u64>,
     close_first: CloseFirst,
+    /// Whether the server closes a connection after a response that ends it. `None` until it has
+    /// closed one in time or failed to.
+    server_closes: Option<bool>,
     timeout: Ns,
     /// Number of connections whose handshake is in progress and that have no assigned request.
     opening_unclaimed: u64,
@@ -168,6 +171,7 @@ impl Core {
             cap,
             uses,
             close_first: plan.close_first,
+            server_closes: None,
             timeout: (plan.timeout.as_nanos() as Ns).max(1),
             opening_unclaimed: 0,
             opens_left: OPENS_PER_TURN,
@@ -243,6 +247,7 @@ impl Core {
                 break;
             }
             self.recorder.error(failure::NOT_CLOSED);
+            self.server_closes.get_or_insert(false);
             self.close(slot, now);
         }
     }

@@ -12,7 +12,9 @@ use crate::judge;
 use crate::not_ok::{MAX_KEPT, NotOkBodies, body_in};
 
 /// Maximum time, in ns, that the server has to close a connection after its last response. Servers
-/// that close at all do so within milliseconds, unless they are overloaded.
+/// that close at all do so within milliseconds, unless they are overloaded. If the server leaves the
+/// first connection open, the client closes the later ones at once, as a client should after
+/// `Connection: close` (RFC 9112, section 9.6).
 const CLOSE_GRACE: Ns = 200_000_000;
 
 impl Core {
@@ -158,13 +160,16 @@ impl Core {
     fn go_on(&mut self, slot: Slot, keep_alive: bool, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         let used_up = self.uses.is_some_and(|n| connection.used >= n);
-        if used_up && self.close_first != CloseFirst::Server {
+        // The plan may require that the server closes first, even after a long time.
+        let required = self.uses.is_some() && self.close_first == CloseFirst::Server;
+        if used_up && !required {
             self.shut(slot, self.close_first, now);
+            self.refill(now);
+        } else if !keep_alive && !required && self.server_closes == Some(false) {
+            self.shut(slot, CloseFirst::Client, now);
             self.refill(now);
         } else if used_up || !keep_alive {
             connection.state = ConnectionState::Closing;
-            // The plan may require that the server closes first, even after a long time.
-            let required = self.uses.is_some() && self.close_first == CloseFirst::Server;
             let grace = if required { Ns::MAX } else { CLOSE_GRACE };
             connection.deadline = now + grace.min(self.timeout);
             self.closing.push_back(&mut self.connections, slot);

@@ -32,18 +32,33 @@ pub(in crate::why) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
     };
     let is_closed = !facts.run.plan.is_open();
     let connections = f64::from(facts.run.plan.connections);
+    let shown = shown_by_threads(facts, in_flight);
+    // The service times of requests that one thread handles together include waiting for it.
+    let is_one_thread = shown.as_ref().is_some_and(|limit| {
+        let mut groups = facts.thread_groups.iter();
+        let group = groups.find(|group| limit.group.as_ref() == Some(&group.name));
+        in_flight >= ONE.end && group.is_some_and(|group| is_only_thread(group, facts))
+    });
     if let Some(concurrency) = facts.concurrency
         && is_closed
+        && !is_one_thread
         && concurrency >= SAME.start() * connections.min(in_flight)
     {
-        let found = too_few_requests(facts, concurrency);
-        return findings.add(Cause::Concurrency, found.found());
+        // The client's connections may be busy with something else, such as being closed.
+        let is_demand = in_flight >= SAME.start() * connections;
+        let finding = match is_demand {
+            true => too_few_requests(facts, concurrency).found(),
+            false => ruled_out(format!(
+                "only {in_flight:.1} of {connections:.0} connections had a request in flight"
+            )),
+        };
+        return findings.add(Cause::Concurrency, finding);
     }
-    let figure = match facts.concurrency {
+    let figure = match facts.concurrency.filter(|_| !is_one_thread) {
         Some(concurrency) => {
             format!("the server works on {concurrency:.1} of {in_flight:.1} requests in flight")
         }
-        None => format!("{in_flight:.1} requests in flight"),
+        None => format!("{in_flight:.1} requests are in flight"),
     };
     findings.add(Cause::Concurrency, ruled_out(&figure));
     if facts.server.is_none() {
@@ -59,7 +74,7 @@ pub(in crate::why) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
         );
         return findings.add(Cause::Concurrency, not_available(why));
     }
-    let limit = shown_by_threads(facts, in_flight)
+    let limit = shown
         .or_else(|| shown_by_times(facts, in_flight))
         .or_else(|| shown_by_writes(facts, in_flight));
     let named = limit.as_ref().map(ServiceLimit::cause);
@@ -157,7 +172,7 @@ fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit
             && group.workers() < ONE.end
             && limit.resource.kind == StepKind::Timer;
         let reads = |unread| unread >= MOST * (in_flight - limit.held);
-        if sleeps && !facts.unread().is_none_or(reads) {
+        if sleeps && !is_only_thread(group, facts) && !facts.unread().is_none_or(reads) {
             return None;
         }
         let mut others = activities.iter();
@@ -213,29 +228,30 @@ fn limit_of(
         let awaited = awaited.clone();
         awaited.filter(|step| step.waiting.is_some_and(|n| n >= share))
     };
-    let (holder, held, locks, resource) =
-        if is_saturated && (writes || is_unread() || agrees(workers)) {
-            // Other rules judge the CPU.
-            let is_cpu_bound = of.cpu >= MOST * workers;
-            let resource = is_waited_for(SPARE * workers).filter(|_| !is_cpu_bound)?;
-            (Holder::Threads, workers, 0.0, resource)
-        } else if is_contended && (writes || agrees(held)) {
-            // Only one process holds a file lock.
-            let is_file_lock = group.blocked_on_kind(WaitKind::FileLock) >= MOST * of.locks;
-            let is_lock = is_file_lock || ONE.contains(&held);
-            // The CPU time includes work outside the lock. An interpreter lock protects the CPU itself.
-            let minimum = if is_lock { CONTENDED } else { MOST * held };
-            let is_cpu = is_lock && !of.timed;
-            let resource = is_waited_for(minimum).or_else(|| is_cpu.then(|| of.cpu_step()))?;
-            let holder = if is_lock {
-                Holder::Lock
-            } else {
-                Holder::Permits
-            };
-            (holder, held, of.locks, resource)
+    let (holder, held, locks, resource) = if is_saturated
+        && (writes || is_unread() || agrees(workers) || is_only_thread(group, facts))
+    {
+        // Other rules judge the CPU.
+        let is_cpu_bound = of.cpu >= MOST * workers;
+        let resource = is_waited_for(SPARE * workers).filter(|_| !is_cpu_bound)?;
+        (Holder::Threads, workers, 0.0, resource)
+    } else if is_contended && (writes || agrees(held)) {
+        // Only one process holds a file lock.
+        let is_file_lock = group.blocked_on_kind(WaitKind::FileLock) >= MOST * of.locks;
+        let is_lock = is_file_lock || ONE.contains(&held);
+        // The CPU time includes work outside the lock. An interpreter lock protects the CPU itself.
+        let minimum = if is_lock { CONTENDED } else { MOST * held };
+        let is_cpu = is_lock && !of.timed;
+        let resource = is_waited_for(minimum).or_else(|| is_cpu.then(|| of.cpu_step()))?;
+        let holder = if is_lock {
+            Holder::Lock
         } else {
-            return None;
+            Holder::Permits
         };
+        (holder, held, of.locks, resource)
+    } else {
+        return None;
+    };
     let evidence = format!(
         "threads \"{}\": {:.0}, of which {held:.1} in use and {locks:.1} waiting for a lock (/proc/PID/task/TID/syscall)",
         group.name,
@@ -248,6 +264,13 @@ fn limit_of(
         resource,
         evidence: vec![evidence],
     })
+}
+
+/// Returns whether a group is a single thread and no other group takes part in the work.
+fn is_only_thread(group: &ThreadGroupFacts, facts: &RunFacts<'_>) -> bool {
+    let groups = facts.thread_groups.iter();
+    let mut others = groups.filter(|other| other.name != group.name);
+    group.workers() < ONE.end && !others.any(|other| takes_part(other, facts))
 }
 
 /// Replaces a set of permits by the connections that its holders use, if all of these connections

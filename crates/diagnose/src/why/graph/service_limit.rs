@@ -9,7 +9,7 @@ use floodmark_record::units::show_ns;
 use crate::text::{per_s, show_idle};
 use crate::why::candidate::{Candidate, EvidenceRank};
 use crate::why::facts::RunFacts;
-use crate::why::thresholds::same;
+use crate::why::thresholds::{SAME, same};
 
 /// Kind of resource that limits the number of requests in service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,11 +115,16 @@ impl ServiceLimit {
             true => EvidenceRank::Located,
             false => EvidenceRank::Waiting,
         };
-        let shortest_us = facts.run.least_service_time_us;
-        let limit = shortest_us
-            .filter(|_| facts.concurrency.is_some())
-            .map(|us| self.held.round().max(1.0) / (us / 1e6));
-        let mut evidence = evidence_of_times(facts);
+        // Requests that one thread handles together each wait for the others, so their service times
+        // show no limit.
+        let is_shown = |requests: f64| requests <= SAME.end() * self.held;
+        let shown = facts.concurrency.is_some_and(is_shown);
+        let shortest_us = facts.run.least_service_time_us.filter(|_| shown);
+        let limit = shortest_us.map(|us| self.held.round().max(1.0) / (us / 1e6));
+        let mut evidence: Vec<String> = match facts.concurrency.is_none() || shown {
+            true => evidence_of_times(facts),
+            false => facts.idle_cpus().map(show_idle).into_iter().collect(),
+        };
         evidence.extend(self.evidence.iter().cloned());
         evidence.push(format!("{resource} ({})", resource.basis));
         Candidate::new(rank, summary, evidence, next)
