@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 
 /// Minimum used share of a saturated resource. Threads that limited a server were running or runnable
 /// for 0.975 to 0.998 of the time.
-pub(super) const SATURATED: f64 = 0.9;
+pub(crate) const SATURATED: f64 = 0.9;
 
 /// Minimum share of the main consumer of a resource, and of the place that holds most requests.
 /// True by definition.
