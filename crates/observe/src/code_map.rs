@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use object::read::elf::ElfFile64;
+use object::read::elf::{ElfFile64, ElfSymbol64, Sym};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache};
 use procfs_core::FromRead;
 use procfs_core::process::{MMPermissions, MMapPath, MemoryMaps};
@@ -182,11 +182,18 @@ fn functions(path: &Path) -> Option<FunctionTable> {
             go_functions(section.data().ok()?, text)?
         }
         None => {
-            let symbols = elf.symbols().filter(|symbol| symbol.is_definition());
-            let symbol = |symbol: object::read::elf::ElfSymbol64<'_, '_, _, _>| {
-                Some((symbol.address(), CodeKind::of_function(symbol.name().ok()?)))
+            // Read all names at once. `ElfSymbol64::name` would read the file for each name.
+            let table = elf.elf_symbol_table();
+            let strings = elf.section_by_index(table.string_section()).ok()?;
+            let strings = strings.data().ok()?;
+            let function = |symbol: ElfSymbol64<'_, '_, _, _>| {
+                let start = symbol.elf_symbol().st_name(elf.endian()) as usize;
+                let name = strings.get(start..)?.split(|byte| *byte == 0).next()?;
+                let name = std::str::from_utf8(name).ok()?;
+                Some((symbol.address(), CodeKind::of_function(name)))
             };
-            symbols.filter_map(symbol).collect()
+            let symbols = elf.symbols().filter(|symbol| symbol.is_definition());
+            symbols.filter_map(function).collect()
         }
     };
     functions.sort_unstable_by_key(|(address, _)| *address);
