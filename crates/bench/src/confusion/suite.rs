@@ -24,6 +24,9 @@ pub enum Suite {
     /// Fifth batch of servers from package registries
     #[value(name = "third-party-5")]
     ThirdParty5,
+    /// Sixth batch of servers from package registries
+    #[value(name = "third-party-6")]
+    ThirdParty6,
 }
 
 /// A batch of third-party cases.
@@ -65,6 +68,11 @@ impl Suite {
                 name: "third-party-5",
                 heading: "# Fifth batch of servers from package registries\n",
                 set_aside: &["reactor", "microhttpd", "aiohttp", "ktor", "crystal"],
+            },
+            Suite::ThirdParty6 => CaseBatch {
+                name: "third-party-6",
+                heading: "# Sixth batch of servers from package registries\n",
+                set_aside: &["jdkhttp", "helidon", "micronaut", "httplib", "civetweb"],
             },
         })
     }

@@ -67,6 +67,7 @@ fn shipped_manifests_are_valid() {
         "cases/third-party-3",
         "cases/third-party-4",
         "cases/third-party-5",
+        "cases/third-party-6",
     ];
     for path in folders.map(|folder| files(folder, Path::to_owned)).concat() {
         let text = fs::read_to_string(&path).unwrap();
@@ -79,6 +80,7 @@ fn shipped_manifests_are_valid() {
         "cases/third-party-3/systems",
         "cases/third-party-4/systems",
         "cases/third-party-5/systems",
+        "cases/third-party-6/systems",
     ];
     let manifest = |folder: &Path| folder.join("system.toml");
     for path in folders.map(|folder| files(folder, manifest)).concat() {
