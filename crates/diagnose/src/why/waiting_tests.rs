@@ -475,6 +475,14 @@ fn threads_that_wait_for_the_store_are_a_pool() {
     run.observations.extend(upstream(60.0, 8.0));
     let verdict = is(&run, Cause::WorkerPool);
     assert_eq!(keys(&verdict), ["threads server", "connections store"]);
+    // With fewer connections than threads, the threads also wait for a connection.
+    let mut run = working_on(5.2);
+    let objects = [("connection 127.0.0.1:5432", 7.0)];
+    run.observations
+        .extend(blocked("dispatcher", &objects, 1_000.0));
+    run.observations.extend(upstream(5.0, 5.0));
+    let verdict = is(&run, Cause::ConnectionPool);
+    assert_eq!(keys(&verdict), ["connections store"]);
 }
 
 #[test]

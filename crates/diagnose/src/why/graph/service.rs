@@ -13,7 +13,7 @@ use super::delaying;
 use super::service_limit::{Holder, ServiceLimit, evidence_of_times, setting_near};
 use super::upstreams::{connections, is_full};
 use crate::why::candidate::{Candidate, EvidenceRank, Findings, not_available, ruled_out};
-use crate::why::facts::{RunFacts, ThreadGroupFacts};
+use crate::why::facts::{RunFacts, ThreadGroupFacts, UpstreamFacts};
 use crate::why::gain::more_connections;
 use crate::why::thresholds::{CONTENDED, MOST, ONE, SAME, SPARE, same};
 
@@ -274,7 +274,7 @@ fn is_only_thread(group: &ThreadGroupFacts, facts: &RunFacts<'_>) -> bool {
 }
 
 /// Replaces a set of permits by the connections that its holders use, if all of these connections
-/// are in use.
+/// are in use. Threads are replaced too if there are fewer connections than threads.
 fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit {
     let requests = [Some(limit.held), facts.concurrency];
     let mut upstreams = facts.upstreams.iter();
@@ -282,13 +282,21 @@ fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit
         let mut requests = requests.iter().flatten();
         requests.any(|requests| is_full(upstream, *requests))
     });
-    match full {
-        Some(upstream) if matches!(limit.holder, Holder::Permits | Holder::Lock) => ServiceLimit {
+    let are_held = |upstream: &&UpstreamFacts| match limit.holder {
+        Holder::Permits | Holder::Lock => true,
+        Holder::Threads => {
+            limit.resource.kind == StepKind::Connections
+                && upstream.established.round() < limit.held.round()
+        }
+        Holder::Connections => false,
+    };
+    match full.filter(are_held) {
+        Some(upstream) => ServiceLimit {
             holder: Holder::Connections,
             resource: connections(facts, upstream),
             ..limit
         },
-        _ => limit,
+        None => limit,
     }
 }
 

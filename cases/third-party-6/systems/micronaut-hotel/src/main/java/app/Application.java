@@ -20,6 +20,8 @@ public final class Application {
             System.setProperty("datasources.default.username", "bars");
             System.setProperty("datasources.default.password", "");
             System.setProperty("datasources.default.maximum-pool-size", System.getProperty("hotel.pool"));
+            // Applications without a store start too.
+            System.setProperty("datasources.default.initialization-fail-timeout", "-1");
         }
         Micronaut.run(Application.class, args);
     }
