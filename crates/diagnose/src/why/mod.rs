@@ -19,7 +19,7 @@ pub use facts::consumed;
 
 use candidate::{Candidate, EvidenceRank, Findings};
 use facts::RunFacts;
-use thresholds::NOTICEABLE;
+use thresholds::{NOTICEABLE, SAME};
 
 use crate::asking;
 use crate::text::show_s;
@@ -201,6 +201,12 @@ fn unknown(facts: &RunFacts<'_>) -> Candidate {
         format!("run longer: {longer}")
     } else if plan.is_open() {
         "retry with a lower rate, and check what the server waits for".to_owned()
+    } else if facts
+        .in_flight
+        .is_some_and(|n| n < SAME.start() * f64::from(plan.connections))
+    {
+        "check why connections are without a request: how long they take to open and close"
+            .to_owned()
     } else {
         let twice = plan.connections * 2;
         format!("retry with twice the connections: -c {twice}")
@@ -216,6 +222,8 @@ mod cost_tests;
 mod cpu_tests;
 #[cfg(test)]
 mod gain_tests;
+#[cfg(test)]
+mod one_thread_tests;
 #[cfg(test)]
 mod queue_tests;
 #[cfg(test)]

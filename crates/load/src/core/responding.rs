@@ -13,7 +13,7 @@ use crate::not_ok::{MAX_KEPT, NotOkBodies, body_in};
 
 /// Maximum time, in ns, that the server has to close a connection after its last response. Servers
 /// that close at all do so within milliseconds, unless they are overloaded. If the server leaves the
-/// first connection open, the client closes the later ones at once, as a client should after
+/// first connection open, the client closes the later ones at once, as a client must after
 /// `Connection: close` (RFC 9112, section 9.6).
 const CLOSE_GRACE: Ns = 200_000_000;
 

@@ -37,7 +37,7 @@ pub(in crate::why) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
     let is_one_thread = shown.as_ref().is_some_and(|limit| {
         let mut groups = facts.thread_groups.iter();
         let group = groups.find(|group| limit.group.as_ref() == Some(&group.name));
-        in_flight >= ONE.end && group.is_some_and(|group| is_only_thread(group, facts))
+        group.is_some_and(|group| is_only_thread(group, facts, in_flight))
     });
     if let Some(concurrency) = facts.concurrency
         && is_closed
@@ -172,7 +172,7 @@ fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit
             && group.workers() < ONE.end
             && limit.resource.kind == StepKind::Timer;
         let reads = |unread| unread >= MOST * (in_flight - limit.held);
-        if sleeps && !is_only_thread(group, facts) && !facts.unread().is_none_or(reads) {
+        if sleeps && !is_only_thread(group, facts, in_flight) && !facts.unread().is_none_or(reads) {
             return None;
         }
         let mut others = activities.iter();
@@ -229,7 +229,7 @@ fn limit_of(
         awaited.filter(|step| step.waiting.is_some_and(|n| n >= share))
     };
     let (holder, held, locks, resource) = if is_saturated
-        && (writes || is_unread() || agrees(workers) || is_only_thread(group, facts))
+        && (writes || is_unread() || agrees(workers) || is_only_thread(group, facts, in_flight))
     {
         // Other rules judge the CPU.
         let is_cpu_bound = of.cpu >= MOST * workers;
@@ -266,11 +266,14 @@ fn limit_of(
     })
 }
 
-/// Returns whether a group is a single thread and no other group takes part in the work.
-fn is_only_thread(group: &ThreadGroupFacts, facts: &RunFacts<'_>) -> bool {
+/// Returns whether several requests are in flight, the group is a single thread, and no other group
+/// takes part in the work.
+fn is_only_thread(group: &ThreadGroupFacts, facts: &RunFacts<'_>, in_flight: f64) -> bool {
     let groups = facts.thread_groups.iter();
     let mut others = groups.filter(|other| other.name != group.name);
-    group.workers() < ONE.end && !others.any(|other| takes_part(other, facts))
+    in_flight >= ONE.end
+        && group.workers() < ONE.end
+        && !others.any(|other| takes_part(other, facts))
 }
 
 /// Replaces a set of permits by the connections that its holders use, if all of these connections

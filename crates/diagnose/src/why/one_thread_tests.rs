@@ -1,0 +1,53 @@
+//! Verdicts on runs whose requests wait for a single thread, or for nothing in the server.
+
+use floodmark_record::cause::Cause;
+
+use super::tests::is;
+use super::waiting_tests::{blocked, keys, working_on};
+
+#[test]
+fn requests_that_one_thread_handles_together_wait_for_it() {
+    // The thread sleeps for 1 ms per request, and sends 40 responses at once.
+    let mut run = working_on(40.0);
+    run.observations.extend(blocked(
+        "loop",
+        &[("timer", 0.98), ("events", 0.02)],
+        2_000.0,
+    ));
+    run.observations
+        .extend(blocked("helper", &[("own lock", 3.0)], 1.0));
+    let verdict = is(&run, Cause::WorkerPool);
+    assert_eq!(keys(&verdict), ["threads server", "timer server"]);
+    assert!(!verdict.summary.contains("works on"), "{verdict:#?}");
+    let gain = verdict.gain.unwrap();
+    assert!((gain.low_per_s - 50_000.0 * 0.85).abs() < 1e-6, "{gain:?}");
+    // Another thread takes part, so the first one may be a timer.
+    run.observations
+        .extend(blocked("other", &[("events", 1.0)], 2_000.0));
+    is(&run, Cause::Concurrency);
+}
+
+#[test]
+fn a_sleeping_thread_without_waiting_requests_is_no_limit() {
+    // One connection, and a thread that sleeps between two looks for requests.
+    let mut run = working_on(0.9);
+    run.plan.connections = 1;
+    run.response_time_us.mean = Some(900.0);
+    run.service_time_us.mean = Some(900.0);
+    run.observations.extend(blocked(
+        "loop",
+        &[("timer", 0.98), ("events", 0.02)],
+        2_000.0,
+    ));
+    is(&run, Cause::Concurrency);
+}
+
+#[test]
+fn connections_without_a_request_are_not_too_few() {
+    let mut run = working_on(3.0);
+    run.response_time_us.mean = Some(3_000.0);
+    run.service_time_us.mean = Some(3_000.0);
+    run.least_service_time_us = Some(2_900.0);
+    let verdict = is(&run, Cause::Unknown);
+    assert!(verdict.next.contains("open and close"), "{verdict:#?}");
+}
