@@ -84,7 +84,8 @@ fn refusals_during_an_outage_name_it() {
         return;
     };
     let mut settings = with_store(&store.url("bars", "bars"));
-    settings.limits.max_wait = Duration::from_millis(50);
+    // A busy host must not delay the store's refusal for longer than this.
+    settings.limits.max_wait = Duration::from_secs(2);
     let server = TestServer::start(settings);
     let mut client = server.connect();
     store.kill();
@@ -102,7 +103,7 @@ fn refusals_during_an_outage_name_it() {
         }
         thread::sleep(Duration::from_millis(100));
     }
-    assert!(begin.elapsed() < Duration::from_secs(3));
+    assert!(begin.elapsed() < Duration::from_secs(10));
     drop(silent);
     store.restart();
     while post(&mut client, "third").status != 201 {
