@@ -8,6 +8,7 @@ use clap::{Arg, CommandFactory, Parser, Subcommand};
 use floodmark_plan::values::count_within;
 
 mod compare;
+mod completions;
 mod delay;
 mod disk;
 mod doctor;
@@ -16,6 +17,7 @@ mod exit;
 mod files;
 mod init;
 mod load;
+mod man;
 mod observe;
 mod out;
 mod report;
@@ -47,6 +49,8 @@ enum Command {
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
     Why(why::WhyArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
     /// Run one load process (plan on stdin, events on stdout); started by other commands
     Worker,
     #[command(hide = true)]
@@ -74,6 +78,8 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Why(args) => why::run(args),
+        Command::Completions(args) => completions::run(args, &mut Cli::command()),
+        Command::Man(args) => man::run(args, Cli::command()),
         Command::Worker => worker::run(),
         Command::Delay(args) => delay::run(args),
         Command::Slow(args) => slow::run(args),

@@ -19,6 +19,7 @@ mod folder;
 mod help;
 mod hold;
 mod https;
+mod installed;
 mod mix;
 mod observe;
 mod report;

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::claim::{ClaimSection, claim};
 use super::client::Client;
 use super::crash::{self, CrashSection};
-use super::found::{ManifestCache, names_in};
+use super::found::{ManifestCache, embedded_names, names_in};
 use super::place::{ExperimentPlace, TrialPlacement};
 use super::store::Store;
 use super::sweep::spread;
@@ -205,36 +205,37 @@ impl Experiment {
         })
     }
 
-    /// Finds an experiment's file by its path, or by its name in `./experiments`.
+    /// Finds an experiment's file by its path, or by its name in `./experiments`. If there is no
+    /// such file, searches the files that are embedded in floodmark, and unpacks them.
     ///
     /// # Errors
-    /// The file does not exist.
+    /// The file does not exist, or the embedded files cannot be unpacked.
     pub fn find(name: &str) -> Result<PathBuf, String> {
-        let path = Path::new(name);
-        if path.is_file() {
-            return Ok(path.to_owned());
-        }
         let folder = Path::new("experiments");
-        let named = folder.join(format!("{name}.toml"));
-        if !name.contains('/') && named.is_file() {
-            return Ok(named);
+        let named = format!("experiments/{name}.toml");
+        let candidates = [name, &named];
+        if let Some(path) = candidates.iter().find(|path| Path::new(path).is_file()) {
+            return Ok(PathBuf::from(path));
         }
-        let known = names_in(folder, |path| {
+        let embedded = floodmark_bundle::paths();
+        let mut paths = embedded.iter().map(String::as_str);
+        if let Some(path) = paths.find(|path| candidates.contains(path)) {
+            let root = floodmark_bundle::unpack().map_err(|error| error.to_string())?;
+            return Ok(root.join(path));
+        }
+        let mut known = names_in(folder, |path| {
             path.extension()
                 .is_some_and(|extension| extension == "toml")
                 .then(|| path.file_stem())
                 .flatten()
         });
-        Err(match known.is_empty() {
-            true => format!(
-                "\"{name}\" is not a file, and there is no folder ./experiments; give the path of an experiment, or write one with \
-                 floodmark init experiment"
-            ),
-            false => format!(
-                "\"{name}\" is neither a file nor an experiment in ./experiments; {}",
-                did_you_mean(name, known.iter().map(String::as_str))
-            ),
-        })
+        known.extend(embedded_names("experiments/", ".toml"));
+        known.sort_unstable();
+        known.dedup();
+        Err(format!(
+            "\"{name}\" is neither a file nor an experiment in ./experiments or in floodmark; {}",
+            did_you_mean(name, known.iter().map(String::as_str))
+        ))
     }
 
     /// Applies changes from the command line.

@@ -1,6 +1,6 @@
 //! Finds and reads the systems, stores and clients that an experiment uses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,8 +42,8 @@ impl<T> ManifestCache<T> {
     }
 }
 
-/// Finds a manifest's folder. Searches the parent of the experiment's folder, then the experiment's
-/// folder, then the current folder.
+/// Finds a manifest's folder. Searches the parent of the experiment's folder, the experiment's
+/// folder, the current folder, and then the files that are embedded in floodmark.
 fn find_folder(file: &TomlFile, key: &str, located: &Located<Name>) -> Result<PathBuf, FileError> {
     let (folder, manifest) = (format!("{key}s"), format!("{key}.toml"));
     let name = located.0.as_str();
@@ -59,16 +59,29 @@ fn find_folder(file: &TomlFile, key: &str, located: &Located<Name>) -> Result<Pa
         // Return an absolute path, because commands run in this folder.
         return Ok(found.canonicalize().unwrap_or(found));
     }
-    let known: Vec<String> = places
+    let invalid = |what: String| file.error(&located.span(), what);
+    let embedded = embedded_names(&format!("{folder}/"), &format!("/{manifest}"));
+    if embedded.iter().any(|known| known == name) {
+        let root = floodmark_bundle::unpack().map_err(|error| invalid(error.to_string()))?;
+        return Ok(root.join(folder).join(name));
+    }
+    let known: BTreeSet<String> = places
         .iter()
         .flat_map(|place| names_in(place, |path| path.file_name().filter(|_| is_one(path))))
+        .chain(embedded)
         .collect();
-    let fix = match known.is_empty() {
-        true => format!("there is no {folder}/{name}/{manifest}"),
-        false => did_you_mean(name, known.iter().map(String::as_str)),
-    };
-    let what = format!("unknown {key} \"{name}\"; {fix}");
-    Err(file.error(&located.span(), what))
+    let fix = did_you_mean(name, known.iter().map(String::as_str));
+    Err(invalid(format!("unknown {key} \"{name}\"; {fix}")))
+}
+
+/// Returns the names of embedded files that have the given prefix and suffix.
+pub(super) fn embedded_names(prefix: &str, suffix: &str) -> Vec<String> {
+    let paths = floodmark_bundle::paths();
+    let names = paths.iter().filter_map(|path| {
+        let name = path.strip_prefix(prefix)?.strip_suffix(suffix)?;
+        (!name.contains('/')).then(|| name.to_owned())
+    });
+    names.collect()
 }
 
 /// Returns the parent folder of a file.

@@ -1,0 +1,125 @@
+//! Tests of a program that is used outside a clone: embedded experiments, completions and manual
+//! pages.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::{code, text};
+
+/// Runs floodmark in an empty folder, with its own cache folder.
+fn run_in(folder: &Path, arguments: &[&str]) -> Output {
+    let mut floodmark = Command::new(env!("CARGO_BIN_EXE_floodmark"));
+    floodmark
+        .args(arguments)
+        .current_dir(folder)
+        .env("XDG_CACHE_HOME", folder.join("cache"));
+    floodmark.output().unwrap()
+}
+
+#[test]
+fn runs_the_embedded_quickstart() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["run", "quickstart", "--only", "rate", "--duration", "1s"];
+    let output = run_in(folder.path(), &arguments);
+    assert!(matches!(code(&output), 0 | 4), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("rate"), "{output:?}");
+    let unpacked = fs::read_dir(folder.path().join("cache/floodmark")).unwrap();
+    let names: Vec<String> = unpacked
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let version = concat!(env!("CARGO_PKG_VERSION"), "-");
+    assert!(
+        names.len() == 1 && names[0].starts_with(version),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn prefers_files_of_the_current_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("experiments")).unwrap();
+    fs::write(folder.path().join("experiments/quickstart.toml"), "x = 1\n").unwrap();
+    let output = run_in(folder.path(), &["run", "quickstart"]);
+    assert_eq!(code(&output), 2);
+    let message = text(&output.stderr);
+    assert!(
+        message.contains("experiments/quickstart.toml:1"),
+        "{message}"
+    );
+    assert!(!folder.path().join("cache").exists(), "nothing is unpacked");
+}
+
+#[test]
+fn suggests_an_embedded_experiment() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run_in(folder.path(), &["run", "quikstart"]);
+    assert_eq!(code(&output), 2);
+    let message = text(&output.stderr);
+    assert!(
+        message.contains("did you mean \"quickstart\"?"),
+        "{message}"
+    );
+}
+
+#[test]
+fn names_the_cache_folder_that_is_not_writable() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("cache"), "").unwrap();
+    let output = run_in(folder.path(), &["run", "quickstart"]);
+    assert_eq!(code(&output), 2);
+    let message = text(&output.stderr);
+    assert!(
+        message.contains("set XDG_CACHE_HOME to a writable folder"),
+        "{message}"
+    );
+}
+
+#[test]
+fn bash_completes_commands_and_flags() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = run_in(folder.path(), &["completions", "bash"]);
+    assert_eq!(code(&script), 0);
+    fs::write(folder.path().join("floodmark.bash"), script.stdout).unwrap();
+    let complete = |words: &str| {
+        let last = words.split(' ').count() - 1;
+        let shell = format!(
+            "source ./floodmark.bash; COMP_WORDS=({words}); COMP_CWORD={last}; \
+             _floodmark floodmark \"${{COMP_WORDS[{last}]}}\" \"${{COMP_WORDS[{last}-1]}}\"; \
+             echo \"${{COMPREPLY[@]}}\""
+        );
+        let mut bash = Command::new("bash");
+        bash.args(["--norc", "-c", &shell])
+            .current_dir(folder.path());
+        text(&bash.output().unwrap().stdout)
+    };
+    assert_eq!(complete("floodmark qui"), "\n");
+    assert_eq!(complete("floodmark doc"), "doctor\n");
+    assert_eq!(complete("floodmark load --durat"), "--duration\n");
+}
+
+#[test]
+fn zsh_and_fish_scripts_contain_each_command() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["zsh", "fish"] {
+        let script = run_in(folder.path(), &["completions", shell]);
+        let script = text(&script.stdout);
+        for word in ["load", "quiet", "observe"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+#[test]
+fn writes_a_manual_page_per_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run_in(folder.path(), &["man", "man1"]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let page = |name: &str| fs::read_to_string(folder.path().join("man1").join(name));
+    assert!(page("floodmark.1").unwrap().contains("floodmark\\-load(1)"));
+    assert!(page("floodmark-load.1").unwrap().contains("\\-\\-duration"));
+    assert!(
+        page("floodmark-slow.1").is_err(),
+        "hidden commands have no page"
+    );
+}
