@@ -5,12 +5,14 @@ mod bench;
 mod command;
 mod deps;
 mod digest;
+mod dist;
 mod error;
 mod fuzz;
 mod page;
 mod schema;
 mod suite;
 mod tools;
+mod trial_install;
 mod truth;
 mod types;
 mod usage;
@@ -49,6 +51,8 @@ enum Task {
     Schema(Mode),
     /// Write docs/cli.md from the help of every command
     Usage(Mode),
+    /// Build release archives with static programs, completions and manual pages
+    Dist(dist::DistArguments),
     /// Check a running server against a workload's contract
     Contract(BenchArguments),
     /// Count how often the verdict names the known cause of a fault
@@ -92,6 +96,7 @@ fn run(task: &Task) -> Result<bool, TaskError> {
         Task::Fuzz { seconds } => fuzz::run(&workspace, *seconds)?,
         Task::Schema(mode) => schema::run(&workspace, mode)?,
         Task::Usage(mode) => usage::run(&workspace, mode)?,
+        Task::Dist(arguments) => dist::run(&workspace, arguments)?,
         Task::Contract(arguments) => return bench("contract", arguments),
         Task::Confusion(arguments) => return bench("confusion", arguments),
         Task::Peers(arguments) => return bench("peers", arguments),

@@ -1,0 +1,246 @@
+//! `cargo xtask dist`: builds release archives with static programs.
+//!
+//! Two builds of one commit give the same archives: paths are remapped, and entries are sorted and
+//! carry the commit's time.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use sha2::{Digest, Sha256};
+
+use crate::command;
+use crate::error::TaskError;
+use crate::trial_install;
+use crate::workspace::Workspace;
+
+/// Target of the program that also writes completions and manual pages.
+const HOST: &str = "x86_64-unknown-linux-gnu";
+
+/// Files of the repository that each archive contains.
+const TEXTS: [&str; 4] = ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+
+/// Completion scripts: shell and file name.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "floodmark.bash"),
+    ("zsh", "_floodmark"),
+    ("fish", "floodmark.fish"),
+];
+
+/// Options of `cargo xtask dist`.
+#[derive(Debug, Args)]
+pub struct DistArguments {
+    /// Also build for this target, such as aarch64-unknown-linux-gnu (repeatable)
+    #[arg(long, value_name = "TARGET")]
+    target: Vec<String>,
+    /// Build the commit again in a fresh clone, and check that the archives are equal
+    #[arg(long)]
+    check: bool,
+    /// Install the archive in a new Debian root, and time the first results (needs root)
+    #[arg(long = "try")]
+    try_install: bool,
+}
+
+/// Content and mode of each file in an archive, by path.
+type ArchiveFiles = BTreeMap<String, (Vec<u8>, u32)>;
+
+/// Writes the archives and `SHA256SUMS` to `dist/` in the build folder.
+pub fn run(workspace: &Workspace, arguments: &DistArguments) -> Result<(), TaskError> {
+    let dist = workspace.target.join("dist");
+    let archives = build_all(&workspace.root, &dist, arguments)?;
+    if arguments.check {
+        check(&workspace.root, &dist, arguments)?;
+    }
+    for archive in &archives {
+        println!("{}", dist.join(archive).display());
+    }
+    if arguments.try_install {
+        trial_install::run(&dist, &archives[0])?;
+    }
+    Ok(())
+}
+
+/// Builds the archives of a clone. Returns their names; the archive for [`HOST`] comes first.
+fn build_all(
+    root: &Path,
+    dist: &Path,
+    arguments: &DistArguments,
+) -> Result<Vec<String>, TaskError> {
+    let mut git = Command::new("git");
+    git.args(["log", "-1", "--format=%ct"]).current_dir(root);
+    let time = command::capture(&mut git)?;
+    let time: u64 = time
+        .trim()
+        .parse()
+        .map_err(|error| TaskError::output(&git, error))?;
+    let native = build(root, dist, HOST, time)?;
+    let documents = documents(root, dist, &native)?;
+    let mut archives = Vec::new();
+    let mut sums = String::new();
+    for target in [HOST]
+        .into_iter()
+        .chain(arguments.target.iter().map(String::as_str))
+    {
+        let program = build(root, dist, target, time)?;
+        let mut files = documents.clone();
+        files.insert("floodmark".to_owned(), (read(&program)?, 0o755));
+        let name = format!("floodmark-{}-{target}", env!("CARGO_PKG_VERSION"));
+        let archive = dist.join(format!("{name}.tar.gz"));
+        let written = write_archive(&archive, &name, &files, time);
+        written.map_err(TaskError::file(&archive))?;
+        let sum = Sha256::digest(read(&archive)?);
+        let sum: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+        sums.push_str(&format!("{sum}  {name}.tar.gz\n"));
+        archives.push(format!("{name}.tar.gz"));
+    }
+    let file = dist.join("SHA256SUMS");
+    fs::write(&file, sums).map_err(TaskError::file(&file))?;
+    Ok(archives)
+}
+
+/// Builds the static program for a target.
+fn build(root: &Path, dist: &Path, target: &str, time: u64) -> Result<PathBuf, TaskError> {
+    let home = env::var_os("HOME").map(|home| Path::new(&home).join(".cargo"));
+    let registry = env::var_os("CARGO_HOME").map(PathBuf::from).or(home);
+    let mut flags = vec![
+        "-Ctarget-feature=+crt-static".to_owned(),
+        "-Cstrip=debuginfo".to_owned(),
+    ];
+    // The last prefix that matches wins, and the build folder may be below the root.
+    let prefixes = [
+        (Some(root), "floodmark"),
+        (registry.as_deref(), "cargo"),
+        (Some(dist), "target"),
+    ];
+    for (from, to) in prefixes {
+        if let Some(from) = from {
+            flags.push(format!("--remap-path-prefix={}={to}", from.display()));
+        }
+    }
+    let mut cargo = command::cargo();
+    cargo
+        .args(["build", "--release", "--locked", "--package", "floodmark"])
+        .args(["--target", target, "--target-dir"])
+        .arg(dist)
+        .current_dir(root)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
+        .env("SOURCE_DATE_EPOCH", time.to_string());
+    if target == "aarch64-unknown-linux-gnu" && target != HOST {
+        cargo
+            .env(
+                "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
+                "aarch64-linux-gnu-gcc",
+            )
+            .env("CC_aarch64_unknown_linux_gnu", "aarch64-linux-gnu-gcc");
+    }
+    command::run(&mut cargo)?;
+    Ok(dist.join(target).join("release/floodmark"))
+}
+
+/// Returns the files that are equal for all targets: texts, completions and manual pages.
+fn documents(root: &Path, dist: &Path, program: &Path) -> Result<ArchiveFiles, TaskError> {
+    let mut files = ArchiveFiles::new();
+    for name in TEXTS {
+        files.insert(name.to_owned(), (read(&root.join(name))?, 0o644));
+    }
+    for (shell, name) in COMPLETIONS {
+        let script = command::capture(Command::new(program).args(["completions", shell]))?;
+        files.insert(format!("completions/{name}"), (script.into_bytes(), 0o644));
+    }
+    let pages = tempfile::tempdir_in(dist).map_err(TaskError::file(dist))?;
+    command::capture(Command::new(program).arg("man").arg(pages.path()))?;
+    let entries = fs::read_dir(pages.path()).map_err(TaskError::file(pages.path()))?;
+    for entry in entries {
+        let entry = entry.map_err(TaskError::file(pages.path()))?;
+        let name = format!("man/man1/{}", entry.file_name().to_string_lossy());
+        files.insert(name, (read(&entry.path())?, 0o644));
+    }
+    Ok(files)
+}
+
+/// Writes a compressed tar archive with all files in one folder. The archive depends only on the
+/// arguments. `time` is in seconds since 1970.
+fn write_archive(path: &Path, folder: &str, files: &ArchiveFiles, time: u64) -> io::Result<()> {
+    let compressed = GzEncoder::new(File::create(path)?, Compression::best());
+    let mut archive = tar::Builder::new(compressed);
+    for (name, (content, mode)) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(*mode);
+        header.set_mtime(time);
+        header.set_uid(0);
+        header.set_gid(0);
+        archive.append_data(&mut header, format!("{folder}/{name}"), &content[..])?;
+    }
+    archive.into_inner()?.finish().map(drop)
+}
+
+/// Builds the current commit in a fresh clone at another path, and compares the archives.
+fn check(root: &Path, dist: &Path, arguments: &DistArguments) -> Result<(), TaskError> {
+    let temporary = tempfile::tempdir_in(dist).map_err(TaskError::file(dist))?;
+    let clone = temporary.path().join("clone");
+    let mut git = Command::new("git");
+    command::run(git.args(["clone", "--quiet"]).args([root, &clone]))?;
+    let again = temporary.path().join("dist");
+    build_all(&clone, &again, arguments)?;
+    let sums = |folder: &Path| {
+        let file = folder.join("SHA256SUMS");
+        fs::read_to_string(&file).map_err(TaskError::file(&file))
+    };
+    let (first, second) = (sums(dist)?, sums(&again)?);
+    if first == second {
+        println!("both builds agree:\n{first}");
+        return Ok(());
+    }
+    Err(TaskError::found(format!(
+        "the builds differ; commit all changes and try again\n{first}in a fresh clone:\n{second}"
+    )))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TaskError> {
+    fs::read(path).map_err(TaskError::file(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_files_give_equal_archives() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ArchiveFiles::from([
+            ("floodmark".to_owned(), (b"program".to_vec(), 0o755)),
+            ("README.md".to_owned(), (b"text".to_vec(), 0o644)),
+        ]);
+        let archive = |name| {
+            let path = folder.path().join(name);
+            write_archive(&path, "floodmark-1", &files, 1_700_000_000).unwrap();
+            fs::read(path).unwrap()
+        };
+        let first = archive("a");
+        assert_eq!(first, archive("b"));
+        let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&first[..]));
+        let entries = archive.entries().unwrap().map(|entry| {
+            let entry = entry.unwrap();
+            let header = entry.header();
+            let path = entry.path().unwrap().display().to_string();
+            (
+                path,
+                header.mode().unwrap(),
+                header.mtime().unwrap(),
+                header.uid().unwrap(),
+            )
+        });
+        let expected = [
+            ("floodmark-1/README.md".to_owned(), 0o644, 1_700_000_000, 0),
+            ("floodmark-1/floodmark".to_owned(), 0o755, 1_700_000_000, 0),
+        ];
+        assert_eq!(entries.collect::<Vec<_>>(), expected);
+    }
+}
