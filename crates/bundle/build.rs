@@ -13,7 +13,10 @@ use sha2::{Digest, Sha256};
 const FOLDERS: [&str; 5] = ["cases", "clients", "experiments", "stores", "systems"];
 
 /// Folders that builds create.
-const BUILT: [&str; 3] = ["__pycache__", "node_modules", "target"];
+const BUILT: [&str; 4] = ["__pycache__", "compiled", "node_modules", "target"];
+
+/// Manifests of systems, stores and clients. Builds create folders beside them.
+const MANIFESTS: [&str; 3] = ["client.toml", "store.toml", "system.toml"];
 
 fn main() -> io::Result<()> {
     let [root, out] = ["CARGO_MANIFEST_DIR", "OUT_DIR"].map(|name| {
@@ -27,9 +30,10 @@ fn main() -> io::Result<()> {
     }
     files.sort_unstable();
     println!("cargo::rerun-if-changed=build.rs");
+    // `cargo xtask dist` sets this variable to the commit's time, so each commit is packed anew.
+    println!("cargo::rerun-if-env-changed=SOURCE_DATE_EPOCH");
     let mut archive = tar::Builder::new(Vec::new());
     for path in &files {
-        // A folder would include its builds, so a new file is found only after another change.
         println!("cargo::rerun-if-changed={}", path.display());
         let name = path.strip_prefix(&root).map_err(io::Error::other)?;
         add_file(&mut archive, path, name)?;
@@ -46,20 +50,33 @@ fn main() -> io::Result<()> {
     compressed.finish().map(drop)
 }
 
-/// Adds the files below a folder, without hidden files and the output of builds.
-fn add_files(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+/// Adds the files below a folder, without hidden files and the output of builds. Returns whether
+/// no build writes to the folder.
+///
+/// Cargo watches these folders for new files. It cannot watch the other folders, because it would
+/// include their subfolders, and each build of a system would rebuild floodmark. A unit test finds
+/// a file there that is not embedded.
+fn add_files(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<bool> {
+    let mut has_only_sources = true;
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with('.') || BUILT.contains(&&*name) {
+        if name.starts_with('.') {
             continue;
         }
-        match path.is_dir() {
-            true => add_files(&path, files)?,
-            false => files.push(path),
+        if BUILT.contains(&&*name) {
+            has_only_sources = false;
+        } else if path.is_dir() {
+            has_only_sources &= add_files(&path, files)?;
+        } else {
+            has_only_sources &= !MANIFESTS.contains(&&*name);
+            files.push(path);
         }
     }
-    Ok(())
+    if has_only_sources {
+        println!("cargo::rerun-if-changed={}", folder.display());
+    }
+    Ok(has_only_sources)
 }
 
 /// Appends a file. The header holds nothing about the host, so equal files give equal archives.

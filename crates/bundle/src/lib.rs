@@ -105,21 +105,38 @@ fn write(entry: &mut Entry<impl io::Read>, path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
-    fn embeds_the_experiments_and_what_they_use() {
-        let paths = paths();
-        for path in [
-            "cases/lock-2ms-python.toml",
-            "experiments/quickstart.toml",
-            "stores/postgresql/start.sh",
-            "systems/native/system.toml",
-        ] {
-            assert!(paths.iter().any(|embedded| embedded == path), "{path}");
-        }
-        let is_built = |path: &String| path.split('/').any(|part| part == "target");
-        assert!(!paths.iter().any(is_built));
+    fn embeds_all_files_of_the_repository() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let folders = ["cases", "clients", "experiments", "stores", "systems"];
+        let mut git = Command::new("git");
+        git.args(["ls-files", "--"]).args(folders);
+        let output = git.current_dir(&root).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let tracked = String::from_utf8(output.stdout).unwrap();
+        let is_hidden = |path: &str| path.rsplit('/').next().unwrap().starts_with('.');
+        let embedded = paths();
+        let missing: Vec<&str> = tracked
+            .lines()
+            .filter(|path| !is_hidden(path) && root.join(path).is_file())
+            .filter(|path| !embedded.iter().any(|embedded| embedded == path))
+            .collect();
+        assert!(!tracked.is_empty());
+        assert!(
+            missing.is_empty(),
+            "not embedded: {missing:?}; run `touch crates/bundle/build.rs`"
+        );
+    }
+
+    #[test]
+    fn embeds_no_output_of_builds() {
+        let built = ["__pycache__", "compiled", "node_modules", "target"];
+        let is_built = |path: &String| path.split('/').any(|part| built.contains(&part));
+        assert_eq!(paths().into_iter().find(is_built), None);
     }
 
     #[test]
