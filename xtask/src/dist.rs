@@ -20,7 +20,7 @@ use crate::error::TaskError;
 use crate::trial_install;
 use crate::workspace::Workspace;
 
-/// Target of the program that also writes completions and manual pages.
+/// Target that is always built. Its program writes the completions and manual pages.
 const HOST: &str = "x86_64-unknown-linux-gnu";
 
 /// Files of the repository that each archive contains.
@@ -79,16 +79,16 @@ fn build_all(
         .trim()
         .parse()
         .map_err(|error| TaskError::output(&git, error))?;
-    let native = build(root, dist, HOST, time)?;
-    let documents = documents(root, dist, &native)?;
+    let others = arguments.target.iter().filter(|target| *target != HOST);
+    let targets = [HOST].into_iter().chain(others.map(String::as_str));
+    let mut files = ArchiveFiles::new();
     let mut archives = Vec::new();
     let mut sums = String::new();
-    for target in [HOST]
-        .into_iter()
-        .chain(arguments.target.iter().map(String::as_str))
-    {
+    for target in targets {
         let program = build(root, dist, target, time)?;
-        let mut files = documents.clone();
+        if target == HOST {
+            files = documents(root, dist, &program)?;
+        }
         files.insert("floodmark".to_owned(), (read(&program)?, 0o755));
         let name = format!("floodmark-{}-{target}", env!("CARGO_PKG_VERSION"));
         let archive = dist.join(format!("{name}.tar.gz"));
@@ -107,7 +107,7 @@ fn build_all(
 /// Builds the static program for a target.
 fn build(root: &Path, dist: &Path, target: &str, time: u64) -> Result<PathBuf, TaskError> {
     let home = env::var_os("HOME").map(|home| Path::new(&home).join(".cargo"));
-    let registry = env::var_os("CARGO_HOME").map(PathBuf::from).or(home);
+    let cargo_home = env::var_os("CARGO_HOME").map(PathBuf::from).or(home);
     let mut flags = vec![
         "-Ctarget-feature=+crt-static".to_owned(),
         "-Cstrip=debuginfo".to_owned(),
@@ -115,7 +115,7 @@ fn build(root: &Path, dist: &Path, target: &str, time: u64) -> Result<PathBuf, T
     // The last prefix that matches wins, and the build folder may be below the root.
     let prefixes = [
         (Some(root), "floodmark"),
-        (registry.as_deref(), "cargo"),
+        (cargo_home.as_deref(), "cargo"),
         (Some(dist), "target"),
     ];
     for (from, to) in prefixes {
@@ -131,13 +131,11 @@ fn build(root: &Path, dist: &Path, target: &str, time: u64) -> Result<PathBuf, T
         .current_dir(root)
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
         .env("SOURCE_DATE_EPOCH", time.to_string());
-    if target == "aarch64-unknown-linux-gnu" && target != HOST {
-        cargo
-            .env(
-                "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
-                "aarch64-linux-gnu-gcc",
-            )
-            .env("CC_aarch64_unknown_linux_gnu", "aarch64-linux-gnu-gcc");
+    if target == "aarch64-unknown-linux-gnu" {
+        cargo.env(
+            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
+            "aarch64-linux-gnu-gcc",
+        );
     }
     command::run(&mut cargo)?;
     Ok(dist.join(target).join("release/floodmark"))
