@@ -15,7 +15,7 @@ use floodmark_plan::values::{attempts, count_within, positive_duration};
 #[derive(Debug, Clone, Args)]
 #[command(after_help = crate::exit::HELP)]
 pub struct RunArgs {
-    /// Experiment file, or the name of an experiment in ./experiments or in floodmark
+    /// Experiment file, or the name of an experiment (in ./experiments, or embedded)
     pub experiment: String,
 
     /// Run only trials with this trial name or system name; repeatable [default: all]

@@ -233,7 +233,7 @@ impl Experiment {
         known.sort_unstable();
         known.dedup();
         Err(format!(
-            "\"{name}\" is neither a file nor an experiment in ./experiments or in floodmark; {}",
+            "\"{name}\" is not a file, an experiment in ./experiments or an embedded experiment; {}",
             did_you_mean(name, known.iter().map(String::as_str))
         ))
     }
