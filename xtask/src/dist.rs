@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::command;
 use crate::error::TaskError;
+use crate::trial_image;
 use crate::trial_install;
 use crate::workspace::Workspace;
 
@@ -42,7 +43,8 @@ pub struct DistArguments {
     /// Build the commit again in a fresh clone, and check that the archives are equal
     #[arg(long)]
     check: bool,
-    /// Install the archive in a new Debian root, and time the first results (needs root)
+    /// Install the archive in a new Debian root, build the image, and time their first results (needs
+    /// root)
     #[arg(long = "try")]
     try_install: bool,
 }
@@ -62,6 +64,7 @@ pub fn run(workspace: &Workspace, arguments: &DistArguments) -> Result<(), TaskE
     }
     if arguments.try_install {
         trial_install::run(&dist, &archives[0])?;
+        trial_image::run(&workspace.root, &dist.join(&archives[0]))?;
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ mod page;
 mod schema;
 mod suite;
 mod tools;
+mod trial_image;
 mod trial_install;
 mod truth;
 mod types;
