@@ -266,6 +266,7 @@ impl Attempts<'_> {
             first_number: *first_number,
             anchors: self.planned.anchors.clone(),
             outlasts_server: false,
+            share: None,
         };
         let mut interruption = None;
         let failure = worker::run(self.side, &input, self.stop, |event| {

@@ -177,6 +177,7 @@ mod tests {
             answers_file: None,
             anchors: Vec::new(),
             outlasts_server: false,
+            share: None,
         };
         let mut events = 0;
         let placement = ProcessPlacement::default();

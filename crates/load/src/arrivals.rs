@@ -139,13 +139,14 @@ impl ArrivalQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::indices::alone;
     use crate::testing::open_plan;
     use floodmark_record::plan::Arrivals as Spacing;
 
     fn waiting() -> ArrivalQueue {
         let plan = open_plan(Spacing::Constant, 1000.0, Some(1.0), None);
-        let schedule = ArrivalSchedule::new(&plan, plan.duration_s(), 0, 1).unwrap();
-        ArrivalQueue::new(schedule, 0, Picks::new(&plan, (0, 1), 1))
+        let schedule = ArrivalSchedule::new(&plan, plan.duration_s(), alone()).unwrap();
+        ArrivalQueue::new(schedule, 0, Picks::new(&plan, alone(), 1))
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod course;
 pub mod failure;
 pub mod gather;
 pub mod group_times;
+pub mod indices;
 pub mod judge;
 pub mod kept_responses;
 mod libc_calls;

@@ -12,6 +12,8 @@ use floodmark_record::plan::Plan;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::indices::{RequestIndices, ThreadShare};
+
 /// Changes the seed for shuffling, so that cycles and Poisson arrivals use different random
 /// numbers. Poisson arrivals use the plan's seed directly.
 const ORDER: u64 = 0x6f72_6465_725f_6f66;
@@ -25,32 +27,30 @@ pub struct Pick {
     pub number: u64,
 }
 
-/// The picks of one thread, in order.
-/// Thread *i* of *n* takes every *n*-th pick, starting with the *i*-th, as in the schedule.
+/// The picks of one thread, in order. In the open model, they have the same indices as the thread's
+/// arrivals.
 #[derive(Debug, Clone)]
 pub struct Picks {
     /// The shuffled cycles; `None` without a mix.
     cycle: Option<Cycle>,
-    index: u64,
-    stride: u64,
+    indices: RequestIndices,
     first_number: u64,
     /// A request number greater than the numbers of all picks taken so far.
     pub next_number: u64,
 }
 
 impl Picks {
-    /// Creates the picks for thread `thread` of `threads` in one phase.
+    /// Creates one thread's picks in one phase.
     /// The first request of the phase has the number `first_number`.
     #[must_use]
-    pub fn new(plan: &Plan, (thread, threads): (u64, u64), first_number: u64) -> Self {
+    pub fn new(plan: &Plan, share: ThreadShare, first_number: u64) -> Self {
         let cycle = plan.mix.as_ref().map(|mix| {
             let weights = mix.requests.iter().map(|request| request.weight);
             Cycle::new(weights, plan.seed)
         });
         Picks {
             cycle,
-            index: thread,
-            stride: threads,
+            indices: share.indices(plan),
             first_number,
             next_number: first_number,
         }
@@ -69,9 +69,10 @@ impl Picks {
     /// Takes the next pick.
     #[inline]
     pub fn take(&mut self) -> Pick {
-        let group = self.cycle.as_mut().map_or(0, |cycle| cycle.at(self.index));
-        let number = self.first_number + self.index;
-        self.index += self.stride;
+        let index = self.indices.next;
+        let group = self.cycle.as_mut().map_or(0, |cycle| cycle.at(index));
+        let number = self.first_number + index;
+        self.indices.advance();
         self.next_number = number + 1;
         Pick { group, number }
     }
@@ -81,7 +82,7 @@ impl Picks {
         if self.cycle.is_some() {
             (0..n).for_each(|_| count(self.take().group, 1));
         } else {
-            self.index += self.stride * n;
+            self.indices.pass(n);
             count(0, n);
         }
     }
@@ -134,7 +135,9 @@ pub(crate) fn below(random: &mut impl Rng, n: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{closed_plan, with_mix};
+    use crate::indices::share;
+    use crate::testing::{closed_plan, open_plan, with_mix};
+    use floodmark_record::plan::Arrivals;
     use proptest::prelude::*;
 
     fn plan(weights: &[u32], seed: u64) -> Plan {
@@ -145,7 +148,7 @@ mod tests {
     }
 
     fn picks(plan: &Plan, thread: u64, threads: u64, n: u64) -> Vec<Pick> {
-        let mut picks = Picks::new(plan, (thread, threads), 1);
+        let mut picks = Picks::new(plan, share((0, 1), (thread as u32, threads as u32)), 1);
         let mine = (thread..n).step_by(threads as usize);
         mine.map(|_| picks.take()).collect()
     }
@@ -175,10 +178,10 @@ mod tests {
     #[test]
     fn continues_the_numbers_of_the_previous_phase() {
         let plan = closed_plan(1, 1);
-        let mut warmup = Picks::new(&plan, (1, 2), 1);
+        let mut warmup = Picks::new(&plan, share((0, 1), (1, 2)), 1);
         assert_eq!(warmup.next_number, 1);
         assert_eq!([warmup.take().number, warmup.take().number], [2, 4]);
-        let mut measured = Picks::new(&plan, (0, 2), warmup.next_number);
+        let mut measured = Picks::new(&plan, share((0, 1), (0, 2)), warmup.next_number);
         assert_eq!([measured.take().number, measured.take().number], [5, 7]);
         measured.pass(3, |group, n| assert_eq!((group, n), (0, 3)));
         assert_eq!(measured.take().number, 15);
@@ -215,9 +218,14 @@ mod tests {
 
         #[test]
         fn skips_exactly_the_next_picks(
-            weights in weights(), seed in any::<u64>(), threads in 1u64..4, n in 0u64..100,
+            weights in weights(), seed in any::<u64>(), threads in 1u32..4, agents in 1u32..4,
+            is_open in any::<bool>(), n in 0u64..100,
         ) {
-            let mut taking = Picks::new(&plan(&weights, seed), (0, threads), 1);
+            let plan = match is_open {
+                true => Plan { seed, ..with_mix(open_plan(Arrivals::Constant, 1.0, None, Some(1)), &weights) },
+                false => plan(&weights, seed),
+            };
+            let mut taking = Picks::new(&plan, share((0, agents), (0, threads)), 1);
             let mut passing = taking.clone();
             let mut left = vec![0; weights.len()];
             passing.pass(n, |group, n| left[group as usize] += n);

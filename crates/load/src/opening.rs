@@ -2,8 +2,10 @@
 
 use floodmark_record::events::Connecting;
 use floodmark_record::plan::Plan;
+use floodmark_record::worker_input::AgentShare;
 
 use crate::core::ready_connections;
+use crate::indices::ThreadShare;
 use crate::worker::cap;
 
 /// The progress that the threads have reported.
@@ -16,10 +18,18 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Creates the progress for `threads` threads that open a plan's connections in advance.
+    /// Creates the progress for an agent's `threads` threads, which open a plan's connections in
+    /// advance.
     #[must_use]
-    pub fn new(plan: &Plan, threads: u32) -> Self {
-        let of = |thread| ready_connections(plan, threads, cap(plan, thread, threads)) as u64;
+    pub fn new(plan: &Plan, threads: u32, agent: AgentShare) -> Self {
+        let of = |thread| {
+            let share = ThreadShare {
+                thread,
+                threads,
+                agent,
+            };
+            ready_connections(plan, share.overall().1, cap(plan, share)) as u64
+        };
         Opening {
             of: (0..threads).map(of).sum(),
             threads: vec![(0, 0); threads as usize],
@@ -59,7 +69,7 @@ mod tests {
 
     #[test]
     fn reports_once_per_round() {
-        let mut opening = Opening::new(&closed_plan(1000, 1), 2);
+        let mut opening = Opening::new(&closed_plan(1000, 1), 2, AgentShare::WHOLE);
         assert_eq!(opening.take(0, (100, 0)), None);
         assert_eq!(opening.take(1, (90, 3)), None);
         let first = opening.take(1, (200, 4)).unwrap();
@@ -85,7 +95,11 @@ mod tests {
                 0,
             ),
         ] {
-            assert_eq!(Opening::new(&plan, 4).of, expected, "{plan:?}");
+            assert_eq!(
+                Opening::new(&plan, 4, AgentShare::WHOLE).of,
+                expected,
+                "{plan:?}"
+            );
         }
     }
 }

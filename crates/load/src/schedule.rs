@@ -10,8 +10,8 @@
 //!            0                     end
 //! ```
 //!
-//! Thread *i* of *n* keeps arrivals *i*, *i+n*, *i+2n*, …, so the threads together send exactly the
-//! schedule of a single thread.
+//! Each thread keeps only its own arrivals (see `indices`), so the threads of all agents together send
+//! exactly the schedule of a single thread.
 
 use floodmark_record::Timetable;
 use floodmark_record::plan::{Arrivals, Plan, Schedule};
@@ -20,6 +20,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::clock::{NS_PER_S, Ns, seconds};
 use crate::course::{Course, arrivals_before};
+use crate::indices::{RequestIndices, ThreadShare};
 
 /// Arrival times of one thread in order, in ns from the start of the phase.
 ///
@@ -28,9 +29,8 @@ use crate::course::{Course, arrivals_before};
 #[derive(Debug, Clone)]
 pub struct ArrivalSchedule {
     spacing: ArrivalSpacing,
-    /// Index of the next arrival, across all threads.
-    index: u64,
-    stride: u64,
+    /// The thread's arrivals.
+    indices: RequestIndices,
     /// Number of arrivals across all threads.
     pub total: u64,
     /// Time of the next arrival.
@@ -55,21 +55,20 @@ enum ArrivalSpacing {
 }
 
 impl ArrivalSchedule {
-    /// Creates the arrivals for thread `thread` of `threads` within `duration_s`.
+    /// Creates one thread's arrivals within `duration_s`.
     /// Without a duration, the plan's number of requests is the number of arrivals across all
     /// threads.
     ///
     /// Returns `None` in the closed model.
     #[must_use]
-    pub fn new(plan: &Plan, duration_s: Option<f64>, thread: u64, threads: u64) -> Option<Self> {
+    pub fn new(plan: &Plan, duration_s: Option<f64>, share: ThreadShare) -> Option<Self> {
         let planned = plan.schedule()?;
         let spacing = ArrivalSpacing::new(planned, plan.seed);
         let total = spacing.total(duration_s, plan.request_limit());
         let mut schedule = ArrivalSchedule {
             window: spacing.window(planned, duration_s, total),
             spacing,
-            index: thread,
-            stride: threads,
+            indices: share.indices(plan),
             total,
             next: None,
         };
@@ -80,13 +79,14 @@ impl ArrivalSchedule {
     /// Takes the next arrival.
     pub fn take(&mut self) -> Option<Ns> {
         let at = self.next?;
-        self.index += self.stride;
+        self.indices.advance();
         self.advance();
         Some(at)
     }
 
     fn advance(&mut self) {
-        self.next = (self.index < self.total).then(|| self.spacing.at(self.index) as Ns);
+        let index = self.indices.next;
+        self.next = (index < self.total).then(|| self.spacing.at(index) as Ns);
     }
 }
 

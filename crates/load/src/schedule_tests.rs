@@ -1,13 +1,21 @@
 //! Properties of [`super`].
 
 use super::*;
+use crate::indices::{alone, share};
+use crate::mix::Picks;
 use crate::testing::{open_plan, ramp_plan, replay_plan, steps_plan};
 use floodmark_record::plan::{Model, Spacing};
 use proptest::prelude::*;
 
 fn all(plan: &Plan, thread: u64, threads: u64) -> Vec<u64> {
-    let mut schedule = ArrivalSchedule::new(plan, plan.duration_s(), thread, threads).unwrap();
+    let share = share((0, 1), (thread as u32, threads as u32));
+    let mut schedule = ArrivalSchedule::new(plan, plan.duration_s(), share).unwrap();
     std::iter::from_fn(|| schedule.take()).collect()
+}
+
+/// Takes all arrivals of a schedule.
+fn times_of(mut schedule: ArrivalSchedule) -> impl Iterator<Item = u64> {
+    std::iter::from_fn(move || schedule.take())
 }
 
 #[test]
@@ -66,7 +74,45 @@ fn the_same_seed_gives_the_same_arrivals() {
     assert_ne!(all(&plan, 0, 1), all(&other, 0, 1));
 }
 
+/// Returns a plan for each kind of arrivals.
+fn every_kind(seed: u64) -> Vec<Plan> {
+    let steps = steps_plan(&[(400.0, 0.3), (0.0, 0.1), (900.0, 0.4)]);
+    let plans = [
+        open_plan(Arrivals::Constant, 500.0, Some(0.7), None),
+        open_plan(Arrivals::Poisson, 500.0, Some(0.7), None),
+        open_plan(Arrivals::Poisson, 500.0, None, Some(300)),
+        open_plan(Arrivals::Burst, 5000.0, None, Some(400)),
+        ramp_plan(0.0, 900.0, 0.8),
+        steps,
+        replay_plan(vec![0, 5, 5, 5, 1_000_000, 70_000_000], 0.1),
+    ];
+    plans.map(|plan| Plan { seed, ..plan }).into()
+}
+
 proptest! {
+    #[test]
+    fn agents_share_the_schedule_of_one_thread(
+        seed in any::<u64>(), agents in 1u32..6, threads in 1u32..4,
+    ) {
+        for plan in every_kind(seed) {
+            let alone = ArrivalSchedule::new(&plan, plan.duration_s(), alone()).unwrap();
+            let (window, total) = (alone.window, alone.total);
+            let whole: Vec<(u64, u64)> = (1..).zip(times_of(alone)).collect();
+            let mut union = Vec::new();
+            for (agent, thread) in (0..agents).flat_map(|a| (0..threads).map(move |t| (a, t))) {
+                let share = share((agent, agents), (thread, threads));
+                let mut own = ArrivalSchedule::new(&plan, plan.duration_s(), share).unwrap();
+                prop_assert_eq!((own.window, own.total), (window, total));
+                let mut picks = Picks::new(&plan, share, 1);
+                while let Some(at) = own.take() {
+                    union.push((picks.take().number, at));
+                }
+            }
+            union.sort_unstable();
+            prop_assert_eq!(union, whole);
+        }
+    }
+
     #[test]
     fn threads_share_the_schedule_of_one_thread(
         rate in 1.0f64..5000.0,
@@ -137,7 +183,7 @@ fn replays_the_times_of_its_file() {
     let times = vec![0, 5, 5, 1_000_000_000, 4_000_000_000];
     let plan = replay_plan(times.clone(), 5.0);
     assert_eq!(of(&plan), times);
-    let schedule = ArrivalSchedule::new(&plan, None, 0, 1).unwrap();
+    let schedule = ArrivalSchedule::new(&plan, None, alone()).unwrap();
     assert_eq!((schedule.total, schedule.window), (5, 5_000_000_000));
 }
 
@@ -151,7 +197,7 @@ fn the_last_arrival_is_within_the_window() {
         ramp_plan(10.0, 2000.0, 1.5),
         steps_plan(&[(10.0, 0.3), (900.0, 0.7)]),
     ] {
-        let schedule = ArrivalSchedule::new(&plan, plan.duration_s(), 0, 1).unwrap();
+        let schedule = ArrivalSchedule::new(&plan, plan.duration_s(), alone()).unwrap();
         let last = of(&plan).pop().unwrap();
         assert!(
             last < schedule.window,

@@ -15,6 +15,7 @@ use crate::backend::{Completion, IoBackend, Slot};
 use crate::clock::{Clock, Ns, seconds};
 use crate::coalescing::{Batch, Coalescing, ThreadWork};
 use crate::core::{Action, Core};
+use crate::indices::ThreadShare;
 use crate::libc_calls::thread_cpu;
 use crate::message::{Message, PhaseEnd};
 use crate::mix::Picks;
@@ -75,12 +76,27 @@ impl SharedState {
 /// One thread's share of a phase.
 #[derive(Debug, Clone, Copy)]
 pub struct PhaseShare {
-    /// Thread number.
-    pub thread: u32,
-    /// Number of threads.
-    pub threads: u32,
+    /// The thread's place among all threads.
+    pub share: ThreadShare,
     /// Number of requests for the thread in the closed model. `None` if a duration ends the phase.
     pub requests: Option<u64>,
+}
+
+impl PhaseShare {
+    /// Returns the number of the next phase's first request.
+    ///
+    /// In the closed model, agents do not know each other's numbers, so the first number advances
+    /// by whole rounds of all threads. Each thread's numbers are then the same modulo the number of
+    /// threads in every phase, and never equal another thread's numbers.
+    fn first_number(&self, plan: &Plan, shared: &SharedState) -> u64 {
+        let next = shared.next_number.load(Ordering::Relaxed);
+        if self.share.agent.count == 1 || plan.is_open() {
+            return next;
+        }
+        let first = shared.first_number.load(Ordering::Relaxed);
+        let threads = u64::from(self.share.overall().1);
+        first + (next - first).next_multiple_of(threads)
+    }
 }
 
 /// One thread's work in a phase, which is prepared before the phase starts.
@@ -99,28 +115,31 @@ pub struct PhaseJob {
     drain: bool,
     thread: u32,
     picks: Picks,
+    /// Number of arrivals of all agents; 0 if there is only one agent, or in the closed model.
+    arrivals: u64,
 }
 
 impl PhaseJob {
     /// Prepares a thread's share of a phase.
     #[must_use]
     pub fn new(plan: &Plan, phase: Phase, share: PhaseShare) -> Self {
-        let (thread, threads) = (u64::from(share.thread), u64::from(share.threads));
         let (of_phase, duration_s) = match phase {
             Phase::Warmup => (&warming_up(plan), Some(plan.warmup.as_secs_f64())),
             Phase::Measure => (plan, plan.duration_s()),
         };
-        let schedule = ArrivalSchedule::new(of_phase, duration_s, thread, threads);
+        let schedule = ArrivalSchedule::new(of_phase, duration_s, share.share);
         let window = schedule.as_ref().map(|schedule| schedule.window);
+        let divided = schedule.as_ref().filter(|_| share.share.agent.count > 1);
         PhaseJob {
+            arrivals: divided.map_or(0, |schedule| schedule.total),
             phase,
             schedule,
             requests: share.requests.filter(|_| duration_s.is_none()),
             length: window.or_else(|| duration_s.map(seconds)),
             timed: duration_s.is_some(),
             drain: plan.drain,
-            thread: share.thread,
-            picks: Picks::new(plan, (thread, threads), 1),
+            thread: share.share.thread,
+            picks: Picks::new(plan, share.share, 1),
         }
     }
 }
@@ -188,7 +207,7 @@ pub fn run_phases<B: IoBackend>(
         if shared.barrier.wait().is_leader() {
             start_after();
             let _ = out.send(Message::Began(shared.clock.now(), process_cpu()));
-            let first_number = shared.next_number.load(Ordering::Relaxed);
+            let first_number = share.first_number(plan, shared);
             shared.first_number.store(first_number, Ordering::Relaxed);
             shared.start.store(shared.clock.now(), Ordering::Release);
         }
@@ -204,7 +223,7 @@ pub fn run_phases<B: IoBackend>(
             shared.stop.store(true, Ordering::Relaxed);
         }
         // Sending fails only after the receiver is dropped. The message is then not needed.
-        let _ = out.send(Message::End(share.thread, end));
+        let _ = out.send(Message::End(share.share.thread, end));
     }
     made.ok().map(|thread| thread.core)
 }
@@ -335,7 +354,8 @@ impl<B: IoBackend> LoadThread<B> {
         self.core.abandon(ended);
         self.act();
         self.core.recorder.end(ended);
-        let next_number = self.core.next_number();
+        // The other agents' arrivals also have numbers.
+        let next_number = (self.core.next_number()).max(first_number + job.arrivals);
         shared.next_number.fetch_max(next_number, Ordering::Relaxed);
         let (after, sending_ended) = usage.unwrap_or_else(|| {
             coalesced = coalescing.total(ended);

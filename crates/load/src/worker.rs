@@ -13,7 +13,7 @@ use floodmark_record::Event;
 use floodmark_record::events::{Phase, WorkerReady};
 use floodmark_record::groups::GroupRow;
 use floodmark_record::plan::{Backend, Plan};
-use floodmark_record::worker_input::WorkerInput;
+use floodmark_record::worker_input::{AgentShare, WorkerInput};
 
 use crate::backend::IoBackend;
 use crate::backend::epoll::Epoll;
@@ -22,6 +22,7 @@ use crate::budget::{self, FileLimit, SocketLocation};
 use crate::clock::{Clock, Ns};
 use crate::core::Core;
 use crate::gather::Gatherer;
+use crate::indices::ThreadShare;
 use crate::libc_calls::monotonic_ns;
 use crate::message::{Message, PhaseEnd};
 use crate::opening::Opening;
@@ -103,7 +104,9 @@ pub fn run(
     let requests = requests(&input.plan)?;
     input.forget_bodies();
     let plan = &input.plan;
-    let threads = plan.threads.clamp(1, plan.connections.max(1));
+    let agent = input.share.unwrap_or(AgentShare::WHOLE);
+    // Each thread of each agent needs a connection.
+    let threads = (plan.connections / agent.count.max(1)).clamp(1, plan.threads.max(1));
     // Other processes read times that are not earlier than those of this clock.
     let (clock_origin_ns, clock) = (monotonic_ns(), Clock::start());
     let job = Job {
@@ -111,6 +114,7 @@ pub fn run(
         requests,
         tls: (plan.tls.as_ref().map(|tls| Tls::new(tls, &input.anchors))).transpose()?,
         threads,
+        agent,
         phases: if !plan.warmup.is_zero() {
             &[Phase::Warmup, Phase::Measure]
         } else {
@@ -150,7 +154,7 @@ pub fn run(
         }
         drop(out);
         let mut gatherer = Gatherer::new(give_back, Rows::of(plan), groups);
-        let mut opening = Opening::new(plan, threads);
+        let mut opening = Opening::new(plan, threads, agent);
         let ends: Result<Vec<_>, _> = job
             .phases
             .iter()
@@ -191,14 +195,14 @@ fn groups(plan: &Plan) -> usize {
 }
 
 /// Returns the part of `total` for thread `thread` of `threads`.
-fn split(total: u64, thread: u32, threads: u32) -> u64 {
+fn split(total: u64, (thread, threads): (u32, u32)) -> u64 {
     let (thread, threads) = (u64::from(thread), u64::from(threads));
     total / threads + u64::from(thread < total % threads)
 }
 
 /// Returns the maximum number of connections that a thread may open.
-pub(crate) fn cap(plan: &Plan, thread: u32, threads: u32) -> usize {
-    split(plan.connections.max(1).into(), thread, threads) as usize
+pub(crate) fn cap(plan: &Plan, share: ThreadShare) -> usize {
+    split(plan.connections.max(1).into(), share.overall()) as usize
 }
 
 /// Inputs that all phases and threads of a worker have in common.
@@ -207,6 +211,7 @@ struct Job<'a> {
     requests: Vec<EncodedRequest>,
     tls: Option<Tls>,
     threads: u32,
+    agent: AgentShare,
     phases: &'static [Phase],
     shared: SharedState,
 }
@@ -228,6 +233,14 @@ struct PhaseResult {
 }
 
 impl Job<'_> {
+    fn share(&self, thread: u32) -> ThreadShare {
+        ThreadShare {
+            thread,
+            threads: self.threads,
+            agent: self.agent,
+        }
+    }
+
     fn load_thread(
         &self,
         number: u32,
@@ -238,8 +251,9 @@ impl Job<'_> {
         let first = Box::new(Slice::new(number, groups(plan)));
         let deadline = plan.deadline.as_nanos() as Ns;
         let recorder = Recorder::new(first, out.clone(), returned, deadline, Rows::of(plan));
-        let cap = cap(plan, number, self.threads);
-        let core = Core::new(plan, (number, self.threads), cap, recorder);
+        let share = self.share(number);
+        let cap = cap(plan, share);
+        let core = Core::new(plan, share, cap, recorder);
         let thread = StartingThread {
             job: self,
             number,
@@ -304,10 +318,10 @@ impl StartingThread<'_> {
             thread.prepare(shared, report)?;
             Ok(thread)
         });
+        let share = job.share(number);
         let share = PhaseShare {
-            thread: number,
-            threads: job.threads,
-            requests: plan.request_limit().map(|n| split(n, number, job.threads)),
+            share,
+            requests: plan.request_limit().map(|n| split(n, share.overall())),
         };
         let start = || wait_until(job.input.start_unix_ns, &shared.stop);
         run_phases(made, plan, job.phases, share, start, shared, out)

@@ -27,6 +27,22 @@ pub struct WorkerInput {
     /// Whether the run continues while no connection can be opened to a server that was reached
     /// before. Otherwise, such a run ends after 2 s.
     pub outlasts_server: bool,
+    /// This worker's share of a load that several agents send; `None` for the whole load.
+    pub share: Option<AgentShare>,
+}
+
+/// An agent's share of a load. All agents have equal shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentShare {
+    /// Index of the agent, from 0.
+    pub index: u32,
+    /// Number of agents.
+    pub count: u32,
+}
+
+impl AgentShare {
+    /// The share of a worker that sends the whole load.
+    pub const WHOLE: AgentShare = AgentShare { index: 0, count: 1 };
 }
 
 /// The JSON form, in which long bodies are separate from the plan.
@@ -42,6 +58,8 @@ struct InputForm {
     bodies: LongBodies,
     #[serde(default)]
     outlasts_server: bool,
+    #[serde(default)]
+    share: Option<AgentShare>,
 }
 
 impl WorkerInput {
@@ -69,6 +87,7 @@ impl From<InputForm> for WorkerInput {
             answers_file: form.answers_file,
             anchors: form.anchors,
             outlasts_server: form.outlasts_server,
+            share: form.share,
         }
     }
 }
@@ -84,6 +103,7 @@ impl From<WorkerInput> for InputForm {
             answers_file: input.answers_file,
             anchors: input.anchors,
             outlasts_server: input.outlasts_server,
+            share: input.share,
             bodies: long,
         }
     }
@@ -108,6 +128,7 @@ mod tests {
             answers_file: None,
             anchors: Vec::new(),
             outlasts_server: true,
+            share: Some(AgentShare { index: 1, count: 4 }),
         };
         let json = serde_json::to_string(&input).unwrap();
         let mut read: WorkerInput = serde_json::from_str(&json).unwrap();

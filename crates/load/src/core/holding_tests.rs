@@ -11,6 +11,7 @@ use crate::core::Action;
 use crate::core::lab::Lab;
 use crate::core::opening::GONE_NS;
 use crate::core::tests::{MS, RESPONSE};
+use crate::indices::alone;
 use crate::mix::Picks;
 use crate::schedule::ArrivalSchedule;
 use crate::testing::open_plan;
@@ -26,8 +27,8 @@ fn held(plan: &Plan) -> (Lab, Ns) {
     }
     assert!(lab.core.prepared());
     lab.core.recorder.begin(Phase::Measure, now, None);
-    let schedule = ArrivalSchedule::new(plan, plan.duration_s(), 0, 1).unwrap();
-    let picks = Picks::new(plan, (0, 1), 1);
+    let schedule = ArrivalSchedule::new(plan, plan.duration_s(), alone()).unwrap();
+    let picks = Picks::new(plan, alone(), 1);
     let arrivals = RequestSource::Open(ArrivalQueue::new(schedule, now, picks));
     lab.core.begin(arrivals, now);
     (lab, now)
@@ -108,8 +109,8 @@ fn retries_failed_held_connections_after_a_pause() {
         core.on(Completion::ConnectFailed { slot, error }, start);
     }
     assert!(core.prepared());
-    let schedule = ArrivalSchedule::new(&held_plan(), None, 0, 1).unwrap();
-    let picks = Picks::new(&held_plan(), (0, 1), 1);
+    let schedule = ArrivalSchedule::new(&held_plan(), None, alone()).unwrap();
+    let picks = Picks::new(&held_plan(), alone(), 1);
     let waiting = ArrivalQueue::new(schedule, start + MS, picks);
     core.begin(RequestSource::Open(waiting), start);
     let opened = core.actions.len();

@@ -14,6 +14,7 @@ use crate::arrivals::{ArrivalQueue, RequestSource};
 use crate::clock::{Ns, seconds};
 use crate::connection::ConnectionState;
 use crate::gather::Gatherer;
+use crate::indices::alone;
 use crate::message::Message;
 use crate::mix::Picks;
 use crate::recorder::Recorder;
@@ -53,7 +54,7 @@ impl Lab {
             deadline,
             Rows::default(),
         );
-        let core = Core::new(plan, (0, 1), plan.connections as usize, recorder);
+        let core = Core::new(plan, alone(), plan.connections as usize, recorder);
         let gatherer = Gatherer::new(vec![give_back], Rows::default(), groups);
         let rows = Vec::new();
         Lab {
@@ -99,8 +100,8 @@ impl Lab {
             Phase::Warmup => Some(plan.warmup.as_secs_f64()),
             Phase::Measure => plan.duration_s(),
         };
-        let picks = Picks::new(plan, (0, 1), 1);
-        let (arrivals, window) = match ArrivalSchedule::new(plan, duration_s, 0, 1) {
+        let picks = Picks::new(plan, alone(), 1);
+        let (arrivals, window) = match ArrivalSchedule::new(plan, duration_s, alone()) {
             None => {
                 let until = duration_s.map(|s| start + seconds(s));
                 let left = plan.request_limit().filter(|_| until.is_none());

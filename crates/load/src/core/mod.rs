@@ -29,6 +29,7 @@ use crate::backend::{Completion, Route, Slot};
 use crate::clock::Ns;
 use crate::connection::{ConnectionSlot, ConnectionState};
 use crate::failure;
+use crate::indices::ThreadShare;
 use crate::judge::Judge;
 use crate::kept_responses::KeptResponses;
 use crate::linked::List;
@@ -145,9 +146,10 @@ fn connection_uses(plan: &Plan) -> Option<u64> {
 }
 
 impl Core {
-    /// Creates the state of thread `thread` of `threads`, which opens at most `cap` connections.
+    /// Creates the state of a thread that opens at most `cap` connections.
     #[must_use]
-    pub fn new(plan: &Plan, (thread, threads): (u32, u32), cap: usize, recorder: Recorder) -> Self {
+    pub fn new(plan: &Plan, share: ThreadShare, cap: usize, recorder: Recorder) -> Self {
+        let (thread, threads) = share.overall();
         let uses = connection_uses(plan);
         let ready = ready_connections(plan, threads, cap);
         Core {
@@ -165,7 +167,7 @@ impl Core {
             arrivals: RequestSource::Closed {
                 left: Some(0),
                 until: None,
-                picks: Picks::new(plan, (thread.into(), threads.into()), 1),
+                picks: Picks::new(plan, share, 1),
             },
             judges: Judge::of_plan(plan),
             cap,

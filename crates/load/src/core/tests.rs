@@ -14,6 +14,7 @@ use super::world::World;
 use crate::arrivals::{ArrivalQueue, RequestSource};
 use crate::backend::Completion;
 use crate::clock::{Ns, seconds};
+use crate::indices::alone;
 use crate::mix::Picks;
 use crate::schedule::ArrivalSchedule;
 use crate::testing::{closed_plan, held_plan, open_plan, with_mix};
@@ -181,8 +182,8 @@ pub(super) fn by_hand(plan: &Plan) -> (Lab, Ns) {
     let mut lab = Lab::new(plan);
     let now = seconds(1.0);
     lab.core.recorder.begin(Phase::Measure, now, None);
-    let schedule = ArrivalSchedule::new(plan, plan.duration_s(), 0, 1).unwrap();
-    let picks = Picks::new(plan, (0, 1), 1);
+    let schedule = ArrivalSchedule::new(plan, plan.duration_s(), alone()).unwrap();
+    let picks = Picks::new(plan, alone(), 1);
     lab.core.begin(
         RequestSource::Open(ArrivalQueue::new(schedule, now, picks)),
         now,

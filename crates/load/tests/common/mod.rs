@@ -101,6 +101,7 @@ pub fn input(plan: Plan) -> WorkerInput {
         answers_file: None,
         anchors: Vec::new(),
         outlasts_server: false,
+        share: None,
     }
 }
 

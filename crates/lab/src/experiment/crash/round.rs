@@ -108,6 +108,7 @@ impl NextRound {
             answers_file: Some(path.clone()),
             anchors: planned.anchors.clone(),
             outlasts_server: true,
+            share: None,
         };
         let side = &hosts.client;
         let (times, end) = thread::scope(|scope| {
