@@ -51,8 +51,7 @@ enum Command {
     Why(why::WhyArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
-    /// Run one load process (plan on stdin, events on stdout); started by other commands
-    Worker,
+    Worker(worker::WorkerArgs),
     #[command(hide = true)]
     Delay(delay::DelayArgs),
     #[command(hide = true)]
@@ -80,7 +79,7 @@ fn main() -> ExitCode {
         Command::Why(args) => why::run(args),
         Command::Completions(args) => completions::run(args, &mut Cli::command()),
         Command::Man(args) => man::run(args, Cli::command()),
-        Command::Worker => worker::run(),
+        Command::Worker(args) => worker::run(args),
         Command::Delay(args) => delay::run(args),
         Command::Slow(args) => slow::run(args),
     })

@@ -1,8 +1,11 @@
 //! `floodmark worker`: one load process, started by floodmark itself. See [`WorkerInput`] for the
 //! protocol.
 
+mod agent;
+
 use std::io::{self, BufRead, Read, Write};
 
+use clap::Args;
 use floodmark_host::raise_open_files;
 use floodmark_load::budget::FileLimit;
 use floodmark_load::worker::{self, StopFlag};
@@ -12,26 +15,25 @@ use floodmark_record::worker_input::WorkerInput;
 
 use crate::exit::Ending;
 
+/// Run one load process (plan on stdin, events on stdout); started by other commands
+#[derive(Debug, Args)]
+pub struct WorkerArgs {
+    /// Send a share of a load that a coordinator divides among several agents
+    #[arg(long)]
+    agent: bool,
+}
+
 /// Runs the plan from stdin and writes its events to stdout.
-pub fn run() -> Result<(), Ending> {
-    let mut line = String::new();
-    io::stdin()
-        .lock()
-        .read_line(&mut line)
-        .map_err(|e| Ending::internal(format!("worker: stdin: {e}")))?;
-    let mut input: WorkerInput = serde_json::from_str(&line).map_err(|e| {
-        Ending::usage(format!(
-            "worker: stdin does not start with a valid plan: {e}; use floodmark load"
-        ))
-    })?;
-    drop(line);
-    read_timetable(&mut input.plan)?;
-    // Ignore an invalid request here, because the run itself rejects it.
-    let needed = worker::files_needed(&input.plan).unwrap_or(0);
-    let files = raise_open_files(needed).ok().map(|raised| FileLimit {
-        before: raised.before,
-        now: raised.now,
-    });
+pub fn run(args: &WorkerArgs) -> Result<(), Ending> {
+    match args.agent {
+        true => agent::run(),
+        false => run_alone(),
+    }
+}
+
+fn run_alone() -> Result<(), Ending> {
+    let input = read_input()?;
+    let files = raise_limit(&input);
     let stop = StopFlag::default();
     let requested = stop.clone();
     // This thread is never joined, because a blocked read cannot be canceled.
@@ -44,21 +46,61 @@ pub fn run() -> Result<(), Ending> {
         }
         requested.stop();
     });
-    reader.map_err(|e| Ending::internal(format!("worker: cannot start a thread: {e}")))?;
+    reader.map_err(no_thread)?;
     let lost = stop.clone();
-    worker::run(input, files, &stop, |event| {
+    worker::run(input, files, &stop, None, |event| {
         let written = serde_json::to_vec(&event)
             .map_err(io::Error::from)
             .and_then(|mut line| {
                 line.push(b'\n');
-                let mut stdout = io::stdout().lock();
-                stdout.write_all(&line).and_then(|()| stdout.flush())
+                write_line(&line)
             });
         if written.is_err() {
             lost.stop();
         }
     })
-    .map_err(|e| Ending::internal(format!("worker: {e}")))
+    .map_err(failed)
+}
+
+fn failed(error: worker::WorkerError) -> Ending {
+    Ending::internal(format!("worker: {error}"))
+}
+
+fn no_thread(error: io::Error) -> Ending {
+    Ending::internal(format!("worker: cannot start a thread: {error}"))
+}
+
+/// Writes a line to stdout at once.
+fn write_line(line: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(line)?;
+    stdout.flush()
+}
+
+/// Reads the worker's input from stdin.
+fn read_input() -> Result<WorkerInput, Ending> {
+    let mut line = String::new();
+    io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(|e| Ending::internal(format!("worker: stdin: {e}")))?;
+    let mut input: WorkerInput = serde_json::from_str(&line).map_err(|e| {
+        Ending::usage(format!(
+            "worker: stdin does not start with a valid plan: {e}; use floodmark load"
+        ))
+    })?;
+    read_timetable(&mut input.plan)?;
+    Ok(input)
+}
+
+/// Raises the limit on open files as far as the worker needs it.
+fn raise_limit(input: &WorkerInput) -> Option<FileLimit> {
+    // Ignore an invalid request here, because the run itself rejects it.
+    let needed = worker::files_needed(&input.plan).unwrap_or(0);
+    raise_open_files(needed).ok().map(|raised| FileLimit {
+        before: raised.before,
+        now: raised.now,
+    })
 }
 
 /// Reads the arrivals of a replay, which follow the plan on stdin.

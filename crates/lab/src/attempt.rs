@@ -23,7 +23,7 @@ use crate::folder::Folder;
 use crate::readback::SetReader;
 use crate::run_end;
 use crate::server_log::ServerLog;
-use crate::worker::{self, WorkerFailure};
+use floodmark_workers::{self as workers, WorkerFailure};
 
 /// Callback for each event as it occurs. The live view uses such a callback.
 pub type Listener<'a> = dyn FnMut(&Event) + 'a;
@@ -262,14 +262,13 @@ impl Attempts<'_> {
         let input = WorkerInput {
             answers_file: plan.check.as_ref().map(|_| answers),
             plan,
-            start_unix_ns: None,
             first_number: *first_number,
             anchors: self.planned.anchors.clone(),
             outlasts_server: false,
             share: None,
         };
         let mut interruption = None;
-        let failure = worker::run(self.side, &input, self.stop, |event| {
+        let failure = workers::run(self.side, &input, self.stop, |event| {
             if let Event::End(end) = &event {
                 *first_number = end.next_number;
                 interruption = run_end::interruption(end);

@@ -11,7 +11,7 @@ use floodmark_plan::FileError;
 use floodmark_record::{Event, Record};
 
 use crate::attempt::unix_ms;
-use crate::worker::EVENT_LIMIT;
+use floodmark_workers::EVENT_LIMIT;
 
 /// File name of the event stream.
 pub const EVENTS: &str = "events.jsonl";

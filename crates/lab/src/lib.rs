@@ -13,7 +13,6 @@ mod external_client;
 mod figure_window;
 pub mod fold;
 pub mod folder;
-mod lines;
 mod log_tail;
 pub mod manifest;
 mod mix_groups;
@@ -31,7 +30,6 @@ mod run_events;
 pub mod server_log;
 mod silences;
 mod time_histograms;
-mod worker;
 
 pub use attempt::{Attempts, Listener, Monitoring, finish};
 pub use fold::fold;

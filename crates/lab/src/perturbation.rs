@@ -16,7 +16,7 @@ use floodmark_record::tls::TrustAnchor;
 use floodmark_record::worker_input::WorkerInput;
 
 use crate::folder::Folder;
-use crate::worker;
+use floodmark_workers as workers;
 
 /// Minimum and maximum length of a window, in seconds. Lengths are whole seconds, because the
 /// worker counts per second. Even a slow server sends several hundred responses in a window, and
@@ -224,7 +224,6 @@ impl PerturbationTest<'_> {
         let mut slowed = slowed.transpose()?.map(Ok);
         let input = WorkerInput {
             plan,
-            start_unix_ns: None,
             first_number: *next_number,
             answers_file: None,
             anchors: self.anchors.to_vec(),
@@ -244,7 +243,7 @@ impl PerturbationTest<'_> {
             }
             _ => {}
         };
-        worker::run(self.side, &input, self.stop, on_event).map_err(|error| error.to_string())?;
+        workers::run(self.side, &input, self.stop, on_event).map_err(|error| error.to_string())?;
         if let Some(slowed) = slowed {
             slowed?
                 .end()

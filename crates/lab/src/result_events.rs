@@ -10,9 +10,9 @@ use floodmark_record::experiment::{ExperimentDescription, Resumed};
 use floodmark_record::run::{Environment, ToolInfo};
 
 use crate::crash_results::CrashEvents;
-use crate::lines::read_line;
 use crate::run_events::RunEvents;
-use crate::worker::EVENT_LIMIT;
+use floodmark_workers::EVENT_LIMIT;
+use floodmark_workers::read_line;
 
 /// The events of a result folder, except histograms.
 #[derive(Debug, Default)]

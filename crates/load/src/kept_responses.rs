@@ -147,7 +147,7 @@ impl KeptResponses {
     pub fn write(
         &self,
         line: Option<TotalLine>,
-        out: &mut impl std::io::Write,
+        out: &mut dyn std::io::Write,
     ) -> std::io::Result<()> {
         // The offset between this thread's expected totals and the common ones. The offset is 0 if
         // the server is correct.
@@ -157,9 +157,7 @@ impl KeptResponses {
                 None | Some(Some(0)) => *words,
                 Some(by) => KeptScore(*words).moved(by, 0).0,
             };
-            for word in words {
-                out.write_all(&word.to_le_bytes())?;
-            }
+            out.write_all(words.map(u64::to_le_bytes).as_flattened())?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::slice::Slice;
 pub enum Message {
     /// Thread number, and the numbers of opened and failed connections before the first phase.
     Opening(u32, (u64, u64)),
-    /// A phase starts. The message contains the current time, and the process's user and kernel CPU
+    /// A phase starts. The message contains the time of the start, and the process's user and kernel CPU
     /// time so far, in seconds.
     Began(Ns, (f64, f64)),
     /// The data of a completed second.

@@ -193,7 +193,7 @@ pub fn run_phases<B: IoBackend>(
     plan: &Plan,
     phases: &[Phase],
     share: PhaseShare,
-    start_after: impl Fn(),
+    await_start: impl Fn() -> Ns,
     shared: &SharedState,
     out: &SyncSender<Message>,
 ) -> Option<Core> {
@@ -205,11 +205,11 @@ pub fn run_phases<B: IoBackend>(
         // all of them.
         let job = PhaseJob::new(plan, *phase, share);
         if shared.barrier.wait().is_leader() {
-            start_after();
-            let _ = out.send(Message::Began(shared.clock.now(), process_cpu()));
             let first_number = share.first_number(plan, shared);
             shared.first_number.store(first_number, Ordering::Relaxed);
-            shared.start.store(shared.clock.now(), Ordering::Release);
+            let start = await_start();
+            let _ = out.send(Message::Began(start, process_cpu()));
+            shared.start.store(start, Ordering::Release);
         }
         shared.barrier.wait();
         let start = shared.start.load(Ordering::Acquire);

@@ -2,12 +2,11 @@
 
 mod end;
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use floodmark_record::Event;
 use floodmark_record::events::{Phase, WorkerReady};
@@ -69,15 +68,22 @@ impl WorkerError {
 /// # Errors
 /// A request cannot be sent.
 pub fn files_needed(plan: &Plan) -> Result<u64, RequestFault> {
+    Ok(budget::files_needed(plan, sockets(plan)?))
+}
+
+/// Returns where a plan's load process keeps its sockets on this host.
+///
+/// # Errors
+/// A request cannot be sent.
+pub fn sockets(plan: &Plan) -> Result<SocketLocation, RequestFault> {
     let longest = longest(&requests(plan)?);
-    let sockets = match plan.backend {
+    Ok(match plan.backend {
         Backend::Epoll => SocketLocation::Files,
         // If io_uring does not work, the run itself reports the reason.
         Backend::Uring => {
             Uring::probe(1).map_or(SocketLocation::Files, |able| able.sockets(plan, longest))
         }
-    };
-    Ok(budget::files_needed(plan, sockets))
+    })
 }
 
 /// Stops a running worker.
@@ -89,9 +95,24 @@ impl StopFlag {
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
+
+    /// Returns whether the run was stopped.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a coordinator decides for a worker that is one of its agents.
+pub struct Coordinated<'a> {
+    /// Waits until a phase shall start, and returns this time on the given clock.
+    pub await_start: &'a (dyn Fn(&Clock) -> Ns + Sync),
+    /// Receives the responses kept for a check, instead of the file that the input names.
+    pub responses: &'a mut dyn Write,
 }
 
 /// Runs a plan. Calls `emit` for each event, from [`Event::Ready`] to [`Event::End`].
+/// `coordinated` is `None` if a single worker sends the whole load.
 ///
 /// # Errors
 /// Fails if a request is invalid, or if the kernel refuses a required system call.
@@ -99,6 +120,7 @@ pub fn run(
     mut input: WorkerInput,
     files: Option<FileLimit>,
     stop: &StopFlag,
+    coordinated: Option<Coordinated<'_>>,
     mut emit: impl FnMut(Event),
 ) -> Result<(), WorkerError> {
     let requests = requests(&input.plan)?;
@@ -107,6 +129,10 @@ pub fn run(
     let agent = input.share.unwrap_or(AgentShare::WHOLE);
     // Each thread of each agent needs a connection.
     let threads = (plan.connections / agent.count.max(1)).clamp(1, plan.threads.max(1));
+    let (await_start, responses) = match coordinated {
+        Some(by) => (by.await_start, Some(by.responses)),
+        None => (&Clock::now as &(dyn Fn(&Clock) -> Ns + Sync), None),
+    };
     // Other processes read times that are not earlier than those of this clock.
     let (clock_origin_ns, clock) = (monotonic_ns(), Clock::start());
     let job = Job {
@@ -115,6 +141,7 @@ pub fn run(
         tls: (plan.tls.as_ref().map(|tls| Tls::new(tls, &input.anchors))).transpose()?,
         threads,
         agent,
+        await_start,
         phases: if !plan.warmup.is_zero() {
             &[Phase::Warmup, Phase::Measure]
         } else {
@@ -170,7 +197,7 @@ pub fn run(
     })?;
     let next_number = job.shared.next_number.load(Ordering::Relaxed);
     let end = job
-        .end(ends, &cores, next_number)
+        .end(ends, &cores, next_number, responses)
         .map_err(WorkerError::system(
             "writing the responses kept for the check",
         ))?;
@@ -212,6 +239,8 @@ struct Job<'a> {
     tls: Option<Tls>,
     threads: u32,
     agent: AgentShare,
+    /// Waits until a phase shall start, and returns this time.
+    await_start: &'a (dyn Fn(&Clock) -> Ns + Sync),
     phases: &'static [Phase],
     shared: SharedState,
 }
@@ -323,7 +352,7 @@ impl StartingThread<'_> {
             share,
             requests: plan.request_limit().map(|n| split(n, share.overall())),
         };
-        let start = || wait_until(job.input.start_unix_ns, &shared.stop);
+        let start = || (job.await_start)(&shared.clock);
         run_phases(made, plan, job.phases, share, start, shared, out)
     }
 }
@@ -376,20 +405,4 @@ fn gather(
         threads: ends,
         cpu: (used.0 - cpu.0, used.1 - cpu.1),
     })
-}
-
-/// Sleeps until a wall-clock time. Each sleep is short enough to notice stop requests.
-fn wait_until(unix_ns: Option<u64>, stop: &AtomicBool) {
-    let Some(at) = unix_ns.map(Duration::from_nanos) else {
-        return;
-    };
-    while !stop.load(Ordering::Relaxed) {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let Some(left) = at.checked_sub(now).filter(|left| !left.is_zero()) else {
-            return;
-        };
-        thread::sleep(left.min(Duration::from_millis(50)));
-    }
 }

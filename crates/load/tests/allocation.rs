@@ -312,6 +312,7 @@ fn allocates_at_most(per_request: u64, plan: impl Fn(u32, f64) -> Plan) {
         input(plan(20, DEADLINE_S)),
         None,
         &stop,
+        None,
         |event| match event {
             Event::Second(row) if allocations.is_none() => match row.index {
                 0 => {}
@@ -371,7 +372,7 @@ fn takes_at_most(limit: u64, more: u64, plan: impl Fn(u32) -> Plan) {
         let stop = StopFlag::default();
         let input = input(plan(connections));
         let mut taken = None;
-        worker::run(input, None, &stop, |event| {
+        worker::run(input, None, &stop, None, |event| {
             if let Event::Second(row) = event
                 && row.open_connections == u64::from(connections)
             {

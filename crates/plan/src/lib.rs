@@ -23,6 +23,6 @@ pub mod values;
 pub use api_check::{CheckDocument, CheckFile, WriteRequest};
 pub use host_addresses::HostAddresses;
 pub use mix::MixFile;
-pub use planning::{MAX_THREADS, Planned, plan};
+pub use planning::{MAX_THREADS, Planned, agent_shortage, plan};
 pub use spec::{LoadSpec, Origin, PlanSpec};
 pub use toml_file::{FileError, did_you_mean};

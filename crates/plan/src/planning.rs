@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use floodmark_load::budget::{self, Offer, SocketLocation};
 use floodmark_load::scoring;
 use floodmark_load::sources::unusable;
+use floodmark_load::worker;
 use floodmark_observe::{Root, cpu, sysctl};
 use floodmark_record::body::RequestBody;
 use floodmark_record::plan::{
@@ -14,6 +15,7 @@ use floodmark_record::plan::{
 };
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::units::{show_count, show_rate};
+use floodmark_record::worker_input::WorkerInput;
 
 use crate::spec::{BodySource, CheckKind, LoadSpec, Origin, PlanSpec, Warmup};
 use crate::target::{self, Resolved};
@@ -320,6 +322,25 @@ fn check(spec: &PlanSpec, request: &RequestPlan) -> Result<Option<Check>, String
                 .map_err(|why| format!("{} scoring: {why}", spec.name("check")))?,
         }),
     })
+}
+
+/// Explains why this host cannot run an agent's share of a load. Returns `None` if it can, or if the
+/// load is not divided. `open_files` is the hard limit on open files.
+///
+/// All agents are assumed to have the same limits, so the calculation covers all of them together.
+#[must_use]
+pub fn agent_shortage(input: &WorkerInput, open_files: u64) -> Option<String> {
+    let agents = u64::from(input.share?.count);
+    let plan = &input.plan;
+    let of_host = offer(&plan.target, Some(open_files));
+    let of_all = Offer {
+        ports: of_host.ports.map(|ports| ports.saturating_mul(agents)),
+        fds: of_host.fds.map(|fds| fds.saturating_mul(agents)),
+        // The worker itself reports a request that cannot be sent.
+        sockets: worker::sockets(plan).unwrap_or(of_host.sockets),
+        ..of_host
+    };
+    budget::shortage(plan, &of_all)
 }
 
 /// Returns the local ports and open files that this host provides.

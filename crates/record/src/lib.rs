@@ -5,6 +5,8 @@
 //!
 //! Invariants: this crate does no I/O except reading and writing records, and it judges nothing.
 
+pub mod agent;
+pub mod agent_lines;
 pub mod api_check;
 mod base64_bytes;
 pub mod body;

@@ -16,8 +16,6 @@ use crate::tls::TrustAnchor;
 pub struct WorkerInput {
     /// The plan.
     pub plan: Plan,
-    /// Start time in ns since 1970; `None` to start immediately.
-    pub start_unix_ns: Option<u64>,
     /// Number (`{seq}`) of the first request. All numbers in earlier attempts are smaller.
     pub first_number: u64,
     /// File for the responses that a check needs.
@@ -49,7 +47,6 @@ impl AgentShare {
 #[derive(Serialize, Deserialize)]
 struct InputForm {
     plan: Plan,
-    start_unix_ns: Option<u64>,
     first_number: u64,
     answers_file: Option<PathBuf>,
     #[serde(default)]
@@ -82,7 +79,6 @@ impl From<InputForm> for WorkerInput {
         bodies(&mut form.plan).for_each(|body| body.restore(&form.bodies));
         WorkerInput {
             plan: form.plan,
-            start_unix_ns: form.start_unix_ns,
             first_number: form.first_number,
             answers_file: form.answers_file,
             anchors: form.anchors,
@@ -98,7 +94,6 @@ impl From<WorkerInput> for InputForm {
         bodies(&mut input.plan).for_each(|body| body.save(&mut long));
         InputForm {
             plan: input.plan,
-            start_unix_ns: input.start_unix_ns,
             first_number: input.first_number,
             answers_file: input.answers_file,
             anchors: input.anchors,
@@ -123,7 +118,6 @@ mod tests {
         plan.request.body = vec![7; MAX_RECORDED + 1].into();
         let input = WorkerInput {
             plan,
-            start_unix_ns: None,
             first_number: 1,
             answers_file: None,
             anchors: Vec::new(),

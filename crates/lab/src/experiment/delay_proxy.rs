@@ -10,7 +10,7 @@ use floodmark_host::{Child, ProcessPlacement};
 use floodmark_record::units::show_duration;
 
 use super::TrialHosts;
-use crate::lines::read_line;
+use floodmark_workers::read_line;
 
 /// Prefix of the proxy's first line. The proxy's address follows the prefix.
 pub const LISTENING: &str = "listening on ";

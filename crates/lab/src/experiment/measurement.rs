@@ -17,7 +17,7 @@ use crate::exit_monitor::ExitMonitor;
 use crate::manifest::Trial;
 use crate::readback::{SetFault, check_set};
 use crate::server_log::ServerLog;
-use crate::worker::WorkerFailure;
+use floodmark_workers::WorkerFailure;
 
 /// The running processes of a trial.
 pub(super) struct TrialProcess<'a, 'b> {

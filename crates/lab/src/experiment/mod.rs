@@ -33,7 +33,7 @@ use floodmark_record::{Event, Record};
 use crate::attempt;
 use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Trial};
-use crate::worker::WorkerFailure;
+use floodmark_workers::WorkerFailure;
 use measurement::TrialProcess;
 use program::{RunningProgram, StartOrder};
 use state::ExperimentState;

@@ -12,7 +12,7 @@ use floodmark_record::remote::{
 };
 use serde_json::Value;
 
-use crate::lines::read_line;
+use floodmark_workers::read_line;
 
 /// Maximum length of a line, in bytes. A second with all its series takes a few KiB.
 const LINE_LIMIT: usize = 4 << 20;

@@ -29,6 +29,7 @@ impl Job<'_> {
         mut ended: Vec<PhaseResult>,
         cores: &[Core],
         next_number: u64,
+        responses: Option<&mut dyn Write>,
     ) -> io::Result<WorkerEnd> {
         let mut measured = ended.pop().unwrap_or_default();
         let warmup = ended.pop();
@@ -92,7 +93,7 @@ impl Job<'_> {
             peak_rss_bytes: peak_rss_bytes(),
             threads: measured.threads.into_iter().map(|end| end.usage).collect(),
             addresses: targets::uses(&self.input.plan, cores.iter().map(|core| &core.targets)),
-            answers: self.write_kept_responses(cores)?,
+            answers: self.write_kept_responses(cores, responses)?,
             out_of_order,
             offenders,
             not_numbers,
@@ -103,18 +104,30 @@ impl Job<'_> {
         })
     }
 
-    fn write_kept_responses(&self, cores: &[Core]) -> io::Result<Option<AnswersFile>> {
+    /// Writes the kept responses to `responses`, or to the file that the input names.
+    fn write_kept_responses(
+        &self,
+        cores: &[Core],
+        responses: Option<&mut dyn Write>,
+    ) -> io::Result<Option<AnswersFile>> {
         let Some(path) = &self.input.answers_file else {
             return Ok(None);
         };
-        let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        let mut file;
+        let out: &mut dyn Write = match responses {
+            Some(responses) => responses,
+            None => {
+                file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+                &mut file
+            }
+        };
         let line = KeptResponses::line(cores.iter().map(|core| &core.responses));
         let mut count = 0;
         for core in cores {
-            core.responses.write(line, &mut file)?;
+            core.responses.write(line, out)?;
             count += core.responses.count() as u64;
         }
-        file.flush()?;
+        out.flush()?;
         let name = path
             .file_name()
             .unwrap_or_default()

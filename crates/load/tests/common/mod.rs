@@ -96,7 +96,6 @@ pub fn try_run(
 pub fn input(plan: Plan) -> WorkerInput {
     WorkerInput {
         plan,
-        start_unix_ns: None,
         first_number: 1,
         answers_file: None,
         anchors: Vec::new(),
@@ -113,7 +112,7 @@ pub fn try_input(input: WorkerInput, stop: &StopFlag) -> Result<Run, WorkerError
         before: 1024,
         now: 1024,
     });
-    worker::run(input, files, stop, |event| match event {
+    worker::run(input, files, stop, None, |event| match event {
         Event::Second(row) => rows.push(row),
         Event::Began { at_ns, .. } => began_ns = at_ns,
         Event::End(e) => end = Some(e),

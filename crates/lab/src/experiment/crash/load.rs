@@ -9,7 +9,7 @@ use floodmark_record::worker_input::WorkerInput;
 use floodmark_record::{Event, WorkerEnd};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::worker::{self, WorkerFailure};
+use floodmark_workers::{self as workers, WorkerFailure};
 
 /// Returns the time of the host's monotonic clock in ns.
 fn monotonic_ns() -> u64 {
@@ -81,7 +81,7 @@ impl<'scope> RunningLoad<'scope> {
         // The thread that starts the worker waits until the worker ends, as `Child` requires.
         let thread = Builder::new().name("crash-load".to_owned());
         let thread = thread.spawn_scoped(scope, move || {
-            worker::run(side, input, &stopped, |event| lock(&reported).take(event))
+            workers::run(side, input, &stopped, |event| lock(&reported).take(event))
         });
         Ok(RunningLoad {
             progress,

@@ -21,7 +21,7 @@ use super::program::{StartOrder, restartable_address};
 use super::{ExperimentRunner, ExperimentState, StepError, TrialHosts, child, plan_trial, server};
 use crate::attempt::unix_ms;
 use crate::manifest::Trial;
-use crate::worker::WorkerFailure;
+use floodmark_workers::WorkerFailure;
 use processes::CrashProcesses;
 use round::{NextRound, RoundError};
 

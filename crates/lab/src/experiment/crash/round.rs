@@ -18,7 +18,7 @@ use super::load::RunningLoad;
 use super::processes::CrashProcesses;
 use super::time::crash_time;
 use crate::experiment::{ExperimentState, StepError};
-use crate::worker::WorkerFailure;
+use floodmark_workers::WorkerFailure;
 
 /// Interval between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -103,7 +103,6 @@ impl NextRound {
         let path = state.folder.path().join(&name);
         let input = WorkerInput {
             plan,
-            start_unix_ns: None,
             first_number: self.first_number,
             answers_file: Some(path.clone()),
             anchors: planned.anchors.clone(),

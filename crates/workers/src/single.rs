@@ -172,7 +172,6 @@ mod tests {
         let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
         let input = WorkerInput {
             plan: Plan::of(address.into()),
-            start_unix_ns: None,
             first_number: 1,
             answers_file: None,
             anchors: Vec::new(),

@@ -1,0 +1,37 @@
+//! Agents: the workers, often on several machines, that send one load together.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::Counts;
+use crate::run::{ClientUsage, Validity};
+
+/// One agent's part of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentRun {
+    /// Name of the agent: its place, and its number if the place has several agents.
+    pub name: String,
+    /// Name of the agent's host.
+    pub host: String,
+    /// Number of CPUs that the agent may use.
+    pub cpus: u32,
+    /// The agent's wall clock minus the coordinator's, in µs, at the start of the measurement.
+    /// All times in the record are corrected by it.
+    pub skew_us: f64,
+    /// Maximum error of `skew_us` in µs, including the drift until the end of the load.
+    pub bound_us: f64,
+    /// Time in µs by which the agent started the measurement too late.
+    pub late_start_us: f64,
+    /// Ok responses per second over the agent's whole measurement; null if it was lost.
+    pub throughput_per_s: Option<f64>,
+    /// Counts of the agent's requests.
+    pub requests: Counts,
+    /// Longest stall of a load thread in ns; null if the agent was lost.
+    pub longest_stall_ns: Option<u64>,
+    /// Resources used by the agent.
+    pub client: ClientUsage,
+    /// Validity of the agent's part.
+    pub validity: Validity,
+    /// When and why the agent was lost; null if it sent all its requests.
+    pub lost: Option<String>,
+}

@@ -1,0 +1,243 @@
+//! The lines that a coordinator and its agents exchange over the agents' stdin and stdout.
+//!
+//! ```text
+//! agent                  coordinator
+//! hello {…}          →
+//!                    ←   the worker input (JSON), and a replay's timetable
+//! refused …          →                            instead of the rest, if the agent cannot run it
+//! {"event":"ready"…} →
+//!                    ←   ping T                   any number of times, answered at once
+//! pong T A           →
+//! waiting            →                            before each phase
+//!                    ←   start A                  on the agent's clock
+//! began A C          →
+//! {"event":…}        →
+//! responses BASE64   →                            kept responses, after the load
+//! {"event":"end"…}   →
+//! ```
+//!
+//! The agent ends when its stdin is closed.
+
+use base64::display::Base64Display;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Serialize};
+
+use crate::events::Event;
+
+/// What an agent says about itself before it receives its input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentHello {
+    /// Version of floodmark.
+    pub version: String,
+    /// Name of the host.
+    pub host: String,
+    /// Number of CPUs that the agent may use.
+    pub cpus: u32,
+    /// Process id of the agent on its host.
+    pub pid: u32,
+    /// Why io_uring cannot be used; `None` if it can.
+    pub no_uring: Option<String>,
+}
+
+/// A line from an agent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AgentLine {
+    /// The first line.
+    Hello(AgentHello),
+    /// The agent's host cannot run its part of the load, for this reason.
+    Refused(String),
+    /// The response to a ping.
+    Pong {
+        /// The coordinator's time in the ping.
+        sent_ns: i64,
+        /// The agent's wall-clock time in ns since 1970.
+        agent_ns: i64,
+    },
+    /// The agent waits for the start of the next phase.
+    Waiting,
+    /// A phase has started.
+    Began {
+        /// Time of the start in ns since 1970, on the agent's wall clock.
+        agent_ns: i64,
+        /// The same time on the clock of the agent's events.
+        clock_ns: u64,
+    },
+    /// Kept responses, as in a file of kept responses.
+    Responses(Vec<u8>),
+    /// An event of the load.
+    Event(Box<Event>),
+}
+
+/// A line for an agent, after its input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgentCommand {
+    /// Asks for the agent's time. The line contains the coordinator's time in ns.
+    Ping(i64),
+    /// Starts the next phase at this wall-clock time of the agent, in ns since 1970.
+    Start(i64),
+    /// Ends the load immediately.
+    Stop,
+}
+
+/// The line does not follow the protocol.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}: {excerpt}")]
+pub struct LineFault {
+    /// The reason.
+    pub reason: String,
+    /// The start of the line.
+    pub excerpt: String,
+}
+
+impl AgentLine {
+    /// Returns the line, with its line feed.
+    ///
+    /// # Errors
+    /// An event cannot be written as JSON.
+    pub fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let mut line = match self {
+            AgentLine::Hello(hello) => format!("hello {}", serde_json::to_string(hello)?),
+            AgentLine::Refused(reason) => format!("refused {}", reason.replace('\n', " ")),
+            AgentLine::Pong { sent_ns, agent_ns } => format!("pong {sent_ns} {agent_ns}"),
+            AgentLine::Waiting => "waiting".to_owned(),
+            AgentLine::Began { agent_ns, clock_ns } => format!("began {agent_ns} {clock_ns}"),
+            AgentLine::Responses(bytes) => {
+                format!("responses {}", Base64Display::new(bytes, &STANDARD))
+            }
+            AgentLine::Event(event) => serde_json::to_string(event)?,
+        };
+        line.push('\n');
+        Ok(line.into_bytes())
+    }
+
+    /// Reads a line without its line feed.
+    ///
+    /// # Errors
+    /// The line does not follow the protocol.
+    pub fn parse(line: &[u8]) -> Result<Self, LineFault> {
+        let fault = |reason: String| LineFault {
+            reason,
+            excerpt: String::from_utf8_lossy(line).chars().take(80).collect(),
+        };
+        if line.first() == Some(&b'{') {
+            let event = serde_json::from_slice(line);
+            return event
+                .map(|event| AgentLine::Event(Box::new(event)))
+                .map_err(|error| fault(error.to_string()));
+        }
+        let unknown = || fault("not a line of the protocol".to_owned());
+        let text = std::str::from_utf8(line).map_err(|_| unknown())?;
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let two = || rest.split_once(' ').ok_or_else(unknown);
+        match word {
+            "hello" => serde_json::from_str(rest)
+                .map(AgentLine::Hello)
+                .map_err(|error| fault(error.to_string())),
+            "refused" => Ok(AgentLine::Refused(rest.to_owned())),
+            "pong" => {
+                let (sent, agent) = two()?;
+                Ok(AgentLine::Pong {
+                    sent_ns: sent.parse().map_err(|_| unknown())?,
+                    agent_ns: agent.parse().map_err(|_| unknown())?,
+                })
+            }
+            "waiting" => Ok(AgentLine::Waiting),
+            "began" => {
+                let (agent, clock) = two()?;
+                Ok(AgentLine::Began {
+                    agent_ns: agent.parse().map_err(|_| unknown())?,
+                    clock_ns: clock.parse().map_err(|_| unknown())?,
+                })
+            }
+            "responses" => STANDARD
+                .decode(rest)
+                .map(AgentLine::Responses)
+                .map_err(|error| fault(error.to_string())),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl AgentCommand {
+    /// Returns the line, with its line feed.
+    #[must_use]
+    pub fn encode(self) -> String {
+        match self {
+            AgentCommand::Ping(ns) => format!("ping {ns}\n"),
+            AgentCommand::Start(ns) => format!("start {ns}\n"),
+            AgentCommand::Stop => "stop\n".to_owned(),
+        }
+    }
+
+    /// Reads a line. Returns `None` if it is not a command.
+    #[must_use]
+    pub fn parse(line: &str) -> Option<Self> {
+        let (word, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+        match word {
+            "ping" => rest.parse().ok().map(AgentCommand::Ping),
+            "start" => rest.parse().ok().map(AgentCommand::Start),
+            "stop" => Some(AgentCommand::Stop),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn lines() -> impl Strategy<Value = AgentLine> {
+        let hello = AgentHello {
+            version: "1.2.3".to_owned(),
+            host: "host \"1\"".to_owned(),
+            cpus: 4,
+            pid: 17,
+            no_uring: Some("refused\nby the kernel".to_owned()),
+        };
+        prop_oneof![
+            Just(AgentLine::Hello(hello)),
+            "[ -~]{0,40}".prop_map(AgentLine::Refused),
+            (any::<i64>(), any::<i64>())
+                .prop_map(|(sent_ns, agent_ns)| AgentLine::Pong { sent_ns, agent_ns }),
+            Just(AgentLine::Waiting),
+            (any::<i64>(), any::<u64>())
+                .prop_map(|(agent_ns, clock_ns)| AgentLine::Began { agent_ns, clock_ns }),
+            proptest::collection::vec(any::<u8>(), 0..100).prop_map(AgentLine::Responses),
+            Just(AgentLine::Event(Box::new(Event::Driven {
+                by: "wrk".to_owned()
+            }))),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn lines_survive_the_pipe(line in lines()) {
+            let mut bytes = line.encode().unwrap();
+            prop_assert_eq!(bytes.pop(), Some(b'\n'));
+            prop_assert!(!bytes.contains(&b'\n'));
+            prop_assert_eq!(AgentLine::parse(&bytes), Ok(line));
+        }
+
+        #[test]
+        fn commands_survive_the_pipe(ns in any::<i64>()) {
+            for command in [AgentCommand::Ping(ns), AgentCommand::Start(ns), AgentCommand::Stop] {
+                prop_assert_eq!(AgentCommand::parse(&command.encode()), Some(command));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_a_line_or_a_fault(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = AgentLine::parse(&bytes);
+            let _ = AgentCommand::parse(&String::from_utf8_lossy(&bytes));
+        }
+    }
+
+    #[test]
+    fn a_fault_quotes_the_line() {
+        let fault = AgentLine::parse(b"Welcome to host 3!")
+            .unwrap_err()
+            .to_string();
+        assert_eq!(fault, "not a line of the protocol: Welcome to host 3!");
+    }
+}

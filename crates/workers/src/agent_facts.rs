@@ -1,0 +1,20 @@
+//! What a coordinator learns about an agent during a run.
+
+/// What a coordinator knows about one agent at the end of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentFacts {
+    /// Name of the agent, unique in the run.
+    pub name: String,
+    /// Name of the agent's host; empty if the agent never started.
+    pub host: String,
+    /// Number of CPUs that the agent may use; 0 if the agent never started.
+    pub cpus: u32,
+    /// The agent's wall clock minus the coordinator's in ns, at the start of the measurement.
+    pub skew_ns: i64,
+    /// Maximum error of `skew_ns` in ns, including the drift until the end of the load.
+    pub bound_ns: u64,
+    /// Time in ns by which the agent started the measurement too late.
+    pub late_start_ns: u64,
+    /// When and why the agent was lost; `None` if it completed its part.
+    pub lost: Option<String>,
+}

@@ -1,0 +1,14 @@
+//! Runs load processes: one on this host, or agents on several hosts whose events are merged into
+//! one stream.
+//!
+//! Invariant: this crate neither records nor judges. Callers receive the events.
+
+mod agent_facts;
+mod lines;
+mod single;
+mod steady_clock;
+
+pub use agent_facts::AgentFacts;
+pub use lines::read_line;
+pub use single::{EVENT_LIMIT, WorkerFailure, run};
+pub use steady_clock::SteadyClock;

@@ -1,0 +1,44 @@
+//! A wall clock that does not jump while a load runs.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Variable that shifts the clock in tests, in seconds, such as `-3`.
+const TEST_SHIFT: &str = "FLOODMARK_TEST_CLOCK_SHIFT";
+
+/// A wall clock that is read once and then follows the monotonic clock, so that later corrections
+/// of the host's clock do not disturb a load.
+#[derive(Debug, Clone, Copy)]
+pub struct SteadyClock {
+    /// Time at the origin in ns since 1970.
+    origin_ns: i64,
+    origin: Instant,
+}
+
+impl SteadyClock {
+    /// Reads the host's clock. In debug builds, the variable `FLOODMARK_TEST_CLOCK_SHIFT` shifts it.
+    #[must_use]
+    pub fn start() -> Self {
+        let since_1970 = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        SteadyClock {
+            origin_ns: since_1970.as_nanos() as i64 + test_shift_ns(),
+            origin: Instant::now(),
+        }
+    }
+
+    /// Returns the current time in ns since 1970.
+    #[must_use]
+    pub fn now_ns(&self) -> i64 {
+        self.origin_ns + self.origin.elapsed().as_nanos() as i64
+    }
+}
+
+fn test_shift_ns() -> i64 {
+    if !cfg!(debug_assertions) {
+        return 0;
+    }
+    let shift_s = std::env::var(TEST_SHIFT).ok();
+    let shift_s: Option<f64> = shift_s.and_then(|shift_s| shift_s.parse().ok());
+    shift_s.map_or(0, |shift_s| (shift_s * 1e9) as i64)
+}
