@@ -107,8 +107,19 @@ impl KeptOperation {
     /// Converts the operation to a clock that started `earlier_ns` ns before the current clock.
     #[must_use]
     pub fn moved(&self, earlier_ns: u64) -> Self {
-        let sent = self.sent_ns().saturating_add(earlier_ns).min(LATEST);
-        KeptOperation([self.0[0], self.0[1] & !LATEST | sent, self.0[2]])
+        let later = |ns: u64| ns.saturating_add(earlier_ns);
+        self.at(later(self.sent_ns()), later(self.done_ns()))
+    }
+
+    /// Returns the same operation with other times, in ns.
+    #[must_use]
+    pub fn at(&self, sent_ns: u64, done_ns: u64) -> Self {
+        let (sent, took) = (sent_ns.min(LATEST), done_ns.saturating_sub(sent_ns));
+        KeptOperation([
+            self.0[0],
+            self.0[1] & !LATEST | sent,
+            self.0[2] & !LATEST | took.min(LATEST),
+        ])
     }
 
     fn label(&self) -> u64 {

@@ -4,11 +4,13 @@
 //! Invariant: this crate neither records nor judges. Callers receive the events.
 
 mod agent_facts;
+mod kept;
 mod lines;
 mod single;
 mod steady_clock;
 
 pub use agent_facts::AgentFacts;
+pub use kept::{KeptPart, join_kept};
 pub use lines::read_line;
 pub use single::{EVENT_LIMIT, WorkerFailure, run};
 pub use steady_clock::SteadyClock;

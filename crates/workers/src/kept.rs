@@ -1,0 +1,130 @@
+//! Joins the agents' kept responses to one file on one clock.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+use floodmark_record::kept::{KEPT_BYTES, KeptScore, TotalLine};
+use floodmark_record::operation::KeptOperation;
+use floodmark_record::plan::Check;
+
+/// Size of the buffers for reading and writing, in bytes.
+const BUFFER: usize = 1 << 20;
+
+/// The kept responses of one agent, and the agent's clock.
+#[derive(Debug, Clone, Copy)]
+pub struct KeptPart<'a> {
+    /// File with the responses, in the format of
+    /// [`AnswersFile`](floodmark_record::events::AnswersFile).
+    pub path: &'a Path,
+    /// Difference in ns that converts the agent's times to the coordinator's clock.
+    pub shift_ns: i64,
+    /// Maximum error of `shift_ns` in ns.
+    pub bound_ns: u64,
+    /// Expected totals of the agent's scores; `None` for other checks, and without responses.
+    pub line: Option<TotalLine>,
+}
+
+/// Writes the responses of all agents to `to`, on the coordinator's clock. Scores become relative to
+/// the line of the first part that has one. Returns the number of responses.
+///
+/// The bounds widen the time between sending and completion, so that a check reports only the
+/// violations that are certain.
+///
+/// # Errors
+/// A file cannot be read or written, or its length is not a multiple of 24 bytes.
+pub fn join_kept(check: &Check, parts: &[KeptPart<'_>], to: &Path) -> io::Result<u64> {
+    let first_line = parts.iter().find_map(|part| part.line);
+    let mut out = File::create(to)
+        .map(|file| BufWriter::with_capacity(BUFFER, file))
+        .map_err(|error| at(to, &error))?;
+    let mut count = 0;
+    for part in parts {
+        let ahead_by = match (part.line, first_line) {
+            (Some(line), Some(first)) => line.ahead_of(&first),
+            _ => Some(0),
+        };
+        let mut responses = KeptReader::open(part.path).map_err(|error| at(part.path, &error))?;
+        for _ in 0..responses.count {
+            let words = responses.next().map_err(|error| at(part.path, &error))?;
+            let words = part.convert(check, words, ahead_by);
+            out.write_all(words.map(u64::to_le_bytes).as_flattened())
+                .map_err(|error| at(to, &error))?;
+        }
+        count += responses.count;
+    }
+    out.flush().map_err(|error| at(to, &error))?;
+    Ok(count)
+}
+
+impl KeptPart<'_> {
+    /// Converts a response. The agent's line is `ahead_by` scores above the common line.
+    fn convert(&self, check: &Check, words: [u64; 3], ahead_by: Option<i32>) -> [u64; 3] {
+        match check {
+            Check::Sequence => {
+                let [number, sent_ns, done_ns] = words;
+                [number, self.earliest(sent_ns), self.latest(done_ns)]
+            }
+            Check::Scoring { .. } => {
+                let score = KeptScore(words).moved(ahead_by, 0);
+                let (sent_ns, done_ns) =
+                    (self.earliest(score.sent_ns()), self.latest(score.done_ns()));
+                KeptScore::new(score.number(), score.distance(), sent_ns, done_ns).0
+            }
+            Check::Api(_) => {
+                let operation = KeptOperation(words);
+                let sent_ns = self.earliest(operation.sent_ns());
+                operation.at(sent_ns, self.latest(operation.done_ns())).0
+            }
+        }
+    }
+
+    /// Returns the earliest time on the coordinator's clock that a time of the agent can be.
+    fn earliest(&self, ns: u64) -> u64 {
+        ns.saturating_add_signed(self.shift_ns)
+            .saturating_sub(self.bound_ns)
+    }
+
+    /// Returns the latest time on the coordinator's clock that a time of the agent can be.
+    fn latest(&self, ns: u64) -> u64 {
+        ns.saturating_add_signed(self.shift_ns)
+            .saturating_add(self.bound_ns)
+    }
+}
+
+/// A file of kept responses, which is read in order.
+struct KeptReader {
+    file: BufReader<File>,
+    /// Number of responses in the file.
+    count: u64,
+}
+
+impl KeptReader {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let bytes = file.metadata()?.len();
+        if !bytes.is_multiple_of(KEPT_BYTES as u64) {
+            let error = format!("{bytes} bytes are not a multiple of {KEPT_BYTES} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+        Ok(KeptReader {
+            file: BufReader::with_capacity(BUFFER, file),
+            count: bytes / KEPT_BYTES as u64,
+        })
+    }
+
+    fn next(&mut self) -> io::Result<[u64; 3]> {
+        let mut words = [[0; 8]; 3];
+        self.file.read_exact(words.as_flattened_mut())?;
+        Ok(words.map(u64::from_le_bytes))
+    }
+}
+
+/// Adds a file's path to an error.
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+#[path = "kept_tests.rs"]
+mod tests;
