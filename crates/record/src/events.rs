@@ -189,8 +189,8 @@ pub struct HeldConnections {
     pub opening_ns: u64,
 }
 
-/// Phase of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// Phase of a run, in the order of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Load sent before the measurement and excluded from its figures.

@@ -35,6 +35,15 @@ impl GroupRow {
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
     }
+
+    /// Adds the figures of each group to its sum. Groups without a sum get one.
+    pub fn merge_each(sums: &mut Vec<GroupRow>, groups: &[GroupRow]) {
+        let count = sums.len().max(groups.len());
+        sums.resize_with(count, GroupRow::default);
+        for (sum, group) in sums.iter_mut().zip(groups) {
+            sum.merge(group);
+        }
+    }
 }
 
 /// Figures for a group in a run. Figures for connections and for the client are not split by group.

@@ -21,6 +21,7 @@ pub mod groups;
 pub mod host;
 pub mod kept;
 pub mod logged;
+pub mod merging;
 pub mod metric;
 pub mod mix;
 mod model;

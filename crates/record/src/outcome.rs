@@ -99,6 +99,19 @@ impl Counts {
         }
     }
 
+    /// Completes the counts of a worker that died: requests without an outcome count as in flight,
+    /// and due requests that were not sent count as unsent.
+    pub fn complete(&mut self) {
+        let without_outcome = self
+            .sent
+            .saturating_sub(self.ended() + self.in_flight_at_end);
+        self.in_flight_at_end += without_outcome;
+        let not_sent = self
+            .intended
+            .saturating_sub(self.sent + self.unsent + self.connect_failed);
+        self.unsent += not_sent;
+    }
+
     /// Returns the number of sent requests that have an outcome.
     #[must_use]
     pub fn ended(&self) -> u64 {
@@ -180,5 +193,20 @@ mod tests {
         twice.merge(&counts);
         assert_eq!(twice.balance(), Ok(()));
         assert_eq!(twice.unknown(), 8);
+    }
+
+    #[test]
+    fn completed_counts_balance() {
+        let mut counts = Counts {
+            intended: 9,
+            sent: 6,
+            unsent: 1,
+            ok: 3,
+            in_flight_at_end: 1,
+            ..Counts::default()
+        };
+        counts.complete();
+        assert_eq!((counts.in_flight_at_end, counts.unsent), (3, 3));
+        assert_eq!(counts.balance(), Ok(()));
     }
 }
