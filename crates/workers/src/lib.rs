@@ -6,11 +6,16 @@
 mod agent_facts;
 mod kept;
 mod lines;
+mod merged_end;
+mod merger;
 mod single;
 mod steady_clock;
+#[cfg(test)]
+mod testing;
 
 pub use agent_facts::AgentFacts;
 pub use kept::{KeptPart, join_kept};
 pub use lines::read_line;
+pub use merger::Merger;
 pub use single::{EVENT_LIMIT, WorkerFailure, run};
 pub use steady_clock::SteadyClock;
