@@ -95,6 +95,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         other_processes: Vec::new(),
         watcher: None,
         remote: None,
+        agents: Vec::new(),
         missing: Vec::new(),
         steady: Steady {
             class: SteadyClass::Steady,

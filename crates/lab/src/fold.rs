@@ -142,10 +142,18 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
     Ok(record)
 }
 
-/// Judges a run. In debug builds, [`TEST_VALIDITY`] replaces the status of a floodmark client.
+/// Judges a run. Agents have been judged already.
 fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     let judged = floodmark_diagnose::validity(run, cpus, expected);
-    if !cfg!(debug_assertions) || run.client.name.is_some() {
+    match run.client.name.is_some() || !run.agents.is_empty() {
+        true => judged,
+        false => test_validity(judged),
+    }
+}
+
+/// Replaces the status of a floodmark client by [`TEST_VALIDITY`] in debug builds.
+pub(crate) fn test_validity(judged: Validity) -> Validity {
+    if !cfg!(debug_assertions) {
         return judged;
     }
     let (status, reasons) = match std::env::var(TEST_VALIDITY).as_deref() {
@@ -160,7 +168,8 @@ fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     }
 }
 
-fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowTimes) -> Run {
+/// Computes the figures of a run, except its judgements.
+pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowTimes) -> Run {
     let rows = run.rows.iter_mut().map(|row| &mut row.figures);
     process_cpu::fill(rows, &run.observed);
     run.missing.extend(
@@ -222,6 +231,7 @@ fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowTimes) -> Ru
         started_unix_ms: run.unix_ms,
         plan: run.plan,
         place: run.place,
+        agents: run.agents,
         window: window.window,
         requests: counts,
         series: run.rows.into_iter().map(|row| row.figures).collect(),

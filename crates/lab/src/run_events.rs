@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use floodmark_record::agent::AgentRun;
 use floodmark_record::api_check::ItemsFile;
 use floodmark_record::client::ClientRan;
 use floodmark_record::events::{EndReason, Event, PartRow, Phase, RunId, WorkerReady};
@@ -34,6 +35,8 @@ pub struct RunEvents {
     pub warmup: Counts,
     pub warmup_to_ns: u64,
     pub end: Option<WorkerEnd>,
+    /// The agents that sent the load.
+    pub agents: Vec<AgentRun>,
     /// Items that were read back after the load.
     pub items: Option<ItemsFile>,
     /// Name of the external client.
@@ -63,7 +66,8 @@ pub struct MeasuredSecond {
 }
 
 impl MeasuredSecond {
-    fn new(mut row: SecondRow, server: Option<ServerUsed>, store: Option<ServerUsed>) -> Self {
+    /// Computes the figures of a second.
+    pub fn new(mut row: SecondRow, server: Option<ServerUsed>, store: Option<ServerUsed>) -> Self {
         let times = TimeHistograms::decode_responses(&row.histograms);
         let times = times.summary(TimeKind::Response);
         row.histograms = BTreeMap::new();
@@ -128,6 +132,7 @@ impl RunEvents {
             warmup: Counts::default(),
             warmup_to_ns: 0,
             end: None,
+            agents: Vec::new(),
             items: None,
             driven_by: None,
             client: None,
@@ -157,6 +162,7 @@ impl RunEvents {
             }
             Event::Second(row) => self.take_second(row),
             Event::End(end) => self.end = Some(end),
+            Event::Agents { agents } => self.agents = agents,
             Event::ReadBack(items) => self.items = Some(items),
             Event::ClientRan(ran) => self.client = Some(ran),
             Event::Observed(observed) => self.observed = observed,

@@ -11,9 +11,13 @@ use crate::run::{ClientUsage, Validity};
 pub struct AgentRun {
     /// Name of the agent: its place, and its number if the place has several agents.
     pub name: String,
-    /// Name of the agent's host.
+    /// Name of the agent's host; empty if the agent never started.
     pub host: String,
-    /// Number of CPUs that the agent may use.
+    /// Whether the host has the same name as the coordinator's host, so that the agent uses CPUs of
+    /// that host.
+    pub shares_host: bool,
+    /// Number of CPUs that the agent may use; 0 if it never started. The other agents then sent its
+    /// share.
     pub cpus: u32,
     /// The agent's wall clock minus the coordinator's, in µs, at the start of the measurement.
     /// All times in the record are corrected by it.

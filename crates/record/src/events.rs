@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::agent::AgentRun;
 use crate::api_check::ItemsFile;
 use crate::client::ClientRan;
 use crate::crash::{CrashBegan, CrashRound};
@@ -87,6 +88,12 @@ pub enum Event {
     Second(SecondRow),
     /// The worker ended.
     End(WorkerEnd),
+    /// The agents' parts of the load, recorded once per attempt after the load. Absent if one
+    /// worker sent the load.
+    Agents {
+        /// The agents, in order.
+        agents: Vec<AgentRun>,
+    },
     /// The items of a set were read back after the load (`--check`).
     ReadBack(ItemsFile),
     /// An external client ended. Its run has no worker events.

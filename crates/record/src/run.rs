@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::agent::AgentRun;
 use crate::client::ExternalRun;
 use crate::events::{AddressUse, EndReason, HeldConnections, ThreadUsage};
 use crate::groups::{GroupFigures, GroupPoint};
@@ -154,6 +155,9 @@ pub struct Run {
     pub tls: Option<TlsRun>,
     /// Resources used by the client.
     pub client: ClientUsage,
+    /// Agents that sent the load, in order; empty if one process on this host sent it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentRun>,
     /// Resources used by the server's processes.
     /// Null if the figures are not available; `missing` gives the reason.
     pub server: Option<Server>,
@@ -202,9 +206,17 @@ pub struct Run {
 
 impl Run {
     /// Returns the number of CPUs that the client may use.
-    /// `all` is the number of CPUs that floodmark may use.
+    /// `all` is the number of CPUs that floodmark may use. Agents on one host share its CPUs.
     #[must_use]
     pub fn client_cpus(&self, all: u32) -> u32 {
+        if !self.agents.is_empty() {
+            let mut hosts = BTreeMap::new();
+            for agent in &self.agents {
+                let cpus = hosts.entry(&agent.host).or_insert(0);
+                *cpus = agent.cpus.max(*cpus);
+            }
+            return hosts.values().sum();
+        }
         self.place
             .as_ref()
             .map_or(all, |place| place.client.cpu_count)

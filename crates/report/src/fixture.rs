@@ -268,6 +268,7 @@ pub(crate) fn closed() -> Run {
         other_processes: Vec::new(),
         watcher: None,
         remote: None,
+        agents: Vec::new(),
         missing: Vec::new(),
         steady: Steady {
             class: SteadyClass::Steady,
