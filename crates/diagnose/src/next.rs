@@ -12,7 +12,9 @@ use crate::asking;
 use crate::notes::SHORT_RUN_S;
 use crate::text::per_s;
 use crate::tls;
-use crate::validity::{CLIENT_ERRORS, ClientThreads, FIX_STOPPED, is_only_not_ok, other_limit};
+use crate::validity::{
+    CLIENT_ERRORS, ClientThreads, FIX_STOPPED, agent_fix, is_only_not_ok, other_limit,
+};
 
 /// Minimum share of failed requests at which the failures matter more than the throughput.
 const FAILED_SHARE: f64 = 0.01;
@@ -91,6 +93,7 @@ fn not_valid(run: &Run, cpus: u32) -> Option<String> {
         (Status::Invalid, _) if is_only_not_ok(run) => None,
         (Status::Bound, _) => match other_limit(run) {
             Some(verdict) => Some(verdict.next.clone()),
+            None if !run.agents.is_empty() => agent_fix(run),
             None => Some(ClientThreads::of(&run.client.threads)?.fix(cpus)),
         },
         (Status::Invalid, Some((.., fix))) => Some((*fix).to_owned()),

@@ -200,6 +200,7 @@ fn little(run: &Run) -> Option<String> {
         || counts.ok != counts.sent
         || counts.reconnects > 0
         || run.ended.reason != EndReason::Completed
+        || run.agents.iter().any(|agent| agent.lost.is_some())
     {
         return None;
     }

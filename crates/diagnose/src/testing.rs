@@ -1,7 +1,10 @@
-//! Plans and threads for this crate's tests.
+//! Plans, threads and agents for this crate's tests.
 
+use floodmark_record::agent::AgentRun;
 use floodmark_record::events::ThreadUsage;
+use floodmark_record::outcome::Counts;
 use floodmark_record::plan::{Length, Model, Plan, Rate, Schedule, Spacing, Target};
+use floodmark_record::run::{ClientUsage, Status, Validity};
 
 /// Returns a plan for 50 kept connections, one thread and ten seconds.
 pub(crate) fn closed() -> Plan {
@@ -51,5 +54,31 @@ pub(crate) fn thread(on_cpu: f64, waiting: f64) -> ThreadUsage {
         wall_s: 10.0,
         coalesced_s: None,
         kernel_stamped: None,
+    }
+}
+
+/// Returns a valid agent on a host with 4 CPUs.
+pub(crate) fn agent(name: &str) -> AgentRun {
+    AgentRun {
+        name: name.to_owned(),
+        host: format!("host-{name}"),
+        shares_host: false,
+        cpus: 4,
+        skew_us: 5e6,
+        bound_us: 100.0,
+        late_start_us: 0.0,
+        throughput_per_s: Some(500.0),
+        requests: Counts::default(),
+        longest_stall_ns: Some(0),
+        client: ClientUsage {
+            threads: vec![thread(0.3, 0.1)],
+            ..ClientUsage::default()
+        },
+        validity: Validity {
+            status: Status::Valid,
+            reasons: Vec::new(),
+            notes: Vec::new(),
+        },
+        lost: None,
     }
 }

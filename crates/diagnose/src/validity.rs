@@ -5,6 +5,8 @@
 //! invalidate a run, because the run measures that behavior. A server that stops responding does:
 //! the figures then average over the time before and after the stop.
 
+mod agents;
+mod grouped;
 mod threads;
 
 use floodmark_record::cause::Cause;
@@ -14,11 +16,12 @@ use floodmark_record::units::show_count;
 use floodmark_record::verdict::Verdict;
 
 use crate::held;
-use crate::notes::notes;
 use crate::stopped;
 use crate::text::{plural_if_any, show_s};
 use crate::tls;
 
+pub use agents::agent_validity;
+pub(crate) use agents::fix as agent_fix;
 pub(crate) use threads::ClientThreads;
 
 /// Closed model: minimum busy share of a saturated load thread. Even a saturated thread waits
@@ -158,6 +161,8 @@ impl Judged<'_> {
 
 /// Judges a run. `cpus` is the number of CPUs that the client may use. `expected` contains the IDs
 /// of the causes that the experiment expects.
+///
+/// If agents sent the load, the result combines their validity with the server's behavior.
 #[must_use]
 pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     if let Some(name) = &run.client.name {
@@ -168,32 +173,68 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
         cpus,
         expected,
     };
-    let mut reasons = Vec::from_iter(cut_short(run));
-    reasons.extend(unsent(judged));
-    reasons.extend(held::not_held(judged));
-    if run.plan.is_open() {
-        reasons.extend(late(judged));
-        if reasons.is_empty() {
-            reasons.extend(rate_too_high(judged));
-        }
-    } else {
-        reasons.extend(stalled(judged));
-    }
-    if reasons.is_empty() {
-        reasons.extend(nothing_ok(run).or_else(|| stopped_responding(run)));
-    }
-    let bound = saturated(judged).filter(|_| reasons.is_empty());
-    let status = match (&bound, reasons.is_empty()) {
-        (Some(_), _) => Status::Bound,
-        (None, true) => Status::Valid,
-        (None, false) => Status::Invalid,
+    let client = match run.agents.is_empty() {
+        true => ClientFaults::of(judged),
+        false => agents::faults(run),
     };
-    reasons.extend(bound);
-    let notes = notes(judged);
+    let server = || nothing_ok(run).or_else(|| stopped_responding(run));
+    let (status, reasons) = client.judge(server);
+    let mut notes = agents::notes(run);
+    notes.extend(crate::notes::notes(judged));
     Validity {
         status,
         reasons,
         notes,
+    }
+}
+
+/// Reasons why the client did not send the load as planned.
+#[derive(Debug, Default)]
+struct ClientFaults {
+    /// Reasons why the figures are meaningless.
+    invalid: Vec<String>,
+    /// Reasons why the throughput is a lower bound, whatever the server does.
+    bound: Vec<String>,
+    /// Reasons why the throughput is a lower bound, if the server responds.
+    saturated: Vec<String>,
+}
+
+impl ClientFaults {
+    fn of(judged: &Judged<'_>) -> Self {
+        let run = judged.run;
+        let mut invalid = Vec::from_iter(cut_short(run));
+        invalid.extend(unsent(judged));
+        invalid.extend(held::not_held(judged));
+        if run.plan.is_open() {
+            invalid.extend(late(judged));
+            if invalid.is_empty() {
+                invalid.extend(rate_too_high(judged));
+            }
+        } else {
+            invalid.extend(stalled(judged));
+        }
+        ClientFaults {
+            invalid,
+            saturated: Vec::from_iter(saturated(judged)),
+            ..ClientFaults::default()
+        }
+    }
+
+    /// Returns the status and its reasons. `server` returns the reason why the server's behavior
+    /// invalidates a load that was sent as planned.
+    fn judge(self, server: impl FnOnce() -> Option<String>) -> (Status, Vec<String>) {
+        let mut invalid = self.invalid;
+        if invalid.is_empty() {
+            invalid.extend(server());
+        }
+        if !invalid.is_empty() {
+            return (Status::Invalid, [invalid, self.bound].concat());
+        }
+        let bound = [self.bound, self.saturated].concat();
+        match bound.is_empty() {
+            true => (Status::Valid, bound),
+            false => (Status::Bound, bound),
+        }
     }
 }
 
@@ -377,7 +418,12 @@ fn unsent(judged: &Judged<'_>) -> Vec<String> {
     let ours: u64 = names.map(|name| judged.unexpected(name)).sum();
     // If no connect failure explains an unsent request, the request was due during a stall.
     let stall_s = judged.stall_s().unwrap_or(0.0);
-    let due = (judged.run.plan.rate_per_s().unwrap_or(0.0) * stall_s) as u64;
+    // The plan's rate is the rate of all agents.
+    let per_s = match judged.run.plan.is_open() && judged.run.sending_s > 0.0 {
+        true => counts.intended as f64 / judged.run.sending_s,
+        false => 0.0,
+    };
+    let due = (per_s * stall_s) as u64;
     let stalled = due.min(unsent.saturating_sub(ours + judged.stopped_by_server()));
     let lost = ours.min(unsent) + stalled;
     if lost as f64 <= UNSENT_SHARE * counts.intended as f64 {

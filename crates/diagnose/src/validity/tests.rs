@@ -10,15 +10,15 @@ use floodmark_record::times::Times;
 mod notes;
 
 /// A run and the facts needed to judge the run.
-struct Case {
-    run: Run,
+pub(super) struct Case {
+    pub(super) run: Run,
     cpus: u32,
-    expected: Vec<String>,
+    pub(super) expected: Vec<String>,
 }
 
 impl Case {
     /// Returns a valid ten-second run with 10,000 requests that take 50 ms each.
-    fn good(plan: Plan) -> Self {
+    pub(super) fn good(plan: Plan) -> Self {
         let mut run = crate::next::tests::run(plan);
         run.lateness_us.p99 = Some(50.0);
         run.response_time_us = Times {
@@ -62,11 +62,11 @@ impl Case {
         self
     }
 
-    fn judge(&self) -> Validity {
+    pub(super) fn judge(&self) -> Validity {
         validity(&self.run, self.cpus, &self.expected)
     }
 
-    fn is(&self, status: Status, words: &[&str]) {
+    pub(super) fn is(&self, status: Status, words: &[&str]) {
         let judged = self.judge();
         assert_eq!(judged.status, status, "{judged:?}");
         let text = judged.reasons.join("\n");
@@ -76,7 +76,7 @@ impl Case {
         assert_eq!(status == Status::Valid, judged.reasons.is_empty());
     }
 
-    fn notes_one(&self, words: &[&str]) {
+    pub(super) fn notes_one(&self, words: &[&str]) {
         let judged = self.judge();
         assert_eq!(judged.status, Status::Valid, "{judged:?}");
         assert_eq!(judged.notes.len(), 1, "{:?}", judged.notes);
@@ -89,7 +89,7 @@ impl Case {
         }
     }
 
-    fn notes_nothing(&self) {
+    pub(super) fn notes_nothing(&self) {
         assert_eq!(self.judge().notes, Vec::<String>::new());
     }
 }

@@ -66,7 +66,9 @@ impl ClientThreads {
              client on another host"
                 .to_owned()
         } else {
-            "each CPU of the client already has a thread: run the client on another host".to_owned()
+            "each CPU of the client already has a thread: run the client on another host, or on \
+             several (--agents)"
+                .to_owned()
         }
     }
 }

@@ -1,0 +1,156 @@
+//! Validity of agents, and of a run that agents sent.
+
+use floodmark_record::agent::AgentRun;
+use floodmark_record::plan::{Arrivals, Plan};
+use floodmark_record::run::{Run, Status, Validity};
+
+use super::grouped::grouped;
+use super::{ClientFaults, ClientThreads, Judged, other_limit};
+use crate::text::show_s;
+
+/// Minimum delay of an agent's start, in µs, that is reported.
+const LATE_START_US: f64 = 1_000.0;
+
+/// Fix for a lost agent.
+const FIX_LOST: &str = "check the agent's host and repeat";
+
+/// Judges an agent's part of a load. `run` is this part, as if it were a run of its own. Server
+/// behavior does not count, because [`validity`](super::validity) judges it for the whole run.
+#[must_use]
+pub fn agent_validity(run: &Run, agent: &AgentRun, expected: &[String]) -> Validity {
+    if let Some(lost) = &agent.lost {
+        return Validity {
+            status: Status::Invalid,
+            reasons: vec![lost.clone()],
+            notes: Vec::new(),
+        };
+    }
+    let judged = &Judged {
+        run,
+        cpus: agent.cpus,
+        expected,
+    };
+    let (status, reasons) = ClientFaults::of(judged).judge(|| None);
+    Validity {
+        status,
+        reasons,
+        notes: Vec::from_iter(late_start(&run.plan, agent.late_start_us)),
+    }
+}
+
+/// Reports an agent that started too late.
+fn late_start(plan: &Plan, late_us: f64) -> Option<String> {
+    let effect = match plan.is_open() {
+        true => "all its requests were due later by this time",
+        false => "its connections sent nothing until then",
+    };
+    let late = show_s(late_us / 1e6);
+    (late_us >= LATE_START_US).then(|| format!("the measurement started {late} late: {effect}"))
+}
+
+/// Returns the faults of the agents that sent a load.
+pub(super) fn faults(run: &Run) -> ClientFaults {
+    let agents = || run.agents.iter().filter(|agent| agent.lost.is_none());
+    let with = |status| agents().filter(move |agent| agent.validity.status == status);
+    let invalid = gather(run, with(Status::Invalid), |agent| {
+        agent.validity.reasons.clone()
+    });
+    let saturated = gather(run, with(Status::Bound), |agent| match other_limit(run) {
+        Some(verdict) => vec![format!(
+            "no spare CPU time, so latencies include waiting in the client; first remove the limit \
+             that the verdict names ({}): {}",
+            verdict.cause, verdict.next
+        )],
+        None => agent.validity.reasons.clone(),
+    });
+    let effect = match run.plan.is_open() {
+        true => "its share of the requests was not sent from then on",
+        false => "its connections sent nothing from then on, so throughput is a lower bound",
+    };
+    let lost = gather(run, lost(run), |agent| {
+        let why = agent.lost.iter();
+        why.map(|why| format!("lost ({why}): {effect}; {FIX_LOST}"))
+            .collect()
+    });
+    let (invalid, bound) = match run.plan.is_open() {
+        true => ([lost, invalid].concat(), Vec::new()),
+        false => (invalid, lost),
+    };
+    ClientFaults {
+        invalid,
+        bound,
+        saturated,
+    }
+}
+
+/// Returns the agents that started and were lost.
+fn lost(run: &Run) -> impl Iterator<Item = &AgentRun> {
+    let agents = run.agents.iter();
+    agents.filter(|agent| agent.lost.is_some() && agent.cpus > 0)
+}
+
+/// Gathers messages of agents into one line per problem.
+fn gather<'a>(
+    run: &Run,
+    agents: impl Iterator<Item = &'a AgentRun>,
+    messages: impl Fn(&AgentRun) -> Vec<String>,
+) -> Vec<String> {
+    let named = agents.flat_map(|agent| {
+        let name = agent.name.clone();
+        messages(agent)
+            .into_iter()
+            .map(move |text| (name.clone(), text))
+    });
+    grouped(named, run.agents.len())
+}
+
+/// Returns notes on the agents' starts and clocks.
+pub(super) fn notes(run: &Run) -> Vec<String> {
+    let absent = run.agents.iter().filter(|agent| agent.cpus == 0);
+    let mut notes = gather(run, absent, |agent| {
+        let lost = agent.lost.iter();
+        lost.map(|why| format!("never started ({why}); the other agents sent its share"))
+            .collect()
+    });
+    notes.extend(gather(run, run.agents.iter(), |agent| {
+        agent.validity.notes.clone()
+    }));
+    notes.extend(out_of_order(run));
+    notes
+}
+
+/// Reports equally spaced arrivals that are closer together than the agents' clocks agree.
+fn out_of_order(run: &Run) -> Option<String> {
+    let schedule = run.plan.schedule()?;
+    let is_constant = matches!(schedule.arrivals(), Arrivals::Constant | Arrivals::Burst);
+    let agents = run.agents.iter().filter(|agent| agent.cpus > 0);
+    let mut bounds_us: Vec<f64> = agents.map(|agent| agent.bound_us).collect();
+    bounds_us.sort_by(|a, b| b.total_cmp(a));
+    // Each of two agents may be off by its own bound.
+    let [first, second, ..] = bounds_us[..] else {
+        return None;
+    };
+    let (bound_us, spacing_us) = (first + second, 1e6 / schedule.rate_per_s());
+    (is_constant && !schedule.rate_changes() && bound_us > spacing_us).then(|| {
+        let (bound, spacing) = (show_s(bound_us / 1e6), show_s(spacing_us / 1e6));
+        format!(
+            "the agents' clocks agree within {bound}, but arrivals are {spacing} apart: arrivals of \
+             different agents may be out of order by up to {bound}; the arrivals of each agent are \
+             exact"
+        )
+    })
+}
+
+/// Returns the fix for a run that is bound by its agents.
+pub(crate) fn fix(run: &Run) -> Option<String> {
+    if lost(run).next().is_some() {
+        return Some(FIX_LOST.to_owned());
+    }
+    let mut agents = run.agents.iter();
+    let agent = agents.find(|agent| agent.validity.status == Status::Bound)?;
+    Some(ClientThreads::of(&agent.client.threads)?.fix(agent.cpus))
+}
+
+#[cfg(test)]
+#[path = "agents_tests.rs"]
+mod tests;
