@@ -1,6 +1,9 @@
 //! Facts about a run: rates and means over the window. All rules take these facts as input.
 
+use std::borrow::Cow;
+
 use floodmark_record::Metric;
+use floodmark_record::events::ThreadUsage;
 use floodmark_record::metric::{
     CodeFigure, HostFigure, JvmFigure, Role, SocketFigure, ThreadGroupFigure,
 };
@@ -40,6 +43,8 @@ pub struct RunFacts<'a> {
     /// Whether the server and its store have dedicated CPUs.
     pub server_has_own_cpus: bool,
     pub client: CpuUse,
+    /// The client's CPU use on the coordinator's host, or `None` if all agents run on other hosts.
+    pub client_here: Option<CpuUse>,
     pub server: Option<CpuUse>,
     pub store: Option<CpuUse>,
     /// Number of busy CPUs on the client's host.
@@ -78,7 +83,10 @@ impl<'a> RunFacts<'a> {
         let server_cpus = remote.map_or(cpus, |of| f64::from(of.environment.cpus.max(1)));
         let place = run.place.as_ref();
         let server_allowed = place.map_or(server_cpus, |of| f64::from(of.server.cpu_count));
-        let client_allowed = place.map_or(cpus, |of| f64::from(of.client.cpu_count));
+        let client_allowed = f64::from(run.client_cpus(environment.cpus.max(1)));
+        let client = |threads: &[ThreadUsage]| {
+            cpus::client_cpu(run, threads, &samples, client_allowed, responses_per_s)
+        };
         let process = |role, of: &Option<Server>| {
             let of = of.as_ref()?;
             Some(cpus::process_cpu(
@@ -102,7 +110,8 @@ impl<'a> RunFacts<'a> {
             cpus,
             client_has_own_cpus: place.is_some_and(|of| of.client.cpus.is_some()),
             server_has_own_cpus: place.is_some_and(|of| of.server.cpus.is_some()),
-            client: cpus::client_cpu(run, &samples, client_allowed, responses_per_s),
+            client: client(&run.client.threads),
+            client_here: threads_here(run).map(|threads| client(&threads)),
             server: process(Role::Server, &run.server),
             store: process(Role::Store, &run.store),
             host_busy: host_busy(None),
@@ -114,6 +123,12 @@ impl<'a> RunFacts<'a> {
             sessions: waiting::sessions(&samples),
             samples,
         })
+    }
+
+    /// Returns the maximum number of load threads, over all agents.
+    #[must_use]
+    pub fn client_threads(&self) -> f64 {
+        f64::from(self.run.plan.threads) * self.run.agents.len().max(1) as f64
     }
 
     /// Returns whether floodmark recorded the run without thread states: the run's thread groups
@@ -189,6 +204,17 @@ impl<'a> RunFacts<'a> {
         let all = sampled(CodeFigure::All).filter(|all| *all > 0.0)?;
         Some(sampled(figure)? / all * self.server.as_ref()?.in_user())
     }
+}
+
+/// Returns the client's threads on the coordinator's host, or `None` if all agents run on other
+/// hosts.
+fn threads_here(run: &Run) -> Option<Cow<'_, [ThreadUsage]>> {
+    if run.agents.is_empty() {
+        return Some(Cow::Borrowed(&run.client.threads));
+    }
+    let agents = || run.agents.iter().filter(|agent| agent.shares_host);
+    let threads = agents().flat_map(|agent| agent.client.threads.iter().cloned());
+    agents().next().map(|_| threads.collect())
 }
 
 /// Returns the rows of the sending window. Excludes a last row of less than half a second, whose

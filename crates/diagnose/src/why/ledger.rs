@@ -91,7 +91,7 @@ pub(super) fn ceilings(facts: &RunFacts<'_>) -> Vec<Ceiling> {
     };
     let client = &facts.client;
     let threads = match client.busiest {
-        Some(_) => f64::from(facts.run.plan.threads),
+        Some(_) => facts.client_threads(),
         None => f64::INFINITY,
     };
     add(
@@ -112,7 +112,9 @@ pub(super) fn ceilings(facts: &RunFacts<'_>) -> Vec<Ceiling> {
     if let Some(store) = &facts.store {
         add("the store's CPUs", store.used, store.allowed);
     }
-    if let Some(busy) = facts.host_busy {
+    let is_server_here = facts.server.is_some() && facts.run.remote.is_none();
+    let is_used = facts.client_here.is_some() || is_server_here;
+    if let Some(busy) = facts.host_busy.filter(|_| is_used) {
         add("all CPUs of the host", busy, facts.cpus);
     }
     ceilings.sort_by(|a, b| a.limit_per_s.total_cmp(&b.limit_per_s));

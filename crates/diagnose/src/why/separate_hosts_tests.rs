@@ -1,11 +1,14 @@
 //! Verdicts on runs with separate hosts, and on runs with a larger consumer on shared CPUs.
 
+use floodmark_record::agent::AgentRun;
 use floodmark_record::cause::Cause;
 use floodmark_record::host::BusyProcess;
 use floodmark_record::remote::{AlignmentMethod, ClockAlignment, RemoteObservation};
-use floodmark_record::run::{Environment, Run};
+use floodmark_record::run::{ClientUsage, Environment, Run};
 
-use super::tests::{is, run_with, series};
+use super::facts::RunFacts;
+use super::tests::{is, machine, run_with, series};
+use super::verdict;
 use super::waiting_tests::blocked;
 use crate::testing::thread;
 
@@ -116,4 +119,82 @@ fn distinguishes_store_cpu_from_shared_cpus() {
         .extend([series("store", "user", 2.4), series("store", "system", 0.2)]);
     let verdict = is(&run, Cause::StoreCpu);
     assert!(!verdict.also.contains(&Cause::SharedCpu), "{verdict:#?}");
+}
+
+/// Returns an agent whose load thread is on a CPU for a share of the time.
+fn agent(name: &str, shares_host: bool, on_cpu: f64) -> AgentRun {
+    AgentRun {
+        shares_host,
+        client: ClientUsage {
+            threads: vec![thread(on_cpu, 0.1)],
+            ..ClientUsage::default()
+        },
+        ..crate::testing::agent(name)
+    }
+}
+
+/// Returns a run in which the server uses `server` of 4 CPUs, and two agents use 0.9 CPUs each. The
+/// given number of agents run on the server's host, where `busy` CPUs are busy.
+fn sent_by_agents(agents_here: usize, busy: f64, server: f64) -> Run {
+    let mut run = run_with(busy, server, 0.5);
+    let agents = (0..2).map(|i| agent(&format!("{i}"), i < agents_here, 0.9));
+    run.agents = agents.collect();
+    let threads = run.agents.iter().flat_map(|of| of.client.threads.clone());
+    run.client.threads = threads.collect();
+    run
+}
+
+#[test]
+fn agents_on_other_hosts_use_none_of_the_servers_cpus() {
+    let facts = |run: &Run| {
+        let facts = RunFacts::of(run, &machine()).unwrap();
+        let programs = facts.other_programs().unwrap();
+        (facts.client_on_server_cpus(), facts.client.used, programs)
+    };
+    let near = |(a, b, c): (f64, f64, f64), other: (f64, f64, f64)| {
+        let pairs = [(a, other.0), (b, other.1), (c, other.2)];
+        let equal = pairs.iter().all(|(a, b)| (a - b).abs() < 1e-6);
+        assert!(equal, "{pairs:?}");
+    };
+    near(facts(&sent_by_agents(2, 3.8, 2.0)), (1.8, 1.8, 0.0));
+    near(facts(&sent_by_agents(1, 3.8, 2.0)), (0.9, 1.8, 0.9));
+    near(facts(&sent_by_agents(0, 3.8, 2.0)), (0.0, 1.8, 1.8));
+}
+
+#[test]
+fn only_agents_on_the_servers_host_compete_with_the_server() {
+    let compete = |agents_here| {
+        let mut run = sent_by_agents(agents_here, 3.98, 2.0);
+        run.observations[3] = series("server", "run_delay", 1.5);
+        for agent in &mut run.agents {
+            agent.client.threads = vec![thread(0.9, 0.4)];
+        }
+        let verdict = verdict(&run, &machine()).unwrap();
+        verdict.cause == Cause::SharedCpu || verdict.also.contains(&Cause::SharedCpu)
+    };
+    assert!(compete(2));
+    assert!(!compete(0));
+}
+
+#[test]
+fn the_clients_threads_and_cpus_are_those_of_all_agents() {
+    let mut run = sent_by_agents(0, 1.0, 0.9);
+    let ceiling = |run: &Run, resource: &str| {
+        let verdict = verdict(run, &machine()).unwrap();
+        let mut ceilings = verdict.ceilings.into_iter();
+        ceilings.find(|one| one.resource == resource)
+    };
+    let used = ceiling(&run, "the client's threads").unwrap().used;
+    assert!((used - 0.9).abs() < 1e-6, "{used}");
+    let all = "all CPUs of the host";
+    assert!(ceiling(&run, all).is_some());
+    // Neither the server nor an agent runs on this host.
+    run.server = None;
+    assert!(ceiling(&run, all).is_none());
+    run.agents[0].shares_host = true;
+    assert!(ceiling(&run, all).is_some());
+    // Agents on one host share its CPUs.
+    assert_eq!(run.client_cpus(4), 8);
+    run.agents[1].host = run.agents[0].host.clone();
+    assert_eq!(run.client_cpus(16), 4);
 }

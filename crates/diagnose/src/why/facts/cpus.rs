@@ -54,7 +54,9 @@ impl RunFacts<'_> {
     /// Returns whether client and server run on separate CPUs or hosts.
     #[must_use]
     pub fn is_client_separate(&self) -> bool {
-        self.run.remote.is_some() || (self.client_has_own_cpus && self.server_has_own_cpus)
+        self.run.remote.is_some()
+            || self.client_here.is_none()
+            || (self.client_has_own_cpus && self.server_has_own_cpus)
     }
 
     /// Returns how many of the server's CPUs the client uses.
@@ -63,7 +65,7 @@ impl RunFacts<'_> {
         if self.is_client_separate() {
             0.0
         } else {
-            self.client.used
+            used(&self.client_here)
         }
     }
 
@@ -97,7 +99,7 @@ impl RunFacts<'_> {
         let of_server = used(&self.server) + used(&self.store);
         let of_client = match self.run.remote {
             Some(_) => 0.0,
-            None => self.client.used,
+            None => used(&self.client_here),
         };
         let busy = self.server_host_busy? - self.stolen();
         Some((busy - of_server - of_client).max(0.0))
@@ -117,7 +119,7 @@ impl RunFacts<'_> {
     #[must_use]
     pub fn lacks_cpu(&self) -> bool {
         let participants = [
-            Some(&self.client),
+            self.client_here.as_ref(),
             self.server.as_ref(),
             self.store.as_ref(),
         ];
@@ -255,12 +257,13 @@ pub(super) fn process_cpu(
 /// is sampled.
 pub(super) fn client_cpu(
     run: &Run,
+    threads: &[ThreadUsage],
     samples: &WindowSamples<'_>,
     allowed: f64,
     responses_per_s: f64,
 ) -> CpuUse {
     let client = &run.client;
-    if client.name.is_some() || client.threads.is_empty() {
+    if client.name.is_some() || threads.is_empty() {
         // Short-lived processes appear only in their parent's total (wait4).
         let whole_s = client.tool.as_ref().map(|tool| tool.wall_s);
         let whole_s = whole_s.filter(|s| *s > 0.0).unwrap_or(run.sending_s);
@@ -273,7 +276,7 @@ pub(super) fn client_cpu(
             busiest: None,
         };
     }
-    let threads = || client.threads.iter().filter(|thread| thread.wall_s > 0.0);
+    let threads = || threads.iter().filter(|thread| thread.wall_s > 0.0);
     let share = |seconds: f64, thread: &ThreadUsage| (seconds / thread.wall_s).min(1.0);
     let used: f64 = threads().map(|t| share(t.user_s + t.system_s, t)).sum();
     let busiest = threads().filter(|t| t.drives_load).map(|t| BusiestThread {

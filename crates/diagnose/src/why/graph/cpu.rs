@@ -45,7 +45,7 @@ pub(in crate::why) fn other_processes(facts: &RunFacts<'_>) -> Option<Finding> {
 
 /// Detects a client and a server that compete for CPUs.
 pub(in crate::why) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
-    let (client, server) = (&facts.client, facts.server.as_ref()?);
+    let (client, server) = (facts.client_here.as_ref()?, facts.server.as_ref()?);
     let run_delay = |of: &CpuUse| of.runnable.map(|runnable| runnable / of.used.max(1e-9));
     let Some((client_delay, server_delay)) = run_delay(client).zip(run_delay(server)) else {
         return not_available(

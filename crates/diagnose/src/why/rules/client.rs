@@ -48,12 +48,12 @@ pub(in crate::why) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
         EvidenceRank::Saturated,
         format!("the load generator is CPU-bound ({cost} per request); the server may be faster"),
         vec![figure],
-        if client.busiest.is_some() && f64::from(threads) < client.allowed {
+        if client.busiest.is_some() && facts.client_threads() < client.allowed {
             format!("add a client thread: -t {}", threads + 1)
         } else if external {
             "use floodmark as the client, or run the client on several hosts".to_owned()
         } else {
-            "run the client on another host, or on several hosts".to_owned()
+            "run the client on another host, or on several (--agents)".to_owned()
         },
     )
     .at([(StepKind::Cpu, "client")])
