@@ -46,6 +46,21 @@ impl FigureWindow {
         }
     }
 
+    /// Returns the whole measurement, without judging its steady state.
+    pub fn whole(run: &RunEvents) -> Self {
+        let sending_end_ns = run.window_ns();
+        let window = Window {
+            from_s: 0.0,
+            to_s: sending_end_ns as f64 / 1e9,
+            why: "the whole measurement".to_owned(),
+        };
+        FigureWindow {
+            steady: varied(),
+            window,
+            sending_end_ns,
+        }
+    }
+
     /// Returns whether a second belongs to the window. A window that ends with the run includes the
     /// drain.
     pub fn contains(&self, row: &SecondRow) -> bool {
