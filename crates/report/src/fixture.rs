@@ -15,10 +15,12 @@ use floodmark_record::tls::{TlsPlan, TlsRun, TlsUse, Trust};
 use floodmark_record::watch::{Server, ServerSeen};
 use floodmark_stats::Histogram;
 
+mod agents;
 mod changing;
 mod failing;
 mod judged;
 
+pub(crate) use agents::sent_by_agents;
 pub(crate) use changing::{ramp, replay, steps};
 pub(crate) use failing::{failing, invalid, no_answers, violated};
 pub(crate) use judged::judged;

@@ -92,7 +92,10 @@ fn run_of_blocks(run: &[Block]) -> Markup {
             html! { dl { @for block in run { @if let Block::Line(line) = block { (labelled(line)) } } } }
         }
         Block::Command(_, command) => html! { pre { (Harmless(command)) } },
-        Block::Table(content) => table(content),
+        Block::Table(content) => match &content.collapsed {
+            Some(summary) => html! { details { summary { (Harmless(summary)) } (table(content)) } },
+            None => table(content),
+        },
         Block::Charts(charts) => {
             html! { div.charts { @for chart in charts { (chart::figure(chart)) } } }
         }

@@ -510,3 +510,20 @@ fn states_each_cause_of_a_sweep_once() {
         "{shown:?}"
     );
 }
+
+#[test]
+fn a_long_table_of_agents_is_collapsed() {
+    let agents = |n| {
+        let mut run = fixture::sent_by_agents(n);
+        run.agents[0].name = HOSTILE.to_owned();
+        page(&fixture::record(vec![run])).1
+    };
+    let few = agents(16);
+    assert!(select(&few, "details").is_empty());
+    assert!(texts(&few, "h2").contains(&"Agents".to_owned()));
+    let many = agents(17);
+    assert_eq!(select(&many, "details tr").len(), 18);
+    let summary = texts(&many, "summary").join("");
+    assert!(summary.starts_with("17\u{a0}agents, "), "{summary}");
+    assert!(select(&many, "script").is_empty());
+}

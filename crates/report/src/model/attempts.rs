@@ -9,8 +9,8 @@ use super::figures::{
 };
 use super::times::percentiles;
 use super::{
-    Blocks, ColumnCell, Detail, Emphasis, FigureTable, TextLine, faint, groups, line, outcomes,
-    plain, process_use, run, steps, summary,
+    Blocks, ColumnCell, Detail, Emphasis, FigureTable, TextLine, agents, faint, groups, line,
+    outcomes, plain, process_use, run, steps, summary,
 };
 
 /// Adds the attempts at one load, with the `overall` figures and the `next` step.
@@ -31,6 +31,7 @@ pub(crate) fn add(
     for (run, name) in named() {
         blocks.lines_of(name, run::window(run, false));
         blocks.lines_of(name, run::held(run));
+        blocks.lines_of(name, agents::line(run));
     }
     for (run, name) in named() {
         let captioned = |table: FigureTable| table.captioned(name);

@@ -4,6 +4,7 @@
 //! Each part is built once from a record. The renderers (`terminal`, `html`) draw the parts without
 //! computing figures or choosing words.
 
+pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod attempts;
 pub(crate) mod chart;

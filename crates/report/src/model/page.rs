@@ -7,9 +7,9 @@ use super::chart::{DamagedHistogram, distribution, observed, over_time, swept};
 use super::figures::count_of;
 use super::names::{self, NamedRun};
 use super::{
-    Block, Blocks, FigureTable, answer, attempts, claims, comparison, crash, environment, faint,
-    groups, ladder, line, outcomes, plain, plan, process_use, repeat, run, steps, summary, sweep,
-    times,
+    Block, Blocks, FigureTable, agents, answer, attempts, claims, comparison, crash, environment,
+    faint, groups, ladder, line, outcomes, plain, plan, process_use, repeat, run, steps, summary,
+    sweep, times,
 };
 
 /// Maximum number of rows in a table.
@@ -67,6 +67,7 @@ impl PageContent {
                 ("Figures", figures(&all)),
                 ("Curves", Blocks::of_charts(curves, curve_notes)),
                 ("Outcomes", all_outcomes(&drawn)),
+                ("Agents", tables(&drawn, agents::table)),
                 ("Steps", tables(&drawn, steps::table)),
                 ("Requests of the mix", tables(&drawn, groups::table)),
                 ("Validity and notes", notes(record, &all)),

@@ -1,6 +1,7 @@
 //! CPU and memory use of client, server and store, and the figures that external clients report.
 
 use floodmark_record::client::ExternalRun;
+use floodmark_record::events::ThreadUsage;
 use floodmark_record::run::Run;
 use floodmark_record::units::{show_bytes, show_count};
 use floodmark_record::watch::Server;
@@ -16,26 +17,14 @@ pub(crate) fn client(run: &Run) -> TextLine {
             None => "CPU per request not measured".to_owned(),
         },
     )];
-    let threads = run.client.threads.iter();
-    let loaders: Vec<_> = threads
-        .filter(|t| t.drives_load && t.wall_s > 0.0)
-        .collect();
-    let share = |s: f64, wall_s: f64| 100.0 * s / wall_s;
-    let busy = loaders
-        .iter()
-        .map(|t| share(t.user_s + t.system_s, t.wall_s));
-    let busy: Vec<f64> = busy.collect();
-    if let Some((least, most)) = extremes(&busy) {
-        let threads = count_of(busy.len() as u64, "thread");
-        let range = match busy.as_slice() {
-            [one] => percent(*one),
-            _ => format!("{} to {}", percent(least), percent(most)),
-        };
+    let loaders = loaders(&run.client.threads);
+    if let Some(range) = busy_range(&run.client.threads) {
+        let threads = count_of(loaders.len() as u64, "thread");
         spans[0].text.push(';');
         spans.push(plain(format!("{threads}, {range} busy")));
         let waited = loaders
             .iter()
-            .map(|t| Some(share(t.run_delay_s?, t.wall_s)));
+            .map(|t| Some(100.0 * t.run_delay_s? / t.wall_s));
         match waited
             .collect::<Option<Vec<f64>>>()
             .and_then(|waited| extremes(&waited))
@@ -51,6 +40,24 @@ pub(crate) fn client(run: &Run) -> TextLine {
         }
     }
     TextLine::new("client", spans)
+}
+
+fn loaders(threads: &[ThreadUsage]) -> Vec<&ThreadUsage> {
+    let load = |thread: &&ThreadUsage| thread.drives_load && thread.wall_s > 0.0;
+    threads.iter().filter(load).collect()
+}
+
+/// Returns the least and the largest share of the time that load threads were on a CPU, such as
+/// `40 % to 81 %`. Returns `None` if it was not measured.
+pub(crate) fn busy_range(threads: &[ThreadUsage]) -> Option<String> {
+    let loaders = loaders(threads);
+    let busy = |thread: &&ThreadUsage| 100.0 * (thread.user_s + thread.system_s) / thread.wall_s;
+    let busy: Vec<f64> = loaders.iter().map(busy).collect();
+    let (least, most) = extremes(&busy)?;
+    Some(match busy.as_slice() {
+        [one] => percent(*one),
+        _ => format!("{} to {}", percent(least), percent(most)),
+    })
 }
 
 /// Returns the client's CPU time, peak memory and connections. External clients do not report

@@ -5,8 +5,8 @@ use floodmark_record::run::Run;
 
 use super::run::same_load;
 use super::{
-    Blocks, Emphasis, TextLine, attempts, groups, line, outcomes, plain, plan, process_use, run,
-    steps, times, verdict,
+    Blocks, Emphasis, TextLine, agents, attempts, groups, line, outcomes, plain, plan, process_use,
+    run, steps, times, verdict,
 };
 
 /// Returns the summary of a record with thresholds, skipped trials and the next step.
@@ -56,6 +56,7 @@ fn add_run(blocks: &mut Blocks, run: &Run, next: Option<&str>) {
     blocks.lines(outcomes::lines(&[run]));
     blocks.lines(run::held(run));
     blocks.lines([process_use::client(run)]);
+    agents::add(blocks, run);
     blocks.lines(process_use::external_client(run));
     blocks.lines(process_use::servers(run));
     blocks.lines(run::tls(run));

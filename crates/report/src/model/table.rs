@@ -86,6 +86,8 @@ pub(crate) struct FigureTable {
     pub(crate) note: String,
     /// Appended to the note if the supplements are shown.
     pub(crate) supplement_note: &'static str,
+    /// What the page shows until the reader opens the table; `None` for an open table.
+    pub(crate) collapsed: Option<String>,
 }
 
 impl FigureTable {
@@ -104,6 +106,7 @@ impl FigureTable {
             rows: rows.into_iter().collect(),
             note: String::new(),
             supplement_note: "",
+            collapsed: None,
         }
     }
 

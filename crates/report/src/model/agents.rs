@@ -1,0 +1,210 @@
+//! The agents that sent a load.
+
+use floodmark_record::agent::AgentRun;
+use floodmark_record::run::{Run, Status};
+
+use super::figures::{
+    NOT_MEASURED, count_of, cpu_per_request, extremes, glue, median, microseconds, rate,
+};
+use super::run::is_whole;
+use super::{
+    Blocks, ColumnCell, Detail, Emphasis, FigureTable, Span, TextLine, outcomes, plain, process_use,
+};
+
+/// Maximum number of agents in the summary. A longer list is summarized in one line.
+const MAX_SHOWN: usize = 8;
+
+/// Maximum number of agents in a table that is open on the page.
+const MAX_OPEN: usize = 16;
+
+/// Adds the agents to the summary of a run.
+pub(crate) fn add(blocks: &mut Blocks, run: &Run) {
+    if run.agents.len() <= MAX_SHOWN {
+        blocks.tables(table(run));
+        return;
+    }
+    blocks.lines(line(run));
+    let faulty: Vec<&AgentRun> = run.agents.iter().filter(|of| !is_valid(of)).collect();
+    if !faulty.is_empty() {
+        blocks.tables([of_agents(run, faulty).limited(MAX_SHOWN)]);
+    }
+}
+
+/// Returns the table of all agents, or `None` for a run without agents. A long table is collapsed
+/// on the page.
+pub(crate) fn table(run: &Run) -> Option<FigureTable> {
+    let mut table = of_agents(run, &run.agents);
+    if run.agents.len() > MAX_OPEN {
+        table.collapsed = summary(run);
+    }
+    (!run.agents.is_empty()).then_some(table)
+}
+
+/// Returns the range of the agents' figures in one line, or `None` for a run without agents.
+pub(crate) fn line(run: &Run) -> Option<TextLine> {
+    let faulty = run.agents.iter().filter(|of| !is_valid(of)).count();
+    let mut spans = vec![plain(summary(run)?)];
+    if faulty > 0 {
+        spans[0].text.push(';');
+        let not_valid = glue(&format!("{faulty} not valid"));
+        spans.push(Emphasis::Warn.span(not_valid));
+    }
+    Some(TextLine::new("agents", spans))
+}
+
+fn is_valid(agent: &AgentRun) -> bool {
+    agent.validity.status == Status::Valid
+}
+
+/// Returns text such as `64 agents, 900 to 1,100/s each (median 1,000/s); largest skew +5.00 s,
+/// largest clock error ± 120 µs`.
+fn summary(run: &Run) -> Option<String> {
+    let agents = &run.agents;
+    let per_s: Vec<f64> = agents.iter().filter_map(|of| of.throughput_per_s).collect();
+    let throughput = match (extremes(&per_s), median(per_s.iter().copied().map(Some))) {
+        (Some((least, most)), Some(median)) => format!(
+            ", {} to {} each (median {})",
+            rate(least),
+            rate(most),
+            rate(median)
+        ),
+        _ => String::new(),
+    };
+    let started = || agents.iter().filter(|of| of.cpus > 0);
+    let skew = started().max_by(|a, b| a.skew_us.abs().total_cmp(&b.skew_us.abs()));
+    let bound = started().max_by(|a, b| a.bound_us.total_cmp(&b.bound_us));
+    let clocks = skew.zip(bound).map(|(skew, bound)| {
+        let skew = glue(&signed(skew.skew_us));
+        let bound = glue(&format!("± {}", microseconds(bound.bound_us)));
+        format!("; largest skew {skew}, largest clock error {bound}")
+    });
+    let count = count_of(agents.len() as u64, "agent");
+    let clocks = clocks.unwrap_or_default();
+    (!agents.is_empty()).then(|| format!("{count}{throughput}{clocks}"))
+}
+
+fn of_agents<'a>(run: &Run, agents: impl IntoIterator<Item = &'a AgentRun>) -> FigureTable {
+    let rows = agents.into_iter().map(|of| (of.name.clone(), cells(of)));
+    let clocks = "skew: the agent's clock minus the coordinator's, ± maximum error";
+    let note = match is_whole(run) {
+        true => clocks.to_owned(),
+        false => format!("figures of the whole measurement; {clocks}"),
+    };
+    FigureTable::of(rows, &note).captioned("agent")
+}
+
+fn cells(agent: &AgentRun) -> Vec<ColumnCell> {
+    let missing = || NOT_MEASURED.to_owned();
+    let busy = process_use::busy_range(&agent.client.threads).unwrap_or_else(missing);
+    let cpu = cpu_per_request(agent.client.cpu_us_per_request).unwrap_or_else(missing);
+    let host = match agent.host.as_str() {
+        "" => missing(),
+        host => host.to_owned(),
+    };
+    let started = (agent.cpus > 0).then_some(agent);
+    let skew = started.map_or_else(missing, |of| {
+        format!("{} ± {}", signed(of.skew_us), microseconds(of.bound_us))
+    });
+    vec![
+        ("host", Detail::Roomy, host.into()),
+        outcomes::ok_per_s(agent.throughput_per_s),
+        ("threads busy", Detail::Essential, busy.into()),
+        ("CPU/request", Detail::Page, cpu.into()),
+        ("skew", Detail::Essential, skew.into()),
+        ("validity", Detail::Essential, validity(agent).into()),
+    ]
+}
+
+fn validity(agent: &AgentRun) -> Span {
+    match (&agent.lost, agent.validity.status) {
+        (Some(_), _) if agent.cpus == 0 => Emphasis::Warn.span("not started"),
+        (Some(_), _) => Emphasis::Bad.span("lost"),
+        (None, Status::Valid) => Emphasis::Good.span("valid"),
+        (None, Status::Bound) => Emphasis::Warn.span("bound"),
+        (None, Status::Invalid) => Emphasis::Bad.span("invalid"),
+    }
+}
+
+/// Formats a time in microseconds with its sign: `+5.00 s`.
+fn signed(us: f64) -> String {
+    let sign = if us < 0.0 { '−' } else { '+' };
+    format!("{sign}{}", microseconds(us.abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::terminal::tests::{drawn, drawn_tables};
+
+    fn summarized(run: &Run, width: usize) -> String {
+        let mut blocks = Blocks::default();
+        add(&mut blocks, run);
+        let style = crate::style::Style {
+            color: false,
+            width,
+        };
+        crate::terminal::draw(&blocks, style)
+    }
+
+    #[test]
+    fn a_few_agents_have_a_row_each() {
+        insta::assert_snapshot!("wide", summarized(&fixture::sent_by_agents(4), 100));
+        insta::assert_snapshot!("narrow", summarized(&fixture::sent_by_agents(4), 60));
+    }
+
+    #[test]
+    fn many_agents_have_a_line_and_those_with_faults_a_row() {
+        insta::assert_snapshot!("many", summarized(&fixture::sent_by_agents(64), 100));
+        let mut valid = fixture::sent_by_agents(9);
+        valid.agents.retain(is_valid);
+        valid.agents.extend(valid.agents.clone());
+        let text = summarized(&valid, 200);
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(!text.contains("not valid"), "{text}");
+    }
+
+    #[test]
+    fn several_attempts_have_a_line_each() {
+        let attempts = [1, 2].map(|attempt| Run {
+            attempt,
+            ..fixture::sent_by_agents(2)
+        });
+        let style = crate::style::Style {
+            color: false,
+            width: 200,
+        };
+        let record = fixture::record(attempts.to_vec());
+        let text = crate::terminal::summary(&record, None, style);
+        let lines: Vec<&str> = text.lines().filter(|of| of.starts_with("agents")).collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(
+            lines[1].starts_with("agents       attempt 2: 2 agents, 40,000/s to 40,100/s each")
+        );
+    }
+
+    #[test]
+    fn a_run_without_agents_shows_none() {
+        assert_eq!(summarized(&fixture::closed(), 100), "");
+        assert_eq!(drawn(line(&fixture::closed()), 100), "");
+    }
+
+    #[test]
+    fn a_part_of_the_run_is_distinguished_from_the_whole() {
+        let mut run = fixture::sent_by_agents(2);
+        assert!(!drawn_tables(table(&run), 100).contains("whole measurement"));
+        run.window.from_s = 3.0;
+        assert!(drawn_tables(table(&run), 100).contains("whole measurement"));
+    }
+
+    #[test]
+    fn only_a_long_table_is_collapsed() {
+        let collapsed = |n| table(&fixture::sent_by_agents(n)).unwrap().collapsed;
+        assert_eq!(collapsed(MAX_OPEN), None);
+        assert!(
+            collapsed(MAX_OPEN + 1)
+                .unwrap()
+                .starts_with(&glue("17 agents"))
+        );
+    }
+}
