@@ -1,5 +1,7 @@
 //! Agents: the workers, often on several machines, that send one load together.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,4 +40,14 @@ pub struct AgentRun {
     pub validity: Validity,
     /// When and why the agent was lost; null if it sent all its requests.
     pub lost: Option<String>,
+}
+
+/// Returns the number of CPUs that agents may use. Agents on one host share its CPUs.
+pub(crate) fn cpus(agents: &[AgentRun]) -> u32 {
+    let mut hosts = BTreeMap::new();
+    for agent in agents {
+        let cpus = hosts.entry(&agent.host).or_insert(0);
+        *cpus = agent.cpus.max(*cpus);
+    }
+    hosts.values().sum()
 }

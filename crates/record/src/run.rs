@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::agent::AgentRun;
+use crate::agent::{self, AgentRun};
 use crate::client::ExternalRun;
 use crate::events::{AddressUse, EndReason, HeldConnections, ThreadUsage};
 use crate::groups::{GroupFigures, GroupPoint};
@@ -210,12 +210,7 @@ impl Run {
     #[must_use]
     pub fn client_cpus(&self, all: u32) -> u32 {
         if !self.agents.is_empty() {
-            let mut hosts = BTreeMap::new();
-            for agent in &self.agents {
-                let cpus = hosts.entry(&agent.host).or_insert(0);
-                *cpus = agent.cpus.max(*cpus);
-            }
-            return hosts.values().sum();
+            return agent::cpus(&self.agents);
         }
         self.place
             .as_ref()
