@@ -210,3 +210,18 @@ fn does_not_expect_littles_law_of_a_run_that_lost_an_agent() {
     assert_eq!(case.judge().notes, Vec::<String>::new());
     assert_eq!(validity(&case.run, 4, &[]).status, Status::Bound);
 }
+
+#[test]
+fn an_agent_has_a_share_of_the_plans_rate() {
+    // The agent sends a tenth of the load, so 100 of its requests were due during the stall.
+    let plan = scheduled(Schedule::Constant {
+        rate: Rate::new(10_000.0).unwrap(),
+        spacing: Spacing::Poisson,
+        length: Length::seconds(10.0),
+    });
+    let mut case = Case::good(plan).unsent(400, None);
+    case.run.longest_stall_ns = Some(100_000_000);
+    assert_eq!(judge(&case, &agent("a")).status, Status::Valid);
+    case.run.longest_stall_ns = Some(200_000_000);
+    assert_eq!(judge(&case, &agent("a")).status, Status::Invalid);
+}

@@ -48,7 +48,7 @@ impl Case {
         ));
     }
 
-    fn unsent(mut self, n: u64, error: Option<&str>) -> Self {
+    pub(super) fn unsent(mut self, n: u64, error: Option<&str>) -> Self {
         self.run.requests.sent -= n;
         self.run.requests.ok -= n;
         match error {

@@ -198,3 +198,31 @@ fn the_clients_threads_and_cpus_are_those_of_all_agents() {
     run.agents[1].host = run.agents[0].host.clone();
     assert_eq!(run.client_cpus(16), 4);
 }
+
+#[test]
+fn starved_agents_on_other_hosts_do_not_compete_for_this_hosts_cpus() {
+    let facts = |agents_here| {
+        let mut run = sent_by_agents(agents_here, 2.0, 1.0);
+        for agent in &mut run.agents {
+            agent.client.threads = vec![thread(0.5, 0.5)];
+        }
+        let facts = RunFacts::of(&run, &machine()).unwrap();
+        (facts.is_client_separate(), facts.lacks_cpu())
+    };
+    assert_eq!(facts(1), (false, true));
+    assert_eq!(facts(0), (true, false));
+}
+
+#[test]
+fn a_cpu_bound_client_needs_threads_only_if_its_agents_have_spare_cpus() {
+    let next = |cpus| {
+        let mut run = sent_by_agents(0, 0.5, 0.2);
+        run.client.threads = vec![thread(0.99, 0.0); 2];
+        for agent in &mut run.agents {
+            agent.cpus = cpus;
+        }
+        is(&run, Cause::ClientCpu).next
+    };
+    assert_eq!(next(2), "add a client thread: -t 2");
+    assert!(next(1).ends_with("(--agents)"));
+}
