@@ -1,15 +1,17 @@
 //! `floodmark observe`: monitors a server on its own host.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, BufRead, ErrorKind, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use floodmark_host::Stop;
 use floodmark_observe::environment::environment;
 use floodmark_observe::server::{self, NotFound};
 use floodmark_observe::{MonitorTargets, Observer, Root};
+use floodmark_record::agent_lines::AgentCommand;
 use floodmark_record::remote::{OBSERVER_FILE_VERSION, ObserverLine, ObserverOpened};
 use floodmark_record::target::Address;
 
@@ -50,6 +52,11 @@ pub struct ObserveArgs {
     #[arg(short, long, value_name = "TIME", value_parser = positive_duration)]
     pub duration: Option<Duration>,
 
+    /// Answer pings on stdin, and end when stdin is closed; requires --out - (load --observe uses
+    /// this)
+    #[arg(long, hide = true)]
+    pub pings: bool,
+
     /// Print only errors on stderr
     #[arg(short, long)]
     pub quiet: bool,
@@ -78,6 +85,9 @@ pub fn run(args: &ObserveArgs) -> Result<(), Ending> {
         pids,
         clocks: observer.clocks(),
     }))?;
+    if args.pings {
+        answer_pings(args, &stop)?;
+    }
     let mut due = begin + INTERVAL;
     loop {
         observer.step();
@@ -114,6 +124,34 @@ pub fn run(args: &ObserveArgs) -> Result<(), Ending> {
             _ => return Ok(()),
         }
     }
+}
+
+/// Starts a thread that answers pings, and that stops the observation when stdin is closed.
+fn answer_pings(args: &ObserveArgs, stop: &Stop) -> Result<(), Ending> {
+    if !is_stdout(&args.out) {
+        return Err(Ending::usage("--pings: requires --out -"));
+    }
+    let mut lines = LineFile::create(&args.out)?;
+    let closed = stop.clone();
+    // This thread is never joined, because a blocked read cannot be canceled.
+    let answering = std::thread::Builder::new().spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            let Some(AgentCommand::Ping(sent_ns)) = AgentCommand::parse(&line) else {
+                break;
+            };
+            let monotonic_ns = floodmark_workers::monotonic_ns();
+            let pong = ObserverLine::Pong {
+                sent_ns,
+                monotonic_ns,
+            };
+            if lines.write(&pong).is_err() {
+                break;
+            }
+        }
+        closed.set();
+    });
+    let started = answering.map(drop);
+    started.map_err(|error| Ending::internal(format!("cannot start a thread: {error}")))
 }
 
 /// Returns the server process to monitor.
@@ -157,7 +195,7 @@ fn greeting(args: &ObserveArgs, name: &str, pids: &[u32]) -> String {
 /// Destination of the observer's output lines.
 struct LineFile {
     name: String,
-    to: Box<dyn Write>,
+    to: Box<dyn Write + Send>,
     /// Whether the reader has closed the pipe.
     closed: bool,
 }
@@ -165,7 +203,7 @@ struct LineFile {
 impl LineFile {
     /// Opens stdout, or creates a new file for output.
     fn create(path: &Path) -> Result<Self, Ending> {
-        let (name, to): (String, Box<dyn Write>) = if is_stdout(path) {
+        let (name, to): (String, Box<dyn Write + Send>) = if is_stdout(path) {
             ("stdout".to_owned(), Box::new(io::stdout()))
         } else {
             let name = path.display().to_string();

@@ -32,7 +32,7 @@ pub fn run(args: &WorkerArgs) -> Result<(), Ending> {
 }
 
 fn run_alone() -> Result<(), Ending> {
-    let input = read_input()?;
+    let input = read_input(&read_line()?)?;
     let files = raise_limit(&input);
     let stop = StopFlag::default();
     let requested = stop.clone();
@@ -77,14 +77,17 @@ fn write_line(line: &[u8]) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Reads the worker's input from stdin.
-fn read_input() -> Result<WorkerInput, Ending> {
+/// Reads a line from stdin; an empty text at its end.
+fn read_line() -> Result<String, Ending> {
     let mut line = String::new();
-    io::stdin()
-        .lock()
-        .read_line(&mut line)
-        .map_err(|e| Ending::internal(format!("worker: stdin: {e}")))?;
-    let mut input: WorkerInput = serde_json::from_str(&line).map_err(|e| {
+    let read = io::stdin().lock().read_line(&mut line);
+    read.map_err(|e| Ending::internal(format!("worker: stdin: {e}")))?;
+    Ok(line)
+}
+
+/// Reads the worker's input, which starts with `line` and may continue on stdin.
+fn read_input(line: &str) -> Result<WorkerInput, Ending> {
+    let mut input: WorkerInput = serde_json::from_str(line).map_err(|e| {
         Ending::usage(format!(
             "worker: stdin does not start with a valid plan: {e}; use floodmark load"
         ))

@@ -14,6 +14,7 @@ use floodmark_record::worker_input::WorkerInput;
 use floodmark_record::{Event, Record, SCHEMA_VERSION};
 use floodmark_record::{Metric, Observation};
 
+use crate::agent_load;
 use crate::attempt_monitor::AttemptMonitor;
 pub use crate::attempt_monitor::Monitoring;
 use crate::exit_monitor::ExitMonitor;
@@ -23,7 +24,7 @@ use crate::folder::Folder;
 use crate::readback::SetReader;
 use crate::run_end;
 use crate::server_log::ServerLog;
-use floodmark_workers::{self as workers, WorkerFailure};
+use floodmark_workers::{self as workers, AgentsSetting, WorkerFailure};
 
 /// Callback for each event as it occurs. The live view uses such a callback.
 pub type Listener<'a> = dyn FnMut(&Event) + 'a;
@@ -110,6 +111,8 @@ pub struct Attempts<'a> {
     pub log: Option<&'a RefCell<ServerLog>>,
     /// Ends the attempts early.
     pub stop: &'a Stop,
+    /// The agents that divide the load; `None` if one worker on this host sends it.
+    pub agents: Option<&'a AgentsSetting<'a>>,
     /// The external client; `None` for floodmark's own worker.
     pub client: Option<&'a ExternalClient<'a>>,
 }
@@ -267,18 +270,18 @@ impl Attempts<'_> {
             outlasts_server: false,
             share: None,
         };
-        let mut interruption = None;
-        let failure = workers::run(self.side, &input, self.stop, |event| {
-            if let Event::End(end) = &event {
-                *first_number = end.next_number;
-                interruption = run_end::interruption(end);
-            }
-            for event in monitor.on(&event).chain([event]) {
-                folder.append(&event);
-                listener(&event);
-            }
-        })
-        .err();
+        let mut sink = LoadSink {
+            monitor,
+            folder,
+            listener,
+            first_number,
+            interruption: None,
+        };
+        let failure = match self.agents {
+            None => workers::run(self.side, &input, self.stop, |event| sink.take(event)).err(),
+            Some(agents) => agent_load::run(agents, &input, run, self.stop, &mut sink),
+        };
+        let interruption = sink.interruption;
         if let Some(set) = set.filter(|_| failure.is_none()) {
             let sent = *first_number - 1;
             let items = set.write_items(sent, folder.path(), file_name("items", run));
@@ -288,6 +291,31 @@ impl Attempts<'_> {
             interruption: failure.as_ref().map(ToString::to_string).or(interruption),
             failure,
             ..LoadEnd::default()
+        }
+    }
+}
+
+/// Records the events of a load as they occur.
+pub(crate) struct LoadSink<'a, 'm, 'l> {
+    pub(crate) monitor: &'a mut AttemptMonitor<'m>,
+    pub(crate) folder: &'a mut Folder,
+    listener: &'a mut Listener<'l>,
+    /// Next free request number.
+    first_number: &'a mut u64,
+    /// Why the load ended early.
+    interruption: Option<String>,
+}
+
+impl LoadSink<'_, '_, '_> {
+    /// Records an event and passes it on to the listener.
+    pub(crate) fn take(&mut self, event: Event) {
+        if let Event::End(end) = &event {
+            *self.first_number = end.next_number;
+            self.interruption = run_end::interruption(end);
+        }
+        for event in self.monitor.on(&event).chain([event]) {
+            self.folder.append(&event);
+            (self.listener)(&event);
         }
     }
 }

@@ -33,6 +33,10 @@ pub struct AttemptMonitor<'a> {
     server: Option<UsedCpu>,
     /// CPU time that the store had used at the last event.
     store: Option<UsedCpu>,
+    /// Process ids of the client's agents on this host; empty if the client is a single process.
+    agents: Vec<u32>,
+    /// Whether the client runs on other hosts.
+    is_elsewhere: bool,
 }
 
 impl<'a> AttemptMonitor<'a> {
@@ -59,7 +63,20 @@ impl<'a> AttemptMonitor<'a> {
             remote,
             server: None,
             store: None,
+            agents: Vec::new(),
+            is_elsewhere: false,
         }
+    }
+
+    /// Adds an agent, whose process id is `pid` on its host. Agents are added before the client is
+    /// ready.
+    pub fn agent(&mut self, pid: u32) {
+        self.agents.push(pid);
+    }
+
+    /// States that the client runs on other hosts, so its processes are not sampled here.
+    pub fn client_is_elsewhere(&mut self) {
+        self.is_elsewhere = true;
     }
 
     /// Handles an event from the worker. Returns the events to record before this event.
@@ -73,7 +90,9 @@ impl<'a> AttemptMonitor<'a> {
                         used_since(&mut self.store, sampler.store_cpu()).map(Event::StoreUsed),
                     ];
                 }
-                Event::Ready(ready) => sampler.client(ready.pid),
+                Event::Ready(_) if self.is_elsewhere => {}
+                Event::Ready(ready) if self.agents.is_empty() => sampler.clients(&[ready.pid]),
+                Event::Ready(_) => sampler.clients(&self.agents),
                 Event::Began { phase, .. } => {
                     if *phase == Phase::Measure {
                         sampler.measuring();
@@ -90,7 +109,7 @@ impl<'a> AttemptMonitor<'a> {
     /// Handles the start of an external client. The measurement starts at the same time.
     pub fn on_external_client(&self, pid: u32) {
         if let Ok(sampler) = &self.sampler {
-            sampler.client(pid);
+            sampler.clients(&[pid]);
             sampler.measuring();
         }
     }

@@ -3,7 +3,8 @@
 //!
 //! Invariant: this crate renders nothing. Callers receive the same events that are recorded.
 
-pub mod agent_runs;
+mod agent_load;
+mod agent_runs;
 pub mod attempt;
 mod attempt_monitor;
 mod crash_results;

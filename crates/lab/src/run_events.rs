@@ -6,7 +6,7 @@ use floodmark_record::agent::AgentRun;
 use floodmark_record::api_check::ItemsFile;
 use floodmark_record::client::ClientRan;
 use floodmark_record::events::{EndReason, Event, PartRow, Phase, RunId, WorkerReady};
-use floodmark_record::groups::{GroupPoint, GroupRow};
+use floodmark_record::groups::GroupPoint;
 use floodmark_record::logged::Logged;
 use floodmark_record::place::Placement;
 use floodmark_record::plan::Plan;
@@ -180,7 +180,7 @@ impl RunEvents {
     /// Adds a row for the last second if the worker died within it.
     pub fn complete(&mut self) {
         if self.end.is_none()
-            && let Some(row) = partial_row(&self.parts, self.rows.len() as u64)
+            && let Some(row) = SecondRow::of_parts(&self.parts, self.rows.len() as u64)
         {
             self.take_second(row);
         }
@@ -225,12 +225,7 @@ impl RunEvents {
         let mut counts = Counts::default();
         let rows = self.rows.iter().filter_map(|row| of(&row.row));
         rows.for_each(|row| counts.merge(row));
-        counts.in_flight_at_end += counts
-            .sent
-            .saturating_sub(counts.ended() + counts.in_flight_at_end);
-        counts.unsent += counts
-            .intended
-            .saturating_sub(counts.sent + counts.unsent + counts.connect_failed);
+        counts.complete();
         counts
     }
 
@@ -252,37 +247,6 @@ impl RunEvents {
             detail: self.cut_short.clone().or(detail),
         }
     }
-}
-
-/// Returns a row that consists of parts. Only the counts of these requests are known.
-fn partial_row(parts: &[PartRow], index: u64) -> Option<SecondRow> {
-    let (first, last) = (parts.first()?, parts.last()?);
-    let mut sums = GroupRow::default();
-    let groups = parts.iter().map(|part| part.groups.len()).max()?;
-    let mut groups = vec![GroupRow::default(); groups];
-    for part in parts {
-        sums.merge(&part.sums);
-        let groups = groups.iter_mut().zip(&part.groups);
-        groups.for_each(|(sum, group)| sum.merge(group));
-    }
-    Some(SecondRow {
-        phase: last.phase,
-        index,
-        from_ns: first.from_ns,
-        to_ns: last.to_ns,
-        counts: sums.counts,
-        good: sums.good,
-        ok_in_window: sums.ok_in_window,
-        good_in_window: sums.good_in_window,
-        bytes_sent: sums.bytes_sent,
-        bytes_received: sums.bytes_received,
-        connects: 0,
-        open_connections: 0,
-        user_s: 0.0,
-        system_s: 0.0,
-        histograms: BTreeMap::new(),
-        groups,
-    })
 }
 
 /// Returns the number of requests whose outcome is not ok.

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Barrier};
 
@@ -56,6 +56,8 @@ pub struct SharedState {
     pub next_number: AtomicU64,
     /// The clock of all threads.
     pub clock: Clock,
+    /// Number of phases whose events were all emitted.
+    pub emitted: AtomicUsize,
 }
 
 impl SharedState {
@@ -69,6 +71,7 @@ impl SharedState {
             first_number: AtomicU64::new(first_number),
             next_number: AtomicU64::new(first_number),
             clock,
+            emitted: AtomicUsize::new(0),
         }
     }
 }
@@ -193,21 +196,21 @@ pub fn run_phases<B: IoBackend>(
     plan: &Plan,
     phases: &[Phase],
     share: PhaseShare,
-    await_start: impl Fn() -> Ns,
+    await_start: impl Fn(usize) -> Ns,
     shared: &SharedState,
     out: &SyncSender<Message>,
 ) -> Option<Core> {
     if made.is_err() {
         shared.stop.store(true, Ordering::Relaxed);
     }
-    for phase in phases {
+    for (index, phase) in phases.iter().enumerate() {
         // Create the job before the clock starts, because counting random arrivals requires drawing
         // all of them.
         let job = PhaseJob::new(plan, *phase, share);
         if shared.barrier.wait().is_leader() {
             let first_number = share.first_number(plan, shared);
             shared.first_number.store(first_number, Ordering::Relaxed);
-            let start = await_start();
+            let start = await_start(index);
             let _ = out.send(Message::Began(start, process_cpu()));
             shared.start.store(start, Ordering::Release);
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
+use std::time::Duration;
 
 use floodmark_record::Event;
 use floodmark_record::events::{Phase, WorkerReady};
@@ -103,6 +104,9 @@ impl StopFlag {
     }
 }
 
+/// Interval between two looks at whether all events of a phase were emitted.
+const EMIT_PAUSE: Duration = Duration::from_micros(200);
+
 /// What a coordinator decides for a worker that is one of its agents.
 pub struct Coordinated<'a> {
     /// Waits until a phase shall start, and returns this time on the given clock.
@@ -185,7 +189,11 @@ pub fn run(
         let ends: Result<Vec<_>, _> = job
             .phases
             .iter()
-            .map(|phase| gather(*phase, &mut opening, &mut gatherer, &messages, &mut emit))
+            .map(|phase| {
+                let result = gather(*phase, &mut opening, &mut gatherer, &messages, &mut emit);
+                job.shared.emitted.fetch_add(1, Ordering::Release);
+                result
+            })
             .collect();
         // Drop the gatherer, so that no thread keeps waiting for slices after a failure.
         drop(gatherer);
@@ -267,6 +275,17 @@ impl Job<'_> {
             thread,
             threads: self.threads,
             agent: self.agent,
+        }
+    }
+
+    /// Waits until all events of the first `phases` phases were emitted, so that an agent states
+    /// that it waits for the next phase only after these events.
+    fn await_emitted(&self, phases: usize) {
+        let shared = &self.shared;
+        while shared.emitted.load(Ordering::Acquire) < phases
+            && !shared.stop.load(Ordering::Relaxed)
+        {
+            thread::sleep(EMIT_PAUSE);
         }
     }
 
@@ -352,7 +371,10 @@ impl StartingThread<'_> {
             share,
             requests: plan.request_limit().map(|n| split(n, share.overall())),
         };
-        let start = || (job.await_start)(&shared.clock);
+        let start = |phase| {
+            job.await_emitted(phase);
+            (job.await_start)(&shared.clock)
+        };
         run_phases(made, plan, job.phases, share, start, shared, out)
     }
 }

@@ -158,16 +158,18 @@ impl Monitor {
     /// Handles a command.
     pub(crate) fn handle(&mut self, command: MonitorCommand) {
         match command {
-            MonitorCommand::Client(pid) => {
+            MonitorCommand::Clients(pids) => {
                 for sampler in self.server.iter().chain(&self.store) {
-                    sampler.exclude(pid);
+                    pids.iter().for_each(|pid| sampler.exclude(*pid));
                 }
                 let (samples, live) = (&mut self.samples, SharedCpu::default());
                 let role = Role::Client;
-                let client = ProcessSampler::open(samples, &self.root, role, &[pid], None, &live);
+                let client = ProcessSampler::open(samples, &self.root, role, &pids, None, &live);
                 let client = client.map_err(|error| format!("client: {error}"));
                 self.client = or_missing(samples, client);
-                self.open_network(pid);
+                if let Some(pid) = pids.first() {
+                    self.open_network(*pid);
+                }
             }
             MonitorCommand::Measuring(at) => {
                 self.measured_from = Some(at);

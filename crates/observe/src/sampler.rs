@@ -20,8 +20,8 @@ pub type Sampled = (Observed, Vec<String>);
 
 /// A command to the sampler's thread.
 pub(crate) enum MonitorCommand {
-    /// Start sampling the client with this PID.
-    Client(u32),
+    /// Start sampling the client's processes with these PIDs.
+    Clients(Vec<u32>),
     /// The measurement started at this moment.
     Measuring(Instant),
 }
@@ -67,9 +67,9 @@ impl Sampler {
         }
     }
 
-    /// Starts sampling the client.
-    pub fn client(&self, pid: u32) {
-        self.send(MonitorCommand::Client(pid));
+    /// Starts sampling the client, which consists of one or more processes.
+    pub fn clients(&self, pids: &[u32]) {
+        self.send(MonitorCommand::Clients(pids.to_vec()));
     }
 
     /// Marks the start of the measurement. Thread CPU usage is measured from this point.
@@ -234,7 +234,7 @@ mod tests {
             ..MonitorTargets::default()
         };
         let sampler = start(50, targets);
-        sampler.client(std::process::id());
+        sampler.clients(&[std::process::id()]);
         std::thread::sleep(Duration::from_millis(120));
         sampler.measuring();
         let mut stdin = child.stdin.take().unwrap();
@@ -329,7 +329,7 @@ mod tests {
             .arg("60")
             .spawn()
             .unwrap();
-        sampler.client(client.id());
+        sampler.clients(&[client.id()]);
         std::thread::sleep(Duration::from_millis(600));
         let (observed, missing) = sampler.stop();
         client.kill().unwrap();

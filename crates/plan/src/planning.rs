@@ -61,6 +61,9 @@ pub fn plan(
     let (model, remark) = schedule::of(spec)?;
     let mut offer = offer(&target, open_files);
     notices.extend(unknown_limits(&target, &offer));
+    if let Some(agents) = spec.agents {
+        offer = of_all_agents(offer, agents);
+    }
     let (tls, anchors) = trust::plan(spec, https_host)?;
     let load = &spec.load;
     let timeout = load.timeout.unwrap_or(DEFAULT_TIMEOUT);
@@ -105,6 +108,7 @@ pub fn plan(
     plan.backend = backend;
     notices.extend(notice);
     plan.connections = connections(spec, &plan, &offer)?;
+    refuse_idle_agents(spec, &plan)?;
     if let Some(shortage) = budget::shortage(&plan, &offer)
         && !spec.anyway
     {
@@ -330,17 +334,38 @@ fn check(spec: &PlanSpec, request: &RequestPlan) -> Result<Option<Check>, String
 /// All agents are assumed to have the same limits, so the calculation covers all of them together.
 #[must_use]
 pub fn agent_shortage(input: &WorkerInput, open_files: u64) -> Option<String> {
-    let agents = u64::from(input.share?.count);
+    let agents = input.share?.count;
     let plan = &input.plan;
     let of_host = offer(&plan.target, Some(open_files));
-    let of_all = Offer {
-        ports: of_host.ports.map(|ports| ports.saturating_mul(agents)),
-        fds: of_host.fds.map(|fds| fds.saturating_mul(agents)),
+    let of_host = Offer {
         // The worker itself reports a request that cannot be sent.
         sockets: worker::sockets(plan).unwrap_or(of_host.sockets),
         ..of_host
     };
-    budget::shortage(plan, &of_all)
+    budget::shortage(plan, &of_all_agents(of_host, agents))
+}
+
+/// Returns the resources of all agents if each has those of one host.
+fn of_all_agents(of_host: Offer, agents: u32) -> Offer {
+    let times = |n: u64| n.saturating_mul(agents.into());
+    Offer {
+        ports: of_host.ports.map(times),
+        fds: of_host.fds.map(times),
+        ..of_host
+    }
+}
+
+/// Refuses a load with more agents than connections, because some would send nothing.
+fn refuse_idle_agents(spec: &PlanSpec, plan: &Plan) -> Result<(), String> {
+    match spec.agents {
+        Some(agents) if agents > plan.connections => Err(format!(
+            "{} {}: each of the {agents} agents needs a connection; use more connections or at most {} agents",
+            spec.name("connections"),
+            plan.connections,
+            plan.connections.max(1)
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the local ports and open files that this host provides.

@@ -248,6 +248,8 @@ pub struct PlanSpec {
     pub public: bool,
     /// Whether to allow a plan that exceeds the host's limits.
     pub anyway: bool,
+    /// Number of agents that divide the load; `None` if one process on this host sends it.
+    pub agents: Option<u32>,
 }
 
 impl PlanSpec {

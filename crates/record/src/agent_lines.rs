@@ -3,11 +3,13 @@
 //! ```text
 //! agent                  coordinator
 //! hello {…}          →
+//!                    ←   ping T                   any number of times, answered at once
+//! pong T A           →
+//!                    ←   checkup                  to check the host instead of loading a server
+//! checkup {…}        →
 //!                    ←   the worker input (JSON), and a replay's timetable
 //! refused …          →                            instead of the rest, if the agent cannot run it
 //! {"event":"ready"…} →
-//!                    ←   ping T                   any number of times, answered at once
-//! pong T A           →
 //! waiting            →                            before each phase
 //!                    ←   start A                  on the agent's clock
 //! began A C          →
@@ -23,6 +25,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
 use crate::events::Event;
+use crate::host::Checkup;
 
 /// What an agent says about itself before it receives its input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +56,8 @@ pub enum AgentLine {
         /// The agent's wall-clock time in ns since 1970.
         agent_ns: i64,
     },
+    /// Facts and findings about the agent's host.
+    Checkup(Box<Checkup>),
     /// The agent waits for the start of the next phase.
     Waiting,
     /// A phase has started.
@@ -68,11 +73,13 @@ pub enum AgentLine {
     Event(Box<Event>),
 }
 
-/// A line for an agent, after its input.
+/// A line for an agent, other than its input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentCommand {
     /// Asks for the agent's time. The line contains the coordinator's time in ns.
     Ping(i64),
+    /// Asks for a check of the agent's host. Only before the input.
+    Checkup,
     /// Starts the next phase at this wall-clock time of the agent, in ns since 1970.
     Start(i64),
     /// Ends the load immediately.
@@ -99,6 +106,7 @@ impl AgentLine {
             AgentLine::Hello(hello) => format!("hello {}", serde_json::to_string(hello)?),
             AgentLine::Refused(reason) => format!("refused {}", reason.replace('\n', " ")),
             AgentLine::Pong { sent_ns, agent_ns } => format!("pong {sent_ns} {agent_ns}"),
+            AgentLine::Checkup(checkup) => format!("checkup {}", serde_json::to_string(checkup)?),
             AgentLine::Waiting => "waiting".to_owned(),
             AgentLine::Began { agent_ns, clock_ns } => format!("began {agent_ns} {clock_ns}"),
             AgentLine::Responses(bytes) => {
@@ -141,6 +149,9 @@ impl AgentLine {
                     agent_ns: agent.parse().map_err(|_| unknown())?,
                 })
             }
+            "checkup" => serde_json::from_str(rest)
+                .map(|checkup| AgentLine::Checkup(Box::new(checkup)))
+                .map_err(|error| fault(error.to_string())),
             "waiting" => Ok(AgentLine::Waiting),
             "began" => {
                 let (agent, clock) = two()?;
@@ -164,6 +175,7 @@ impl AgentCommand {
     pub fn encode(self) -> String {
         match self {
             AgentCommand::Ping(ns) => format!("ping {ns}\n"),
+            AgentCommand::Checkup => "checkup\n".to_owned(),
             AgentCommand::Start(ns) => format!("start {ns}\n"),
             AgentCommand::Stop => "stop\n".to_owned(),
         }
@@ -175,6 +187,7 @@ impl AgentCommand {
         let (word, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
         match word {
             "ping" => rest.parse().ok().map(AgentCommand::Ping),
+            "checkup" => Some(AgentCommand::Checkup),
             "start" => rest.parse().ok().map(AgentCommand::Start),
             "stop" => Some(AgentCommand::Stop),
             _ => None,
@@ -221,7 +234,9 @@ mod tests {
 
         #[test]
         fn commands_survive_the_pipe(ns in any::<i64>()) {
-            for command in [AgentCommand::Ping(ns), AgentCommand::Start(ns), AgentCommand::Stop] {
+            for command in [
+                AgentCommand::Ping(ns), AgentCommand::Checkup, AgentCommand::Start(ns), AgentCommand::Stop,
+            ] {
                 prop_assert_eq!(AgentCommand::parse(&command.encode()), Some(command));
             }
         }

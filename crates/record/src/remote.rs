@@ -27,11 +27,30 @@ pub enum ObserverLine {
     Group(SeriesGroup),
     /// Samples taken since the previous line of this type.
     Second(ObservedSecond),
+    /// The response to a ping (`floodmark observe --pings`). Only in a stream, never in a file.
+    Pong {
+        /// The time in the ping, in ns.
+        sent_ns: i64,
+        /// `CLOCK_MONOTONIC` of the observer's host, in ns.
+        monotonic_ns: i64,
+    },
+    /// The offset between the hosts' clocks, measured with pings (`floodmark load --observe`). Later
+    /// lines are more exact.
+    Offset(MeasuredOffset),
     /// The last line; missing if the observer was killed.
     Ended {
         /// Reason why the observation ended.
         why: String,
     },
+}
+
+/// A measured offset between the monotonic clocks of two hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MeasuredOffset {
+    /// `CLOCK_MONOTONIC` of the observer's host minus that of the client's host, in ns.
+    pub offset_ns: i64,
+    /// Maximum error of the offset in ns: half of the shortest round trip.
+    pub bound_ns: u64,
 }
 
 /// Description of the observed server and its observer.
@@ -173,6 +192,8 @@ pub enum AlignmentMethod {
     SameClock,
     /// Both kernels report that their wall clock is synchronized.
     WallClocks,
+    /// The offset was measured with pings (`floodmark load --observe`).
+    Pings,
     /// The CPU use of client and server was correlated; only in records from earlier versions.
     Load,
 }

@@ -3,19 +3,34 @@
 //!
 //! Invariant: this crate neither records nor judges. Callers receive the events.
 
+mod agent;
+mod agent_check;
+mod agent_clock;
 mod agent_facts;
+mod agent_process;
+mod coordinator;
 mod kept;
+mod launch;
 mod lines;
 mod merged_end;
 mod merger;
+mod observer_link;
+mod place;
 mod single;
+mod ssh;
 mod steady_clock;
 #[cfg(test)]
 mod testing;
 
+pub use agent::AgentLaunch;
+pub use agent_check::{AgentCheck, CheckedAgent, checked_agents};
 pub use agent_facts::AgentFacts;
+pub use coordinator::{AgentsEnd, AgentsEvent, AgentsLoad, run_agents};
 pub use kept::{KeptPart, join_kept};
+pub use launch::{AgentsSetting, LaunchError};
 pub use lines::read_line;
 pub use merger::Merger;
+pub use observer_link::{ObserverLink, ObserverPlace};
+pub use place::{AgentsPlace, MAX_AGENTS};
 pub use single::{EVENT_LIMIT, WorkerFailure, run};
-pub use steady_clock::SteadyClock;
+pub use steady_clock::{SteadyClock, monotonic_ns};

@@ -19,7 +19,7 @@ use crate::lines::read_line;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Maximum time between a stop request and the last event.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum length of an event, in bytes. The largest event is the end event of a mix with 64
 /// requests, which contains 7 histograms per request.
@@ -46,6 +46,9 @@ pub enum WorkerFailure {
     /// The plan or an event is invalid.
     #[error("floodmark worker sent an invalid event: {0}")]
     Invalid(String),
+    /// Too few agents could send the load, or their results could not be joined.
+    #[error("{0}")]
+    Agents(String),
     /// The process ignored a stop request.
     #[error("floodmark worker did not stop within {} s and was killed", STOP_TIMEOUT.as_secs())]
     Stuck,

@@ -2,6 +2,8 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Variable that shifts the clock in tests, in seconds, such as `-3`.
 const TEST_SHIFT: &str = "FLOODMARK_TEST_CLOCK_SHIFT";
 
@@ -41,4 +43,12 @@ fn test_shift_ns() -> i64 {
     let shift_s = std::env::var(TEST_SHIFT).ok();
     let shift_s: Option<f64> = shift_s.and_then(|shift_s| shift_s.parse().ok());
     shift_s.map_or(0, |shift_s| (shift_s * 1e9) as i64)
+}
+
+/// Returns the time of the host's monotonic clock in ns. Other processes on the host read the same
+/// clock.
+#[must_use]
+pub fn monotonic_ns() -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }

@@ -12,7 +12,9 @@ use floodmark_plan::values::{
 };
 use floodmark_record::mix::parse_header;
 use floodmark_record::plan::{Expect, Rate, Sources};
+use floodmark_workers::ObserverPlace;
 
+use super::agents::AgentsArgs;
 use super::spec::ChangingArgs;
 use crate::files::Files;
 
@@ -195,6 +197,11 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["server_pid", "no_watch", "unix_socket", "demo"], help_heading = "Monitoring")]
     pub with: Option<PathBuf>,
 
+    /// Run floodmark observe on the server's own host during the run: ssh:HOST, or command:TEMPLATE
+    /// with {port} [default: none; monitor a local server]
+    #[arg(long, value_name = "WHERE", conflicts_with_all = ["with", "server_pid", "no_watch", "unix_socket", "demo"], help_heading = "Monitoring")]
+    pub observe: Option<ObserverPlace>,
+
     /// Condition that a response must meet to count as ok: status=200, body=TEXT (the whole body
     /// equals TEXT) or json=VALUE (the body equals this JSON); repeatable; a response must meet one
     /// condition of each kind given [default: status 2xx or 3xx]
@@ -243,6 +250,10 @@ pub struct LoadArgs {
     /// refuse]
     #[arg(long, help_heading = "Safety")]
     pub anyway: bool,
+
+    /// Agents.
+    #[command(flatten)]
+    pub agents: AgentsArgs,
 }
 
 /// Spacing of arrivals.

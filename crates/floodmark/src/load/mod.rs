@@ -1,7 +1,7 @@
 //! `floodmark load`: loads one URL.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use floodmark_diagnose::conditions::Condition;
 use floodmark_host::{ProcessPlacement, Stop, open_files};
@@ -14,6 +14,7 @@ use floodmark_record::mix::Mix;
 use floodmark_record::plan::Address;
 use floodmark_record::run::{Run, Status, ToolInfo};
 use floodmark_record::{Event, Record};
+use floodmark_workers::ObserverLink;
 
 use crate::endings::{self, is_unreachable, server_fault};
 use crate::exit::{self, Ending, Exit, report_all, stop_on_signals};
@@ -22,6 +23,7 @@ use crate::out;
 use args::LoadArgs;
 use live::Live;
 
+pub mod agents;
 pub mod args;
 mod demo;
 pub mod live;
@@ -38,6 +40,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     args.files.check_writable()?;
     check_server_pid(args.server_pid)?;
     let spec = args.spec();
+    args.agents.check().map_err(Ending::usage)?;
     let resolved = match target::resolve(url, &spec) {
         Ok(resolved) => resolved,
         Err(error @ ResolveError::Invalid(_)) => return Err(error.into()),
@@ -132,20 +135,24 @@ fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredLo
             out::note(&format!("{remark}\n"));
         }
     }
-    let remote = remote_observer(args, planned)?;
     let folder = match &args.out {
         Some(path) => Folder::create(path),
         None => Folder::create_temporary(),
     };
     let mut folder = folder.map_err(Ending::usage)?;
+    let link = observer_link(args, planned, folder.path(), stop)?;
+    let remote = remote_observer(args, planned, folder.path())?;
     let plan = &planned.plan;
     let workload = plan
         .mix
         .as_ref()
         .map_or(&plan.target.path, |mix| &mix.file)
         .clone();
+    let side = ProcessPlacement::default();
+    let agents = args.agents.setting(&side);
     let attempts = Attempts {
         client: None,
+        agents: agents.as_ref(),
         planned,
         attempts: args.attempts,
         run: RunId {
@@ -156,7 +163,7 @@ fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredLo
             process: 1,
             attempt: 1,
         },
-        side: &ProcessPlacement::default(),
+        side: &side,
         place: None,
         proxy: None,
         monitoring: match &remote {
@@ -174,6 +181,7 @@ fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredLo
     let mut live = Live::new(args.quiet);
     let mut listener = |event: &Event| live.on(event);
     let ran = attempts.run(tool(), &mut folder, &mut listener);
+    drop(link);
     live.clear();
     let (mut record, failure) = ran.unwrap_or_else(|error| {
         let message = error.to_string();
@@ -219,20 +227,51 @@ pub fn check_server_pid(server_pid: Option<u32>) -> Result<(), Ending> {
     }
 }
 
-/// Opens the --with file and checks that it matches the target.
-fn remote_observer(args: &LoadArgs, planned: &Planned) -> Result<Option<RemoteObserver>, Ending> {
-    let Some(path) = &args.with else {
+/// Name of the file in the result folder with the output of the observer that --observe starts.
+const OBSERVER_FILE: &str = "observer.jsonl";
+
+/// Returns the server's port. Fails if a unix socket is loaded, which `flag` cannot observe.
+fn port(flag: &str, planned: &Planned) -> Result<u16, Ending> {
+    match planned.plan.target.address {
+        Address::Ip(address) => Ok(address.port()),
+        Address::Unix(_) => Err(Ending::usage(format!(
+            "{flag}: a server on a unix socket is local and is monitored without {flag}; omit {flag}"
+        ))),
+    }
+}
+
+/// Starts the observer of --observe. It writes to a file in the result folder.
+fn observer_link(
+    args: &LoadArgs,
+    planned: &Planned,
+    folder: &Path,
+    stop: &Stop,
+) -> Result<Option<ObserverLink>, Ending> {
+    let Some(place) = &args.observe else {
         return Ok(None);
     };
-    let Address::Ip(address) = planned.plan.target.address else {
-        return Err(Ending::usage(
-            "--with: a server on a unix socket is local and is monitored without --with; omit --with",
-        ));
+    let port = port("--observe", planned)?;
+    let link = ObserverLink::start(place, port, &folder.join(OBSERVER_FILE), stop);
+    link.map(Some)
+        .map_err(|why| Ending::server(format!("--observe {place}: {why}")))
+}
+
+/// Opens the file of --with or --observe and checks that it matches the target.
+fn remote_observer(
+    args: &LoadArgs,
+    planned: &Planned,
+    folder: &Path,
+) -> Result<Option<RemoteObserver>, Ending> {
+    let of_link = args.observe.as_ref().map(|_| folder.join(OBSERVER_FILE));
+    let (flag, path) = match (of_link, &args.with) {
+        (Some(path), _) => ("--observe", path),
+        (None, Some(path)) => ("--with", path.clone()),
+        (None, None) => return Ok(None),
     };
-    let opened = RemoteObserver::open(path, address.port());
+    let opened = RemoteObserver::open(&path, port(flag, planned)?);
     opened
         .map(Some)
-        .map_err(|e| Ending::usage(format!("--with {e}")))
+        .map_err(|e| Ending::usage(format!("{flag} {e}")))
 }
 
 /// Prints the summary if the server was reached. Otherwise, the error message suffices.

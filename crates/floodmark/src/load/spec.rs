@@ -10,6 +10,8 @@ use floodmark_plan::{LoadSpec, PlanSpec, values};
 use floodmark_record::plan::{CloseFirst, Spacing};
 
 use super::args::{BackendFlag, Closer, LoadArgs, SpacingFlag};
+use floodmark_workers::AgentsPlace;
+
 use crate::exit::Ending;
 
 /// Flags for changing rates and for replays.
@@ -130,6 +132,7 @@ impl LoadArgs {
             expect: self.expect.clone(),
             public: self.public,
             anyway: self.anyway,
+            agents: self.agents.place.as_ref().map(AgentsPlace::count),
         }
     }
 }

@@ -8,15 +8,18 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use floodmark_diagnose::doctor::checkup;
 use floodmark_host::open_files;
 use floodmark_load::backend::uring::{Uring, unavailable};
 use floodmark_load::clock::{Clock, Ns};
 use floodmark_load::worker::{self, Coordinated, StopFlag};
+use floodmark_observe::{Root, system_check::facts};
 use floodmark_record::agent_lines::{AgentCommand, AgentHello, AgentLine};
 use floodmark_record::kept::KEPT_BYTES;
 use floodmark_workers::SteadyClock;
 
-use super::{failed, no_thread, raise_limit, read_input, write_line};
+use super::{failed, no_thread, raise_limit, read_input, read_line, write_line};
+use crate::doctor::SAMPLE;
 use crate::exit::Ending;
 
 /// Maximum time between the end of stdin and the end of the process.
@@ -36,7 +39,10 @@ const RESPONSES_PER_LINE: usize = 2048;
 pub fn run() -> Result<(), Ending> {
     let wall = SteadyClock::start();
     send(&AgentLine::Hello(hello())).map_err(lost_coordinator)?;
-    let input = read_input()?;
+    let Some(line) = before_input(wall)? else {
+        return Ok(());
+    };
+    let input = read_input(&line)?;
     if let Some(why) = floodmark_plan::agent_shortage(&input, open_files().hard) {
         return send(&AgentLine::Refused(why)).map_err(lost_coordinator);
     }
@@ -81,6 +87,25 @@ fn hello() -> AgentHello {
     }
 }
 
+/// Obeys the commands before the input. Returns the first line of the input, or `None` if stdin
+/// ends before.
+fn before_input(wall: SteadyClock) -> Result<Option<String>, Ending> {
+    loop {
+        let line = read_line()?;
+        let response = match AgentCommand::parse(&line) {
+            Some(AgentCommand::Ping(sent_ns)) => AgentLine::Pong {
+                sent_ns,
+                agent_ns: wall.now_ns(),
+            },
+            Some(AgentCommand::Checkup) => {
+                AgentLine::Checkup(Box::new(checkup(facts(&Root::host(), SAMPLE))))
+            }
+            _ => return Ok(Some(line).filter(|line| !line.is_empty())),
+        };
+        send(&response).map_err(lost_coordinator)?;
+    }
+}
+
 /// Returns the name of this host; empty if /proc is not mounted.
 fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -113,6 +138,7 @@ fn obey(wall: SteadyClock, stop: &StopFlag, starts: &Sender<i64>) {
             // The load has ended if nothing waits for the start.
             AgentCommand::Start(at_ns) => drop(starts.send(at_ns)),
             AgentCommand::Stop => stop.stop(),
+            AgentCommand::Checkup => return,
         }
     }
 }

@@ -124,6 +124,7 @@ fn run_attempts<'a>(
     });
     let store = process.store.as_ref().zip(behind);
     let attempts = Attempts {
+        agents: None,
         client: client.as_ref(),
         planned,
         attempts: trial.load.attempt_count(),

@@ -1,6 +1,6 @@
 //! Computes the offset between the clocks of two hosts from their kernels' clock readings.
 
-use floodmark_record::remote::{AlignmentMethod, ClockAlignment, ClockReading};
+use floodmark_record::remote::{AlignmentMethod, ClockAlignment, ClockReading, MeasuredOffset};
 
 /// Rounding error of a series' start, which is a whole number of milliseconds.
 const ROUNDING_MS: f64 = 0.5;
@@ -13,9 +13,16 @@ const SAME_HOST_NS: u128 = 100_000_000;
 /// Returns the offset between the clocks of the series. A `remote` time plus the offset is a
 /// `local` time.
 ///
+/// `measured` is the offset between the hosts' monotonic clocks, if it was measured.
+///
 /// # Errors
-/// The clocks belong to different hosts, and at least one of these clocks is not synchronized.
-pub fn align(local: &ClockReading, remote: &ClockReading) -> Result<ClockAlignment, String> {
+/// The clocks belong to different hosts, their offset was not measured, and at least one of these
+/// clocks is not synchronized.
+pub fn align(
+    local: &ClockReading,
+    remote: &ClockReading,
+    measured: Option<MeasuredOffset>,
+) -> Result<ClockAlignment, String> {
     let alignment = |method, start_ms: fn(&ClockReading) -> f64, error_ms| ClockAlignment {
         method,
         offset_ms: start_ms(remote) - start_ms(local),
@@ -26,6 +33,16 @@ pub fn align(local: &ClockReading, remote: &ClockReading) -> Result<ClockAlignme
     if is_same_host(local, remote) {
         let start_ms = |clock: &ClockReading| start_ms(clock, clock.monotonic_ns);
         return Ok(alignment(AlignmentMethod::SameClock, start_ms, 0.0));
+    }
+    if let Some(measured) = measured {
+        let remote_ms = start_ms(remote, remote.monotonic_ns) - measured.offset_ns as f64 / 1e6;
+        return Ok(ClockAlignment {
+            method: AlignmentMethod::Pings,
+            offset_ms: remote_ms - start_ms(local, local.monotonic_ns),
+            error_ms: measured.bound_ns as f64 / 1e6 + ROUNDING_MS,
+            correlation: None,
+            but: None,
+        });
     }
     let error_us = error_us(local, "this host")? + error_us(remote, "the server's host")?;
     let start_ms = |clock: &ClockReading| start_ms(clock, clock.unix_ns);
@@ -79,7 +96,7 @@ mod tests {
         // On the monotonic clock, the series start at 100 ms (remote) and 5,000 ms (local).
         let local = clock(1_000.0, 6_000, UNIX_MS + 6_000);
         let remote = clock(6_100.0, 6_200, UNIX_MS + 6_200);
-        let alignment = align(&local, &remote).unwrap();
+        let alignment = align(&local, &remote, None).unwrap();
         assert_eq!(alignment.method, AlignmentMethod::SameClock);
         assert!(
             (alignment.offset_ms - -4_900.0).abs() < 1e-6,
@@ -95,7 +112,7 @@ mod tests {
         // If the boot ids are equal, only the monotonic clock reveals the time namespace.
         for boot_id in [None, Some("b".to_owned()), Some("a".to_owned())] {
             remote.boot_id = boot_id;
-            let alignment = align(&local, &remote).unwrap();
+            let alignment = align(&local, &remote, None).unwrap();
             assert_eq!(alignment.method, AlignmentMethod::WallClocks);
             assert!(
                 (alignment.offset_ms - -4_900.0).abs() < 1e-3,
@@ -103,6 +120,28 @@ mod tests {
             );
             assert!((alignment.error_ms - 2.5).abs() < 1e-9, "{alignment:?}");
         }
+    }
+
+    #[test]
+    fn uses_a_measured_offset_between_unsynchronized_clocks() {
+        let local = clock(1_000.0, 6_000, UNIX_MS);
+        let remote = ClockReading {
+            boot_id: None,
+            synchronised: false,
+            ..clock(6_100.0, 900_200, UNIX_MS + 77_000)
+        };
+        let measured = MeasuredOffset {
+            offset_ns: 894_000_000_000,
+            bound_ns: 40_000,
+        };
+        // On the local clock, the remote series starts at 100 ms and the local one at 5,000 ms.
+        let alignment = align(&local, &remote, Some(measured)).unwrap();
+        assert_eq!(alignment.method, AlignmentMethod::Pings);
+        assert!(
+            (alignment.offset_ms - -4_900.0).abs() < 1e-6,
+            "{alignment:?}"
+        );
+        assert!((alignment.error_ms - 0.54).abs() < 1e-9, "{alignment:?}");
     }
 
     #[test]
@@ -115,9 +154,9 @@ mod tests {
             ..clock(0.0, 0, UNIX_MS)
         };
         for bad in [foreign(false, Some(1)), foreign(true, None)] {
-            let error = align(&good, &bad).unwrap_err();
+            let error = align(&good, &bad, None).unwrap_err();
             assert!(error.contains("the server's host"), "{error}");
-            let error = align(&bad, &good).unwrap_err();
+            let error = align(&bad, &good, None).unwrap_err();
             assert!(error.contains("this host"), "{error}");
         }
     }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use floodmark_plan::FileError;
 use floodmark_record::remote::{
-    ClockReading, OBSERVER_FILE_VERSION, ObservedSecond, ObserverLine, ObserverOpened, SeriesGroup,
+    ClockReading, MeasuredOffset, OBSERVER_FILE_VERSION, ObservedSecond, ObserverLine,
+    ObserverOpened, SeriesGroup,
 };
 use serde_json::Value;
 
@@ -44,6 +45,8 @@ pub struct ObserverFile {
     groups: BTreeMap<u32, (SeriesGroup, Option<u64>)>,
     /// The latest seconds.
     pub seconds: VecDeque<ObservedSecond>,
+    /// The measured offset of the observer's clock; `None` if it was not measured.
+    pub offset: Option<MeasuredOffset>,
     /// Why the observation ended; `None` while it is in progress.
     pub ended: Option<String>,
     /// One-line messages about the samples that have failed so far.
@@ -79,6 +82,7 @@ impl ObserverFile {
             opened,
             groups: BTreeMap::new(),
             seconds: VecDeque::new(),
+            offset: None,
             ended: None,
             missing: Vec::new(),
         };
@@ -181,6 +185,8 @@ impl ObserverFile {
                     .extend(second.missing.iter().take(room).cloned());
                 self.seconds.push_back(second);
             }
+            ObserverLine::Offset(offset) => self.offset = Some(offset),
+            ObserverLine::Pong { .. } => return Err("the file contains a pong".to_owned()),
             ObserverLine::Ended { why } => self.ended = Some(why),
         }
         Ok(())

@@ -84,12 +84,13 @@ fn add_to(file: &mut ObserverFile, observed: &mut Observed) -> Result<Vec<String
             return false;
         };
         let covers_end = |offset_ms| last.to_ms as f64 + offset_ms >= times.end_ms;
-        align(&clocks, &last.clocks).map_or(true, |alignment| covers_end(alignment.offset_ms))
+        align(&clocks, &last.clocks, file.offset)
+            .map_or(true, |alignment| covers_end(alignment.offset_ms))
     });
     if let Err(error) = read {
         missing.push(format!("server: {error}"));
     }
-    let aligned = align(&clocks, file.clocks())?;
+    let aligned = align(&clocks, file.clocks(), file.offset)?;
     let excerpt = Excerpt::new(file, &aligned, &times)?;
     let length = |o: &Observation| o.values.iter().map(json_length).sum::<usize>();
     let taken = observed.observations.iter().map(length).sum::<usize>();

@@ -250,6 +250,7 @@ fn remote_host(remote: &RemoteObservation) -> String {
     let clock = match aligned.method {
         AlignmentMethod::SameClock => "on the same clock",
         AlignmentMethod::WallClocks => "clocks aligned by NTP",
+        AlignmentMethod::Pings => "clocks aligned by pings",
         AlignmentMethod::Load => "clocks aligned by CPU use",
     };
     let cpus = count_of(remote.environment.cpus.into(), "CPU");

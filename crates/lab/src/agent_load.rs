@@ -1,0 +1,48 @@
+//! Sends the load of an attempt with several agents.
+
+use floodmark_host::Stop;
+use floodmark_record::Event;
+use floodmark_record::events::RunId;
+use floodmark_record::worker_input::WorkerInput;
+use floodmark_workers::{AgentsEvent, AgentsLoad, AgentsSetting, WorkerFailure, run_agents};
+
+use crate::agent_runs::AgentRuns;
+use crate::attempt::LoadSink;
+
+/// Runs the load, and records the merged events and each agent's part. Returns why the result is
+/// partial, if it is.
+pub(crate) fn run(
+    setting: &AgentsSetting<'_>,
+    input: &WorkerInput,
+    run: &RunId,
+    stop: &Stop,
+    sink: &mut LoadSink<'_, '_, '_>,
+) -> Option<WorkerFailure> {
+    let launches = match setting.launches() {
+        Ok(launches) => launches,
+        Err(error) => return Some(WorkerFailure::Agents(error.to_string())),
+    };
+    if !setting.place.is_local() {
+        sink.monitor.client_is_elsewhere();
+    }
+    let mut runs = AgentRuns::new(run, &input.plan, launches.len());
+    let load = AgentsLoad {
+        launches,
+        min_agents: setting.min_agents as usize,
+        input,
+        version: env!("CARGO_PKG_VERSION"),
+        stop,
+    };
+    let end = run_agents(load, &mut |event| match event {
+        AgentsEvent::Of(agent, event) => {
+            if let Event::Ready(ready) = event {
+                sink.monitor.agent(ready.pid);
+            }
+            runs.take(agent, event);
+        }
+        AgentsEvent::Merged(event) => sink.take(*event),
+    });
+    let agents = runs.finish(&end.agents, &[]);
+    sink.folder.append(&Event::Agents { agents });
+    end.failure
+}

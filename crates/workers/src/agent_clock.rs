@@ -1,0 +1,133 @@
+//! An agent's wall clock compared with the coordinator's.
+//!
+//! Each ping gives the agent's time between two times of the coordinator. The agent's clock was
+//! read somewhere in between, so the middle is wrong by at most half of the round trip. The
+//! exchange with the shortest round trip is the most exact one (RFC 5905, section 10).
+
+/// One exchange of a ping and its response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct OffsetReading {
+    /// The agent's clock minus the coordinator's in ns.
+    offset_ns: i64,
+    /// Maximum error of the offset in ns.
+    bound_ns: u64,
+}
+
+/// The readings of one agent's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct AgentClock {
+    /// The best reading before the load.
+    first: Option<OffsetReading>,
+    /// The best reading after the load.
+    last: Option<OffsetReading>,
+    /// Whether the load has ended.
+    is_after: bool,
+    /// Longest round trip in ns.
+    longest_ns: u64,
+    /// Number of readings before or after the load.
+    count: usize,
+}
+
+impl AgentClock {
+    /// Adds an exchange. All times are in ns; the first and the last are the coordinator's.
+    pub(crate) fn add(&mut self, sent_ns: i64, agent_ns: i64, received_ns: i64) {
+        let round_trip_ns = received_ns.saturating_sub(sent_ns).max(0);
+        let reading = OffsetReading {
+            offset_ns: agent_ns.saturating_sub(sent_ns + round_trip_ns / 2),
+            bound_ns: round_trip_ns.unsigned_abs().div_ceil(2),
+        };
+        let best = match self.is_after {
+            true => &mut self.last,
+            false => &mut self.first,
+        };
+        if best.is_none_or(|best| reading.bound_ns < best.bound_ns) {
+            *best = Some(reading);
+        }
+        self.longest_ns = self.longest_ns.max(round_trip_ns.unsigned_abs());
+        self.count += 1;
+    }
+
+    /// Starts the readings after the load.
+    pub(crate) fn load_ended(&mut self) {
+        self.is_after = true;
+        self.count = 0;
+    }
+
+    /// Returns the number of readings before the load, or after it.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the longest round trip in ns.
+    pub(crate) fn longest_ns(&self) -> u64 {
+        self.longest_ns
+    }
+
+    /// Returns the agent's clock minus the coordinator's in ns, as measured before the load.
+    pub(crate) fn offset_ns(&self) -> i64 {
+        self.first.map_or(0, |first| first.offset_ns)
+    }
+
+    /// Returns the maximum error of the offset in ns during the whole load.
+    ///
+    /// At the end of the load, the offset before it is wrong by its distance from the offset after
+    /// it, which is itself wrong by at most its own bound.
+    pub(crate) fn bound_ns(&self) -> u64 {
+        let Some(first) = self.first else {
+            return 0;
+        };
+        let at_end = self.last.map_or(0, |last| {
+            first.offset_ns.abs_diff(last.offset_ns) + last.bound_ns
+        });
+        first.bound_ns.max(at_end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    /// Exchanges pings with a clock that is `skew` ns ahead and gains `drift` ns over the load. Each
+    /// exchange is the delay there and back in ns.
+    fn exchange(skew: i64, drift: i64, delays: &[(i64, i64)]) -> AgentClock {
+        let mut clock = AgentClock::default();
+        for phase in [0, 1] {
+            for (number, (there, back)) in delays.iter().enumerate() {
+                let sent = phase * 60 * SECOND + number as i64 * SECOND;
+                clock.add(
+                    sent,
+                    sent + there + skew + phase * drift,
+                    sent + there + back,
+                );
+            }
+            clock.load_ended();
+        }
+        clock
+    }
+
+    #[test]
+    fn the_shortest_round_trip_counts() {
+        let clock = exchange(5 * SECOND, 0, &[(900, 100), (40, 60), (10, 500)]);
+        assert_eq!(clock.offset_ns(), 5 * SECOND - 10);
+        assert_eq!(clock.bound_ns(), 50);
+        assert_eq!(clock.longest_ns(), 1000);
+    }
+
+    proptest! {
+        #[test]
+        fn the_bound_covers_the_error_and_the_drift(
+            skew in -10 * SECOND..10 * SECOND, drift in -1_000_000i64..1_000_000,
+            delays in proptest::collection::vec((0i64..5_000_000, 0i64..5_000_000), 1..20),
+        ) {
+            let clock = exchange(skew, drift, &delays);
+            let error = |truth: i64| clock.offset_ns().abs_diff(truth);
+            prop_assert!(error(skew) <= clock.bound_ns());
+            prop_assert!(error(skew + drift) <= clock.bound_ns());
+            let most = delays.iter().map(|(there, back)| there + back).min().unwrap();
+            prop_assert!(clock.bound_ns() <= drift.unsigned_abs() + 2 * most.unsigned_abs() + 2);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Where the agents of a load run.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::ssh::is_host;
+
+/// Maximum number of agents of one load.
+pub const MAX_AGENTS: u32 = 1000;
+
+/// The agents of a load: how they are started, and how many there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AgentsPlace {
+    /// Processes on this host.
+    Local(u32),
+    /// One agent per host, reached through ssh. A host that is listed twice gets two agents.
+    Ssh(Vec<String>),
+    /// Tasks of the Slurm cluster.
+    Slurm(u32),
+    /// A command of the user that starts one agent.
+    Command {
+        /// Number of agents.
+        count: u32,
+        /// The words of the command. `{index}` (from 0) and `{count}` are replaced.
+        words: Vec<String>,
+    },
+}
+
+impl AgentsPlace {
+    /// Returns the number of agents.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        match self {
+            AgentsPlace::Local(count)
+            | AgentsPlace::Slurm(count)
+            | AgentsPlace::Command { count, .. } => *count,
+            AgentsPlace::Ssh(hosts) => hosts.len() as u32,
+        }
+    }
+
+    /// Returns whether all agents run on this host.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        matches!(self, AgentsPlace::Local(_))
+    }
+
+    /// Returns a unique name for each agent.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let numbered =
+            |name: &str| Vec::from_iter((1..=self.count()).map(|n| format!("{name}-{n}")));
+        match self {
+            AgentsPlace::Local(_) => numbered("local"),
+            AgentsPlace::Slurm(_) => numbered("slurm"),
+            AgentsPlace::Command { .. } => numbered("agent"),
+            AgentsPlace::Ssh(hosts) => {
+                let named = hosts.iter().enumerate().map(|(index, host)| {
+                    let earlier = hosts[..index].iter().filter(|other| *other == host).count();
+                    match earlier {
+                        0 => host.clone(),
+                        n => format!("{host}-{}", n + 1),
+                    }
+                });
+                named.collect()
+            }
+        }
+    }
+}
+
+impl FromStr for AgentsPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let forms = "local:2, ssh:host1,host2, slurm:4, or command:4:TEMPLATE";
+        let (kind, rest) = text
+            .split_once(':')
+            .ok_or_else(|| format!("expected {forms}"))?;
+        let count = |text: &str| match text.parse::<u32>() {
+            Ok(count @ 1..=MAX_AGENTS) => Ok(count),
+            _ => Err(format!(
+                "\"{text}\" is not a number of agents from 1 to {MAX_AGENTS}"
+            )),
+        };
+        match kind {
+            "local" => count(rest).map(AgentsPlace::Local),
+            "slurm" => count(rest).map(AgentsPlace::Slurm),
+            "ssh" => {
+                let hosts: Vec<String> =
+                    rest.split(',').map(|host| host.trim().to_owned()).collect();
+                match hosts.iter().find(|host| !is_host(host.as_str())) {
+                    Some(host) => Err(format!(
+                        "\"{host}\" is not a host; expected ssh:host1,host2"
+                    )),
+                    None if hosts.len() > MAX_AGENTS as usize => {
+                        Err(format!("at most {MAX_AGENTS} hosts are possible"))
+                    }
+                    None => Ok(AgentsPlace::Ssh(hosts)),
+                }
+            }
+            "command" => {
+                let (n, template) = rest.split_once(':').ok_or_else(|| {
+                    "expected the number of agents and a command, such as command:4:sh start.sh {index}"
+                        .to_owned()
+                })?;
+                let words = shlex::split(template).filter(|words| !words.is_empty());
+                Ok(AgentsPlace::Command {
+                    count: count(n)?,
+                    words: words.ok_or_else(|| {
+                        format!("\"{template}\" is not a command; check its quotes")
+                    })?,
+                })
+            }
+            _ => Err(format!(
+                "\"{kind}\" is not a place for agents; expected {forms}"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for AgentsPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AgentsPlace::Local(count) => write!(f, "local:{count}"),
+            AgentsPlace::Slurm(count) => write!(f, "slurm:{count}"),
+            AgentsPlace::Ssh(hosts) => write!(f, "ssh:{}", hosts.join(",")),
+            AgentsPlace::Command { count, words } => {
+                let command = shlex::try_join(words.iter().map(String::as_str));
+                write!(f, "command:{count}:{}", command.unwrap_or_default())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_shows_each_place() {
+        for text in [
+            "local:2",
+            "slurm:64",
+            "slurm:1",
+            "ssh:a,root@b,a",
+            "command:3:env N={index} floodmark worker --agent",
+        ] {
+            let place: AgentsPlace = text.parse().unwrap();
+            assert_eq!(place.to_string().replace('\'', ""), text);
+            assert_eq!(place.to_string().parse(), Ok(place.clone()));
+            assert_eq!(place.names().len(), place.count() as usize);
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let place: AgentsPlace = "ssh:a,b,a,a".parse().unwrap();
+        assert_eq!(place.names(), ["a", "b", "a-2", "a-3"]);
+    }
+
+    #[test]
+    fn names_what_is_wrong() {
+        for (text, part) in [
+            ("4", "expected local:2"),
+            ("local:0", "\"0\" is not a number of agents from 1 to 1000"),
+            ("local:1001", "from 1 to 1000"),
+            ("docker:2", "\"docker\" is not a place for agents"),
+            ("ssh:", "\"\" is not a host"),
+            (
+                "ssh:a,-oProxyCommand=x",
+                "\"-oProxyCommand=x\" is not a host",
+            ),
+            (
+                "command:floodmark",
+                "expected the number of agents and a command",
+            ),
+            ("command:2:'floodmark", "check its quotes"),
+            ("command:2:", "is not a command"),
+        ] {
+            let error = text.parse::<AgentsPlace>().unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}
