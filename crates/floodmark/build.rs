@@ -9,14 +9,24 @@ use std::process::{Command, Stdio};
 mod can_trace;
 
 /// Programs that some tests run.
-const PROGRAMS: [&str; 6] = ["curl", "nginx", "node", "python3", "unshare", "wrk"];
+const PROGRAMS: [&str; 9] = [
+    "curl",
+    "nginx",
+    "node",
+    "python3",
+    "slurmctld",
+    "slurmd",
+    "sshd",
+    "unshare",
+    "wrk",
+];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     can_trace::detect();
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0);
     let has_ipv6 = TcpListener::bind("[::1]:0").is_ok();
-    let has_namespaces = runs("unshare", &["--net", "true"]) == Some(true);
+    let has_namespaces = succeeds("unshare", &["--net", "true"]);
     for (name, is_set) in [
         ("network_namespaces", has_namespaces),
         ("ipv6", has_ipv6),
@@ -29,19 +39,28 @@ fn main() {
     }
     for program in PROGRAMS {
         println!("cargo::rustc-check-cfg=cfg(installed, values({program:?}))");
-        if runs(program, &["-v"]).is_some() {
+        if is_installed(program) {
             println!("cargo::rustc-cfg=installed={program:?}");
         }
     }
 }
 
-/// Runs a program. Returns whether the program succeeded, or `None` if it is not installed.
-fn runs(program: &str, arguments: &[&str]) -> Option<bool> {
+/// Returns whether PATH contains a program. Debian's daemons are in a folder that is only in root's
+/// PATH.
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into()])
+        .any(|folder| folder.join(program).is_file())
+}
+
+/// Runs a program. Returns whether it is installed and succeeded.
+fn succeeds(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     command
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    Some(command.status().ok()?.success())
+    command.status().is_ok_and(|status| status.success())
 }

@@ -9,7 +9,8 @@ use crate::command;
 use crate::error::TaskError;
 use crate::page::Mode;
 use crate::tools::{
-    self, CPLUSPLUS, HAPROXY, JAVA, MAVEN, NGINX, NODE, NPM, PIP, PYTHON, SystemTool, XZ,
+    self, CPLUSPLUS, HAPROXY, JAVA, MAVEN, NGINX, NODE, NPM, PIP, PYTHON, SLURMCTLD, SLURMD, SSHD,
+    SystemTool, XZ,
 };
 use crate::workspace::Workspace;
 use crate::{bench, deps, fuzz, schema, truth, types, usage};
@@ -71,7 +72,8 @@ impl SuiteStep {
     /// Returns the programs that the step needs, besides Rust's tools.
     fn tools(self) -> &'static [SystemTool] {
         match self {
-            SuiteStep::Tests | SuiteStep::Crash => &[PYTHON],
+            SuiteStep::Tests => &[PYTHON, SSHD, SLURMCTLD, SLURMD],
+            SuiteStep::Crash => &[PYTHON],
             SuiteStep::Systems => &[JAVA, MAVEN, NGINX, XZ],
             SuiteStep::Causes => &[PYTHON, PIP, NODE, NPM, JAVA, NGINX, HAPROXY],
             SuiteStep::Fuzz => &[CPLUSPLUS],
@@ -103,7 +105,7 @@ impl SuiteStep {
             SuiteStep::Schema => schema::run(workspace, &Mode { check: true }),
             SuiteStep::Usage => usage::run(workspace, &Mode { check: true }),
             SuiteStep::Systems => return bench::step(workspace, "systems"),
-            SuiteStep::Truth => return truth::run(workspace, truth::Cases::Suite),
+            SuiteStep::Truth => return truth::run(workspace, truth::Cases::Suite, None),
             SuiteStep::Crash => crash(workspace),
             SuiteStep::Causes => return bench::step(workspace, "causes"),
             SuiteStep::Fuzz => fuzz::run(workspace, FUZZ_SECONDS),

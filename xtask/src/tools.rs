@@ -30,6 +30,13 @@ pub const NPM: SystemTool = SystemTool("npm", "npm", "the causes step");
 pub const HAPROXY: SystemTool = SystemTool("haproxy", "haproxy", "the causes step");
 /// Runs test servers.
 pub const PYTHON: SystemTool = SystemTool("python3", "python3", "the experiment tests");
+/// Starts agents in tests. The package depends on openssh-client.
+pub const SSHD: SystemTool = SystemTool("/usr/sbin/sshd -V", "openssh-server", "the agent tests");
+/// Starts agents in tests. The package depends on slurm-client and munge.
+pub const SLURMCTLD: SystemTool =
+    SystemTool("/usr/sbin/slurmctld -V", "slurmctld", "the agent tests");
+/// Starts agents in tests.
+pub const SLURMD: SystemTool = SystemTool("/usr/sbin/slurmd -V", "slurmd", "the agent tests");
 
 /// Finds or installs rustfmt, clippy and the given programs.
 pub fn provide<'a>(tools: impl IntoIterator<Item = &'a SystemTool>) -> Result<(), TaskError> {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "test helpers are test code too")]
 
 mod addresses;
+mod agents;
 mod api_check;
 mod backend;
 mod bad_input;
@@ -20,6 +21,7 @@ mod help;
 mod hold;
 mod https;
 mod installed;
+mod launchers;
 mod mix;
 mod observe;
 mod report;
