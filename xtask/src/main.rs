@@ -41,6 +41,9 @@ enum Task {
         /// Run only this case, such as T2
         #[arg(long, value_name = "CASE")]
         only: Option<String>,
+        /// Divide each load among these agents, such as local:2
+        #[arg(long, value_name = "WHERE")]
+        agents: Option<String>,
     },
     /// Run the fuzz targets on generated input for a limited time
     Fuzz {
@@ -88,11 +91,11 @@ fn run(task: &Task) -> Result<bool, TaskError> {
     match task {
         Task::Test(selection) => return Ok(suite::run(&workspace, selection)),
         Task::Deps => TaskError::of_all([deps::check(&workspace), types::check(&workspace)])?,
-        Task::Truth { only } => {
+        Task::Truth { only, agents } => {
             let cases = only
                 .as_deref()
                 .map_or(truth::Cases::All, truth::Cases::Only);
-            truth::run(&workspace, cases)?;
+            truth::run(&workspace, cases, agents.as_deref())?;
         }
         Task::Fuzz { seconds } => fuzz::run(&workspace, *seconds)?,
         Task::Schema(mode) => schema::run(&workspace, mode)?,

@@ -33,7 +33,12 @@ pub enum Cases<'a> {
 
 /// Runs cases on each backend with release builds, and returns each ignored backend with the
 /// reason.
-pub fn run(workspace: &Workspace, cases: Cases<'_>) -> Result<Vec<String>, TaskError> {
+/// `agents` divide each load, if given.
+pub fn run(
+    workspace: &Workspace,
+    cases: Cases<'_>,
+    agents: Option<&str>,
+) -> Result<Vec<String>, TaskError> {
     let floodmark = &workspace.build_release("floodmark")?;
     let mut ignored = Vec::new();
     let results = BACKENDS.map(|backend| match unavailable(floodmark, backend)? {
@@ -41,7 +46,7 @@ pub fn run(workspace: &Workspace, cases: Cases<'_>) -> Result<Vec<String>, TaskE
             ignored.push(format!("{backend}: {reason}"));
             Ok(())
         }
-        None => on_backend(workspace, floodmark, backend, cases),
+        None => on_backend(workspace, floodmark, (backend, agents), cases),
     });
     for line in &ignored {
         println!("ignored: {line}");
@@ -73,12 +78,13 @@ fn is_refused_by_kernel(code: Option<i32>, message: &str) -> bool {
 fn on_backend(
     workspace: &Workspace,
     floodmark: &Path,
-    backend: &str,
+    (backend, agents): (&str, Option<&str>),
     cases: Cases<'_>,
 ) -> Result<(), TaskError> {
     let mut run = Command::new(floodmark.with_file_name("floodmark-truth"));
     run.args(["cases", "--floodmark"]).arg(floodmark);
     run.args(["--backend", backend]);
+    run.args(agents.iter().flat_map(|agents| ["--agents", agents]));
     match cases {
         Cases::Only(case) => drop(run.args(["--only", case])),
         Cases::Suite if backend != BACKENDS[0] => {

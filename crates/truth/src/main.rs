@@ -48,6 +48,9 @@ struct CaseArguments {
     /// Backend of floodmark [default: auto]
     #[arg(long)]
     backend: Option<String>,
+    /// Divide each load among these agents, such as local:2 [default: a single process]
+    #[arg(long)]
+    agents: Option<String>,
     /// Write the reports to this file as JSON
     #[arg(long)]
     json: Option<PathBuf>,
@@ -85,12 +88,23 @@ fn serve(arguments: &ServeArguments) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn cases(arguments: CaseArguments) -> Result<bool, Box<dyn std::error::Error>> {
-    let (only, backend) = (arguments.only.as_deref(), arguments.backend);
-    let reports = run_cases(&arguments.floodmark, backend, only, &arguments.skip);
+    let CaseArguments {
+        floodmark,
+        only,
+        skip,
+        backend,
+        agents,
+        json,
+    } = arguments;
+    let reports = run_cases(&floodmark, backend, agents, only.as_deref(), &skip);
     if reports.is_empty() {
-        return Err(format!("--only {}: unknown case", only.unwrap_or_default()).into());
+        return Err(format!(
+            "--only {}: unknown case",
+            only.as_deref().unwrap_or_default()
+        )
+        .into());
     }
-    if let Some(path) = arguments.json {
+    if let Some(path) = json {
         std::fs::write(path, serde_json::to_vec_pretty(&reports)?)?;
     }
     Ok(reports.iter().all(|report| report.passed))

@@ -98,16 +98,22 @@ pub fn run_delay_ns() -> u64 {
     second.and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
-/// Stops a process for the given time. Returns the actual time in µs.
+/// Stops processes for the given time. Returns the actual time in µs.
 ///
 /// # Errors
-/// The process has ended or belongs to another user.
-pub fn pause(pid: u32, length: Duration) -> io::Result<f64> {
-    let pid = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
+/// A process has ended or belongs to another user.
+pub fn pause(pids: &[u32], length: Duration) -> io::Result<f64> {
+    let signal = |signal| {
+        let mut pids = pids.iter();
+        pids.try_for_each(|pid| -> io::Result<()> {
+            let pid = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
+            Ok(kill_process(pid, signal)?)
+        })
+    };
     let begin = Instant::now();
-    kill_process(pid, Signal::STOP)?;
+    signal(Signal::STOP)?;
     std::thread::sleep(length);
-    kill_process(pid, Signal::CONT)?;
+    signal(Signal::CONT)?;
     Ok(begin.elapsed().as_secs_f64() * 1e6)
 }
 

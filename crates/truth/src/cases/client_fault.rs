@@ -26,9 +26,11 @@ pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     let client = environment.start(server.address(), &flags, None)?;
     std::thread::sleep(Duration::from_secs(2));
     let no_worker = CaseError::run("floodmark's child process `worker`");
-    let missing = || no_worker(std::io::ErrorKind::NotFound.into());
-    let worker = client.worker().ok_or_else(missing)?;
-    let stopped_us = sys::pause(worker, STOP).map_err(no_worker)?;
+    let workers = client.workers();
+    if workers.is_empty() {
+        return Err(no_worker(std::io::ErrorKind::NotFound.into()));
+    }
+    let stopped_us = sys::pause(&workers, STOP).map_err(no_worker)?;
     let mut measured = CaseMeasurement::new(client.finish()?, server.stop()?);
     measured.check_all_counts(RATE * SECONDS);
     let (run, log, findings) = (&measured.run, &measured.log, &mut measured.findings);

@@ -23,6 +23,8 @@ pub struct CaseEnvironment {
     pub floodmark: PathBuf,
     /// Backend that floodmark uses.
     pub backend: Option<String>,
+    /// Where several agents run that divide each load (`--agents`); `None` for a single process.
+    pub agents: Option<String>,
     /// Path of this binary, which can also run as a separate server process.
     pub truth: PathBuf,
 }
@@ -54,6 +56,18 @@ impl CaseEnvironment {
         if let Some(backend) = &self.backend {
             command.args(["--backend", backend]);
         }
+        if let Some(agents) = &self.agents {
+            // Each agent needs a connection.
+            let has_one_connection = flags
+                .split(" -")
+                .any(|flag| flag.trim_matches('-') == "c 1");
+            let agents = if has_one_connection {
+                "local:1"
+            } else {
+                agents
+            };
+            command.args(["--agents", agents]);
+        }
         command.args(["--quiet", "--json", "-"]);
         if let Some((cpu, nice)) = confined {
             // SAFETY: between fork and exec, `confine` only makes system calls and does not
@@ -77,18 +91,18 @@ impl CaseEnvironment {
 }
 
 impl RunningClient {
-    /// Returns the process id of the load process (floodmark's child process `worker`), if the
-    /// load process has started.
-    pub fn worker(&self) -> Option<u32> {
+    /// Returns the process ids of the load processes that have started (floodmark's child processes
+    /// `worker`).
+    pub fn workers(&self) -> Vec<u32> {
         let parent = self.child.pid();
         let children = format!("/proc/{parent}/task/{parent}/children");
-        let children = std::fs::read_to_string(children).ok()?;
-        let mut pids = children.split_whitespace();
-        let worker = pids.find(|pid| {
+        let children = std::fs::read_to_string(children).unwrap_or_default();
+        let pids = children.split_whitespace();
+        let workers = pids.filter(|pid| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             line.split(|b| *b == 0).any(|word| word == b"worker")
         });
-        worker?.parse().ok()
+        workers.filter_map(|pid| pid.parse().ok()).collect()
     }
 
     /// Waits until floodmark ends. Returns the run, and the exit code if there is one.

@@ -128,12 +128,14 @@ const CASES: &[Case] = &[
 pub fn run_cases(
     floodmark: &Path,
     backend: Option<String>,
+    agents: Option<String>,
     only: Option<&str>,
     skip: &[String],
 ) -> Vec<CaseReport> {
     let environment = CaseEnvironment {
         floodmark: floodmark.to_owned(),
         backend,
+        agents,
         truth: std::env::current_exe().unwrap_or_default(),
     };
     // Write the output of a previous build to disk now, so that no write disturbs a measurement.

@@ -106,7 +106,7 @@ pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     let flags = format!("--rate {RATE} -n {REQUESTS}");
     let client = environment.start(server.address, &flags, None)?;
     std::thread::sleep(Duration::from_secs(8));
-    let stopped_us = sys::pause(server.child.pid(), STOP).map_err(&failed)?;
+    let stopped_us = sys::pause(&[server.child.pid()], STOP).map_err(&failed)?;
     let mut measured = CaseMeasurement::new(client.finish()?, server.stop().map_err(failed)?);
     check(&mut measured, REQUESTS, RATE as f64);
     let pause = reference::longest_pause(&measured.log, RATE as f64)
