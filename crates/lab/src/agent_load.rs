@@ -10,11 +10,11 @@ use crate::agent_runs::AgentRuns;
 use crate::attempt::LoadSink;
 
 /// Runs the load, and records the merged events and each agent's part. Returns why the result is
-/// partial, if it is.
+/// partial, if it is. `expected` contains the IDs of the causes that the experiment expects.
 pub(crate) fn run(
     setting: &AgentsSetting<'_>,
-    input: &WorkerInput,
-    run: &RunId,
+    (input, run): (&WorkerInput, &RunId),
+    expected: &[String],
     stop: &Stop,
     sink: &mut LoadSink<'_, '_, '_>,
 ) -> Option<WorkerFailure> {
@@ -42,7 +42,7 @@ pub(crate) fn run(
         }
         AgentsEvent::Merged(event) => sink.take(*event),
     });
-    let agents = runs.finish(&end.agents, &[]);
+    let agents = runs.finish(&end.agents, expected);
     sink.folder.append(&Event::Agents { agents });
     end.failure
 }

@@ -113,6 +113,8 @@ pub struct Attempts<'a> {
     pub stop: &'a Stop,
     /// The agents that divide the load; `None` if one worker on this host sends it.
     pub agents: Option<&'a AgentsSetting<'a>>,
+    /// IDs of the causes that the experiment expects.
+    pub expected: &'a [String],
     /// The external client; `None` for floodmark's own worker.
     pub client: Option<&'a ExternalClient<'a>>,
 }
@@ -279,7 +281,9 @@ impl Attempts<'_> {
         };
         let failure = match self.agents {
             None => workers::run(self.side, &input, self.stop, |event| sink.take(event)).err(),
-            Some(agents) => agent_load::run(agents, &input, run, self.stop, &mut sink),
+            Some(agents) => {
+                agent_load::run(agents, (&input, run), self.expected, self.stop, &mut sink)
+            }
         };
         let interruption = sink.interruption;
         if let Some(set) = set.filter(|_| failure.is_none()) {

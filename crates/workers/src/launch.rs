@@ -94,9 +94,11 @@ fn slurm(program: &PathBuf) -> Command {
     let mut command = Command::new("srun");
     command
         .args(["--ntasks=1", "--nodes=1", "--exact", "--job-name=floodmark"])
-        .args(["--unbuffered", "--quiet"])
+        .arg("--quiet")
         .arg(program)
-        .args(["worker", "--agent"]);
+        .args(["worker", "--agent"])
+        // It would put a label before each line.
+        .env_remove("SLURM_LABELIO");
     command
 }
 

@@ -64,6 +64,7 @@ impl RowTotals {
 
     /// Adds the totals to the end of the other agents.
     fn add_to(mut self, end: &mut WorkerEnd) {
+        end.next_number += LOST_NUMBERS;
         self.counts.complete();
         end.counts.merge(&self.counts);
         if let Some(mut warmup) = self.warmup {
@@ -80,6 +81,10 @@ impl RowTotals {
         end.ended_ns = end.ended_ns.max(self.sending_to_ns);
     }
 }
+
+/// Room for the numbers of requests that a lost agent sent and did not report. No agent sends more
+/// requests in one run.
+const LOST_NUMBERS: u64 = 1 << 32;
 
 /// Merges the ends of all agents. Returns `None` if no agent has sent its end.
 pub(crate) fn merged_end(agents: Vec<AgentEnd>) -> Option<WorkerEnd> {

@@ -153,6 +153,7 @@ fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredLo
     let attempts = Attempts {
         client: None,
         agents: agents.as_ref(),
+        expected: &[],
         planned,
         attempts: args.attempts,
         run: RunId {

@@ -17,7 +17,7 @@ use crate::exit_monitor::ExitMonitor;
 use crate::manifest::Trial;
 use crate::readback::{SetFault, check_set};
 use crate::server_log::ServerLog;
-use floodmark_workers::WorkerFailure;
+use floodmark_workers::{AgentsSetting, WorkerFailure};
 
 /// The running processes of a trial.
 pub(super) struct TrialProcess<'a, 'b> {
@@ -123,8 +123,15 @@ fn run_attempts<'a>(
         leases: &state.leases,
     });
     let store = process.store.as_ref().zip(behind);
+    let agents = trial.at.agents.as_ref().map(|place| AgentsSetting {
+        place: place.clone(),
+        min_agents: place.count(),
+        copy: false,
+        side: &hosts.client,
+    });
     let attempts = Attempts {
-        agents: None,
+        agents: agents.as_ref(),
+        expected: &runner.experiment.description.expected_causes,
         client: client.as_ref(),
         planned,
         attempts: trial.load.attempt_count(),

@@ -100,6 +100,9 @@ fn refusal(trial: &Trial, kill: CrashTarget) -> Option<String> {
     if trial.at.delay.is_some() {
         return Some("`delay` conflicts with crash rounds; remove it".to_owned());
     }
+    if trial.at.agents.is_some() {
+        return Some("`agents` conflicts with crash rounds; remove it from [place]".to_owned());
+    }
     let lengths = ["duration", "requests", "burst", "attempts"];
     let given = load.given().find(|key| lengths.contains(key));
     given
@@ -239,6 +242,11 @@ mod tests {
                 "rounds = 1",
                 &format!("{TRIAL}delay = \"1ms\"\n"),
                 "mine: `delay` conflicts with crash rounds",
+            ),
+            (
+                "rounds = 1\n[place]\nagents = \"local:2\"",
+                TRIAL,
+                "mine: `agents` conflicts with crash rounds",
             ),
             (
                 "rounds = 1\n[place]\nprocesses = 2",

@@ -111,7 +111,8 @@ impl Experiment {
         if let Some(place) = manifest.place {
             processes = place.processes.as_ref().map(|n| n.0 as u32);
             let (cpus, sysctls) = (place.cpus.as_ref(), place.sysctls.as_ref());
-            placement.override_with(&file, place.hosts, cpus, sysctls)?;
+            let agents = place.agents.as_ref();
+            placement.override_with(&file, place.hosts, cpus, sysctls, agents)?;
         }
         let mut reader = TrialReader {
             file: &file,

@@ -8,6 +8,7 @@ use floodmark_plan::FileError;
 use floodmark_plan::scalar::{Count, ScalarText};
 use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
 use floodmark_record::place::HostLayout;
+use floodmark_workers::AgentsPlace;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -29,6 +30,9 @@ pub(super) struct ExperimentPlace {
     /// } }. Requires hosts = "separate". Default: the kernel's defaults. The host's own settings do
     /// not change.
     pub sysctls: Option<Located<SysctlsSection>>,
+    /// Agents that divide the load, such as "local:2". Default: one process on this host. Servers
+    /// listen on 127.0.0.1, so the agents must run on this host.
+    pub agents: Option<Located<String>>,
     /// Number of processes per server. They start one after another, and each round starts one
     /// process of every trial (A B A B). Default: 1.
     pub processes: Option<Count<1, 1000>>,
@@ -50,6 +54,9 @@ pub(super) struct TrialPlace {
     /// } }. Requires hosts = "separate". Default: the kernel's defaults. The host's own settings do
     /// not change.
     pub sysctls: Option<Located<SysctlsSection>>,
+    /// Agents that divide the load, such as "local:2". Default: one process on this host. Servers
+    /// listen on 127.0.0.1, so the agents must run on this host.
+    pub agents: Option<Located<String>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -81,6 +88,8 @@ pub struct TrialPlacement {
     pub client: PlacementSpec,
     /// Placement of the server.
     pub server: PlacementSpec,
+    /// Agents that divide the load; `None` if one process on this host sends it.
+    pub agents: Option<AgentsPlace>,
     /// Added one-way latency between client and server; `None` without a proxy.
     pub delay: Option<Duration>,
     /// The store behind the server.
@@ -104,7 +113,13 @@ impl TrialPlacement {
         hosts: Option<HostLayout>,
         cpus: Option<&CpusSection>,
         sysctls: Option<&Located<SysctlsSection>>,
+        agents: Option<&Located<String>>,
     ) -> Result<(), FileError> {
+        if let Some(agents) = agents {
+            let place = agents.parse::<AgentsPlace>();
+            let place = place.map_err(|what| file.error(&agents.span(), what))?;
+            self.agents = Some(place);
+        }
         if let Some(hosts) = hosts {
             self.separate = hosts == HostLayout::Separate;
             if !self.separate {

@@ -10,6 +10,7 @@ use floodmark_plan::spec::BodySource;
 use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
 use floodmark_plan::{FileError, LoadSpec, Origin, PlanSpec, did_you_mean};
 use floodmark_record::plan::Expect;
+use floodmark_workers::AgentsPlace;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -114,6 +115,7 @@ impl Trial {
         let mut spec = PlanSpec {
             origin: Origin::File,
             load: self.load.clone(),
+            agents: self.at.agents.as_ref().map(AgentsPlace::count),
             ..PlanSpec::default()
         };
         spec.load.threads = spec.load.threads.or(client_cpus.map(u64::from));
@@ -193,7 +195,13 @@ impl TrialReader<'_> {
         };
         let mut placement = self.placement.clone();
         if let Some(own) = &section.place {
-            placement.override_with(file, own.hosts, own.cpus.as_ref(), own.sysctls.as_ref())?;
+            let (cpus, sysctls) = (own.cpus.as_ref(), own.sysctls.as_ref());
+            placement.override_with(file, own.hosts, cpus, sysctls, own.agents.as_ref())?;
+        }
+        if client.is_some() && placement.agents.is_some() {
+            let what =
+                "an external client cannot be divided among agents; remove `client` or `agents`";
+            return Err(file.error(&section.span(), what));
         }
         placement.delay = section.delay.as_ref().map(|delay| delay.0);
         let store = section.store.as_ref();

@@ -102,3 +102,22 @@ fn refuses_missing_cpus_before_the_start() {
     );
     assert!(!lab.result().exists());
 }
+
+#[test]
+fn agents_divide_the_load_of_a_trial() {
+    let lab = ExperimentFolder::new(&format!(
+        "question = \"?\"\n[load]\nconnections = 4\nrequests = 400\n[place]\nagents = \"local:2\"\n\
+         {NATIVE}name = \"two\"\n{NATIVE}name = \"four\"\nplace = {{ agents = \"local:4\" }}\n"
+    ));
+    let (code, record, printed) = lab.run(&[]);
+    assert_eq!(code, 0, "{printed}");
+    let [two, four] = &record.runs[..] else {
+        panic!("{printed}");
+    };
+    for (run, agents) in [(two, 2), (four, 4)] {
+        assert_eq!(run.requests.ok, 400, "{printed}");
+        assert_eq!(run.agents.len(), agents, "{printed}");
+        let sent = run.agents.iter().map(|agent| agent.requests.sent);
+        assert_eq!(sent.sum::<u64>(), 400);
+    }
+}
