@@ -89,9 +89,11 @@ pub fn starved(environment: &CaseEnvironment) -> CaseResult {
     let (run, findings) = (&measured.run, &mut measured.findings);
     findings.exactly("requests.intended", RATE * SECONDS, run.requests.intended);
     let load_threads = run.client.threads.iter().filter(|t| t.drives_load);
+    let threads = load_threads.clone().count() as f64;
     let waited: Option<f64> = load_threads.map(|t| t.run_delay_s).sum();
+    let waited = waited.map(|s| s / threads);
     let bounds = (SECONDS as f64 * 0.3, SECONDS as f64 * 1.1);
-    findings.between("run delay of the load thread, s", bounds, waited);
+    findings.between("mean run delay of the load threads, s", bounds, waited);
     let p99 = run.response_time_us.p99;
     findings.note(format!("{offered}; response time p99 {p99:?} µs"));
     check_invalid(&mut measured);
