@@ -2,6 +2,7 @@
 //! protocol.
 
 mod agent;
+mod guard;
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -21,13 +22,18 @@ pub struct WorkerArgs {
     /// Send a share of a load that a coordinator divides among several agents
     #[arg(long)]
     agent: bool,
+
+    /// Run the agent in a child process that is killed if it outlives its stdin
+    #[arg(long, requires = "agent", hide = true)]
+    guard: bool,
 }
 
 /// Runs the plan from stdin and writes its events to stdout.
 pub fn run(args: &WorkerArgs) -> Result<(), Ending> {
-    match args.agent {
-        true => agent::run(),
-        false => run_alone(),
+    match (args.agent, args.guard) {
+        (true, true) => guard::run(),
+        (true, false) => agent::run(),
+        (false, _) => run_alone(),
     }
 }
 

@@ -18,6 +18,7 @@ pub mod replace;
 pub mod scratch;
 pub mod signals;
 pub mod slow;
+pub mod stdin;
 pub mod wire;
 
 pub use child::{Child, ChildError, ChildUsage};
@@ -31,3 +32,4 @@ pub use replace::{replace_file, sync_folder};
 pub use rustix::process::Signal;
 pub use scratch::{Scratch, sweep_folders};
 pub use signals::Stop;
+pub use stdin::stdin_is_closed;

@@ -26,7 +26,7 @@ const OPTIONS: [&str; 8] = [
 ];
 
 /// Returns the command that starts an agent on each host. Without `program`, the hosts must have
-/// floodmark on their PATH. Otherwise, `program` is copied to hosts that lack this very file.
+/// floodmark on their PATH. Otherwise, `program` is copied to hosts that do not have an identical copy.
 ///
 /// # Errors
 /// The program cannot be copied.
@@ -35,15 +35,15 @@ pub(crate) fn commands(
     program: Option<&Path>,
 ) -> Result<Vec<Command>, LaunchError> {
     let script = match program {
-        Some(program) => format!("exec {} worker --agent", copy(hosts, program)?),
-        None => on_path("worker --agent"),
+        Some(program) => format!("exec {} worker --agent --guard", copy(hosts, program)?),
+        None => on_path("worker --agent --guard"),
     };
     Ok(hosts.iter().map(|host| command(host, &script)).collect())
 }
 
 /// Returns a script that runs floodmark with some arguments from the PATH of its host.
 pub(crate) fn on_path(arguments: &str) -> String {
-    let missing = "echo 'floodmark is not on the PATH of this host; install it (for agents, --copy suffices)' >&2";
+    let missing = "echo 'floodmark is not on the PATH of the remote host; install it there (agents can use --copy instead)' >&2";
     format!(
         "command -v floodmark >/dev/null || {{ {missing}; exit 127; }}; exec floodmark {arguments}"
     )
@@ -77,7 +77,7 @@ fn copy(hosts: &[String], program: &Path) -> Result<String, LaunchError> {
         .collect();
     let folder = format!("\"${{XDG_CACHE_HOME:-$HOME/.cache}}\"/floodmark/agents/{hash}");
     let path = format!("{folder}/floodmark");
-    // Each copy has a name of its own, and appears under the final name only when it is complete.
+    // Each copy has its own name, and appears under the final name only when it is complete.
     let script = format!(
         "set -e; has() {{ echo \"{hash}  $1\" | sha256sum -c >/dev/null 2>&1; }}
          if has {path}; then exit 0; fi

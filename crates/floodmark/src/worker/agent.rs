@@ -28,8 +28,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between two checks of the stop flag while the agent waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Longest time in ns by which a thread wakes up late and still starts its load at the agreed time.
-/// The first requests are then late, as in every load. A later start is reported instead.
+/// Maximum wake-up delay in ns that does not move the start. The load then counts from the agreed
+/// time, and its first requests are late. After a longer delay, the load starts later.
 const WAKE_UP_NS: u64 = 2_000_000;
 
 /// Number of kept responses per line.
@@ -87,8 +87,8 @@ fn hello() -> AgentHello {
     }
 }
 
-/// Obeys the commands before the input. Returns the first line of the input, or `None` if stdin
-/// ends before.
+/// Handles the commands that precede the input. Returns the first line of the input, or `None` if
+/// stdin ends before the input.
 fn before_input(wall: SteadyClock) -> Result<Option<String>, Ending> {
     loop {
         let line = read_line()?;
@@ -122,7 +122,7 @@ fn send(line: &AgentLine) -> io::Result<()> {
     write_line(&line.encode()?)
 }
 
-/// Obeys the coordinator's commands until stdin ends or a line is not a command.
+/// Handles the coordinator's commands until stdin ends or a line is not a command.
 fn obey(wall: SteadyClock, stop: &StopFlag, starts: &Sender<i64>) {
     for line in io::stdin().lock().lines() {
         let Some(command) = line.ok().and_then(|line| AgentCommand::parse(&line)) else {
@@ -135,7 +135,7 @@ fn obey(wall: SteadyClock, stop: &StopFlag, starts: &Sender<i64>) {
                     return;
                 }
             }
-            // The load has ended if nothing waits for the start.
+            // After the load, nothing waits for a start.
             AgentCommand::Start(at_ns) => drop(starts.send(at_ns)),
             AgentCommand::Stop => stop.stop(),
             AgentCommand::Checkup => return,
@@ -172,7 +172,7 @@ fn await_start(
         thread::sleep(Duration::from_nanos(left_ns).min(POLL_INTERVAL));
     }
     let (clock_ns, now_ns) = (clock.now(), wall.now_ns());
-    // The load starts at the agreed time, although the thread woke up a little later.
+    // A wake-up delay of at most WAKE_UP_NS does not move the start from the agreed time.
     let late_ns = u64::try_from(now_ns - start_ns).unwrap_or(0);
     let late_ns = if late_ns <= WAKE_UP_NS { late_ns } else { 0 };
     let began = AgentLine::Began {

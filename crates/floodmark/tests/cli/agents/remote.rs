@@ -24,7 +24,11 @@ fn use_ssh(server: &SshServer) -> impl FnOnce(&mut Command) {
 /// Returns the agents that a server's sessions run.
 fn agents_of(server: &SshServer) -> Vec<u32> {
     let variable = format!("{FOLDER}={}", server.folder());
-    processes(&variable, "floodmark\0worker\0--agent")
+    let mut agents = processes(&variable, "floodmark\0worker\0--agent");
+    // Each agent has a guard.
+    let guards = processes(&variable, "--guard");
+    agents.retain(|pid| !guards.contains(pid));
+    agents
 }
 
 /// Checks that the agents sent 2,000 requests.
@@ -94,6 +98,27 @@ fn agents_end_with_their_connection() {
             agents_of(&sshd).is_empty().then_some(())
         });
     }
+}
+
+#[test]
+#[cfg_attr(not(installed = "sshd"), ignore = "sshd is not installed")]
+fn a_stopped_agent_does_not_outlive_its_connection() {
+    let sshd = SshServer::start();
+    let (_server, url) = truth(Scenario::default());
+    let arguments = ["-r", "200", "-d", "30s"];
+    let started = start_as(&url, "ssh:agent-1,agent-2", &arguments, use_ssh(&sshd));
+    started.load.wait_for_a_second();
+    signal(agents_of(&sshd)[0], libc::SIGSTOP);
+    let load = started.end();
+    load.ends_with(5);
+    assert!(
+        load.stderr().contains("sent nothing for 5 s"),
+        "{}",
+        load.stderr()
+    );
+    wait_for("the agents' end", || {
+        agents_of(&sshd).is_empty().then_some(())
+    });
 }
 
 #[test]
@@ -187,7 +212,7 @@ fn slurm_starts_agents() {
         command.envs(cluster.environment());
     });
     started.load.wait_for_a_second();
-    // srun has the agent's command line in its own.
+    // The command line of srun contains the agent's, so exclude the srun processes.
     let launchers = started.processes("srun\0");
     let mut agents = started.processes("worker\0--agent");
     agents.retain(|pid| !launchers.contains(pid));
