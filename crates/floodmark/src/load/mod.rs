@@ -1,6 +1,7 @@
 //! `floodmark load`: loads one URL.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use floodmark_diagnose::conditions::Condition;
@@ -135,13 +136,15 @@ fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredLo
             out::note(&format!("{remark}\n"));
         }
     }
+    let with = with_observer(args, planned)?;
     let folder = match &args.out {
         Some(path) => Folder::create(path),
         None => Folder::create_temporary(),
     };
     let mut folder = folder.map_err(Ending::usage)?;
     let link = observer_link(args, planned, folder.path(), stop)?;
-    let remote = remote_observer(args, planned, folder.path())?;
+    let (link, of_link) = link.unzip();
+    let remote = with.or(of_link);
     let plan = &planned.plan;
     let workload = plan
         .mix
@@ -231,7 +234,7 @@ pub fn check_server_pid(server_pid: Option<u32>) -> Result<(), Ending> {
 /// Name of the file in the result folder with the output of the observer that --observe starts.
 const OBSERVER_FILE: &str = "observer.jsonl";
 
-/// Returns the server's port. Fails if a unix socket is loaded, which `flag` cannot observe.
+/// Returns the server's port. Fails if the target is a unix socket, which `flag` does not support.
 fn port(flag: &str, planned: &Planned) -> Result<u16, Ending> {
     match planned.plan.target.address {
         Address::Ip(address) => Ok(address.port()),
@@ -241,38 +244,40 @@ fn port(flag: &str, planned: &Planned) -> Result<u16, Ending> {
     }
 }
 
-/// Starts the observer of --observe. It writes to a file in the result folder.
+/// Opens the --with file and checks that it matches the target.
+fn with_observer(args: &LoadArgs, planned: &Planned) -> Result<Option<RemoteObserver>, Ending> {
+    let Some(path) = &args.with else {
+        return Ok(None);
+    };
+    let opened = RemoteObserver::open(path, port("--with", planned)?);
+    opened
+        .map(Some)
+        .map_err(|e| Ending::usage(format!("--with {e}")))
+}
+
+/// Starts the observer of --observe, which writes to a file in the result folder. If it cannot be
+/// used, removes the folder, which contains nothing else yet.
 fn observer_link(
     args: &LoadArgs,
     planned: &Planned,
     folder: &Path,
     stop: &Stop,
-) -> Result<Option<ObserverLink>, Ending> {
+) -> Result<Option<(ObserverLink, RemoteObserver)>, Ending> {
     let Some(place) = &args.observe else {
         return Ok(None);
     };
-    let port = port("--observe", planned)?;
-    let link = ObserverLink::start(place, port, &folder.join(OBSERVER_FILE), stop);
-    link.map(Some)
-        .map_err(|why| Ending::server(format!("--observe {place}: {why}")))
-}
-
-/// Opens the file of --with or --observe and checks that it matches the target.
-fn remote_observer(
-    args: &LoadArgs,
-    planned: &Planned,
-    folder: &Path,
-) -> Result<Option<RemoteObserver>, Ending> {
-    let of_link = args.observe.as_ref().map(|_| folder.join(OBSERVER_FILE));
-    let (flag, path) = match (of_link, &args.with) {
-        (Some(path), _) => ("--observe", path),
-        (None, Some(path)) => ("--with", path.clone()),
-        (None, None) => return Ok(None),
+    let start = || {
+        let port = port("--observe", planned)?;
+        let file = folder.join(OBSERVER_FILE);
+        let failed = |why: &dyn Display| Ending::server(format!("--observe {place}: {why}"));
+        let link = ObserverLink::start(place, port, &file, stop).map_err(|why| failed(&why))?;
+        let opened = RemoteObserver::open(&file, port).map_err(|error| failed(&error))?;
+        Ok((link, opened))
     };
-    let opened = RemoteObserver::open(&path, port(flag, planned)?);
-    opened
-        .map(Some)
-        .map_err(|e| Ending::usage(format!("{flag} {e}")))
+    start().map(Some).inspect_err(|_| {
+        // The message about the observer matters more than a folder that cannot be removed.
+        let _ = std::fs::remove_dir_all(folder);
+    })
 }
 
 /// Prints the summary if the server was reached. Otherwise, the error message suffices.
