@@ -40,10 +40,10 @@ pub struct DistArguments {
     /// Also build for this target, such as aarch64-unknown-linux-gnu (repeatable)
     #[arg(long, value_name = "TARGET")]
     target: Vec<String>,
-    /// Build the commit again in a fresh clone, and check that the archives are equal
+    /// Build the commit again in a fresh clone, and check that the archives are identical
     #[arg(long)]
     check: bool,
-    /// Install the archive in a new Debian root, build the image, and time their first results (needs
+    /// Install the archive in a fresh Debian chroot, build the image, and time their first results (needs
     /// root)
     #[arg(long = "try")]
     try_install: bool,
@@ -144,7 +144,7 @@ fn build(root: &Path, dist: &Path, target: &str, time: u64) -> Result<PathBuf, T
     Ok(dist.join(target).join("release/floodmark"))
 }
 
-/// Returns the files that are equal for all targets: texts, completions and manual pages.
+/// Returns the files that are identical for all targets: texts, completions and manual pages.
 fn documents(root: &Path, dist: &Path, program: &Path) -> Result<ArchiveFiles, TaskError> {
     let mut files = ArchiveFiles::new();
     for name in TEXTS {

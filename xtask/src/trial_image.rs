@@ -11,9 +11,9 @@ use crate::tools;
 /// Builds the image from the archive (first argument) with the Containerfile (second argument), and
 /// runs it as documented in docs/guide/install.md.
 ///
-/// Podman's default limits may exceed those of this process, and crun does not support hosts with
-/// both versions of control groups, so the limits are given and runc runs the container. A run that
-/// other load disturbs ends with exit code 4.
+/// Podman's default limits can exceed those of this process, so the script sets them. It uses runc,
+/// because crun does not support hosts that mount both cgroup versions. If other
+/// load disturbs a run, floodmark exits with code 4.
 const SCRIPT: &str = r#"
 context=$(mktemp -d)
 trap 'rm -r $context; podman rmi --force floodmark-trial' EXIT

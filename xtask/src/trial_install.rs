@@ -12,8 +12,8 @@ use crate::tools;
 /// Port of the HTTP server on 127.0.0.1.
 const PORT: &str = "18021";
 
-/// Installs the archive whose name is the first argument, and runs the commands of the README. A run
-/// that other load disturbs ends with exit code 4.
+/// Installs the archive whose name is the first argument, and runs the commands of the README. If
+/// other load disturbs a run, floodmark exits with code 4.
 const SCRIPT: &str = r#"
 mount -t proc proc /proc
 echo 127.0.0.1 localhost >/etc/hosts

@@ -70,8 +70,9 @@ pub fn unpack() -> Result<PathBuf, BundleError> {
     Ok(root)
 }
 
-/// Writes the embedded files to a folder. Each file appears at once and complete, so several
-/// processes can unpack to the same folder. Files of the right size stay as they are.
+/// Writes the embedded files to a folder. Each file is created atomically, so several
+/// processes can unpack to the same folder. Files that already have the right size are not
+/// rewritten.
 fn unpack_to(root: &Path) -> Result<(), BundleError> {
     let failed = |path: &Path| {
         let path = path.to_owned();

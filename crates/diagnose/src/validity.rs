@@ -418,7 +418,7 @@ fn unsent(judged: &Judged<'_>) -> Vec<String> {
     let ours: u64 = names.map(|name| judged.unexpected(name)).sum();
     // If no connect failure explains an unsent request, the request was due during a stall.
     let stall_s = judged.stall_s().unwrap_or(0.0);
-    // The plan's rate is the rate of all agents.
+    // The plan's rate is the total of all agents, so this agent's rate follows from its counts.
     let per_s = match judged.run.plan.is_open() && judged.run.sending_s > 0.0 {
         true => counts.intended as f64 / judged.run.sending_s,
         false => 0.0,

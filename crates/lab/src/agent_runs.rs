@@ -14,7 +14,7 @@ use crate::figure_window::{FigureWindow, WindowTimes};
 use crate::fold::{fold_run, test_validity};
 use crate::run_events::{MeasuredSecond, RunEvents};
 
-/// Folds each agent's own events while a load runs. Single seconds are not kept, so memory use does
+/// Folds each agent's own events while a load runs. Individual seconds are not kept, so memory use does
 /// not grow with the load's length.
 pub struct AgentRuns(Vec<AgentPart>);
 
@@ -25,7 +25,7 @@ struct AgentPart {
 }
 
 impl AgentRuns {
-    /// Starts to fold the events of a number of agents. `plan` is the plan of the whole load.
+    /// Creates empty parts for `agents` agents. `plan` is the plan of the whole load.
     pub fn new(id: &RunId, plan: &Plan, agents: usize) -> Self {
         let part = || AgentPart {
             // An agent's part has no figures for the groups of a mix.

@@ -56,7 +56,7 @@ fn counts(seconds: u64) -> Counts {
     }
 }
 
-/// Returns a second of a phase, in which all requests were sent late by this time.
+/// Returns one second of a phase in which every request was sent late by the given time.
 fn second(phase: Phase, index: u64, late_ns: u64) -> Event {
     let times = |ns: u64| {
         let mut times = Histogram::new();

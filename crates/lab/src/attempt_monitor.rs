@@ -74,7 +74,7 @@ impl<'a> AttemptMonitor<'a> {
         self.agents.push(pid);
     }
 
-    /// States that the client runs on other hosts, so its processes are not sampled here.
+    /// Records that the client runs on other hosts, so its processes are not sampled here.
     pub fn client_is_elsewhere(&mut self) {
         self.is_elsewhere = true;
     }

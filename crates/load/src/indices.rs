@@ -66,7 +66,7 @@ pub struct RequestIndices {
     /// Number of steps to the thread's next index. With a selection, only the agent's indices are
     /// counted.
     stride: u64,
-    /// The agent and the seed of the selection; `None` if the indices are equally spaced.
+    /// The agent, and the seed of the hash that selects its indices; `None` if the indices are equally spaced.
     drawn_by: Option<(AgentShare, u64)>,
 }
 

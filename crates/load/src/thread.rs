@@ -56,7 +56,7 @@ pub struct SharedState {
     pub next_number: AtomicU64,
     /// The clock of all threads.
     pub clock: Clock,
-    /// Number of phases whose events were all emitted.
+    /// Number of phases whose events have all been emitted.
     pub emitted: AtomicUsize,
 }
 

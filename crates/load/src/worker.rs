@@ -111,7 +111,7 @@ const EMIT_PAUSE: Duration = Duration::from_micros(200);
 pub struct Coordinated<'a> {
     /// Waits until a phase shall start, and returns this time on the given clock.
     pub await_start: &'a (dyn Fn(&Clock) -> Ns + Sync),
-    /// Receives the responses kept for a check, instead of the file that the input names.
+    /// Destination of the responses kept for a check. Replaces the file named in the input.
     pub responses: &'a mut dyn Write,
 }
 
@@ -278,8 +278,8 @@ impl Job<'_> {
         }
     }
 
-    /// Waits until all events of the first `phases` phases were emitted, so that an agent states
-    /// that it waits for the next phase only after these events.
+    /// Waits until all events of the first `phases` phases have been emitted, so that an agent sends
+    /// `waiting` only after them.
     fn await_emitted(&self, phases: usize) {
         let shared = &self.shared;
         while shared.emitted.load(Ordering::Acquire) < phases

@@ -22,11 +22,11 @@ pub struct AgentRun {
     /// share.
     pub cpus: u32,
     /// The agent's wall clock minus the coordinator's, in µs, at the start of the measurement.
-    /// All times in the record are corrected by it.
+    /// All times in the record are already corrected for this skew.
     pub skew_us: f64,
     /// Maximum error of `skew_us` in µs, including the drift until the end of the load.
     pub bound_us: f64,
-    /// Time in µs by which the agent started the measurement too late.
+    /// Delay of the agent's start of the measurement, in µs.
     pub late_start_us: f64,
     /// Ok responses per second over the agent's whole measurement; null if it was lost.
     pub throughput_per_s: Option<f64>,

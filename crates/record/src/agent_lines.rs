@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::events::Event;
 use crate::host::Checkup;
 
-/// What an agent says about itself before it receives its input.
+/// An agent's description of itself, sent before it receives its input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentHello {
     /// Version of floodmark.
@@ -47,7 +47,7 @@ pub struct AgentHello {
 pub enum AgentLine {
     /// The first line.
     Hello(AgentHello),
-    /// The agent's host cannot run its part of the load, for this reason.
+    /// The reason why the agent's host cannot run its part of the load.
     Refused(String),
     /// The response to a ping.
     Pong {
@@ -78,7 +78,7 @@ pub enum AgentLine {
 pub enum AgentCommand {
     /// Asks for the agent's time. The line contains the coordinator's time in ns.
     Ping(i64),
-    /// Asks for a check of the agent's host. Only before the input.
+    /// Asks for a check of the agent's host. Valid only before the input.
     Checkup,
     /// Starts the next phase at this wall-clock time of the agent, in ns since 1970.
     Start(i64),

@@ -196,7 +196,7 @@ pub struct HeldConnections {
     pub opening_ns: u64,
 }
 
-/// Phase of a run, in the order of time.
+/// Phases of a run, in chronological order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {

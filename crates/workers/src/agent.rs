@@ -15,10 +15,10 @@ use crate::agent_facts::AgentFacts;
 use crate::agent_process::AgentProcess;
 use crate::kept::KeptPart;
 
-/// Time for the messages of an agent whose output has ended.
+/// Time to wait for an agent's remaining stderr messages after its stdout has ended.
 const MESSAGE_TIME: Duration = Duration::from_millis(100);
 
-/// Time for an ended agent to exit.
+/// Maximum time for an agent to exit after its last event.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Number of lines on stderr that a failure quotes.
@@ -35,14 +35,14 @@ pub struct AgentLaunch {
     pub start_timeout: Duration,
 }
 
-/// How far an agent has come.
+/// State of an agent in the load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AgentState {
     /// Its command was started.
     Starting,
     /// It has greeted and has no input yet.
     Greeted,
-    /// It has its input and opens its connections.
+    /// It has received its input and opens its connections.
     Preparing,
     /// It waits for the start of a phase.
     Waiting,
@@ -50,7 +50,7 @@ pub(crate) enum AgentState {
     Running,
     /// It has sent its last event.
     Ended,
-    /// It failed at some time, for some reason.
+    /// It failed. Contains the time and the reason.
     Lost(String),
 }
 
@@ -75,7 +75,8 @@ pub(crate) struct Agent {
     pub(crate) began_ns: Option<(i64, u64)>,
     /// Whether the agent has closed its stdout after its last event.
     pub(crate) is_closed: bool,
-    /// When the agent's output ended, and what was wrong with it. `None` while it is fine.
+    /// When the output ended, and the protocol error that ended it, if any. `None` while the output
+    /// is open.
     failing: Option<(Instant, Option<String>)>,
     /// The line of its expected totals (`--check scoring`).
     pub(crate) line: Option<TotalLine>,
@@ -141,7 +142,8 @@ impl Agent {
         self.failing.get_or_insert((Instant::now(), fault));
     }
 
-    /// Returns the failure of an agent whose output has ended. Waits for its last messages first.
+    /// Returns the failure of an agent whose output has ended. Returns `None` until its last messages
+    /// have had time to arrive.
     pub(crate) fn failure(&mut self) -> Option<String> {
         let (since, fault) = self.failing.as_ref()?;
         if since.elapsed() < MESSAGE_TIME {

@@ -18,7 +18,7 @@ use crate::steady_clock::SteadyClock;
 pub struct AgentCheck {
     /// Name of the agent.
     pub name: String,
-    /// What was found, or why the agent cannot be used.
+    /// Findings of the check, or the reason why the agent cannot be used.
     pub outcome: Result<CheckedAgent, String>,
 }
 
@@ -92,7 +92,7 @@ pub fn checked_agents(launches: Vec<AgentLaunch>, version: &str, stop: &Stop) ->
             }
             *outcome = agent.failure().map(Err);
             if outcome.is_none() && stop.is_set() {
-                *outcome = Some(Err("not checked, because of the interruption".to_owned()));
+                *outcome = Some(Err("not checked: interrupted".to_owned()));
             } else if outcome.is_none() && begin.elapsed() > agent.start_timeout {
                 let limit_s = agent.start_timeout.as_secs();
                 *outcome = Some(Err(
@@ -155,6 +155,6 @@ fn take(agent: &mut Agent, from: FromAgent, version: &str) -> Option<Result<Chec
                 checkup: *checkup,
             })
         }),
-        _ => Some(Err("sent a line at the wrong time".to_owned())),
+        _ => Some(Err("sent an unexpected line".to_owned())),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each ping gives the agent's time between two times of the coordinator. The agent's clock was
 //! read somewhere in between, so the middle is wrong by at most half of the round trip. The
-//! exchange with the shortest round trip is the most exact one (RFC 5905, section 10).
+//! exchange with the shortest round trip is the most accurate (RFC 5905, section 10).
 
 /// One exchange of a ping and its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +70,8 @@ impl AgentClock {
 
     /// Returns the maximum error of the offset in ns during the whole load.
     ///
-    /// At the end of the load, the offset before it is wrong by its distance from the offset after
-    /// it, which is itself wrong by at most its own bound.
+    /// The clock may drift during the load. The error at the end is therefore at most the change of
+    /// the offset plus the bound of the second measurement.
     pub(crate) fn bound_ns(&self) -> u64 {
         let Some(first) = self.first else {
             return 0;
@@ -91,7 +91,7 @@ mod tests {
     const SECOND: i64 = 1_000_000_000;
 
     /// Exchanges pings with a clock that is `skew` ns ahead and gains `drift` ns over the load. Each
-    /// exchange is the delay there and back in ns.
+    /// exchange is a pair of delays in ns: to the agent, and back.
     fn exchange(skew: i64, drift: i64, delays: &[(i64, i64)]) -> AgentClock {
         let mut clock = AgentClock::default();
         for phase in [0, 1] {

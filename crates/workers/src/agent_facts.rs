@@ -13,7 +13,7 @@ pub struct AgentFacts {
     pub skew_ns: i64,
     /// Maximum error of `skew_ns` in ns, including the drift until the end of the load.
     pub bound_ns: u64,
-    /// Time in ns by which the agent started the measurement too late.
+    /// Delay of the agent's start of the measurement, in ns.
     pub late_start_ns: u64,
     /// When and why the agent was lost; `None` if it completed its part.
     pub lost: Option<String>,

@@ -1,5 +1,5 @@
-//! The process that connects the coordinator with one agent: the agent itself, or the ssh or srun
-//! that runs it on another host.
+//! The local process behind an agent: the agent itself, or the ssh or srun process that runs it on
+//! another host.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdin, Command, Stdio};
@@ -20,7 +20,7 @@ const MESSAGE_LIMIT: u64 = 1000;
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Something that an agent sent.
+/// A message from an agent's process.
 #[derive(Debug)]
 pub(crate) enum FromAgent {
     /// A line of the protocol, and the coordinator's time in ns at which it arrived.
@@ -33,10 +33,10 @@ pub(crate) enum FromAgent {
     Closed,
 }
 
-/// Something for an agent.
+/// A message for an agent.
 enum ToAgent {
     Bytes(Vec<u8>),
-    /// A ping. It gets its time just before it is written.
+    /// A ping. Its timestamp is taken just before it is written.
     Ping,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// Starts a command as agent number `agent`. What it sends goes to `out`.
+    /// Starts a command as agent number `agent`. Its messages go to `out`.
     ///
     /// # Errors
     /// The program or a thread cannot be started.
@@ -137,7 +137,7 @@ fn write_all(mut stdin: ChildStdin, received: &Receiver<ToAgent>, clock: SteadyC
     }
 }
 
-/// Reads the protocol's lines until the pipe is closed or a line is wrong.
+/// Reads lines of the protocol until the pipe is closed or a line is invalid.
 fn read_lines(
     stdout: impl Read,
     agent: usize,
@@ -156,7 +156,7 @@ fn read_lines(
                 let _ = out.send((agent, FromAgent::Closed));
                 return;
             }
-            Ok(false) => Err("its output was cut off within a line".to_owned()),
+            Ok(false) => Err("its output ended in the middle of a line".to_owned()),
             Err(error) => Err(error.to_string()),
         };
         let (from, is_last) = match parsed {

@@ -28,10 +28,10 @@ use crate::merger::Merger;
 use crate::single::{STOP_TIMEOUT, WorkerFailure};
 use crate::steady_clock::{SteadyClock, monotonic_ns};
 
-/// Interval between two looks at timeouts and at the stop flag.
+/// Interval between checks of the timeouts and of the stop flag.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
-/// Number of pings before and after the load from which the best one is used.
+/// Number of pings before the load, and of pings after it. The best one of each counts.
 pub(crate) const EXCHANGES: usize = 16;
 
 /// Maximum duration of the pings after the load.
@@ -43,14 +43,14 @@ const PING_INTERVAL: Duration = Duration::from_secs(1);
 /// Time after which a silent agent is lost. It answers a ping every second.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Minimum time between the decision to start a phase and its start. The agents must receive it in
-/// time.
+/// Minimum time between sending the start of a phase and the start itself, so that all agents
+/// receive it in time.
 const LEAD: Duration = Duration::from_millis(50);
 
 /// Interval between events about opening connections.
 const CONNECTING_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Maximum number of lines that wait for the coordinator. The agents block when it is reached.
+/// Maximum number of messages queued for the coordinator. Agents block when the queue is full.
 pub(crate) const QUEUE_LIMIT: usize = 1024;
 
 /// A load for several agents.
@@ -58,9 +58,9 @@ pub(crate) const QUEUE_LIMIT: usize = 1024;
 pub struct AgentsLoad<'a> {
     /// How to start each agent.
     pub launches: Vec<AgentLaunch>,
-    /// Minimum number of agents that must be left for the load to go on.
+    /// Minimum number of remaining agents with which the load continues.
     pub min_agents: usize,
-    /// The load of all agents together.
+    /// The whole load.
     pub input: &'a WorkerInput,
     /// Version that the agents must have.
     pub version: &'a str,
@@ -73,7 +73,7 @@ pub struct AgentsLoad<'a> {
 pub enum AgentsEvent<'a> {
     /// One agent's own event, before it is merged.
     Of(usize, &'a Event),
-    /// An event of all agents together, as from a single worker.
+    /// A merged event, like the event of a single worker.
     Merged(Box<Event>),
 }
 
@@ -126,7 +126,7 @@ pub fn run_agents(load: AgentsLoad<'_>, on_event: &mut dyn FnMut(AgentsEvent<'_>
 pub(crate) fn other_version(hello: &AgentHello, version: &str) -> Option<String> {
     (hello.version != version).then(|| {
         format!(
-            "has floodmark {}, but this is {version}; install the same version there",
+            "runs floodmark {}, but this host runs {version}; install {version} there",
             hello.version
         )
     })
@@ -144,7 +144,7 @@ struct Coordinator<'a, 'e> {
     origin_ns: i64,
     /// The same time on the host's monotonic clock.
     monotonic_ns: u64,
-    /// Whether the agents have their inputs.
+    /// Whether the agents have received their inputs.
     has_inputs: bool,
     /// Whether all agents were ready.
     is_ready: bool,
@@ -211,7 +211,7 @@ impl Coordinator<'_, '_> {
                 .is_some_and(|since| since.elapsed() > LAST_EXCHANGES || self.live().all(measured))
     }
 
-    /// Looks at everything that depends on time or on several agents.
+    /// Checks everything that depends on time or on several agents.
     fn tick(&mut self) {
         if self.stop.is_set() {
             self.stop_all("the run was interrupted before it started");
@@ -302,7 +302,7 @@ impl Coordinator<'_, '_> {
             _ => None,
         });
         self.failure = Some(WorkerFailure::Agents(lost.collect::<Vec<_>>().join("; ")));
-        self.stop_all("stopped, because too few other agents started");
+        self.stop_all("stopped: another agent did not start");
     }
 
     /// Stops the load of all agents. Agents without an input are lost for the reason `why`.
@@ -355,7 +355,7 @@ impl Coordinator<'_, '_> {
         }
     }
 
-    /// Returns the ready event of all agents together.
+    /// Returns the merged ready event.
     fn ready(&self) -> WorkerReady {
         let all = || self.live().filter_map(|agent| agent.ready.as_ref());
         let mut notices: Vec<String> = Vec::new();
@@ -418,7 +418,7 @@ impl Coordinator<'_, '_> {
         }
     }
 
-    /// Joins the agents' kept responses to one file. Returns their number.
+    /// Merges the agents' kept responses into one file and returns their number.
     fn join_kept(&self, file: Option<&Path>) -> Result<u64, String> {
         if let Some(why) = &self.unkept {
             return Err(why.clone());

@@ -17,7 +17,7 @@ pub struct KeptPart<'a> {
     /// File with the responses, in the format of
     /// [`AnswersFile`](floodmark_record::events::AnswersFile).
     pub path: &'a Path,
-    /// Difference in ns that converts the agent's times to the coordinator's clock.
+    /// Offset in ns to add to the agent's times to convert them to the coordinator's clock.
     pub shift_ns: i64,
     /// Maximum error of `shift_ns` in ns.
     pub bound_ns: u64,
@@ -79,13 +79,13 @@ impl KeptPart<'_> {
         }
     }
 
-    /// Returns the earliest time on the coordinator's clock that a time of the agent can be.
+    /// Returns the lower bound of an agent's time on the coordinator's clock.
     fn earliest(&self, ns: u64) -> u64 {
         ns.saturating_add_signed(self.shift_ns)
             .saturating_sub(self.bound_ns)
     }
 
-    /// Returns the latest time on the coordinator's clock that a time of the agent can be.
+    /// Returns the upper bound of an agent's time on the coordinator's clock.
     fn latest(&self, ns: u64) -> u64 {
         ns.saturating_add_signed(self.shift_ns)
             .saturating_add(self.bound_ns)

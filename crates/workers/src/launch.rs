@@ -11,18 +11,18 @@ use crate::agent::AgentLaunch;
 use crate::place::AgentsPlace;
 use crate::ssh;
 
-/// Maximum time until an agent starts that needs no free place in a cluster.
+/// Maximum time to start an agent outside a cluster.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Maximum time until a cluster has started an agent. The job may have to wait for others.
+/// Maximum time to start an agent in a cluster, where its job may have to wait for others.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Where and how agents are started.
+/// Settings of a load's agents.
 #[derive(Debug)]
 pub struct AgentsSetting<'a> {
     /// The place of the agents.
     pub place: AgentsPlace,
-    /// Minimum number of agents that must be left for the load to go on.
+    /// Minimum number of remaining agents with which the load continues.
     pub min_agents: u32,
     /// Whether to copy this program to hosts that lack it.
     pub copy: bool,
@@ -88,7 +88,7 @@ fn agent_command(program: &Path) -> Command {
     command
 }
 
-/// Returns the command for one task of a Slurm cluster. Each agent is a step of its own, because
+/// Returns the command for one task of a Slurm cluster. Each agent is a separate step, because
 /// `srun` would mix the output of several tasks. The cluster's nodes must share the program's path.
 fn slurm(program: &PathBuf) -> Command {
     let mut command = Command::new("srun");
@@ -97,7 +97,7 @@ fn slurm(program: &PathBuf) -> Command {
         .arg("--quiet")
         .arg(program)
         .args(["worker", "--agent"])
-        // It would put a label before each line.
+        // With this variable, srun would put a label before each line.
         .env_remove("SLURM_LABELIO");
     command
 }

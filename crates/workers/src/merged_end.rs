@@ -76,14 +76,14 @@ impl RowTotals {
         end.connects += self.connects;
         end.user_s += self.user_s;
         end.system_s += self.system_s;
-        // In the closed model, the other agents may have sent their requests in less time.
+        // In the closed model, the lost agent may have sent requests after the other agents finished.
         end.window_ns = end.window_ns.max(self.sending_to_ns);
         end.ended_ns = end.ended_ns.max(self.sending_to_ns);
     }
 }
 
-/// Room for the numbers of requests that a lost agent sent and did not report. No agent sends more
-/// requests in one run.
+/// Added to the next request number for each lost agent, to skip the numbers of requests that it
+/// sent but did not report. No agent sends more requests in one run.
 const LOST_NUMBERS: u64 = 1 << 32;
 
 /// Merges the ends of all agents. Returns `None` if no agent has sent its end.

@@ -16,8 +16,8 @@ use crate::merged_end::{AgentEnd, RowTotals, merged_end};
 /// already emitted is ignored. It violates the protocol, because agents send events in order.
 ///
 /// Memory: the merger keeps the sums of the parts and rows that the slowest live agent has not sent
-/// yet. A row takes up to 2.5 MB because of its histograms, for any number of agents. A caller that
-/// declares silent agents lost therefore limits the memory.
+/// yet. A row takes up to 2.5 MB because of its histograms, for any number of agents. To bound
+/// memory, the caller must declare silent agents lost.
 #[derive(Debug)]
 pub struct Merger {
     agents: Vec<MergedAgent>,

@@ -7,14 +7,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::worker_end;
 
-/// Length of a part in ns, and number of parts in a row.
+/// Length of a part in ns, and number of parts per row.
 const PART_NS: u64 = 100;
 const ROW_PARTS: u64 = 3;
 
-/// Requests of one part: intended, sent and ok, at most that many of the previous number.
+/// Requests of one part: intended, sent and ok. Each number is at most the previous one.
 type Requests = (u64, u64, u64);
 
-/// The parts of one agent in each phase, and the number of ns that its phases are shorter.
+/// One agent's parts in each phase, and the number of ns cut from the end of its last part.
 #[derive(Debug, Clone)]
 struct Script {
     phases: Vec<Vec<Requests>>,
@@ -241,7 +241,7 @@ impl Simulation {
         for phase in 0..self.phases.len() {
             assert!(
                 self.merger.next_phase().is_empty(),
-                "a phase is complete when all ended it"
+                "a phase is complete when all agents have ended it"
             );
             for (number, agent) in self.agents.iter_mut().enumerate() {
                 let (script, requests) = (&agent.script, &agent.script.phases[phase]);
@@ -262,7 +262,10 @@ impl Simulation {
         }
         let merger = std::mem::replace(&mut self.merger, Merger::new(Vec::new()));
         let (events, end) = merger.finish();
-        assert!(events.is_empty(), "all agents have ended: {events:?}");
+        assert!(
+            events.is_empty(),
+            "events emitted after all agents ended: {events:?}"
+        );
         (self, end)
     }
 
@@ -371,7 +374,7 @@ impl Simulation {
         for place in all.map(sent).filter(|place| !emitted.contains(place)) {
             assert!(
                 self.agents.iter().any(|agent| agent.may_send(place)),
-                "{place:?} waits for no agent"
+                "{place:?} is still pending, but no agent can send it"
             );
         }
     }

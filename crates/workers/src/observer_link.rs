@@ -1,7 +1,7 @@
 //! Runs `floodmark observe` on the server's host and keeps its output in a local file.
 //!
 //! The observer answers pings, so its clock is compared with this host's over the same connection.
-//! The file therefore needs no synchronized clocks.
+//! The hosts' clocks therefore need not be synchronized.
 
 use std::fmt;
 use std::fs::File;
@@ -25,7 +25,7 @@ use crate::steady_clock::monotonic_ns;
 /// Maximum time until the observer has found the server.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Time for the observer to exit.
+/// Maximum time for the observer to exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Number of pings at the start. Later, one ping per second follows.
@@ -37,7 +37,7 @@ const LINE_LIMIT: usize = 4 << 20;
 /// Maximum length of the observer's messages in bytes.
 const MESSAGE_LIMIT: u64 = 4000;
 
-/// Interval between two looks at the stop flag.
+/// Interval between checks of the stop flag.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Where to observe the server.
@@ -57,13 +57,13 @@ impl FromStr for ObserverPlace {
         match text.split_once(':') {
             Some(("ssh", host)) => match ssh::is_host(host) {
                 true => Ok(ObserverPlace::Ssh(host.to_owned())),
-                false => Err(format!("\"{host}\" is not a host; {forms}")),
+                false => Err(format!("invalid host \"{host}\"; {forms}")),
             },
             Some(("command", template)) => match shlex::split(template) {
                 Some(words) if !words.is_empty() => Ok(ObserverPlace::Command(words)),
                 _ => Err(format!("\"{template}\" is not a command; check its quotes")),
             },
-            _ => Err(format!("\"{text}\" is not a place; {forms}")),
+            _ => Err(format!("unknown place \"{text}\"; {forms}")),
         }
     }
 }
@@ -259,7 +259,7 @@ impl LineCopier {
             self.stdin = None;
         }
         if let Some(stdin) = &mut self.stdin {
-            // If the observer has ended, reading its stdout shows that.
+            // If the observer has ended, the read loop detects it.
             let _ = stdin.write_all(AgentCommand::Ping(monotonic_ns()).encode().as_bytes());
         }
     }

@@ -1,4 +1,4 @@
-//! Where the agents of a load run.
+//! Places where agents run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use crate::ssh::is_host;
 /// Maximum number of agents of one load.
 pub const MAX_AGENTS: u32 = 1000;
 
-/// The agents of a load: how they are started, and how many there are.
+/// The place and number of agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentsPlace {
     /// Processes on this host.
@@ -17,11 +17,11 @@ pub enum AgentsPlace {
     Ssh(Vec<String>),
     /// Tasks of the Slurm cluster.
     Slurm(u32),
-    /// A command of the user that starts one agent.
+    /// The user's own command, which starts one agent.
     Command {
         /// Number of agents.
         count: u32,
-        /// The words of the command. `{index}` (from 0) and `{count}` are replaced.
+        /// The words of the command, with the placeholders `{index}` (from 0) and `{count}`.
         words: Vec<String>,
     },
 }
@@ -78,7 +78,7 @@ impl FromStr for AgentsPlace {
         let count = |text: &str| match text.parse::<u32>() {
             Ok(count @ 1..=MAX_AGENTS) => Ok(count),
             _ => Err(format!(
-                "\"{text}\" is not a number of agents from 1 to {MAX_AGENTS}"
+                "invalid number of agents \"{text}\"; expected 1 to {MAX_AGENTS}"
             )),
         };
         match kind {
@@ -88,11 +88,9 @@ impl FromStr for AgentsPlace {
                 let hosts: Vec<String> =
                     rest.split(',').map(|host| host.trim().to_owned()).collect();
                 match hosts.iter().find(|host| !is_host(host.as_str())) {
-                    Some(host) => Err(format!(
-                        "\"{host}\" is not a host; expected ssh:host1,host2"
-                    )),
+                    Some(host) => Err(format!("invalid host \"{host}\"; expected ssh:host1,host2")),
                     None if hosts.len() > MAX_AGENTS as usize => {
-                        Err(format!("at most {MAX_AGENTS} hosts are possible"))
+                        Err(format!("at most {MAX_AGENTS} hosts are allowed"))
                     }
                     None => Ok(AgentsPlace::Ssh(hosts)),
                 }
@@ -111,7 +109,7 @@ impl FromStr for AgentsPlace {
                 })
             }
             _ => Err(format!(
-                "\"{kind}\" is not a place for agents; expected {forms}"
+                "unknown place \"{kind}\" for agents; expected {forms}"
             )),
         }
     }
@@ -161,13 +159,16 @@ mod tests {
     fn names_what_is_wrong() {
         for (text, part) in [
             ("4", "expected local:2"),
-            ("local:0", "\"0\" is not a number of agents from 1 to 1000"),
-            ("local:1001", "from 1 to 1000"),
-            ("docker:2", "\"docker\" is not a place for agents"),
-            ("ssh:", "\"\" is not a host"),
+            (
+                "local:0",
+                "invalid number of agents \"0\"; expected 1 to 1000",
+            ),
+            ("local:1001", "expected 1 to 1000"),
+            ("docker:2", "unknown place \"docker\" for agents"),
+            ("ssh:", "invalid host \"\""),
             (
                 "ssh:a,-oProxyCommand=x",
-                "\"-oProxyCommand=x\" is not a host",
+                "invalid host \"-oProxyCommand=x\"",
             ),
             (
                 "command:floodmark",

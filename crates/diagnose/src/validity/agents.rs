@@ -8,13 +8,13 @@ use super::grouped::grouped;
 use super::{ClientFaults, ClientThreads, Judged, other_limit};
 use crate::text::show_s;
 
-/// Minimum delay of an agent's start, in µs, that is reported.
+/// Minimum start delay that is reported, in µs.
 const LATE_START_US: f64 = 1_000.0;
 
 /// Fix for a lost agent.
 const FIX_LOST: &str = "check the agent's host and repeat";
 
-/// Judges an agent's part of a load. `run` is this part, as if it were a run of its own. Server
+/// Judges an agent's part of a load. `run` is this part as a separate run. Server
 /// behavior does not count, because [`validity`](super::validity) judges it for the whole run.
 #[must_use]
 pub fn agent_validity(run: &Run, agent: &AgentRun, expected: &[String]) -> Validity {
@@ -41,11 +41,11 @@ pub fn agent_validity(run: &Run, agent: &AgentRun, expected: &[String]) -> Valid
 /// Reports an agent that started too late.
 fn late_start(plan: &Plan, late_us: f64) -> Option<String> {
     let effect = match plan.is_open() {
-        true => "all its requests were due later by this time",
-        false => "its connections sent nothing until then",
+        true => "which delayed all its requests by the same amount",
+        false => "and its connections sent nothing until then",
     };
     let late = show_s(late_us / 1e6);
-    (late_us >= LATE_START_US).then(|| format!("the measurement started {late} late: {effect}"))
+    (late_us >= LATE_START_US).then(|| format!("the measurement started {late} late, {effect}"))
 }
 
 /// Returns the faults of the agents that sent a load.
@@ -64,8 +64,10 @@ pub(super) fn faults(run: &Run) -> ClientFaults {
         None => agent.validity.reasons.clone(),
     });
     let effect = match run.plan.is_open() {
-        true => "its share of the requests was not sent from then on",
-        false => "its connections sent nothing from then on, so throughput is a lower bound",
+        true => "the rest of its requests were not sent",
+        false => {
+            "its connections were idle for the rest of the run, so throughput is a lower bound"
+        }
     };
     let lost = gather(run, lost(run), |agent| {
         let why = agent.lost.iter();
@@ -89,7 +91,7 @@ fn lost(run: &Run) -> impl Iterator<Item = &AgentRun> {
     agents.filter(|agent| agent.lost.is_some() && agent.cpus > 0)
 }
 
-/// Gathers messages of agents into one line per problem.
+/// Groups the agents' messages into one line per problem.
 fn gather<'a>(
     run: &Run,
     agents: impl Iterator<Item = &'a AgentRun>,
@@ -119,7 +121,7 @@ pub(super) fn notes(run: &Run) -> Vec<String> {
     notes
 }
 
-/// Reports equally spaced arrivals that are closer together than the agents' clocks agree.
+/// Reports constant arrivals whose spacing is smaller than the error between two agents' clocks.
 fn out_of_order(run: &Run) -> Option<String> {
     let schedule = run.plan.schedule()?;
     let is_constant = matches!(schedule.arrivals(), Arrivals::Constant | Arrivals::Burst);
@@ -134,9 +136,8 @@ fn out_of_order(run: &Run) -> Option<String> {
     (is_constant && !schedule.rate_changes() && bound_us > spacing_us).then(|| {
         let (bound, spacing) = (show_s(bound_us / 1e6), show_s(spacing_us / 1e6));
         format!(
-            "the agents' clocks agree within {bound}, but arrivals are {spacing} apart: arrivals of \
-             different agents may be out of order by up to {bound}; the arrivals of each agent are \
-             exact"
+            "arrivals are {spacing} apart, but the agents' clocks agree only to within {bound}: \
+             arrivals of different agents may be out of order; arrivals within one agent are exact"
         )
     })
 }

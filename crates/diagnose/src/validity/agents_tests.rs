@@ -74,7 +74,7 @@ fn notes_a_late_start() {
     assert_eq!(late(900.0), Vec::<String>::new());
     assert_eq!(
         late(12_340.0),
-        ["the measurement started 12.3 ms late: all its requests were due later by this time"]
+        ["the measurement started 12.3 ms late, which delayed all its requests by the same amount"]
     );
     let mut run = self::case(open());
     run.run.agents[1].validity.notes = late(12_340.0);
@@ -139,7 +139,7 @@ fn a_lost_agent_bounds_a_closed_run_and_invalidates_an_open_run() {
     let bound = lost(closed());
     bound.is(
         Status::Bound,
-        &["agent b: lost (after 3.2 s: killed by signal 9): its connections sent nothing"],
+        &["agent b: lost (after 3.2 s: killed by signal 9): its connections were idle"],
     );
     assert_eq!(bound.judge().reasons.len(), 1);
     let mut run = bound.run;
@@ -147,7 +147,7 @@ fn a_lost_agent_bounds_a_closed_run_and_invalidates_an_open_run() {
     assert_eq!(crate::next_step(&run, 4), FIX_LOST);
     lost(open()).is(
         Status::Invalid,
-        &["agent b: lost (after 3.2 s: killed by signal 9): its share of the requests"],
+        &["agent b: lost (after 3.2 s: killed by signal 9): the rest of its requests"],
     );
     // The server is judged too.
     let mut gone = lost(closed());
@@ -191,8 +191,8 @@ fn notes_clocks_that_are_less_exact_than_the_spacing() {
     exact.notes_nothing();
     exact.run.agents[1].bound_us = 950.0;
     exact.notes_one(&[
-        "clocks agree within 1.05 ms, but arrivals are 1.00 ms apart",
-        "each agent are exact",
+        "arrivals are 1.00 ms apart, but the agents' clocks agree only to within 1.05 ms",
+        "within one agent are exact",
     ]);
     case(constant(10_000.0, Spacing::Constant)).notes_one(&["within 200 µs", "100 µs apart"]);
     case(constant(10_000.0, Spacing::Poisson)).notes_nothing();

@@ -125,7 +125,7 @@ impl<'a> RunFacts<'a> {
         })
     }
 
-    /// Returns the maximum number of load threads, over all agents.
+    /// Returns the maximum total number of load threads across all agents.
     #[must_use]
     pub fn client_threads(&self) -> f64 {
         f64::from(self.run.plan.threads) * self.run.agents.len().max(1) as f64

@@ -1,4 +1,4 @@
-//! The flags for a load that several agents divide.
+//! Flags that divide a load among several agents.
 
 use clap::Args;
 use floodmark_host::ProcessPlacement;
@@ -9,8 +9,8 @@ use floodmark_workers::{AgentsPlace, AgentsSetting};
 #[derive(Debug, Clone, Args)]
 pub struct AgentsArgs {
     /// Divide the load among agents: local:2, ssh:host1,host2, slurm:4, or
-    /// command:4:TEMPLATE with {index} and {count}. Connections, requests and rates stay totals;
-    /// -t applies to each agent [default: one process on this host]
+    /// command:4:TEMPLATE with {index} and {count}. Connections, requests and rates apply to
+    /// the whole load; -t applies to each agent [default: one process on this host]
     #[arg(
         long = "agents",
         value_name = "WHERE",

@@ -86,7 +86,7 @@ pub(crate) struct FigureTable {
     pub(crate) note: String,
     /// Appended to the note if the supplements are shown.
     pub(crate) supplement_note: &'static str,
-    /// What the page shows until the reader opens the table; `None` for an open table.
+    /// Text shown while the table is collapsed; `None` for a table that is always open.
     pub(crate) collapsed: Option<String>,
 }
 

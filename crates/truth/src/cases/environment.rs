@@ -23,7 +23,7 @@ pub struct CaseEnvironment {
     pub floodmark: PathBuf,
     /// Backend that floodmark uses.
     pub backend: Option<String>,
-    /// Where several agents run that divide each load (`--agents`); `None` for a single process.
+    /// Value of `--agents` for each load; `None` for a single process.
     pub agents: Option<String>,
     /// Path of this binary, which can also run as a separate server process.
     pub truth: PathBuf,

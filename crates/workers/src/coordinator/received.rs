@@ -1,4 +1,4 @@
-//! What the coordinator does with the lines of the agents.
+//! Handles messages from agents.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::agent::AgentState;
 use crate::agent_process::FromAgent;
 
 impl Coordinator<'_, '_> {
-    /// Takes something that an agent sent.
+    /// Handles a message from an agent.
     pub(super) fn take(&mut self, number: usize, from: FromAgent) {
         let agent = &mut self.agents[number];
         if agent.is_lost() {
@@ -42,7 +42,7 @@ impl Coordinator<'_, '_> {
                 }
             }
             AgentLine::Hello(_) | AgentLine::Checkup(_) => {
-                self.lose(number, "sent a line at the wrong time");
+                self.lose(number, "sent an unexpected line");
             }
             AgentLine::Refused(why) => {
                 self.lose(number, &why);

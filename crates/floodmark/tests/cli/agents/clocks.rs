@@ -43,7 +43,7 @@ fn shifted_clocks_change_neither_counts_nor_seconds() {
     }
     for (agent, shift_s) in shifted.run().agents.iter().zip(SHIFTS_S) {
         let error_us = (agent.skew_us - shift_s * 1e6).abs();
-        // All processes read one clock, but each reads it at another time.
+        // All processes read the same clock, but at slightly different times.
         assert!(error_us <= agent.bound_us + 100.0, "{agent:?}");
         assert!(agent.bound_us < 20_000.0, "{agent:?}");
     }

@@ -1,5 +1,5 @@
-//! Agents that fail: each failure has its message, the partial result opens, and nothing is left
-//! running.
+//! Tests of failing agents: each failure prints its own message, the partial result can be opened,
+//! and no process is left running.
 
 use std::path::Path;
 
@@ -81,10 +81,14 @@ fn each_bad_agent_gets_its_message() {
     for (script, part, starts) in [
         (
             format!("{program} worker --agent | dd bs=1 count=3000 2>/dev/null"),
-            "its output was cut off",
+            "its output ended in the middle of a line",
             true,
         ),
-        (other.to_owned(), "has floodmark 0.0.1, but this is", false),
+        (
+            other.to_owned(),
+            "runs floodmark 0.0.1, but this host runs",
+            false,
+        ),
         ("exec /does/not/exist".to_owned(), "/does/not/exist", false),
         (
             "echo Welcome to node 3; exec cat".to_owned(),

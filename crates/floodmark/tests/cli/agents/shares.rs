@@ -152,7 +152,11 @@ fn a_sequence_holds_over_four_agents() {
         let name = file.as_ref().unwrap().file_name();
         name.to_string_lossy().contains("agent")
     });
-    assert_eq!(left.count(), 0, "the agents' own files are joined");
+    assert_eq!(
+        left.count(),
+        0,
+        "the agents' own files remain after the merge"
+    );
 }
 
 #[test]
@@ -171,10 +175,7 @@ fn refuses_what_cannot_be_divided() {
             &["--agents", "local:2", "--copy"],
             "only hosts that are reached through ssh",
         ),
-        (
-            &["--agents", "rack:2"],
-            "\"rack\" is not a place for agents",
-        ),
+        (&["--agents", "rack:2"], "unknown place \"rack\" for agents"),
         (&["--agents-min", "1"], "--agents"),
     ] {
         let output = run(&[&["load", url], arguments].concat());

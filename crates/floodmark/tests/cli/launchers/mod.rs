@@ -57,7 +57,7 @@ fn check_launcher(launch: &dyn Fn(&str) -> Command, end_daemons: impl FnOnce()) 
     drop((killed.input, last.input));
 }
 
-/// Checks that stdin and stdout are not changed, whatever the bytes and the lengths of lines.
+/// Checks that stdin and stdout are relayed unchanged, for any bytes and line lengths.
 fn relays_bytes(launch: &dyn Fn(&str) -> Command) {
     let mix = |n: u32| (n.wrapping_mul(2_654_435_761) >> 13) as u8;
     let mut sent: Vec<u8> = (0..2_500_000).map(mix).collect();

@@ -64,7 +64,7 @@ fn start_munged(daemons: &mut Daemons) {
     fs::write(path("munge.key"), key).unwrap();
     fs::set_permissions(path("munge.key"), Permissions::from_mode(0o600)).unwrap();
     let mut munged = Command::new("/usr/sbin/munged");
-    // munged wants a folder that all users can access, unless it is forced.
+    // Without --force, munged rejects a folder that other users cannot access.
     munged.args(["--foreground", "--force"]);
     for (flag, name) in [
         ("--key-file", "munge.key"),

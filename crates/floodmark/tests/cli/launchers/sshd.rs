@@ -1,4 +1,4 @@
-//! An OpenSSH server with keys of its own.
+//! An OpenSSH server with its own keys.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
