@@ -50,12 +50,12 @@ fn main() -> io::Result<()> {
     compressed.finish().map(drop)
 }
 
-/// Adds the files below a folder, without hidden files and the output of builds. Returns whether
-/// no build writes to the folder.
+/// Adds the files below a folder, without hidden files and build output. Returns whether the folder
+/// is free of build output.
 ///
-/// Cargo watches these folders for new files. It cannot watch the other folders, because it would
-/// include their subfolders, and each build of a system would rebuild floodmark. A unit test finds
-/// a file there that is not embedded.
+/// Cargo watches only such folders for new files. Watching another folder would include its
+/// subfolders, so each build of a system would rebuild floodmark. A unit test finds new files in
+/// other folders that are not embedded.
 fn add_files(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<bool> {
     let mut has_only_sources = true;
     for entry in fs::read_dir(folder)? {

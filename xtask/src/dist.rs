@@ -43,8 +43,8 @@ pub struct DistArguments {
     /// Build the commit again in a fresh clone, and check that the archives are identical
     #[arg(long)]
     check: bool,
-    /// Install the archive in a fresh Debian chroot, build the image, and time their first results (needs
-    /// root)
+    /// Install the archive in a fresh Debian chroot, build the container image, and measure the time
+    /// to the first result with each (needs root)
     #[arg(long = "try")]
     try_install: bool,
 }

@@ -193,7 +193,7 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
 struct ClientFaults {
     /// Reasons why the figures are meaningless.
     invalid: Vec<String>,
-    /// Reasons why the throughput is a lower bound, whatever the server does.
+    /// Reasons why the throughput is a lower bound, even if the server fails.
     bound: Vec<String>,
     /// Reasons why the throughput is a lower bound, if the server responds.
     saturated: Vec<String>,

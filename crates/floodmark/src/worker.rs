@@ -102,7 +102,7 @@ fn read_input(line: &str) -> Result<WorkerInput, Ending> {
     Ok(input)
 }
 
-/// Raises the limit on open files as far as the worker needs it.
+/// Raises the limit on open files to what the worker needs.
 fn raise_limit(input: &WorkerInput) -> Option<FileLimit> {
     // Ignore an invalid request here, because the run itself rejects it.
     let needed = worker::files_needed(&input.plan).unwrap_or(0);

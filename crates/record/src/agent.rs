@@ -1,4 +1,4 @@
-//! Agents: the workers, often on several machines, that send one load together.
+//! Agents: the workers, often on several hosts, that send one load together.
 
 use std::collections::BTreeMap;
 

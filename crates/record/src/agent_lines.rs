@@ -133,7 +133,8 @@ impl AgentLine {
                 .map(|event| AgentLine::Event(Box::new(event)))
                 .map_err(|error| fault(error.to_string()));
         }
-        let unknown = || fault("not a line of the protocol".to_owned());
+        let unknown =
+            || fault("unexpected text on stdout; only the agent may write there".to_owned());
         let text = std::str::from_utf8(line).map_err(|_| unknown())?;
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         let two = || rest.split_once(' ').ok_or_else(unknown);
@@ -253,6 +254,9 @@ mod tests {
         let fault = AgentLine::parse(b"Welcome to host 3!")
             .unwrap_err()
             .to_string();
-        assert_eq!(fault, "not a line of the protocol: Welcome to host 3!");
+        assert_eq!(
+            fault,
+            "unexpected text on stdout; only the agent may write there: Welcome to host 3!"
+        );
     }
 }

@@ -16,7 +16,7 @@ impl PartRow {
 }
 
 impl SecondRow {
-    /// Returns a row that consists of parts of one second, or `None` without parts.
+    /// Returns the sum of the parts of one second as a row, or `None` if `parts` is empty.
     /// Connections, CPU times and histograms are unknown, so they are 0 or empty.
     #[must_use]
     pub fn of_parts(parts: &[PartRow], index: u64) -> Option<Self> {

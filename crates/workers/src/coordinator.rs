@@ -73,7 +73,7 @@ pub struct AgentsLoad<'a> {
 pub enum AgentsEvent<'a> {
     /// One agent's own event, before it is merged.
     Of(usize, &'a Event),
-    /// A merged event, like the event of a single worker.
+    /// A merged event, in the form that a single worker emits.
     Merged(Box<Event>),
 }
 
@@ -140,7 +140,7 @@ struct Coordinator<'a, 'e> {
     stop: &'a Stop,
     merger: Merger,
     clock: SteadyClock,
-    /// Origin of the merged events' clock in ns since 1970.
+    /// Origin of the merged events' clock, in ns since 1970.
     origin_ns: i64,
     /// The same time on the host's monotonic clock.
     monotonic_ns: u64,
@@ -432,8 +432,9 @@ impl Coordinator<'_, '_> {
             .filter_map(|agent| agent.kept(self.origin_ns));
         let parts: Vec<KeptPart<'_>> = parts.collect();
         let joined = join_kept(check, &parts, file).map_err(|error| error.to_string());
-        for part in &parts {
-            // The joined file contains its responses.
+        // If the merge failed, the parts remain.
+        for part in parts.iter().filter(|_| joined.is_ok()) {
+            // A part that cannot be removed does no harm.
             let _ = std::fs::remove_file(part.path);
         }
         joined

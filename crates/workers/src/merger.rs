@@ -252,7 +252,7 @@ impl Merger {
         }
     }
 
-    /// Emits the parts and rows, in order of time, that no agent can still send.
+    /// Emits, in time order, the parts and rows to which no agent can still contribute.
     fn complete(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(first) = self.pending.first_entry() {

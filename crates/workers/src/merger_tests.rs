@@ -161,7 +161,8 @@ impl Simulated {
         self.sent.iter().any(|event| sent(event) == place)
     }
 
-    /// Returns whether the agent may still send the event. A row ends with its last part.
+    /// Returns whether the agent may still send the event. After a row, it sends no more parts of
+    /// that row.
     fn may_send(&self, place: (Phase, Sent)) -> bool {
         let has_sent_row = match place.1 {
             Sent::Part(from_ns) => {
@@ -305,7 +306,8 @@ impl Simulation {
         self.check_pending();
     }
 
-    /// Checks that no agent can still send an event, and that the event is the agents' sum.
+    /// Checks that no agent can still contribute to an event, and that the event is the sum of what
+    /// the agents sent.
     fn check(&self, event: &Event) {
         let place = sent(event);
         let (mut requests, mut all_times, mut open, mut to_ns) = (Vec::new(), Vec::new(), 0, 0);

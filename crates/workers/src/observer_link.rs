@@ -22,7 +22,7 @@ use crate::lines::read_line;
 use crate::ssh;
 use crate::steady_clock::monotonic_ns;
 
-/// Maximum time until the observer has found the server.
+/// Maximum time for the observer to find the server.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum time for the observer to exit.

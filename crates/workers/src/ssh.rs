@@ -77,7 +77,7 @@ fn copy(hosts: &[String], program: &Path) -> Result<String, LaunchError> {
         .collect();
     let folder = format!("\"${{XDG_CACHE_HOME:-$HOME/.cache}}\"/floodmark/agents/{hash}");
     let path = format!("{folder}/floodmark");
-    // Each copy has its own name, and appears under the final name only when it is complete.
+    // Write each copy under a temporary name, and rename it when it is complete.
     let script = format!(
         "set -e; has() {{ echo \"{hash}  $1\" | sha256sum -c >/dev/null 2>&1; }}
          if has {path}; then exit 0; fi

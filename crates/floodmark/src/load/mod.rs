@@ -231,7 +231,7 @@ pub fn check_server_pid(server_pid: Option<u32>) -> Result<(), Ending> {
     }
 }
 
-/// Name of the file in the result folder with the output of the observer that --observe starts.
+/// File in the result folder for the output of the observer that --observe starts.
 const OBSERVER_FILE: &str = "observer.jsonl";
 
 /// Returns the server's port. Fails if the target is a unix socket, which `flag` does not support.
@@ -255,8 +255,8 @@ fn with_observer(args: &LoadArgs, planned: &Planned) -> Result<Option<RemoteObse
         .map_err(|e| Ending::usage(format!("--with {e}")))
 }
 
-/// Starts the observer of --observe, which writes to a file in the result folder. If it cannot be
-/// used, removes the folder, which contains nothing else yet.
+/// Starts the observer of --observe, which writes to a file in the result folder. If the observer
+/// cannot be used, removes the folder, which contains nothing else yet.
 fn observer_link(
     args: &LoadArgs,
     planned: &Planned,

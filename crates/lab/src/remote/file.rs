@@ -186,7 +186,11 @@ impl ObserverFile {
                 self.seconds.push_back(second);
             }
             ObserverLine::Offset(offset) => self.offset = Some(offset),
-            ObserverLine::Pong { .. } => return Err("the file contains a pong".to_owned()),
+            ObserverLine::Pong { .. } => {
+                return Err(
+                    "unexpected pong line; use a file written by floodmark observe".to_owned(),
+                );
+            }
             ObserverLine::Ended { why } => self.ended = Some(why),
         }
         Ok(())

@@ -47,7 +47,7 @@ fn loaders(threads: &[ThreadUsage]) -> Vec<&ThreadUsage> {
     threads.iter().filter(load).collect()
 }
 
-/// Returns the least and the largest share of the time that load threads were on a CPU, such as
+/// Returns the range, over the load threads, of the share of time on a CPU, such as
 /// `40 % to 81 %`. Returns `None` if it was not measured.
 pub(crate) fn busy_range(threads: &[ThreadUsage]) -> Option<String> {
     let loaders = loaders(threads);

@@ -38,7 +38,7 @@ fn shifted_clocks_change_neither_counts_nor_seconds() {
     assert_eq!(shifted.counts(), plain.counts());
     for (shifted, plain) in seconds(&shifted).iter().zip(seconds(&plain)) {
         assert_eq!(shifted.0, plain.0);
-        // The last responses of a second may arrive in the next one.
+        // The last responses of a second may be counted in the next one.
         assert!((shifted.1 - plain.1).abs() <= 30.0, "{shifted:?} {plain:?}");
     }
     for (agent, shift_s) in shifted.run().agents.iter().zip(SHIFTS_S) {

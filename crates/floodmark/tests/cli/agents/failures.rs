@@ -92,7 +92,7 @@ fn each_bad_agent_gets_its_message() {
         ("exec /does/not/exist".to_owned(), "/does/not/exist", false),
         (
             "echo Welcome to node 3; exec cat".to_owned(),
-            "not a line of the protocol: Welcome to node 3",
+            "only the agent may write there: Welcome to node 3",
             false,
         ),
         (

@@ -70,10 +70,11 @@ impl MarkedLoad {
     }
 }
 
-/// Returns the ids of the processes with this variable whose command line contains `part`.
+/// Returns the IDs of the processes whose environment contains `variable` and whose command line
+/// contains `part`.
 fn processes(variable: &str, part: &str) -> Vec<u32> {
     let has = |pid: u32, file: &str, text: &str| {
-        // A process that has just ended has no files.
+        // A process that has just ended has no files in /proc.
         let content = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
         String::from_utf8_lossy(&content).contains(text)
     };
