@@ -1,7 +1,7 @@
 //! `cargo xtask dist`: builds release archives with static programs.
 //!
-//! Two builds of one commit give the same archives: paths are remapped, and entries are sorted and
-//! carry the commit's time.
+//! Two builds of one commit produce identical archives: paths are remapped, and entries are sorted
+//! and carry the commit's time.
 
 use std::collections::BTreeMap;
 use std::env;

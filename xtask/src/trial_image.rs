@@ -12,8 +12,8 @@ use crate::tools;
 /// runs it as documented in docs/guide/install.md.
 ///
 /// Podman's default limits can exceed those of this process, so the script sets them. It uses runc,
-/// because crun does not support hosts that mount both cgroup versions. If other
-/// load disturbs a run, floodmark exits with code 4.
+/// because crun does not support hosts that mount both cgroup versions. If other load disturbs a
+/// run, floodmark exits with code 4.
 const SCRIPT: &str = r#"
 context=$(mktemp -d)
 trap 'rm -r $context; podman rmi --force floodmark-trial' EXIT

@@ -12,7 +12,7 @@ use crate::launch::LaunchError;
 /// Variable with the ssh command and its options. The default is `ssh`.
 const SSH: &str = "FLOODMARK_SSH";
 
-/// Options before the host. A question on the terminal would block the start, and a broken
+/// Options of the ssh command. A prompt on the terminal would block the start, and a broken
 /// connection must end within seconds.
 const OPTIONS: [&str; 8] = [
     "-T",
