@@ -34,8 +34,8 @@ pub enum ObserverLine {
         /// `CLOCK_MONOTONIC` of the observer's host, in ns.
         monotonic_ns: i64,
     },
-    /// The offset between the hosts' clocks, measured with pings (`floodmark load --observe`). Later
-    /// lines are more exact.
+    /// The offset between the hosts' clocks, measured with pings (`floodmark load --observe`). The
+    /// latest line applies, because the clocks drift.
     Offset(MeasuredOffset),
     /// The last line; missing if the observer was killed.
     Ended {

@@ -28,8 +28,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time for the observer to exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Number of pings at the start. Later, one ping per second follows.
-const FIRST_PINGS: usize = 16;
+/// Number of pings in a group, of which the best one counts. The first group is sent at once, and
+/// later groups at one ping per second.
+const PINGS: usize = 16;
 
 /// Maximum length of a line in bytes.
 const LINE_LIMIT: usize = 4 << 20;
@@ -204,7 +205,7 @@ struct LineCopier {
     stdin: Option<ChildStdin>,
     output: File,
     clock: AgentClock,
-    /// The offset that the file contains.
+    /// The latest offset in the file.
     offset: Option<MeasuredOffset>,
     /// Disconnected when the observer should end.
     kept: std::sync::mpsc::Receiver<()>,
@@ -212,7 +213,7 @@ struct LineCopier {
 
 impl LineCopier {
     /// Reads until the observer closes its stdout, or the file cannot be written. Sends to `found`
-    /// once the first line is in the file.
+    /// once the file contains the first line and an offset.
     fn run(mut self, stdout: ChildStdout, found: Sender<()>) {
         let mut reader = BufReader::new(stdout);
         let mut found = Some(found);
@@ -230,7 +231,7 @@ impl LineCopier {
                     monotonic_ns,
                 }) => {
                     self.clock.add(sent_ns, monotonic_ns, now_ns);
-                    if self.clock.count() < FIRST_PINGS {
+                    if self.offset.is_none() && self.clock.count() < PINGS {
                         self.ping();
                     }
                     self.write_offset()
@@ -264,15 +265,17 @@ impl LineCopier {
         }
     }
 
-    /// Writes the offset of the observer's clock if a better one is known.
+    /// Writes the offset of the observer's clock after each group of pings. Earlier groups do not
+    /// count, because the clocks drift.
     fn write_offset(&mut self) -> io::Result<()> {
-        let offset = MeasuredOffset {
-            offset_ns: self.clock.offset_ns(),
-            bound_ns: self.clock.bound_ns(),
-        };
-        if self.clock.count() < FIRST_PINGS || self.offset == Some(offset) {
+        if self.clock.count() < PINGS {
             return Ok(());
         }
+        let clock = std::mem::take(&mut self.clock);
+        let offset = MeasuredOffset {
+            offset_ns: clock.offset_ns(),
+            bound_ns: clock.bound_ns(),
+        };
         self.offset = Some(offset);
         let mut line = serde_json::to_vec(&ObserverLine::Offset(offset))?;
         line.push(b'\n');
