@@ -132,6 +132,12 @@ pub(crate) fn other_version(hello: &AgentHello, version: &str) -> Option<String>
     })
 }
 
+/// Explains why an agent cannot use the plan's backend. The record names one backend for all agents.
+fn lacks_backend(hello: &AgentHello, backend: Backend) -> Option<String> {
+    let why = hello.no_uring.as_ref()?;
+    (backend == Backend::Uring).then(|| format!("{why}, or use --backend epoll for all agents"))
+}
+
 struct Coordinator<'a, 'e> {
     agents: Vec<Agent>,
     min_agents: usize,
@@ -221,7 +227,10 @@ impl Coordinator<'_, '_> {
         if live < self.min_agents && self.failure.is_none() && !self.stop.is_set() {
             self.fail();
         }
-        if !self.has_inputs && self.all_live(|agent| agent.state == AgentState::Greeted) {
+        if !self.has_inputs
+            && self.stopping.is_none()
+            && self.all_live(|agent| agent.state == AgentState::Greeted)
+        {
             self.send_inputs();
         }
         if !self.is_ready && self.all_live(|agent| agent.ready.is_some()) {
@@ -326,13 +335,6 @@ impl Coordinator<'_, '_> {
         self.has_inputs = true;
         let count = self.live().count() as u32;
         let mut input = self.input.clone();
-        let lacks_uring = |agent: &Agent| {
-            let hello = agent.hello.as_ref()?;
-            Some(format!("{}: {}", agent.name, hello.no_uring.as_ref()?))
-        };
-        if input.plan.backend == Backend::Uring && self.live().find_map(lacks_uring).is_some() {
-            input.plan.backend = Backend::Epoll;
-        }
         let timetable = match input.plan.schedule() {
             Some(Schedule::Replay { replay, .. }) => replay.timetable.encode(),
             _ => Vec::new(),
@@ -438,5 +440,27 @@ impl Coordinator<'_, '_> {
             let _ = std::fs::remove_file(part.path);
         }
         joined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_the_fix_for_an_agent_without_io_uring() {
+        let mut hello = AgentHello {
+            version: "1".to_owned(),
+            host: "h".to_owned(),
+            cpus: 1,
+            pid: 1,
+            no_uring: Some("the kernel lacks io_uring".to_owned()),
+        };
+        let lacks = lacks_backend(&hello, Backend::Uring);
+        let expected = "the kernel lacks io_uring, or use --backend epoll for all agents";
+        assert_eq!(lacks.as_deref(), Some(expected));
+        assert_eq!(lacks_backend(&hello, Backend::Epoll), None);
+        hello.no_uring = None;
+        assert_eq!(lacks_backend(&hello, Backend::Uring), None);
     }
 }

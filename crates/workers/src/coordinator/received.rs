@@ -6,7 +6,9 @@ use floodmark_record::Event;
 use floodmark_record::agent_lines::AgentLine;
 use floodmark_record::events::Connecting;
 
-use super::{AgentsEvent, CONNECTING_INTERVAL, Coordinator, EXCHANGES, other_version};
+use super::{
+    AgentsEvent, CONNECTING_INTERVAL, Coordinator, EXCHANGES, lacks_backend, other_version,
+};
 use crate::agent::AgentState;
 use crate::agent_process::FromAgent;
 
@@ -33,7 +35,8 @@ impl Coordinator<'_, '_> {
         let agent = &mut self.agents[number];
         match line {
             AgentLine::Hello(hello) if agent.state == AgentState::Starting => {
-                let other = other_version(&hello, self.version);
+                let other = other_version(&hello, self.version)
+                    .or_else(|| lacks_backend(&hello, self.input.plan.backend));
                 agent.hello = Some(hello);
                 agent.state = AgentState::Greeted;
                 match other {
