@@ -53,6 +53,7 @@ fn check_agents(place: &AgentsPlace) -> Result<(), Ending> {
         min_agents: place.count(),
         place: place.clone(),
         copy: false,
+        anyway: false,
         side: &ProcessPlacement::default(),
     };
     let launches = setting

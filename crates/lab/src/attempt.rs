@@ -271,6 +271,7 @@ impl Attempts<'_> {
             anchors: self.planned.anchors.clone(),
             outlasts_server: false,
             share: None,
+            anyway: self.agents.is_some_and(|agents| agents.anyway),
         };
         let mut sink = LoadSink {
             monitor,

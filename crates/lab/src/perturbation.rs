@@ -229,6 +229,7 @@ impl PerturbationTest<'_> {
             anchors: self.anchors.to_vec(),
             outlasts_server: false,
             share: None,
+            anyway: false,
         };
         let lead_ns = (lead_s * 1e9) as u64;
         let (mut ok, mut window_ns) = (0, None);

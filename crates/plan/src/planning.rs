@@ -328,13 +328,13 @@ fn check(spec: &PlanSpec, request: &RequestPlan) -> Result<Option<Check>, String
     })
 }
 
-/// Explains why this host cannot run an agent's share of a load. Returns `None` if it can, or if the
-/// load is not divided. `open_files` is the hard limit on open files.
+/// Explains why this host cannot run an agent's share of a load. Returns `None` if it can, if the
+/// load is not divided, or with `--anyway`. `open_files` is the hard limit on open files.
 ///
 /// All agents are assumed to have the same limits, so the calculation covers all of them together.
 #[must_use]
 pub fn agent_shortage(input: &WorkerInput, open_files: u64) -> Option<String> {
-    let agents = input.share?.count;
+    let agents = input.share.filter(|_| !input.anyway)?.count;
     let plan = &input.plan;
     let of_host = offer(&plan.target, Some(open_files));
     let of_host = Offer {
@@ -359,10 +359,9 @@ fn of_all_agents(of_host: Offer, agents: u32) -> Offer {
 fn refuse_idle_agents(spec: &PlanSpec, plan: &Plan) -> Result<(), String> {
     match spec.agents {
         Some(agents) if agents > plan.connections => Err(format!(
-            "{} {}: each of the {agents} agents needs a connection; use more connections or at most {} agents",
+            "{} {}: each of the {agents} agents needs a connection; use more connections or fewer agents",
             spec.name("connections"),
             plan.connections,
-            plan.connections.max(1)
         )),
         _ => Ok(()),
     }

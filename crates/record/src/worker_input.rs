@@ -27,6 +27,9 @@ pub struct WorkerInput {
     pub outlasts_server: bool,
     /// This worker's share of a load that several agents send; `None` for the whole load.
     pub share: Option<AgentShare>,
+    /// Whether an agent sends its share even if its host has too few ports or open files
+    /// (`--anyway`).
+    pub anyway: bool,
 }
 
 /// An agent's share of a load. All agents have equal shares.
@@ -57,6 +60,8 @@ struct InputForm {
     outlasts_server: bool,
     #[serde(default)]
     share: Option<AgentShare>,
+    #[serde(default)]
+    anyway: bool,
 }
 
 impl WorkerInput {
@@ -84,6 +89,7 @@ impl From<InputForm> for WorkerInput {
             anchors: form.anchors,
             outlasts_server: form.outlasts_server,
             share: form.share,
+            anyway: form.anyway,
         }
     }
 }
@@ -99,6 +105,7 @@ impl From<WorkerInput> for InputForm {
             anchors: input.anchors,
             outlasts_server: input.outlasts_server,
             share: input.share,
+            anyway: input.anyway,
             bodies: long,
         }
     }
@@ -123,6 +130,7 @@ mod tests {
             anchors: Vec::new(),
             outlasts_server: true,
             share: Some(AgentShare { index: 1, count: 4 }),
+            anyway: true,
         };
         let json = serde_json::to_string(&input).unwrap();
         let mut read: WorkerInput = serde_json::from_str(&json).unwrap();

@@ -26,6 +26,8 @@ pub struct AgentsSetting<'a> {
     pub min_agents: u32,
     /// Whether to copy this program to hosts that lack it.
     pub copy: bool,
+    /// Whether agents send their share even if their hosts have too few ports or open files.
+    pub anyway: bool,
     /// Placement of agents on this host.
     pub side: &'a ProcessPlacement,
 }

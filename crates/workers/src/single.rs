@@ -180,6 +180,7 @@ mod tests {
             anchors: Vec::new(),
             outlasts_server: false,
             share: None,
+            anyway: false,
         };
         let mut events = 0;
         let placement = ProcessPlacement::default();

@@ -52,14 +52,19 @@ impl AgentsArgs {
     }
 
     /// Returns where and how to start the agents; `None` if one process on this host sends the
-    /// load. `side` is the placement of agents on this host.
-    pub fn setting<'a>(&self, side: &'a ProcessPlacement) -> Option<AgentsSetting<'a>> {
+    /// load. `side` is the placement of agents on this host, and `anyway` the value of `--anyway`.
+    pub fn setting<'a>(
+        &self,
+        anyway: bool,
+        side: &'a ProcessPlacement,
+    ) -> Option<AgentsSetting<'a>> {
         let place = self.place.clone()?;
         let min = self.min.and_then(|min| u32::try_from(min).ok());
         Some(AgentsSetting {
             min_agents: min.unwrap_or(place.count()),
             place,
             copy: self.copy,
+            anyway,
             side,
         })
     }

@@ -152,7 +152,7 @@ fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredLo
         .map_or(&plan.target.path, |mix| &mix.file)
         .clone();
     let side = ProcessPlacement::default();
-    let agents = args.agents.setting(&side);
+    let agents = args.agents.setting(args.anyway, &side);
     let attempts = Attempts {
         client: None,
         agents: agents.as_ref(),
@@ -269,7 +269,10 @@ fn observer_link(
     let start = || {
         let port = port("--observe", planned)?;
         let file = folder.join(OBSERVER_FILE);
-        let failed = |why: &dyn Display| Ending::server(format!("--observe {place}: {why}"));
+        let failed = |why: &dyn Display| match stop.is_set() {
+            true => Ending::before_result("the load, while --observe was starting"),
+            false => Ending::server(format!("--observe {place}: {why}")),
+        };
         let link = ObserverLink::start(place, port, &file, stop).map_err(|why| failed(&why))?;
         let opened = RemoteObserver::open(&file, port).map_err(|error| failed(&error))?;
         Ok((link, opened))

@@ -127,6 +127,7 @@ fn run_attempts<'a>(
         place: place.clone(),
         min_agents: place.count(),
         copy: false,
+        anyway: false,
         side: &hosts.client,
     });
     let attempts = Attempts {

@@ -234,8 +234,8 @@ impl Experiment {
         known.sort_unstable();
         known.dedup();
         Err(format!(
-            "\"{name}\" is not a file, an experiment in ./experiments or an embedded experiment; {}; floodmark \
-             init experiment writes a new one",
+            "\"{name}\" is not a file, an experiment in ./experiments or an embedded experiment (floodmark \
+             init experiment writes a new one); {}",
             did_you_mean(name, known.iter().map(String::as_str))
         ))
     }

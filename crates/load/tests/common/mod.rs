@@ -101,6 +101,7 @@ pub fn input(plan: Plan) -> WorkerInput {
         anchors: Vec::new(),
         outlasts_server: false,
         share: None,
+        anyway: false,
     }
 }
 

@@ -1,12 +1,13 @@
 //! Several agents send exactly the load of one process.
 
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use floodmark_truth::Scenario;
 
-use super::start;
+use super::{start, start_as};
 use crate::support::hostile::{Listener, answer_each};
-use crate::support::{Load, Serve, load, run, text, truth};
+use crate::support::{Load, Serve, finish, floodmark, limited, load, run, text, truth};
 
 /// Loads a server that notes the number (`{seq}`) of each request. Returns the numbers in ascending
 /// order, and the load.
@@ -157,6 +158,26 @@ fn a_sequence_holds_over_four_agents() {
         0,
         "the agents' own files remain after the merge"
     );
+}
+
+#[test]
+fn anyway_also_applies_to_the_agents() {
+    let (_server, url) = truth(Scenario::default());
+    // Each agent has 64 files left for connections.
+    let few_files = |command: &mut Command| limited(command, 128, 128);
+    let many = ["-n", "400", "-c", "200", "--backend", "epoll"];
+    let agents = ["load", &url, "--agents", "local:2"];
+    let mut refused = floodmark(&[&agents[..], &many].concat());
+    few_files(&mut refused);
+    let output = finish(refused.spawn().unwrap());
+    let printed = text(&output.stderr);
+    assert_eq!(crate::support::code(&output), 2, "{printed}");
+    assert!(printed.contains("add --anyway"), "{printed}");
+
+    let arguments = [&many[..], &["--anyway"]].concat();
+    let load = start_as(&url, "local:2", &arguments, few_files).end();
+    assert!(load.counts().ok > 0, "{}", load.stderr());
+    assert!(load.run().agents.iter().all(|agent| agent.lost.is_none()));
 }
 
 #[test]

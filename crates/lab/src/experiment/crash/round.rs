@@ -108,6 +108,7 @@ impl NextRound {
             anchors: planned.anchors.clone(),
             outlasts_server: true,
             share: None,
+            anyway: false,
         };
         let side = &hosts.client;
         let (times, end) = thread::scope(|scope| {
