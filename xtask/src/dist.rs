@@ -75,13 +75,7 @@ fn build_all(
     dist: &Path,
     arguments: &DistArguments,
 ) -> Result<Vec<String>, TaskError> {
-    let mut git = Command::new("git");
-    git.args(["log", "-1", "--format=%ct"]).current_dir(root);
-    let time = command::capture(&mut git)?;
-    let time: u64 = time
-        .trim()
-        .parse()
-        .map_err(|error| TaskError::output(&git, error))?;
+    let time = commit_time(root)?;
     let others = arguments.target.iter().filter(|target| *target != HOST);
     let targets = [HOST].into_iter().chain(others.map(String::as_str));
     let mut files = ArchiveFiles::new();
@@ -105,6 +99,20 @@ fn build_all(
     let file = dist.join("SHA256SUMS");
     fs::write(&file, sums).map_err(TaskError::file(&file))?;
     Ok(archives)
+}
+
+/// Builds the static program for this host. Returns its path.
+pub fn program(root: &Path, dist: &Path) -> Result<PathBuf, TaskError> {
+    build(root, dist, HOST, commit_time(root)?)
+}
+
+/// Returns the time of the current commit in seconds since 1970.
+fn commit_time(root: &Path) -> Result<u64, TaskError> {
+    let mut git = Command::new("git");
+    git.args(["log", "-1", "--format=%ct"]).current_dir(root);
+    let time = command::capture(&mut git)?;
+    let time = time.trim().parse();
+    time.map_err(|error| TaskError::output(&git, error))
 }
 
 /// Builds the static program for a target.

@@ -8,6 +8,7 @@ mod digest;
 mod dist;
 mod error;
 mod fuzz;
+mod kubernetes;
 mod page;
 mod schema;
 mod suite;
@@ -57,6 +58,8 @@ enum Task {
     Usage(Mode),
     /// Build release archives with static programs, completions and manual pages
     Dist(dist::DistArguments),
+    /// Run the tests of agents in pods on a real cluster with one node (needs root and Go)
+    Kubernetes,
     /// Check a running server against a workload's contract
     Contract(BenchArguments),
     /// Count how often the verdict names the known cause of a fault
@@ -101,6 +104,7 @@ fn run(task: &Task) -> Result<bool, TaskError> {
         Task::Schema(mode) => schema::run(&workspace, mode)?,
         Task::Usage(mode) => usage::run(&workspace, mode)?,
         Task::Dist(arguments) => dist::run(&workspace, arguments)?,
+        Task::Kubernetes => kubernetes::run(&workspace)?,
         Task::Contract(arguments) => return bench("contract", arguments),
         Task::Confusion(arguments) => return bench("confusion", arguments),
         Task::Peers(arguments) => return bench("peers", arguments),

@@ -62,10 +62,11 @@ pub(crate) fn agent(name: &str) -> AgentRun {
     AgentRun {
         name: name.to_owned(),
         host: format!("host-{name}"),
+        boot_id: None,
         shares_host: false,
         cpus: 4,
-        skew_us: 5e6,
-        bound_us: 100.0,
+        skew_us: Some(5e6),
+        bound_us: Some(100.0),
         late_start_us: 0.0,
         throughput_per_s: Some(500.0),
         requests: Counts::default(),

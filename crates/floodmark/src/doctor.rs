@@ -56,11 +56,10 @@ fn check_agents(place: &AgentsPlace) -> Result<(), Ending> {
         anyway: false,
         side: &ProcessPlacement::default(),
     };
-    let launches = setting
-        .launches()
-        .map_err(|error| Ending::internal(error.to_string()))?;
     let stop = stop_on_signals()?;
-    let checks = checked_agents(launches, env!("CARGO_PKG_VERSION"), &stop);
+    let mut prepared = setting.prepare(&stop).map_err(Ending::internal)?;
+    let checks = checked_agents(prepared.take_launches(), env!("CARGO_PKG_VERSION"), &stop);
+    drop(prepared);
     out::show(false, |style| {
         let text = checks.iter().map(|check| match &check.outcome {
             Err(_) => String::new(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use floodmark_host::Stop;
+use floodmark_host::{Stop, stdin_is_readable};
 use floodmark_observe::environment::environment;
 use floodmark_observe::server::{self, NotFound};
 use floodmark_observe::{MonitorTargets, Observer, Root};
@@ -23,6 +23,12 @@ use floodmark_plan::values::{count_within, positive_duration};
 
 /// Interval between output lines.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Maximum time until the first ping.
+const PING_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Interval between checks of the stop flag while waiting for the first ping.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Monitor a server on its own host while a remote client loads it.
 ///
@@ -69,6 +75,9 @@ fn port(text: &str) -> Result<u16, String> {
 /// Runs the command.
 pub fn run(args: &ObserveArgs) -> Result<(), Ending> {
     let stop = stop_on_signals()?;
+    if args.pings {
+        await_ping(&stop)?;
+    }
     let begin = Instant::now();
     let mut observer = Observer::open(&watch(args)?).map_err(Ending::server)?;
     let (name, pids) = observer.server();
@@ -124,6 +133,18 @@ pub fn run(args: &ObserveArgs) -> Result<(), Ending> {
             _ => return Ok(()),
         }
     }
+}
+
+/// Waits for the first ping, because a connection to a running container misses everything that was
+/// written before.
+fn await_ping(stop: &Stop) -> Result<(), Ending> {
+    let begin = Instant::now();
+    while !stdin_is_readable(POLL_INTERVAL) {
+        if stop.is_set() || begin.elapsed() > PING_TIMEOUT {
+            return Err(Ending::internal("observe: no ping arrived on stdin"));
+        }
+    }
+    Ok(())
 }
 
 /// Starts a thread that answers pings, and that stops the observation when stdin is closed.

@@ -32,4 +32,4 @@ pub use replace::{replace_file, sync_folder};
 pub use rustix::process::Signal;
 pub use scratch::{Scratch, sweep_folders};
 pub use signals::Stop;
-pub use stdin::stdin_is_closed;
+pub use stdin::{stdin_is_closed, stdin_is_readable};

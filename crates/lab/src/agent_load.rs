@@ -18,10 +18,12 @@ pub(crate) fn run(
     stop: &Stop,
     sink: &mut LoadSink<'_, '_, '_>,
 ) -> Option<WorkerFailure> {
-    let launches = match setting.launches() {
-        Ok(launches) => launches,
-        Err(error) => return Some(WorkerFailure::Agents(error.to_string())),
+    // Dropped at the end of the load.
+    let mut prepared = match setting.prepare(stop) {
+        Ok(prepared) => prepared,
+        Err(why) => return Some(WorkerFailure::Agents(why)),
     };
+    let launches = prepared.take_launches();
     if !setting.place.is_local() {
         sink.monitor.client_is_elsewhere();
     }

@@ -63,7 +63,7 @@ impl AgentRuns {
     /// Returns the agents' parts. `facts` has one entry per agent, in the same order. `expected`
     /// contains the IDs of the causes that the experiment expects.
     pub fn finish(self, facts: &[AgentFacts], expected: &[String]) -> Vec<AgentRun> {
-        let here = Root::host().line("/proc/sys/kernel/hostname");
+        let here = Root::host().line("/proc/sys/kernel/random/boot_id");
         // The agents that start divide the load.
         let started = facts.iter().filter(|facts| facts.cpus > 0).count();
         let mut index = 0;
@@ -98,11 +98,12 @@ impl AgentPart {
         let us = |ns: u64| ns as f64 / 1e3;
         let mut agent = AgentRun {
             name: facts.name.clone(),
-            shares_host: here == Some(facts.host.as_str()),
+            shares_host: here.is_some() && here == facts.boot_id.as_deref(),
+            boot_id: facts.boot_id.clone(),
             host: facts.host.clone(),
             cpus: facts.cpus,
-            skew_us: facts.skew_ns as f64 / 1e3,
-            bound_us: us(facts.bound_ns),
+            skew_us: facts.skew_ns.map(|(skew_ns, _)| skew_ns as f64 / 1e3),
+            bound_us: facts.skew_ns.map(|(_, bound_ns)| us(bound_ns)),
             late_start_us: us(facts.late_start_ns),
             throughput_per_s: run.throughput_per_s.filter(|_| facts.lost.is_none()),
             requests: run.requests.clone(),

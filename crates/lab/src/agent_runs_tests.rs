@@ -154,8 +154,8 @@ fn facts(name: &str) -> AgentFacts {
         name: name.to_owned(),
         host: format!("host of {name}"),
         cpus: 2,
-        skew_ns: -3_000_000_500,
-        bound_ns: 120_500,
+        boot_id: None,
+        skew_ns: Some((-3_000_000_500, 120_500)),
         late_start_ns: 0,
         lost: None,
     }
@@ -180,7 +180,10 @@ fn adds_up_the_figures_of_an_agent() {
     assert_eq!(agent.name, "a");
     assert_eq!(agent.host, "host of a");
     assert!(!agent.shares_host);
-    assert_eq!((agent.skew_us, agent.bound_us), (-3_000_000.5, 120.5));
+    assert_eq!(
+        (agent.skew_us, agent.bound_us),
+        (Some(-3_000_000.5), Some(120.5))
+    );
     assert_eq!(agent.throughput_per_s, Some(PER_SECOND as f64));
     assert_eq!(agent.requests, counts(SECONDS));
     assert_eq!(agent.longest_stall_ns, Some(7));
@@ -251,10 +254,10 @@ fn counts_what_a_lost_agent_sent() {
 
 #[test]
 fn recognizes_the_coordinators_host() {
-    let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let here = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let runs = AgentRuns::new(&id(), &closed(), 1);
     let facts = AgentFacts {
-        host: here.trim().to_owned(),
+        boot_id: Some(here.trim().to_owned()),
         ..facts("a")
     };
     assert!(runs.finish(&[facts], &[])[0].shares_host);

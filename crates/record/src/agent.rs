@@ -15,17 +15,21 @@ pub struct AgentRun {
     pub name: String,
     /// Name of the agent's host; empty if the agent never started.
     pub host: String,
-    /// Whether the host has the same name as the coordinator's host, so that the agent uses CPUs of
-    /// that host.
+    /// ID of the boot of the host's kernel. Containers on one host have the same ID. Null if the agent
+    /// never started, or if the ID cannot be read.
+    #[serde(default)]
+    pub boot_id: Option<String>,
+    /// Whether the agent uses CPUs of the coordinator's host: their boot IDs are equal.
     pub shares_host: bool,
     /// Number of CPUs that the agent may use; 0 if it never started. The other agents then sent its
     /// share.
     pub cpus: u32,
     /// The agent's wall clock minus the coordinator's, in µs, at the start of the measurement.
-    /// All times in the record are already corrected for this skew.
-    pub skew_us: f64,
-    /// Maximum error of `skew_us` in µs, including the drift until the end of the load.
-    pub bound_us: f64,
+    /// All times in the record are already corrected for this skew. Null if it was not measured.
+    pub skew_us: Option<f64>,
+    /// Maximum error of `skew_us` in µs, including the drift until the end of the load. Null if the
+    /// skew was not measured.
+    pub bound_us: Option<f64>,
     /// Delay of the agent's start of the measurement, in µs.
     pub late_start_us: f64,
     /// Ok responses per second over the agent's whole measurement; null if it was lost.
@@ -46,7 +50,8 @@ pub struct AgentRun {
 pub(crate) fn cpus(agents: &[AgentRun]) -> u32 {
     let mut hosts = BTreeMap::new();
     for agent in agents {
-        let cpus = hosts.entry(&agent.host).or_insert(0);
+        let host = agent.boot_id.as_ref().unwrap_or(&agent.host);
+        let cpus = hosts.entry(host).or_insert(0);
         *cpus = agent.cpus.max(*cpus);
     }
     hosts.values().sum()

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! agent                  coordinator
+//!                    ←   hello                    the first line, answered at once
 //! hello {…}          →
 //!                    ←   ping T                   any number of times, answered at once
 //! pong T A           →
@@ -18,7 +19,8 @@
 //! {"event":"end"…}   →
 //! ```
 //!
-//! The agent ends when its stdin is closed.
+//! The agent ends when its stdin is closed. It is silent until it is greeted, because a connection
+//! to a running container (`kubectl attach`) misses everything that was written before.
 
 use base64::display::Base64Display;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -27,13 +29,16 @@ use serde::{Deserialize, Serialize};
 use crate::events::Event;
 use crate::host::Checkup;
 
-/// An agent's description of itself, sent before it receives its input.
+/// An agent's description of itself, sent when it is greeted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentHello {
     /// Version of floodmark.
     pub version: String,
     /// Name of the host.
     pub host: String,
+    /// ID of the boot of the host's kernel, which containers on the host share. `None` if it cannot
+    /// be read.
+    pub boot_id: Option<String>,
     /// Number of CPUs that the agent may use.
     pub cpus: u32,
     /// Process id of the agent on its host.
@@ -45,7 +50,7 @@ pub struct AgentHello {
 /// A line from an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentLine {
-    /// The first line.
+    /// The response to a greeting.
     Hello(AgentHello),
     /// The reason why the agent's host cannot run its part of the load.
     Refused(String),
@@ -76,6 +81,8 @@ pub enum AgentLine {
 /// A line for an agent, other than its input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentCommand {
+    /// Asks for the agent's description of itself. Valid only before the input.
+    Hello,
     /// Asks for the agent's time. The line contains the coordinator's time in ns.
     Ping(i64),
     /// Asks for a check of the agent's host. Valid only before the input.
@@ -175,6 +182,7 @@ impl AgentCommand {
     #[must_use]
     pub fn encode(self) -> String {
         match self {
+            AgentCommand::Hello => "hello\n".to_owned(),
             AgentCommand::Ping(ns) => format!("ping {ns}\n"),
             AgentCommand::Checkup => "checkup\n".to_owned(),
             AgentCommand::Start(ns) => format!("start {ns}\n"),
@@ -187,6 +195,7 @@ impl AgentCommand {
     pub fn parse(line: &str) -> Option<Self> {
         let (word, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
         match word {
+            "hello" => Some(AgentCommand::Hello),
             "ping" => rest.parse().ok().map(AgentCommand::Ping),
             "checkup" => Some(AgentCommand::Checkup),
             "start" => rest.parse().ok().map(AgentCommand::Start),
@@ -205,6 +214,7 @@ mod tests {
         let hello = AgentHello {
             version: "1.2.3".to_owned(),
             host: "host \"1\"".to_owned(),
+            boot_id: Some("0c5d".to_owned()),
             cpus: 4,
             pid: 17,
             no_uring: Some("refused\nby the kernel".to_owned()),
@@ -236,7 +246,7 @@ mod tests {
         #[test]
         fn commands_survive_the_pipe(ns in any::<i64>()) {
             for command in [
-                AgentCommand::Ping(ns), AgentCommand::Checkup, AgentCommand::Start(ns), AgentCommand::Stop,
+                AgentCommand::Hello, AgentCommand::Ping(ns), AgentCommand::Checkup, AgentCommand::Start(ns), AgentCommand::Stop,
             ] {
                 prop_assert_eq!(AgentCommand::parse(&command.encode()), Some(command));
             }

@@ -29,8 +29,9 @@ const QUOTED: usize = 3;
 pub struct AgentLaunch {
     /// Name of the agent, unique in the load.
     pub name: String,
-    /// The command that runs `floodmark worker --agent`, here or on another host.
-    pub command: Command,
+    /// The command that runs `floodmark worker --agent`, here or on another host, or why the agent
+    /// cannot be started.
+    pub command: Result<Command, String>,
     /// Maximum time from the start of the command to the agent's first line.
     pub start_timeout: Duration,
 }
@@ -201,9 +202,10 @@ impl Agent {
         AgentFacts {
             name: self.name.clone(),
             host: (self.hello.as_ref()).map_or_else(String::new, |hello| hello.host.clone()),
+            boot_id: (self.hello.as_ref()).and_then(|hello| hello.boot_id.clone()),
             cpus: self.hello.as_ref().map_or(0, |hello| hello.cpus),
-            skew_ns: self.clock.offset_ns(),
-            bound_ns: self.clock.bound_ns(),
+            skew_ns: (self.clock.was_read())
+                .then(|| (self.clock.offset_ns(), self.clock.bound_ns())),
             late_start_ns: u64::try_from(late_ns).unwrap_or(0),
             lost: match &self.state {
                 AgentState::Lost(why) => Some(why.clone()),

@@ -64,7 +64,8 @@ pub fn checked_agents(launches: Vec<AgentLaunch>, version: &str, stop: &Stop) ->
     let mut checks = Vec::new();
     for (number, launch) in launches.into_iter().enumerate() {
         let mut agent = Agent::new(&launch);
-        let started = AgentProcess::start(launch.command, number, clock, &out);
+        let started =
+            (launch.command).and_then(|command| AgentProcess::start(command, number, clock, &out));
         let failure = match started {
             Ok(process) => {
                 agent.process = Some(process);

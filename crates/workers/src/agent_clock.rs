@@ -58,6 +58,11 @@ impl AgentClock {
         self.count
     }
 
+    /// Returns whether the clock was read before the load.
+    pub(crate) fn was_read(&self) -> bool {
+        self.first.is_some()
+    }
+
     /// Returns the longest round trip in ns.
     pub(crate) fn longest_ns(&self) -> u64 {
         self.longest_ns

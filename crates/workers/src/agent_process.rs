@@ -1,8 +1,8 @@
-//! The local process behind an agent: the agent itself, or the ssh or srun process that runs it on
-//! another host.
+//! The local process behind an agent: the agent itself, or the ssh, srun or kubectl process that
+//! connects to it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::thread::Builder;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use floodmark_host::{Child, ChildError};
 use floodmark_record::agent_lines::{AgentCommand, AgentLine};
 
 use crate::lines::read_line;
+use crate::pipes::PipedChild;
 use crate::single::EVENT_LIMIT;
 use crate::steady_clock::SteadyClock;
 
@@ -49,25 +50,22 @@ pub(crate) struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// Starts a command as agent number `agent`. Its messages go to `out`.
+    /// Starts a command as agent number `agent`, and greets it. Its messages go to `out`.
     ///
     /// # Errors
     /// The program or a thread cannot be started.
     pub(crate) fn start(
-        mut command: Command,
+        command: Command,
         agent: usize,
         clock: SteadyClock,
         out: &SyncSender<(usize, FromAgent)>,
     ) -> Result<Self, String> {
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = Child::start(command).map_err(|error| error.to_string())?;
-        let pipes = (child.stdin(), child.stdout(), child.stderr());
-        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-            return Err("its pipes are missing".to_owned());
-        };
+        let PipedChild {
+            child,
+            stdin,
+            stdout,
+            stderr,
+        } = PipedChild::start(command)?;
         let (input, received) = channel();
         let (lines, messages) = (out.clone(), out.clone());
         let threads: [Box<dyn FnOnce() + Send>; 3] = [
@@ -79,10 +77,12 @@ impl AgentProcess {
             let started = Builder::new().spawn(thread);
             started.map_err(|error| format!("cannot start a thread: {error}"))?;
         }
-        Ok(AgentProcess {
+        let process = AgentProcess {
             child,
             input: Some(input),
-        })
+        };
+        process.command(AgentCommand::Hello);
+        Ok(process)
     }
 
     /// Sends bytes. If the agent has ended, its end is reported separately.

@@ -92,7 +92,9 @@ pub fn run_agents(load: AgentsLoad<'_>, on_event: &mut dyn FnMut(AgentsEvent<'_>
     let clock = SteadyClock::start();
     let mut agents = Vec::from_iter(load.launches.iter().map(Agent::new));
     for (number, launch) in load.launches.into_iter().enumerate() {
-        match AgentProcess::start(launch.command, number, clock, &out) {
+        let started =
+            (launch.command).and_then(|command| AgentProcess::start(command, number, clock, &out));
+        match started {
             Ok(process) => agents[number].process = Some(process),
             Err(why) => agents[number].state = AgentState::Lost(why),
         }
@@ -452,6 +454,7 @@ mod tests {
         let mut hello = AgentHello {
             version: "1".to_owned(),
             host: "h".to_owned(),
+            boot_id: None,
             cpus: 1,
             pid: 1,
             no_uring: Some("the kernel lacks io_uring".to_owned()),

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use floodmark_host::ProcessPlacement;
+use floodmark_host::{ProcessPlacement, Stop};
 
 use crate::agent::AgentLaunch;
-use crate::place::AgentsPlace;
+use crate::agent_job::{AgentJob, manifest};
+use crate::place::{AgentsPlace, JobSource};
 use crate::ssh;
 
 /// Maximum time to start an agent outside a cluster.
@@ -16,6 +17,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum time to start an agent in a cluster, where its job may have to wait for others.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Maximum time to start the pods of a Job. A cluster may add nodes for them.
+const PODS_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Settings of a load's agents.
 #[derive(Debug)]
@@ -32,41 +36,65 @@ pub struct AgentsSetting<'a> {
     pub side: &'a ProcessPlacement,
 }
 
-/// The agents cannot be started.
-#[derive(Debug, thiserror::Error)]
-pub enum LaunchError {
-    /// The path of this program is unknown.
-    #[error("cannot read /proc/self/exe: {0}; run floodmark where /proc is mounted")]
-    Program(std::io::Error),
-    /// The program could not be copied to a host.
-    #[error("agent {host}: {what}")]
-    Copy {
-        /// The host.
-        host: String,
-        /// What failed.
-        what: String,
-    },
+/// Agents that are ready to be started. Dropping it removes the Job that runs them, if any.
+#[derive(Debug)]
+pub struct PreparedAgents {
+    /// How to start each agent. Empty after [`PreparedAgents::take_launches`].
+    launches: Vec<AgentLaunch>,
+    /// Held until the end of the load.
+    _job: Option<AgentJob>,
+}
+
+impl PreparedAgents {
+    /// Returns how to start each agent.
+    pub fn take_launches(&mut self) -> Vec<AgentLaunch> {
+        std::mem::take(&mut self.launches)
+    }
+}
+
+impl AgentsPlace {
+    /// Returns the manifest of the Job that would run the agents; `None` if the user supplies the
+    /// manifest, or if no Job runs them.
+    #[must_use]
+    pub fn manifest(&self) -> Option<String> {
+        match self {
+            AgentsPlace::Kubernetes {
+                count,
+                source: JobSource::Image(image),
+            } => Some(manifest(*count, image)),
+            _ => None,
+        }
+    }
 }
 
 impl AgentsSetting<'_> {
-    /// Prepares the hosts and returns the command of each agent.
+    /// Prepares the hosts: copies the program to them, or creates a Job. `stop` ends the wait for
+    /// the Job's pods.
     ///
     /// # Errors
-    /// The program cannot be copied to a host.
-    pub fn launches(&self) -> Result<Vec<AgentLaunch>, LaunchError> {
-        let program = env::current_exe().map_err(LaunchError::Program)?;
+    /// No agent can be started.
+    pub fn prepare(&self, stop: &Stop) -> Result<PreparedAgents, String> {
+        let program = env::current_exe().map_err(|error| {
+            format!("cannot read /proc/self/exe: {error}; run floodmark where /proc is mounted")
+        })?;
+        let mut job = None;
         let commands = match &self.place {
             AgentsPlace::Local(count) => (0..*count)
                 .map(|_| {
                     let mut command = agent_command(&program);
                     self.side.place(&mut command);
-                    command
+                    Ok(command)
                 })
                 .collect(),
-            AgentsPlace::Ssh(hosts) => ssh::commands(hosts, self.copy.then_some(&*program))?,
-            AgentsPlace::Slurm(count) => (0..*count).map(|_| slurm(&program)).collect(),
+            AgentsPlace::Ssh(hosts) => ssh::commands(hosts, self.copy.then_some(&*program)),
+            AgentsPlace::Slurm(count) => (0..*count).map(|_| Ok(slurm(&program))).collect(),
+            AgentsPlace::Kubernetes { count, source } => {
+                let created = AgentJob::create(source, *count)?;
+                let created = job.insert(created);
+                created.commands(self.min_agents, PODS_TIMEOUT, stop)
+            }
             AgentsPlace::Command { count, words } => {
-                let templates = (0..*count).map(|index| from_template(words, index, *count));
+                let templates = (0..*count).map(|index| Ok(from_template(words, index, *count)));
                 templates.collect()
             }
         };
@@ -80,7 +108,10 @@ impl AgentsSetting<'_> {
             command,
             start_timeout,
         });
-        Ok(launches.collect())
+        Ok(PreparedAgents {
+            launches: launches.collect(),
+            _job: job,
+        })
     }
 }
 

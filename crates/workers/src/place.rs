@@ -1,6 +1,7 @@
 //! Places where agents run.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::ssh::is_host;
@@ -17,6 +18,13 @@ pub enum AgentsPlace {
     Ssh(Vec<String>),
     /// Tasks of the Slurm cluster.
     Slurm(u32),
+    /// Pods of a Job in the Kubernetes cluster of the current context.
+    Kubernetes {
+        /// Number of agents.
+        count: u32,
+        /// The Job.
+        source: JobSource,
+    },
     /// The user's own command, which starts one agent.
     Command {
         /// Number of agents.
@@ -26,6 +34,40 @@ pub enum AgentsPlace {
     },
 }
 
+/// A Job that runs agents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobSource {
+    /// The built-in manifest with this container image.
+    Image(String),
+    /// The user's own manifest, in YAML or JSON.
+    File(PathBuf),
+}
+
+/// Returns the name of the container image that this version of floodmark uses by default.
+pub(crate) fn default_image() -> String {
+    format!("floodmark:{}", env!("CARGO_PKG_VERSION"))
+}
+
+impl JobSource {
+    /// Reads the name of a manifest or of an image.
+    fn parse(text: &str) -> Result<Self, String> {
+        let extension = Path::new(text).extension().and_then(|text| text.to_str());
+        match extension {
+            Some("yaml" | "yml" | "json") => Ok(JobSource::File(text.into())),
+            _ if is_image(text) => Ok(JobSource::Image(text.to_owned())),
+            _ => Err(format!(
+                "invalid image \"{text}\"; expected an image, or a manifest that ends with .yaml or .json"
+            )),
+        }
+    }
+}
+
+/// Returns whether a text can be the name of a container image.
+pub(crate) fn is_image(text: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
+    text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_allowed)
+}
+
 impl AgentsPlace {
     /// Returns the number of agents.
     #[must_use]
@@ -33,6 +75,7 @@ impl AgentsPlace {
         match self {
             AgentsPlace::Local(count)
             | AgentsPlace::Slurm(count)
+            | AgentsPlace::Kubernetes { count, .. }
             | AgentsPlace::Command { count, .. } => *count,
             AgentsPlace::Ssh(hosts) => hosts.len() as u32,
         }
@@ -52,6 +95,7 @@ impl AgentsPlace {
         match self {
             AgentsPlace::Local(_) => numbered("local"),
             AgentsPlace::Slurm(_) => numbered("slurm"),
+            AgentsPlace::Kubernetes { .. } => numbered("kubernetes"),
             AgentsPlace::Command { .. } => numbered("agent"),
             AgentsPlace::Ssh(hosts) => {
                 let named = hosts.iter().enumerate().map(|(index, host)| {
@@ -71,7 +115,7 @@ impl FromStr for AgentsPlace {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let forms = "local:2, ssh:host1,host2, slurm:4, or command:4:TEMPLATE";
+        let forms = "local:2, ssh:host1,host2, slurm:4, kubernetes:4, or command:4:TEMPLATE";
         let (kind, rest) = text
             .split_once(':')
             .ok_or_else(|| format!("expected {forms}"))?;
@@ -84,6 +128,14 @@ impl FromStr for AgentsPlace {
         match kind {
             "local" => count(rest).map(AgentsPlace::Local),
             "slurm" => count(rest).map(AgentsPlace::Slurm),
+            "kubernetes" => {
+                let (n, source) = match rest.split_once(':') {
+                    Some((n, source)) => (n, JobSource::parse(source)?),
+                    None => (rest, JobSource::Image(default_image())),
+                };
+                let count = count(n)?;
+                Ok(AgentsPlace::Kubernetes { count, source })
+            }
             "ssh" => {
                 let hosts: Vec<String> =
                     rest.split(',').map(|host| host.trim().to_owned()).collect();
@@ -120,6 +172,10 @@ impl fmt::Display for AgentsPlace {
         match self {
             AgentsPlace::Local(count) => write!(f, "local:{count}"),
             AgentsPlace::Slurm(count) => write!(f, "slurm:{count}"),
+            AgentsPlace::Kubernetes { count, source } => match source {
+                JobSource::Image(image) => write!(f, "kubernetes:{count}:{image}"),
+                JobSource::File(path) => write!(f, "kubernetes:{count}:{}", path.display()),
+            },
             AgentsPlace::Ssh(hosts) => write!(f, "ssh:{}", hosts.join(",")),
             AgentsPlace::Command { count, words } => {
                 let command = shlex::try_join(words.iter().map(String::as_str));
@@ -140,6 +196,8 @@ mod tests {
             "slurm:64",
             "slurm:1",
             "ssh:a,root@b,a",
+            "kubernetes:4:registry.example.com:5000/floodmark@sha256:0f",
+            "kubernetes:4:jobs/load.yaml",
             "command:3:env N={index} floodmark worker --agent",
         ] {
             let place: AgentsPlace = text.parse().unwrap();
@@ -147,6 +205,13 @@ mod tests {
             assert_eq!(place.to_string().parse(), Ok(place.clone()));
             assert_eq!(place.names().len(), place.count() as usize);
         }
+    }
+
+    #[test]
+    fn kubernetes_has_a_default_image() {
+        let place: AgentsPlace = "kubernetes:3".parse().unwrap();
+        let source = JobSource::Image(default_image());
+        assert_eq!(place, AgentsPlace::Kubernetes { count: 3, source });
     }
 
     #[test]
@@ -176,6 +241,9 @@ mod tests {
             ),
             ("command:2:'floodmark", "check its quotes"),
             ("command:2:", "is not a command"),
+            ("kubernetes:x", "invalid number of agents \"x\""),
+            ("kubernetes:2:-x", "invalid image \"-x\""),
+            ("kubernetes:2:a b", "ends with .yaml or .json"),
         ] {
             let error = text.parse::<AgentsPlace>().unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

@@ -1,13 +1,15 @@
 //! Agents on hosts that are reached through ssh, with the user's configuration and keys.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 
 use sha2::{Digest, Sha256};
 
-use crate::launch::LaunchError;
+use crate::pipes::output;
+use crate::user_command::user_command;
 
 /// Variable with the ssh command and its options. The default is `ssh`.
 const SSH: &str = "FLOODMARK_SSH";
@@ -25,20 +27,24 @@ const OPTIONS: [&str; 8] = [
     "-oCompression=no",
 ];
 
-/// Returns the command that starts an agent on each host. Without `program`, the hosts must have
-/// floodmark on their PATH. Otherwise, `program` is copied to hosts that do not have an identical copy.
-///
-/// # Errors
-/// The program cannot be copied.
-pub(crate) fn commands(
-    hosts: &[String],
-    program: Option<&Path>,
-) -> Result<Vec<Command>, LaunchError> {
-    let script = match program {
-        Some(program) => format!("exec {} worker --agent --guard", copy(hosts, program)?),
-        None => on_path("worker --agent --guard"),
+/// Returns the command that starts an agent on each host, or why it cannot be started. Without
+/// `program`, the hosts must have floodmark on their PATH. Otherwise, `program` is copied to hosts
+/// that do not have an identical copy.
+pub(crate) fn commands(hosts: &[String], program: Option<&Path>) -> Vec<Result<Command, String>> {
+    let Some(program) = program else {
+        let script = on_path("worker --agent --guard");
+        let commands = hosts.iter().map(|host| Ok(command(host, &script)));
+        return commands.collect();
     };
-    Ok(hosts.iter().map(|host| command(host, &script)).collect())
+    let copied = copy(hosts, program);
+    let commands = hosts.iter().map(|host| match &copied[host] {
+        Ok(path) => Ok(command(
+            host,
+            &format!("exec {path} worker --agent --guard"),
+        )),
+        Err(why) => Err(format!("cannot copy floodmark there: {why}")),
+    });
+    commands.collect()
 }
 
 /// Returns a script that runs floodmark with some arguments from the PATH of its host.
@@ -57,20 +63,24 @@ pub(crate) fn is_host(text: &str) -> bool {
 
 /// Returns a command that runs a script of POSIX sh on a host.
 pub(crate) fn command(host: &str, script: &str) -> Command {
-    let setting = std::env::var(SSH).ok();
-    let words = setting.as_deref().and_then(shlex::split);
-    let words = words.filter(|words| !words.is_empty());
-    let words = words.unwrap_or_else(|| vec!["ssh".to_owned()]);
-    let mut ssh = Command::new(&words[0]);
-    ssh.args(&words[1..]).args(OPTIONS).arg(host).arg("--");
+    let mut ssh = user_command(SSH, "ssh");
+    ssh.args(OPTIONS).arg(host).arg("--");
     // The user's login shell may not be a POSIX shell, but all shells pass on a quoted argument.
     ssh.arg(format!("exec sh -c '{}'", script.replace('\'', r"'\''")));
     ssh
 }
 
 /// Copies the program to each host, unless the host has it. Returns its path there for sh.
-fn copy(hosts: &[String], program: &Path) -> Result<String, LaunchError> {
-    let bytes = fs::read(program).map_err(LaunchError::Program)?;
+fn copy(hosts: &[String], program: &Path) -> BTreeMap<String, Result<String, String>> {
+    let mut copied: BTreeMap<String, Result<String, String>> = BTreeMap::new();
+    let bytes = match fs::read(program) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let why = format!("{}: {error}", program.display());
+            copied.extend(hosts.iter().map(|host| (host.clone(), Err(why.clone()))));
+            return copied;
+        }
+    };
     let hash: String = Sha256::digest(&bytes)
         .iter()
         .map(|byte| format!("{byte:02x}"))
@@ -85,55 +95,18 @@ fn copy(hosts: &[String], program: &Path) -> Result<String, LaunchError> {
          cat >\"$new\"; has \"$new\" || {{ echo 'the copy is damaged' >&2; exit 1; }}
          chmod 755 \"$new\"; mv \"$new\" {path}"
     );
-    let mut distinct = hosts.to_vec();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let copied = thread::scope(|scope| {
-        let copies = distinct.iter().map(|host| {
+    let distinct: BTreeSet<&String> = hosts.iter().collect();
+    thread::scope(|scope| {
+        let copies = distinct.into_iter().map(|host| {
             let (bytes, script) = (&bytes, &script);
-            (
-                host,
-                scope.spawn(move || copy_to(command(host, script), bytes)),
-            )
+            let copy = scope.spawn(move || output(command(host, script), bytes));
+            (host, copy)
         });
-        let copies = Vec::from_iter(copies);
-        let ended = copies.into_iter().map(|(host, copy)| {
-            let copied = copy
-                .join()
-                .unwrap_or_else(|_| Err("the copy failed".to_owned()));
-            copied.map_err(|what| LaunchError::Copy {
-                host: host.clone(),
-                what: format!("cannot copy floodmark there: {what}"),
-            })
-        });
-        ended.collect::<Result<Vec<()>, _>>()
+        for (host, copy) in Vec::from_iter(copies) {
+            let ended = copy.join();
+            let ended = ended.unwrap_or_else(|_| Err("the copy failed".to_owned()));
+            copied.insert(host.clone(), ended.map(|_| path.clone()));
+        }
     });
-    copied.map(|_| path)
-}
-
-/// Runs a command with the program on its stdin.
-fn copy_to(mut command: Command, program: &[u8]) -> Result<(), String> {
-    use std::io::Write;
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let name = command.get_program().to_string_lossy().into_owned();
-    let mut child = command
-        .spawn()
-        .map_err(|error| format!("cannot start {name}: {error}"))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A host that has the program does not read it.
-        let _ = stdin.write_all(program);
-    }
-    let output = child
-        .wait_with_output()
-        .map_err(|error| error.to_string())?;
-    let message = String::from_utf8_lossy(&output.stderr);
-    let message = message.trim().replace('\n', "; ");
-    match output.status.success() {
-        true => Ok(()),
-        false if message.is_empty() => Err(output.status.to_string()),
-        false => Err(message),
-    }
+    copied
 }

@@ -126,7 +126,7 @@ fn out_of_order(run: &Run) -> Option<String> {
     let schedule = run.plan.schedule()?;
     let is_constant = matches!(schedule.arrivals(), Arrivals::Constant | Arrivals::Burst);
     let agents = run.agents.iter().filter(|agent| agent.cpus > 0);
-    let mut bounds_us: Vec<f64> = agents.map(|agent| agent.bound_us).collect();
+    let mut bounds_us: Vec<f64> = agents.filter_map(|agent| agent.bound_us).collect();
     bounds_us.sort_by(|a, b| b.total_cmp(a));
     // Each of two agents may be off by its own bound.
     let [first, second, ..] = bounds_us[..] else {

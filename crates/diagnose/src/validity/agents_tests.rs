@@ -160,7 +160,7 @@ fn an_agent_that_never_started_is_noted() {
     let mut case = case(open());
     case.run.agents[1] = AgentRun {
         cpus: 0,
-        bound_us: 1e9,
+        bound_us: Some(1e9),
         lost: Some("exit code 127".to_owned()),
         ..agent("b")
     };
@@ -189,7 +189,7 @@ fn notes_clocks_that_are_less_exact_than_the_spacing() {
     };
     let mut exact = case(constant(1_000.0, Spacing::Constant));
     exact.notes_nothing();
-    exact.run.agents[1].bound_us = 950.0;
+    exact.run.agents[1].bound_us = Some(950.0);
     exact.notes_one(&[
         "arrivals are 1.00 ms apart, but the agents' clocks agree only to within 1.05 ms",
         "within one agent are exact",

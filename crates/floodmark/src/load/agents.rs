@@ -8,7 +8,7 @@ use floodmark_workers::{AgentsPlace, AgentsSetting};
 /// Flags for agents.
 #[derive(Debug, Clone, Args)]
 pub struct AgentsArgs {
-    /// Divide the load among agents: local:2, ssh:host1,host2, slurm:4, or
+    /// Divide the load among agents: local:2, ssh:host1,host2, slurm:4, kubernetes:4, or
     /// command:4:TEMPLATE with {index} and {count}. Connections, requests and rates apply to
     /// the whole load; -t applies to each agent [default: one process on this host]
     #[arg(
@@ -27,6 +27,11 @@ pub struct AgentsArgs {
     /// their PATH]
     #[arg(long, requires = "place", help_heading = "Agents")]
     pub copy: bool,
+
+    /// Print the manifest of the agents' Kubernetes Job and exit; --agents kubernetes:4:FILE.yaml uses
+    /// an edited one
+    #[arg(long, requires = "place", help_heading = "Agents")]
+    pub dry_run: bool,
 }
 
 impl AgentsArgs {
@@ -47,8 +52,18 @@ impl AgentsArgs {
                 "--copy: only hosts that are reached through ssh need a copy; omit --copy"
                     .to_owned(),
             ),
+            _ if self.dry_run && place.manifest().is_none() => Err(
+                "--dry-run: only --agents kubernetes:N and kubernetes:N:IMAGE have a manifest to print"
+                    .to_owned(),
+            ),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the manifest to print instead of sending a load, if requested.
+    pub fn printed_manifest(&self) -> Option<String> {
+        let place = self.place.as_ref().filter(|_| self.dry_run)?;
+        place.manifest()
     }
 
     /// Returns where and how to start the agents; `None` if one process on this host sends the

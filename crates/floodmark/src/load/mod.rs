@@ -42,6 +42,9 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     check_server_pid(args.server_pid)?;
     let spec = args.spec();
     args.agents.check().map_err(Ending::usage)?;
+    if let Some(manifest) = args.agents.printed_manifest() {
+        return out::print(&manifest);
+    }
     let resolved = match target::resolve(url, &spec) {
         Ok(resolved) => resolved,
         Err(error @ ResolveError::Invalid(_)) => return Err(error.into()),

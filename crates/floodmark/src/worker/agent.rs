@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use floodmark_diagnose::doctor::checkup;
-use floodmark_host::open_files;
+use floodmark_host::{open_files, stdin_is_readable};
 use floodmark_load::backend::uring::{Uring, unavailable};
 use floodmark_load::clock::{Clock, Ns};
 use floodmark_load::worker::{self, Coordinated, StopFlag};
@@ -21,6 +21,10 @@ use floodmark_workers::SteadyClock;
 use super::{failed, no_thread, raise_limit, read_input, read_line, write_line};
 use crate::doctor::SAMPLE;
 use crate::exit::Ending;
+
+/// Maximum time until the coordinator greets the agent. A cluster may start agents whose
+/// coordinator has already ended.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Maximum time between the end of stdin and the end of the process.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,7 +42,12 @@ const RESPONSES_PER_LINE: usize = 2048;
 /// Runs the agent until its stdin is closed.
 pub fn run() -> Result<(), Ending> {
     let wall = SteadyClock::start();
-    send(&AgentLine::Hello(hello())).map_err(lost_coordinator)?;
+    if !stdin_is_readable(GREETING_TIMEOUT) {
+        let limit_s = GREETING_TIMEOUT.as_secs();
+        return Err(Ending::internal(format!(
+            "worker: no coordinator wrote to stdin within {limit_s} s"
+        )));
+    }
     let Some(line) = before_input(wall)? else {
         return Ok(());
     };
@@ -80,7 +89,8 @@ pub fn run() -> Result<(), Ending> {
 fn hello() -> AgentHello {
     AgentHello {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        host: host_name(),
+        host: kernel_text("hostname").unwrap_or_default(),
+        boot_id: kernel_text("random/boot_id"),
         cpus: thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32),
         pid: std::process::id(),
         no_uring: Uring::probe(1).err().map(|error| unavailable(&error)),
@@ -93,6 +103,7 @@ fn before_input(wall: SteadyClock) -> Result<Option<String>, Ending> {
     loop {
         let line = read_line()?;
         let response = match AgentCommand::parse(&line) {
+            Some(AgentCommand::Hello) => AgentLine::Hello(hello()),
             Some(AgentCommand::Ping(sent_ns)) => AgentLine::Pong {
                 sent_ns,
                 agent_ns: wall.now_ns(),
@@ -106,10 +117,10 @@ fn before_input(wall: SteadyClock) -> Result<Option<String>, Ending> {
     }
 }
 
-/// Returns the name of this host; empty if /proc is not mounted.
-fn host_name() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_owned()
+/// Returns the content of a file in `/proc/sys/kernel`; `None` if it cannot be read.
+fn kernel_text(file: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/sys/kernel/{file}")).ok()?;
+    Some(text.trim().to_owned())
 }
 
 fn lost_coordinator(error: io::Error) -> Ending {
@@ -138,7 +149,7 @@ fn obey(wall: SteadyClock, stop: &StopFlag, starts: &Sender<i64>) {
             // After the load, nothing waits for a start.
             AgentCommand::Start(at_ns) => drop(starts.send(at_ns)),
             AgentCommand::Stop => stop.stop(),
-            AgentCommand::Checkup => return,
+            AgentCommand::Hello | AgentCommand::Checkup => return,
         }
     }
 }

@@ -70,12 +70,13 @@ fn summary(run: &Run) -> Option<String> {
         ),
         _ => String::new(),
     };
-    let started = || agents.iter().filter(|of| of.cpus > 0);
-    let skew = started().max_by(|a, b| a.skew_us.abs().total_cmp(&b.skew_us.abs()));
-    let bound = started().max_by(|a, b| a.bound_us.total_cmp(&b.bound_us));
+    let skews = agents.iter().filter_map(|of| of.skew_us);
+    let skew = skews.max_by(|a, b| a.abs().total_cmp(&b.abs()));
+    let bounds = agents.iter().filter_map(|of| of.bound_us);
+    let bound = bounds.max_by(f64::total_cmp);
     let clocks = skew.zip(bound).map(|(skew, bound)| {
-        let skew = glue(&signed(skew.skew_us));
-        let bound = glue(&format!("± {}", microseconds(bound.bound_us)));
+        let skew = glue(&signed(skew));
+        let bound = glue(&format!("± {}", microseconds(bound)));
         format!("; largest skew {skew}, largest clock error {bound}")
     });
     let count = count_of(agents.len() as u64, "agent");
@@ -101,9 +102,9 @@ fn cells(agent: &AgentRun) -> Vec<ColumnCell> {
         "" => missing(),
         host => host.to_owned(),
     };
-    let started = (agent.cpus > 0).then_some(agent);
-    let skew = started.map_or_else(missing, |of| {
-        format!("{} ± {}", signed(of.skew_us), microseconds(of.bound_us))
+    let skew = agent.skew_us.zip(agent.bound_us);
+    let skew = skew.map_or_else(missing, |(skew, bound)| {
+        format!("{} ± {}", signed(skew), microseconds(bound))
     });
     vec![
         ("host", Detail::Roomy, host.into()),

@@ -2,6 +2,7 @@
 
 mod clocks;
 mod failures;
+mod kubernetes;
 mod remote;
 mod shares;
 

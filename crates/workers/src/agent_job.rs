@@ -1,0 +1,204 @@
+//! The Kubernetes Job that runs agents. kubectl finds the cluster and authenticates, as in the
+//! user's shell.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floodmark_host::Stop;
+use serde_json::{Value, json};
+
+use crate::agent_pods::{PodState, pod_states};
+use crate::pipes::output;
+use crate::place::JobSource;
+use crate::user_command::user_command;
+
+/// Variable with the kubectl command and its options, such as a context. The default is `kubectl`.
+const KUBECTL: &str = "FLOODMARK_KUBECTL";
+
+/// The manifest, with the placeholders `COUNT` and `IMAGE`.
+const MANIFEST: &str = include_str!("job.yaml");
+
+/// Name of the container in the manifest that runs the agent.
+const CONTAINER: &str = "floodmark";
+
+/// Interval between two readings of the pods' states.
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
+
+/// Returns a kubectl command.
+pub(crate) fn kubectl(arguments: &[&str]) -> Command {
+    let mut command = user_command(KUBECTL, "kubectl");
+    command.args(arguments);
+    command
+}
+
+/// Returns the manifest of a Job with `count` agents.
+pub(crate) fn manifest(count: u32, image: &str) -> String {
+    let manifest = MANIFEST.replace("COUNT", &count.to_string());
+    // A JSON string is also a YAML string.
+    manifest.replace("IMAGE", &Value::from(image).to_string())
+}
+
+/// A Job in the cluster. It is deleted when this value is dropped.
+#[derive(Debug)]
+pub(crate) struct AgentJob {
+    /// Type and name, as in `job.batch/floodmark-agents-x7k2p`.
+    name: String,
+    count: u32,
+}
+
+impl AgentJob {
+    /// Creates a Job with `count` agents.
+    ///
+    /// # Errors
+    /// The manifest is invalid, or the cluster refuses the Job.
+    pub(crate) fn create(source: &JobSource, count: u32) -> Result<Self, String> {
+        let text = match source {
+            JobSource::Image(image) => manifest(count, image).into_bytes(),
+            JobSource::File(path) => {
+                fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?
+            }
+        };
+        let parse = [
+            "create",
+            "--dry-run=client",
+            "--output=json",
+            "--filename=-",
+        ];
+        let json = output(kubectl(&parse), &text)?;
+        let mut job: Value = serde_json::from_slice(&json)
+            .map_err(|error| format!("kubectl returned invalid JSON: {error}"))?;
+        prepare(&mut job, count).map_err(|what| match source {
+            JobSource::File(path) => format!("{}: {what}", path.display()),
+            JobSource::Image(_) => what,
+        })?;
+        let create = ["create", "--output=name", "--filename=-"];
+        let name = output(kubectl(&create), job.to_string().as_bytes())?;
+        Ok(AgentJob {
+            name: String::from_utf8_lossy(&name).trim().to_owned(),
+            count,
+        })
+    }
+
+    /// Waits until each pod runs or has failed, or until fewer than `needed` pods can still run.
+    /// Returns the command that connects to each pod, or why its agent cannot be used.
+    pub(crate) fn commands(
+        &self,
+        needed: u32,
+        timeout: Duration,
+        stop: &Stop,
+    ) -> Vec<Result<Command, String>> {
+        let begin = Instant::now();
+        loop {
+            let states = match self.states() {
+                Ok(states) => states,
+                Err(why) => vec![PodState::Failed(why); self.count as usize],
+            };
+            let count = |is: fn(&PodState) -> bool| states.iter().filter(|state| is(state)).count();
+            let starting = count(|state| matches!(state, PodState::Starting(_)));
+            let failed = count(|state| matches!(state, PodState::Failed(_)));
+            let hopeless = failed + needed as usize > self.count as usize;
+            let is_late = begin.elapsed() > timeout;
+            if starting == 0 || hopeless || is_late || stop.is_set() {
+                let limit_s = timeout.as_secs();
+                let commands = states.into_iter().map(|state| match state {
+                    PodState::Running(pod) => Ok(attach(&pod)),
+                    PodState::Failed(why) => Err(why),
+                    PodState::Starting(why) if is_late => {
+                        Err(format!("did not start within {limit_s} s: {why}"))
+                    }
+                    PodState::Starting(why) => Err(format!("has not started: {why}")),
+                });
+                return commands.collect();
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    fn states(&self) -> Result<Vec<PodState>, String> {
+        let name = self.name.rsplit('/').next().unwrap_or_default();
+        let selector = format!("--selector=job-name={name}");
+        let pods = output(kubectl(&["get", "pods", &selector, "--output=json"]), b"")?;
+        pod_states(&pods, self.count, CONTAINER)
+    }
+}
+
+impl Drop for AgentJob {
+    fn drop(&mut self) {
+        let delete = ["delete", &self.name, "--wait=false", "--ignore-not-found"];
+        // Without an answer of the cluster, the pods still end with their connections, and the
+        // cluster removes the Job a minute later.
+        let _ = output(kubectl(&delete), b"");
+    }
+}
+
+/// Returns the command that connects stdin and stdout to a pod's agent.
+fn attach(pod: &str) -> Command {
+    kubectl(&[
+        "attach",
+        "--stdin",
+        "--quiet",
+        pod,
+        "--container",
+        CONTAINER,
+    ])
+}
+
+/// Gives the Job a unique name and the number of agents.
+fn prepare(job: &mut Value, count: u32) -> Result<(), String> {
+    if job["kind"] != "Job" {
+        return Err("is not a Job; start from the manifest that --dry-run prints".to_owned());
+    }
+    let containers = job["spec"]["template"]["spec"]["containers"].as_array();
+    let mut names = containers.into_iter().flatten().map(|one| &one["name"]);
+    if !names.any(|name| name == CONTAINER) {
+        return Err(format!("the Job has no container named {CONTAINER}"));
+    }
+    let name = job["metadata"]["name"]
+        .as_str()
+        .unwrap_or("floodmark-agents");
+    job["metadata"]["generateName"] = json!(format!("{name}-"));
+    if let Some(metadata) = job["metadata"].as_object_mut() {
+        metadata.remove("name");
+    }
+    job["spec"]["completionMode"] = json!("Indexed");
+    job["spec"]["completions"] = json!(count);
+    job["spec"]["parallelism"] = json!(count);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manifest_names_count_and_image() {
+        let manifest = manifest(4, "registry.example.com/floodmark:\"1\"");
+        assert!(manifest.contains("  completions: 4 "), "{manifest}");
+        assert!(manifest.contains("  parallelism: 4\n"), "{manifest}");
+        let image = r#"image: "registry.example.com/floodmark:\"1\"""#;
+        assert!(manifest.contains(image), "{manifest}");
+    }
+
+    #[test]
+    fn prepares_a_job() {
+        let containers = json!([{"name": "sidecar"}, {"name": "floodmark"}]);
+        let mut job = json!({
+            "kind": "Job",
+            "metadata": {"name": "a", "labels": {}},
+            "spec": {"template": {"spec": {"containers": containers}}},
+        });
+        prepare(&mut job, 3).unwrap();
+        let metadata = json!({"generateName": "a-", "labels": {}});
+        assert_eq!(job["metadata"], metadata);
+        assert_eq!(job["spec"]["completions"], 3);
+        assert_eq!(job["spec"]["parallelism"], 3);
+        assert_eq!(job["spec"]["completionMode"], "Indexed");
+
+        job["spec"]["template"]["spec"]["containers"] = json!([{"name": "other"}]);
+        assert!(prepare(&mut job, 3).unwrap_err().contains("no container"));
+        job["kind"] = json!("Pod");
+        assert!(prepare(&mut job, 3).unwrap_err().contains("not a Job"));
+    }
+}

@@ -1,0 +1,103 @@
+//! Child processes whose stdin, stdout and stderr are pipes.
+
+use std::io::{Read, Write};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use floodmark_host::Child;
+
+/// Maximum time for a process to exit after it has closed its output.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A started process and its pipes.
+pub(crate) struct PipedChild {
+    pub(crate) child: Child,
+    pub(crate) stdin: ChildStdin,
+    pub(crate) stdout: ChildStdout,
+    pub(crate) stderr: ChildStderr,
+}
+
+impl PipedChild {
+    /// Starts a command.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub(crate) fn start(mut command: Command) -> Result<Self, String> {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = Child::start(command).map_err(|error| error.to_string())?;
+        match (child.stdin(), child.stdout(), child.stderr()) {
+            (Some(stdin), Some(stdout), Some(stderr)) => Ok(PipedChild {
+                child,
+                stdin,
+                stdout,
+                stderr,
+            }),
+            _ => Err("its pipes are missing".to_owned()),
+        }
+    }
+}
+
+/// Runs a command with `input` on its stdin. Returns its stdout.
+///
+/// # Errors
+/// The command cannot be started, or it fails. The error contains what it wrote to stderr.
+pub(crate) fn output(command: Command, input: &[u8]) -> Result<Vec<u8>, String> {
+    let PipedChild {
+        mut child,
+        mut stdin,
+        mut stdout,
+        mut stderr,
+    } = PipedChild::start(command)?;
+    let (mut out, mut messages) = (Vec::new(), Vec::new());
+    let read = thread::scope(|scope| {
+        scope.spawn(move || {
+            // A command that does not need its input closes stdin early.
+            let _ = stdin.write_all(input);
+        });
+        // What was written before an error is still useful.
+        scope.spawn(|| stderr.read_to_end(&mut messages));
+        stdout.read_to_end(&mut out)
+    });
+    let status = child
+        .wait(EXIT_TIMEOUT)
+        .map_err(|error| error.to_string())?;
+    let messages = String::from_utf8_lossy(&messages);
+    let messages = messages.trim().replace('\n', "; ");
+    match (status, read) {
+        (Some(status), Ok(_)) if status.success() => Ok(out),
+        _ if !messages.is_empty() => Err(messages),
+        (_, Err(error)) => Err(error.to_string()),
+        (Some(status), Ok(_)) => Err(status.to_string()),
+        (None, Ok(_)) => Err(format!("did not exit within {} s", EXIT_TIMEOUT.as_secs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]);
+        shell
+    }
+
+    #[test]
+    fn returns_stdout_or_the_reason() {
+        let input = vec![b'x'; 1 << 20];
+        assert_eq!(output(shell("cat"), &input), Ok(input.clone()));
+        assert_eq!(output(shell("echo done"), &input), Ok(b"done\n".to_vec()));
+        let failure = output(shell("echo a >&2; echo b >&2; exit 1"), b"");
+        assert_eq!(failure, Err("a; b".to_owned()));
+        assert_eq!(
+            output(shell("exit 3"), b""),
+            Err("exit status: 3".to_owned())
+        );
+        let missing = output(Command::new("/no/such/program"), b"").unwrap_err();
+        assert!(missing.contains("/no/such/program"), "{missing}");
+    }
+}

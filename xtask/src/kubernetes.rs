@@ -1,0 +1,116 @@
+//! `cargo xtask kubernetes`: runs the tests of agents in pods on a real cluster with one node.
+//!
+//! The API server, controllers, scheduler and kubelet are built from their Go modules. etcd,
+//! containerd and runc are Debian packages. Everything runs in namespaces of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::command;
+use crate::dist;
+use crate::error::TaskError;
+use crate::tools;
+use crate::workspace::Workspace;
+
+/// Debian packages of the cluster.
+const PACKAGES: [&str; 7] = [
+    "containerd",
+    "containernetworking-plugins",
+    "etcd-server",
+    "iproute2",
+    "openssl",
+    "podman",
+    "runc",
+];
+
+/// Version that the components report. Those that they call refuse other versions.
+const VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1.34.4";
+
+/// Containerfile of the pods' sandbox.
+const PAUSE: &str = "FROM scratch\nCOPY pause /pause\nENTRYPOINT [\"/pause\"]\n";
+
+/// Builds the cluster and the image, and runs the tests. Needs root, Go and a C compiler.
+pub fn run(workspace: &Workspace) -> Result<(), TaskError> {
+    tools::install(&PACKAGES)?;
+    let sources = workspace.root.join("xtask/kubernetes");
+    let folder = workspace.target.join("kubernetes");
+    fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
+    let kubernetes = folder.join("kubernetes");
+    let mut go = Command::new("go");
+    go.args(["build", "-trimpath", "-ldflags", VERSION, "-o"]);
+    command::run(go.arg(&kubernetes).arg(".").current_dir(&sources))?;
+    let images = images(workspace, &sources, &folder)?;
+
+    // A socket's path must be short, and overlayfs cannot be nested in every file system.
+    let state = tempfile::tempdir().map_err(TaskError::file(&folder))?;
+    let mut unshare = Command::new("unshare");
+    unshare.args([
+        "--net",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]);
+    unshare.arg("bash").arg(sources.join("cluster.sh"));
+    unshare.args([state.path(), &kubernetes, &images]);
+    unshare.arg(command::cargo().get_program());
+    unshare.args(["test", "--package", "floodmark", "--test", "cli", "--"]);
+    unshare.args(["--ignored", "--test-threads", "1", "agents::kubernetes::"]);
+    command::run(unshare.current_dir(&workspace.root)).map(drop)
+}
+
+/// Builds the images of floodmark and of the pods' sandbox. Returns an archive with both.
+fn images(workspace: &Workspace, sources: &Path, folder: &Path) -> Result<PathBuf, TaskError> {
+    let pause = folder.join("pause");
+    let floodmark = folder.join("floodmark");
+    for context in [&pause, &floodmark] {
+        fs::create_dir_all(context).map_err(TaskError::file(context))?;
+    }
+    let mut cc = Command::new("cc");
+    cc.args(["-static", "-Os", "-o"]);
+    command::run(
+        cc.arg(pause.join("pause"))
+            .arg(sources.join("pause/pause.c")),
+    )?;
+    let file = pause.join("Containerfile");
+    fs::write(&file, PAUSE).map_err(TaskError::file(&file))?;
+    let program = dist::program(&workspace.root, &workspace.target.join("dist"))?;
+    let copy = floodmark.join("floodmark");
+    fs::copy(&program, &copy).map_err(TaskError::file(&copy))?;
+    let image = format!("floodmark:{}", env!("CARGO_PKG_VERSION"));
+    let names = [
+        "localhost/pause:1".to_owned(),
+        format!("docker.io/library/{image}"),
+    ];
+    let files = [file, workspace.root.join("deploy/Containerfile")];
+    for ((name, file), context) in names.iter().zip(&files).zip([&pause, &floodmark]) {
+        let mut podman = Command::new("podman");
+        podman.args([
+            "build",
+            "--quiet",
+            "--network",
+            "none",
+            "--tag",
+            name,
+            "--file",
+        ]);
+        command::run(podman.arg(file).arg(context))?;
+    }
+    let archive = folder.join("images.tar");
+    // podman does not overwrite an archive.
+    if archive.exists() {
+        fs::remove_file(&archive).map_err(TaskError::file(&archive))?;
+    }
+    let mut save = Command::new("podman");
+    save.args([
+        "save",
+        "--multi-image-archive",
+        "--format",
+        "docker-archive",
+        "--output",
+    ]);
+    command::run(save.arg(&archive).args(&names))?;
+    Ok(archive)
+}
