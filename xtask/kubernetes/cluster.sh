@@ -67,7 +67,7 @@ runtime_type = "io.containerd.runc.v2"
 END
 cat >"$state/cni/bridge.conflist" <<END
 {"cniVersion": "0.4.0", "name": "pods", "plugins": [
-  {"type": "bridge", "bridge": "pods", "isGateway": true, "ipam": {
+  {"type": "bridge", "bridge": "pods", "isDefaultGateway": true, "ipam": {
     "type": "host-local", "ranges": [[{"subnet": "10.236.0.0/24"}]], "dataDir": "$state/addresses"}}]}
 END
 

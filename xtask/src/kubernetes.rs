@@ -30,8 +30,9 @@ const VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1.34.4";
 /// Containerfile of the pods' sandbox.
 const PAUSE: &str = "FROM scratch\nCOPY pause /pause\nENTRYPOINT [\"/pause\"]\n";
 
-/// Builds the cluster and the image, and runs the tests. Needs root, Go and a C compiler.
-pub fn run(workspace: &Workspace) -> Result<(), TaskError> {
+/// Builds the cluster and the image, and runs the tests whose names start with `only`. Needs root, Go
+/// and a C compiler.
+pub fn run(workspace: &Workspace, only: &str) -> Result<(), TaskError> {
     tools::install(&PACKAGES)?;
     let sources = workspace.root.join("xtask/kubernetes");
     let folder = workspace.target.join("kubernetes");
@@ -57,7 +58,12 @@ pub fn run(workspace: &Workspace) -> Result<(), TaskError> {
     unshare.args([state.path(), &kubernetes, &images]);
     unshare.arg(command::cargo().get_program());
     unshare.args(["test", "--package", "floodmark", "--test", "cli", "--"]);
-    unshare.args(["--ignored", "--test-threads", "1", "agents::kubernetes::"]);
+    unshare.args([
+        "--ignored",
+        "--test-threads",
+        "1",
+        &format!("agents::kubernetes::{only}"),
+    ]);
     command::run(unshare.current_dir(&workspace.root)).map(drop)
 }
 

@@ -59,7 +59,11 @@ enum Task {
     /// Build release archives with static programs, completions and manual pages
     Dist(dist::DistArguments),
     /// Run the tests of agents in pods on a real cluster with one node (needs root and Go)
-    Kubernetes,
+    Kubernetes {
+        /// Run only tests whose names start with this text
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        only: String,
+    },
     /// Check a running server against a workload's contract
     Contract(BenchArguments),
     /// Count how often the verdict names the known cause of a fault
@@ -104,7 +108,7 @@ fn run(task: &Task) -> Result<bool, TaskError> {
         Task::Schema(mode) => schema::run(&workspace, mode)?,
         Task::Usage(mode) => usage::run(&workspace, mode)?,
         Task::Dist(arguments) => dist::run(&workspace, arguments)?,
-        Task::Kubernetes => kubernetes::run(&workspace)?,
+        Task::Kubernetes { only } => kubernetes::run(&workspace, only)?,
         Task::Contract(arguments) => return bench("contract", arguments),
         Task::Confusion(arguments) => return bench("confusion", arguments),
         Task::Peers(arguments) => return bench("peers", arguments),

@@ -35,6 +35,9 @@ pub(crate) fn run(
         version: env!("CARGO_PKG_VERSION"),
         stop,
     };
+    if stop.is_set() {
+        sink.interruption = Some("interrupted before the load started".to_owned());
+    }
     let end = run_agents(load, &mut |event| match event {
         AgentsEvent::Of(agent, event) => {
             if let Event::Ready(ready) = event {

@@ -308,7 +308,7 @@ pub(crate) struct LoadSink<'a, 'm, 'l> {
     /// Next free request number.
     first_number: &'a mut u64,
     /// Why the load ended early.
-    interruption: Option<String>,
+    pub(crate) interruption: Option<String>,
 }
 
 impl LoadSink<'_, '_, '_> {

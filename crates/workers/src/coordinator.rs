@@ -174,7 +174,9 @@ struct Coordinator<'a, 'e> {
 
 impl Coordinator<'_, '_> {
     fn run(mut self, received: &Receiver<(usize, FromAgent)>) -> AgentsEnd {
-        let mut next_tick = Instant::now();
+        // All agents may be lost already.
+        self.tick();
+        let mut next_tick = Instant::now() + TICK;
         while !self.is_over() {
             match received.recv_timeout(next_tick.saturating_duration_since(Instant::now())) {
                 Ok((agent, from)) => self.take(agent, from),

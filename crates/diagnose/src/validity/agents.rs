@@ -109,9 +109,13 @@ fn gather<'a>(
 /// Returns notes on the agents' starts and clocks.
 pub(super) fn notes(run: &Run) -> Vec<String> {
     let absent = run.agents.iter().filter(|agent| agent.cpus == 0);
+    let share = match run.requests.sent {
+        0 => "",
+        _ => "; the other agents sent its share",
+    };
     let mut notes = gather(run, absent, |agent| {
         let lost = agent.lost.iter();
-        lost.map(|why| format!("never started ({why}); the other agents sent its share"))
+        lost.map(|why| format!("never started ({why}){share}"))
             .collect()
     });
     notes.extend(gather(run, run.agents.iter(), |agent| {

@@ -197,8 +197,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["server_pid", "no_watch", "unix_socket", "demo"], help_heading = "Monitoring")]
     pub with: Option<PathBuf>,
 
-    /// Run floodmark observe on the server's own host during the run: ssh:HOST, or command:TEMPLATE
-    /// with {port} [default: none; monitor a local server]
+    /// Run floodmark observe on the server's own host during the run: ssh:HOST, kubernetes:pod/NAME,
+    /// or command:TEMPLATE with {port} [default: none; monitor a local server]
     #[arg(long, value_name = "WHERE", conflicts_with_all = ["with", "server_pid", "no_watch", "unix_socket", "demo"], help_heading = "Monitoring")]
     pub observe: Option<ObserverPlace>,
 
