@@ -84,6 +84,12 @@ pub enum Event {
     StoreUsed(ServerUsed),
     /// Counts of a part of a second. If the worker dies, its last second consists of these parts.
     Part(PartRow),
+    /// Throughput of each agent in the next merged second. Absent if one worker sends the load.
+    AgentRates {
+        /// Ok responses per second, in the order of the agents; null for an agent that sent no
+        /// figures for this second.
+        ok_per_s: Vec<Option<f64>>,
+    },
     /// Figures for one second of the worker's clock.
     Second(SecondRow),
     /// The worker ended.

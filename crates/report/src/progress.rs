@@ -10,7 +10,7 @@ use floodmark_record::watch::ServerUsed;
 use floodmark_stats::Histogram;
 
 use crate::model::Emphasis;
-use crate::model::figures::{count_of, rate, seconds};
+use crate::model::figures::{NOT_MEASURED, count_of, extremes, rate, seconds};
 use crate::style::Style;
 
 /// Maximum length of a run that prints a line every 5 s if there is no terminal. Longer runs print
@@ -26,6 +26,9 @@ const MIN_LENGTH_S: f64 = 0.1;
 /// Number of connection reports per printed line if there is no terminal. About two reports arrive
 /// per second.
 const REPORTS_PER_LINE: u32 = 10;
+
+/// Maximum number of agents whose throughput is shown one by one.
+const LISTED_AGENTS: usize = 4;
 
 /// Progress of one run. Memory use is constant.
 #[derive(Debug, Clone, Default)]
@@ -60,6 +63,8 @@ struct LastSecond {
     server_cpus: Option<f64>,
     store_cpus: Option<f64>,
     open_connections: u64,
+    /// Ok responses per second of each agent; `None` for a silent one. Empty without agents.
+    agents_per_s: Vec<Option<f64>>,
 }
 
 impl LoadProgress {
@@ -106,6 +111,11 @@ impl LoadProgress {
     /// Sets the store's CPU use for the next row. Call this method before [`feed`](Self::feed).
     pub fn store_used(&mut self, used: &ServerUsed) {
         self.last.store_cpus = cpus(used).or(self.last.store_cpus);
+    }
+
+    /// Sets the agents' throughput for the next row. Call this method before [`feed`](Self::feed).
+    pub fn agent_rates(&mut self, ok_per_s: &[Option<f64>]) {
+        self.last.agents_per_s = ok_per_s.to_vec();
     }
 
     /// Adds the row of one second.
@@ -185,6 +195,7 @@ impl LoadProgress {
             ),
             (Emphasis::Plain, last.p99_ns.map(|ns| time("p99", ns))),
             (Emphasis::Plain, last.p50_ns.map(|ns| time("p50", ns))),
+            (Emphasis::Plain, self.agents()),
             (Emphasis::Plain, (self.elapsed_s > 0.0).then(|| self.cpus())),
             (
                 Emphasis::Plain,
@@ -206,6 +217,26 @@ impl LoadProgress {
             ),
             false => rate(self.last.ok_per_s),
         }
+    }
+
+    /// Describes the throughput of the agents: `agents 500/s 480/s –`, or a range for many agents.
+    fn agents(&self) -> Option<String> {
+        let per_s = &self.last.agents_per_s;
+        if per_s.len() <= LISTED_AGENTS {
+            let each = per_s.iter().map(|per_s| match per_s {
+                Some(per_s) => rate(*per_s),
+                None => NOT_MEASURED.to_owned(),
+            });
+            let each = each.collect::<Vec<_>>().join(" ");
+            return (!each.is_empty()).then(|| format!("agents {each}"));
+        }
+        let silent = match per_s.iter().filter(|per_s| per_s.is_none()).count() {
+            0 => String::new(),
+            n => format!(", {n} silent"),
+        };
+        let (least, most) = extremes(&Vec::from_iter(per_s.iter().copied().flatten()))?;
+        let (least, most) = (rate(least), rate(most));
+        Some(format!("{} agents {least} to {most}{silent}", per_s.len()))
     }
 
     /// Describes the CPUs used in the last second: `CPUs 0.81 client 1.15 server`.
@@ -327,6 +358,22 @@ mod tests {
             with_store.contains("CPUs 0.81 client 1.15 server 0.30 store  3,000 ok"),
             "{with_store}"
         );
+    }
+
+    #[test]
+    fn shows_the_agents_side_by_side() {
+        let mut progress = LoadProgress::new(&fixture::closed_plan());
+        let mut shown = |per_s: &[Option<f64>]| {
+            progress.agent_rates(per_s);
+            progress.feed(&fixture::second(0, 1000, 0));
+            let line = progress.line(Style { width: 140, ..WIDE });
+            let (_, rest) = line.split_once("p50 500 µs  ").unwrap();
+            rest.split_once("  CPUs").unwrap().0.to_owned()
+        };
+        let few = shown(&[Some(500.0), Some(480.0), None]);
+        assert_eq!(few, "agents 500/s 480/s –");
+        let many = [Some(500.0), Some(480.0), Some(490.0), None, Some(510.0)];
+        assert_eq!(shown(&many), "5 agents 480/s to 510/s, 1 silent");
     }
 
     #[test]

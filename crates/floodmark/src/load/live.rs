@@ -68,6 +68,7 @@ impl Live {
         let plain = match event {
             Event::ServerUsed(used) => return progress.server_used(used),
             Event::StoreUsed(used) => return progress.store_used(used),
+            Event::AgentRates { ok_per_s } => return progress.agent_rates(ok_per_s),
             Event::Connecting(opening) if self.terminal => {
                 return self.draw(&LoadProgress::opening_line(opening));
             }
