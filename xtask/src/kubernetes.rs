@@ -1,7 +1,7 @@
-//! `cargo xtask kubernetes`: runs the tests of agents in pods on a real cluster with one node.
+//! `cargo xtask kubernetes`: runs the Kubernetes agent tests on a real single-node cluster.
 //!
 //! The API server, controllers, scheduler and kubelet are built from their Go modules. etcd,
-//! containerd and runc are Debian packages. Everything runs in namespaces of its own.
+//! containerd and runc come from Debian packages. The cluster runs in its own Linux namespaces.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -58,7 +58,7 @@ enum Task {
     Usage(Mode),
     /// Build release archives with static programs, completions and manual pages
     Dist(dist::DistArguments),
-    /// Run the tests of agents in pods on a real cluster with one node (needs root and Go)
+    /// Run the Kubernetes agent tests on a real single-node cluster (needs root and Go)
     Kubernetes {
         /// Run only tests whose names start with this text
         #[arg(long, value_name = "TEXT", default_value = "")]

@@ -135,8 +135,7 @@ pub fn run(args: &ObserveArgs) -> Result<(), Ending> {
     }
 }
 
-/// Waits for the first ping, because a connection to a running container misses everything that was
-/// written before.
+/// Waits for the first ping, because `kubectl attach` misses output written before it connects.
 fn await_ping(stop: &Stop) -> Result<(), Ending> {
     let begin = Instant::now();
     while !stdin_is_readable(POLL_INTERVAL) {

@@ -19,8 +19,8 @@ pub fn stdin_is_closed() -> bool {
     poll(&mut descriptors, Some(&now)).is_ok() && descriptors[0].revents().intersects(closed)
 }
 
-/// Waits until stdin has data or its other end is closed. Returns `false` after `timeout`, and if the
-/// wait is interrupted by a signal.
+/// Waits until stdin has data or its other end is closed. Returns `false` if `timeout` expires or a
+/// signal interrupts the wait.
 #[must_use]
 pub fn stdin_is_readable(timeout: Duration) -> bool {
     let stdin = std::io::stdin();

@@ -15,8 +15,8 @@ pub struct AgentRun {
     pub name: String,
     /// Name of the agent's host; empty if the agent never started.
     pub host: String,
-    /// ID of the boot of the host's kernel. Containers on one host have the same ID. Null if the agent
-    /// never started, or if the ID cannot be read.
+    /// Boot ID of the host, the same in all its containers. Null if the agent never started or the ID
+    /// cannot be read.
     #[serde(default)]
     pub boot_id: Option<String>,
     /// Whether the agent uses CPUs of the coordinator's host: their boot IDs are equal.

@@ -19,8 +19,8 @@
 //! {"event":"end"…}   →
 //! ```
 //!
-//! The agent ends when its stdin is closed. It is silent until it is greeted, because a connection
-//! to a running container (`kubectl attach`) misses everything that was written before.
+//! The agent ends when its stdin is closed. It is silent until it is greeted, because
+//! `kubectl attach` misses output written before it connects.
 
 use base64::display::Base64Display;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -36,8 +36,7 @@ pub struct AgentHello {
     pub version: String,
     /// Name of the host.
     pub host: String,
-    /// ID of the boot of the host's kernel, which containers on the host share. `None` if it cannot
-    /// be read.
+    /// Boot ID of the host, the same in all its containers. `None` if it cannot be read.
     pub boot_id: Option<String>,
     /// Number of CPUs that the agent may use.
     pub cpus: u32,

@@ -27,7 +27,7 @@ const MIN_LENGTH_S: f64 = 0.1;
 /// per second.
 const REPORTS_PER_LINE: u32 = 10;
 
-/// Maximum number of agents whose throughput is shown one by one.
+/// Maximum number of agents whose throughput is shown individually.
 const LISTED_AGENTS: usize = 4;
 
 /// Progress of one run. Memory use is constant.

@@ -7,13 +7,12 @@ pub struct AgentFacts {
     pub name: String,
     /// Name of the agent's host; empty if the agent never started.
     pub host: String,
-    /// ID of the boot of the host's kernel, if known.
+    /// Boot ID of the host, if known.
     pub boot_id: Option<String>,
     /// Number of CPUs that the agent may use; 0 if the agent never started.
     pub cpus: u32,
-    /// The agent's wall clock minus the coordinator's in ns, at the start of the measurement, and its
-    /// maximum error in ns, which includes the drift until the end of the load. `None` if the agent
-    /// was lost before its clock was read.
+    /// Skew at the start of the measurement, and its maximum error including the drift until the end
+    /// of the load, both in ns. `None` if the agent was lost before its clock was read.
     pub skew_ns: Option<(i64, u64)>,
     /// Delay of the agent's start of the measurement, in ns.
     pub late_start_ns: u64,

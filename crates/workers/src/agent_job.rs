@@ -45,6 +45,8 @@ pub(crate) fn manifest(count: u32, image: &str) -> String {
 pub(crate) struct AgentJob {
     /// Type and name, as in `job.batch/floodmark-agents-x7k2p`.
     name: String,
+    /// The namespace in the manifest; `None` for the one of the current context.
+    namespace: Option<String>,
     count: u32,
 }
 
@@ -75,10 +77,21 @@ impl AgentJob {
         })?;
         let create = ["create", "--output=name", "--filename=-"];
         let name = output(kubectl(&create), job.to_string().as_bytes())?;
+        let namespace = job["metadata"]["namespace"].as_str();
         Ok(AgentJob {
+            namespace: namespace.map(str::to_owned),
             name: String::from_utf8_lossy(&name).trim().to_owned(),
             count,
         })
+    }
+
+    /// Returns a kubectl command for the Job's namespace.
+    fn kubectl(&self, arguments: &[&str]) -> Command {
+        let mut command = kubectl(arguments);
+        if let Some(namespace) = &self.namespace {
+            command.arg(format!("--namespace={namespace}"));
+        }
+        command
     }
 
     /// Waits until each pod runs or has failed, or until fewer than `needed` pods can still run.
@@ -103,7 +116,7 @@ impl AgentJob {
             if starting == 0 || hopeless || is_late || stop.is_set() {
                 let limit_s = timeout.as_secs();
                 let commands = states.into_iter().map(|state| match state {
-                    PodState::Running(pod) => Ok(attach(&pod)),
+                    PodState::Running(pod) => Ok(self.attach(&pod)),
                     PodState::Failed(why) => Err(why),
                     PodState::Starting(why) if is_late => {
                         Err(format!("did not start within {limit_s} s: {why}"))
@@ -116,10 +129,23 @@ impl AgentJob {
         }
     }
 
+    /// Returns the command that connects stdin and stdout to a pod's agent.
+    fn attach(&self, pod: &str) -> Command {
+        self.kubectl(&[
+            "attach",
+            "--stdin",
+            "--quiet",
+            pod,
+            "--container",
+            CONTAINER,
+        ])
+    }
+
     fn states(&self) -> Result<Vec<PodState>, String> {
         let name = self.name.rsplit('/').next().unwrap_or_default();
         let selector = format!("--selector=job-name={name}");
-        let pods = output(kubectl(&["get", "pods", &selector, "--output=json"]), b"")?;
+        let get = ["get", "pods", &selector, "--output=json"];
+        let pods = output(self.kubectl(&get), b"")?;
         pod_states(&pods, self.count, CONTAINER)
     }
 }
@@ -127,22 +153,10 @@ impl AgentJob {
 impl Drop for AgentJob {
     fn drop(&mut self) {
         let delete = ["delete", &self.name, "--wait=false", "--ignore-not-found"];
-        // Without an answer of the cluster, the pods still end with their connections, and the
-        // cluster removes the Job a minute later.
-        let _ = output(kubectl(&delete), b"");
+        // A failed deletion does no harm: the pods exit when their connections close, and the cluster
+        // removes the Job 60 s later.
+        let _ = output(self.kubectl(&delete), b"");
     }
-}
-
-/// Returns the command that connects stdin and stdout to a pod's agent.
-fn attach(pod: &str) -> Command {
-    kubectl(&[
-        "attach",
-        "--stdin",
-        "--quiet",
-        pod,
-        "--container",
-        CONTAINER,
-    ])
 }
 
 /// Gives the Job a unique name and the number of agents.

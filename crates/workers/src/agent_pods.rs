@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// Reasons for which a container waits and does not start without help.
-const HOPELESS: [&str; 7] = [
+/// Reasons for waiting from which a container rarely recovers unless the user changes something.
+const FATAL_REASONS: [&str; 7] = [
     "CrashLoopBackOff",
     "CreateContainerConfigError",
     "CreateContainerError",
@@ -25,7 +25,7 @@ pub(crate) enum PodState {
     Starting(String),
     /// Its container runs. Contains the pod's name.
     Running(String),
-    /// It will not run. Contains the reason.
+    /// It cannot start, or it has ended. Contains the reason.
     Failed(String),
 }
 
@@ -99,7 +99,8 @@ impl Explained {
     }
 }
 
-/// Reads a list of pods. Returns the state of each of `count` indices.
+/// Parses kubectl's list of pods (JSON). Returns the state of the pod for each index from 0 to
+/// `count` - 1.
 pub(crate) fn pod_states(
     json: &[u8],
     count: u32,
@@ -145,7 +146,7 @@ impl Pod {
             return PodState::Running(name.clone());
         }
         match state.and_then(|state| state.waiting.as_ref()) {
-            Some(why) if HOPELESS.contains(&why.reason.as_str()) => {
+            Some(why) if FATAL_REASONS.contains(&why.reason.as_str()) => {
                 PodState::Failed(explained("cannot start", why))
             }
             Some(why) => PodState::Starting(explained("is starting", why)),

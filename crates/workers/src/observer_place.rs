@@ -41,7 +41,9 @@ impl FromStr for ObserverPlace {
         match text.split_once(':') {
             Some(("ssh", host)) => match ssh::is_host(host) {
                 true => Ok(ObserverPlace::Ssh(host.to_owned())),
-                false => Err(format!("invalid host \"{host}\"; {forms}")),
+                false => Err(format!(
+                    "invalid host \"{host}\"; a host must not be empty, start with \"-\" or contain spaces"
+                )),
             },
             Some(("kubernetes", pod)) => {
                 let (pod, image) = match pod.split_once(':') {

@@ -1,10 +1,10 @@
-//! Programs that a variable of the environment can replace.
+//! Commands that an environment variable can override.
 
 use std::env;
 use std::process::Command;
 
-/// Returns the command in a variable, with its first arguments. Without the variable, returns the
-/// program `default`.
+/// Returns the command in an environment variable, with its first arguments. Without the variable,
+/// returns the program `default`.
 pub(crate) fn user_command(variable: &str, default: &str) -> Command {
     let setting = env::var(variable).ok();
     let words = setting.as_deref().and_then(shlex::split);

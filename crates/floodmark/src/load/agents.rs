@@ -52,10 +52,9 @@ impl AgentsArgs {
                 "--copy: only hosts that are reached through ssh need a copy; omit --copy"
                     .to_owned(),
             ),
-            _ if self.dry_run && place.manifest().is_none() => Err(
-                "--dry-run: only --agents kubernetes:N and kubernetes:N:IMAGE have a manifest to print"
-                    .to_owned(),
-            ),
+            _ if self.dry_run && place.manifest().is_none() => {
+                Err("--dry-run: requires --agents kubernetes:N or kubernetes:N:IMAGE".to_owned())
+            }
             _ => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Agents in pods. Most tests need the cluster of `cargo xtask kubernetes`.
+//! Agents in pods. Most tests need a cluster, which `cargo xtask kubernetes` provides.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ fn agents() -> Vec<u32> {
         .collect()
 }
 
-/// Writes a manifest for pods that share this network namespace, and with it the servers on
+/// Writes a manifest for pods in this network namespace, so that they can reach servers on
 /// 127.0.0.1.
 fn local_job(folder: &Path, cpu: &str) -> PathBuf {
     let printed = run(&[
@@ -93,7 +93,7 @@ fn ended_early(load: &Load, part: &str) {
 }
 
 #[test]
-#[ignore = "needs the cluster of cargo xtask kubernetes"]
+#[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn pods_send_the_load_of_one_process() {
     let folder = tempfile::tempdir().unwrap();
     let mut counts = Vec::new();
@@ -125,7 +125,7 @@ fn pods_send_the_load_of_one_process() {
 }
 
 #[test]
-#[ignore = "needs the cluster of cargo xtask kubernetes"]
+#[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn pods_send_the_same_schedule() {
     let folder = tempfile::tempdir().unwrap();
     let sent = |place: &str| {
@@ -148,7 +148,27 @@ fn pods_send_the_same_schedule() {
 }
 
 #[test]
-#[ignore = "needs the cluster of cargo xtask kubernetes"]
+#[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
+fn the_manifest_selects_the_namespace() {
+    kubectl(&["create", "namespace", "bench"], None);
+    let folder = tempfile::tempdir().unwrap();
+    let file = local_job(folder.path(), "100m");
+    let manifest = fs::read_to_string(&file).unwrap();
+    let metadata = "metadata:\n  name:";
+    assert!(manifest.contains(metadata), "{manifest}");
+    let manifest = manifest.replace(metadata, "metadata:\n  namespace: bench\n  name:");
+    fs::write(&file, manifest).unwrap();
+    let (_server, url) = truth(Scenario::default());
+    let place = format!("kubernetes:2:{}", file.display());
+    let load = start(&url, &place, &["-n", "500", "-c", "4"]).end();
+    load.ends_with(0);
+    assert_eq!(load.counts().ok, 500);
+    let jobs = ["get", "jobs", "--output=name", "--namespace=bench"];
+    assert_eq!(kubectl(&jobs, None), "");
+}
+
+#[test]
+#[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn the_default_job_runs_in_its_own_network() {
     let server = Serve::start_on("10.234.0.1:0", &["hello"]);
     let load = start(&server.url, "kubernetes:1", &["-n", "3000", "-c", "4"]).end();
@@ -172,7 +192,7 @@ fn the_default_job_runs_in_its_own_network() {
 }
 
 #[test]
-#[ignore = "needs the cluster of cargo xtask kubernetes"]
+#[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn failing_pods_end_the_load() {
     let folder = tempfile::tempdir().unwrap();
     let (_server, url) = truth(Scenario::default());
@@ -211,7 +231,7 @@ fn failing_pods_end_the_load() {
 }
 
 #[test]
-#[ignore = "needs the cluster of cargo xtask kubernetes"]
+#[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn an_interrupt_removes_the_job() {
     let folder = tempfile::tempdir().unwrap();
     let (_server, url) = truth(Scenario::default());
@@ -239,7 +259,7 @@ fn an_interrupt_removes_the_job() {
 }
 
 #[test]
-#[ignore = "needs the cluster of cargo xtask kubernetes"]
+#[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn pods_end_with_a_killed_coordinator() {
     let folder = tempfile::tempdir().unwrap();
     let (_server, url) = truth(Scenario::default());
@@ -252,7 +272,7 @@ fn pods_end_with_a_killed_coordinator() {
 }
 
 #[test]
-#[ignore = "needs the cluster of cargo xtask kubernetes"]
+#[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn names_why_pods_do_not_start() {
     let (_server, url) = truth(Scenario::default());
     // In this network, nothing listens on the registry's port.
@@ -292,7 +312,7 @@ fn names_why_pods_do_not_start() {
 }
 
 #[test]
-#[ignore = "needs the cluster of cargo xtask kubernetes"]
+#[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn observes_a_server_in_a_pod() {
     let folder = tempfile::tempdir().unwrap();
     let manifest = folder.path().join("web.yaml");
@@ -340,7 +360,7 @@ fn observes_a_server_in_a_pod() {
 }
 
 #[test]
-#[ignore = "needs the cluster of cargo xtask kubernetes"]
+#[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn the_documented_job_runs_a_load() {
     let server = Serve::start_on("10.234.0.1:0", &["hello"]);
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/install.md");
