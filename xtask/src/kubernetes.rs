@@ -24,7 +24,7 @@ const PACKAGES: [&str; 7] = [
     "runc",
 ];
 
-/// Version that the components report. Those that they call refuse other versions.
+/// Linker flag that sets the version of each component. The cluster does not start without it.
 const VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1.34.4";
 
 /// Containerfile of the pods' sandbox.

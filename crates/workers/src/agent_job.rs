@@ -23,7 +23,7 @@ const MANIFEST: &str = include_str!("job.yaml");
 /// Name of the container in the manifest that runs the agent.
 const CONTAINER: &str = "floodmark";
 
-/// Interval between two readings of the pods' states.
+/// Interval between checks of the pods' states.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Returns a kubectl command.
@@ -45,7 +45,7 @@ pub(crate) fn manifest(count: u32, image: &str) -> String {
 pub(crate) struct AgentJob {
     /// Type and name, as in `job.batch/floodmark-agents-x7k2p`.
     name: String,
-    /// The namespace in the manifest; `None` for the one of the current context.
+    /// Namespace in the manifest; `None` for the current context's namespace.
     namespace: Option<String>,
     count: u32,
 }

@@ -21,11 +21,11 @@ const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// The state of an agent's pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PodState {
-    /// It may still start. Contains what it waits for.
+    /// Not running yet. Contains what the pod is waiting for.
     Starting(String),
-    /// Its container runs. Contains the pod's name.
+    /// The container is running. Contains the pod's name.
     Running(String),
-    /// It cannot start, or it has ended. Contains the reason.
+    /// The pod cannot start, or it has ended. Contains the reason.
     Failed(String),
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn pod_states(
         let of_index = |pod: &&Pod| pod.metadata.annotations.get(INDEX) == Some(&index);
         match pods.items.iter().find(of_index) {
             Some(pod) => pod.state(container),
-            None => PodState::Starting("the cluster has not created its pod".to_owned()),
+            None => PodState::Starting("the agent's pod has not been created".to_owned()),
         }
     };
     Ok((0..count).map(state).collect())
@@ -198,7 +198,7 @@ mod tests {
         ];
         let expected = [
             PodState::Running("job-0-abc".to_owned()),
-            PodState::Starting("the cluster has not created its pod".to_owned()),
+            PodState::Starting("the agent's pod has not been created".to_owned()),
             PodState::Running("job-2-abc".to_owned()),
         ];
         assert_eq!(states(&pods, 3), expected);

@@ -97,7 +97,7 @@ impl fmt::Display for ObserverPlace {
     }
 }
 
-/// Returns whether a text can be the name of a pod or a container.
+/// Returns whether `text` can be the name of a pod or container.
 fn is_object(text: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_allowed)

@@ -62,7 +62,7 @@ impl JobSource {
     }
 }
 
-/// Returns whether a text can be the name of a container image.
+/// Returns whether `text` can be the name of a container image.
 pub(crate) fn is_image(text: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_allowed)
