@@ -1,0 +1,189 @@
+//! Posterior distribution of the capacity, given the outcomes of trials.
+//!
+//! A trial at rate r passes with probability λ + (1 − 2λ) / (1 + exp((ln r − ln C) / s)). C is the
+//! capacity, and s is the spread: the slope is 1/s. Both are unknown, so the posterior covers a
+//! grid of both. The lapse rate λ keeps one odd outcome from excluding the true capacity.
+
+use std::sync::LazyLock;
+
+/// Distance between neighboring rates of the grid, as a difference of logarithms.
+pub(super) const STEP: f64 = 0.002;
+
+/// Spreads of the grid. A spread of s corresponds to a standard deviation of 1.8 · s between the
+/// capacities of trials, here 0.3 to 11 %.
+const SPREADS: [f64; 8] = [0.0015, 0.003, 0.005, 0.008, 0.013, 0.022, 0.036, 0.06];
+
+/// Probability of an outcome that contradicts a rate far from the capacity.
+const LAPSE: f64 = 0.01;
+
+/// Number of grid steps between rate and capacity after which the outcome is certain, except for
+/// lapses.
+const REACH: i32 = 500;
+
+/// Pass probability for each spread, by capacity minus rate in grid steps plus [`REACH`].
+static PASS: LazyLock<Vec<Vec<f64>>> = LazyLock::new(|| {
+    let pass = |offset: i32, spread: f64| {
+        let exponent = -f64::from(offset) * STEP / spread;
+        LAPSE + (1.0 - 2.0 * LAPSE) / (1.0 + exponent.exp())
+    };
+    let row = |spread: &f64| {
+        (-REACH..=REACH)
+            .map(|offset| pass(offset, *spread))
+            .collect()
+    };
+    SPREADS.iter().map(row).collect()
+});
+
+/// Returns the position of a rate in the grid.
+pub(super) fn position(rate_per_s: f64) -> i32 {
+    (rate_per_s.ln() / STEP).round() as i32
+}
+
+/// Returns the rate at a position in the grid, in requests per second.
+pub(super) fn rate_at(position: i32) -> f64 {
+    (f64::from(position) * STEP).exp()
+}
+
+/// Joint posterior of capacity and spread. The prior is uniform.
+#[derive(Debug, Clone)]
+pub(super) struct Posterior {
+    /// Position of the lowest capacity.
+    pub(super) lowest: i32,
+    /// Number of capacities.
+    width: usize,
+    /// Probabilities: a row of capacities for each spread.
+    weights: Vec<f64>,
+    /// Natural logarithm of the probability of all outcomes so far.
+    pub(super) log_evidence: f64,
+}
+
+impl Posterior {
+    /// Returns the prior for the positions from `lowest` to `highest`.
+    pub(super) fn uniform(lowest: i32, highest: i32) -> Self {
+        let width = (highest - lowest + 1).max(1) as usize;
+        let cells = width * SPREADS.len();
+        Posterior {
+            lowest,
+            width,
+            weights: vec![1.0 / cells as f64; cells],
+            log_evidence: 0.0,
+        }
+    }
+
+    /// Returns the position of the highest capacity.
+    pub(super) fn highest(&self) -> i32 {
+        self.lowest + self.width as i32 - 1
+    }
+
+    /// Adds the outcome of a trial.
+    pub(super) fn update(&mut self, rate: i32, is_pass: bool) {
+        let first = self.lowest - rate;
+        let mut total = 0.0;
+        for (row, pass) in self.weights.chunks_exact_mut(self.width).zip(PASS.iter()) {
+            for (weight, offset) in row.iter_mut().zip(first..) {
+                let pass = pass[(offset.clamp(-REACH, REACH) + REACH) as usize];
+                *weight *= if is_pass { pass } else { 1.0 - pass };
+                total += *weight;
+            }
+        }
+        for weight in &mut self.weights {
+            *weight /= total;
+        }
+        self.log_evidence += total.ln();
+    }
+
+    /// Returns the position that the capacity is below with probability `p`.
+    pub(super) fn quantile(&self, p: f64) -> f64 {
+        let mut below = 0.0;
+        for (i, weight) in self.capacities().into_iter().enumerate() {
+            if below + weight >= p {
+                let within = (p - below) / weight;
+                return f64::from(self.lowest) + i as f64 + within - 0.5;
+            }
+            below += weight;
+        }
+        f64::from(self.lowest) + self.width as f64 - 0.5
+    }
+
+    /// Returns the probability that the capacity is in the lowest and in the highest twentieth of
+    /// the grid.
+    pub(super) fn edges(&self) -> (f64, f64) {
+        let capacities = self.capacities();
+        let edge = self.width.div_ceil(20);
+        let low = capacities[..edge].iter().sum();
+        (low, capacities[self.width - edge..].iter().sum())
+    }
+
+    /// Returns the rate, at most `highest`, whose outcome is expected to tell most about the
+    /// capacity: the one with the lowest expected entropy of the capacity.
+    pub(super) fn most_informative(&self, highest: i32) -> i32 {
+        let candidates = CANDIDATES.map(|p| (self.quantile(p).round() as i32).min(highest));
+        let from = self.quantile(TAIL).floor() as i32 - self.lowest;
+        let to = self.quantile(1.0 - TAIL).ceil() as i32 - self.lowest;
+        let last = self.width - 1;
+        let range = (from.max(0) as usize).min(last)..=(to.max(0) as usize).min(last);
+        let entropy = |rate: i32| {
+            let (mut passed, mut missed) = (Entropy::default(), Entropy::default());
+            for i in range.clone() {
+                let offset = self.lowest + i as i32 - rate;
+                let at = (offset.clamp(-REACH, REACH) + REACH) as usize;
+                let (mut pass, mut all) = (0.0, 0.0);
+                for (row, likelihood) in self.weights.chunks_exact(self.width).zip(PASS.iter()) {
+                    pass += row[i] * likelihood[at];
+                    all += row[i];
+                }
+                passed.add(pass);
+                missed.add(all - pass);
+            }
+            passed.scaled() + missed.scaled()
+        };
+        let best = candidates
+            .into_iter()
+            .map(|rate| (rate, entropy(rate)))
+            .min_by(|a, b| a.1.total_cmp(&b.1));
+        best.map_or(highest, |(rate, _)| rate)
+    }
+
+    /// Returns the marginal distribution of the capacity.
+    fn capacities(&self) -> Vec<f64> {
+        let mut sums = vec![0.0; self.width];
+        for row in self.weights.chunks_exact(self.width) {
+            for (sum, weight) in sums.iter_mut().zip(row) {
+                *sum += weight;
+            }
+        }
+        sums
+    }
+}
+
+/// Quantiles of the capacity that are candidates for the next rate.
+const CANDIDATES: [f64; 7] = [0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98];
+
+/// Probability on each side that the expected entropy leaves out.
+const TAIL: f64 = 1e-3;
+
+/// Sums for the entropy of a distribution that is not normalized.
+#[derive(Debug, Default, Clone, Copy)]
+struct Entropy {
+    total: f64,
+    /// Sum of w · ln w.
+    products: f64,
+}
+
+impl Entropy {
+    fn add(&mut self, weight: f64) {
+        if weight > 0.0 {
+            self.total += weight;
+            self.products += weight * weight.ln();
+        }
+    }
+
+    /// Returns the entropy of the normalized distribution times its total.
+    fn scaled(self) -> f64 {
+        if self.total > 0.0 {
+            self.total * self.total.ln() - self.products
+        } else {
+            0.0
+        }
+    }
+}
