@@ -2,8 +2,7 @@
 
 use floodmark_record::run::Interval;
 use floodmark_stats::capacity::{
-    CapacityEstimate, CapacityFinding, CapacitySearch, CapacitySettings,
-    CapacityStep, TrialOutcome,
+    CapacityEstimate, CapacityFinding, CapacitySearch, CapacitySettings, CapacityStep, TrialOutcome,
 };
 
 use super::mlrsearch::mlrsearch;
@@ -134,4 +133,3 @@ pub fn never(rate_per_s: f64) -> CapacityFinding {
         is_lowest: true,
     }
 }
-

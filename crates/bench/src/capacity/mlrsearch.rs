@@ -126,7 +126,9 @@ fn add(loads: &mut Vec<MeasuredLoad>, rate_per_s: f64, is_pass: bool) {
 /// Returns the relevant bounds: the lowest upper bound, and the highest lower bound below it.
 fn relevant_bounds(loads: &[MeasuredLoad], duration_sum_s: f64) -> (Option<f64>, Option<f64>) {
     let of = |class: LoadClass| {
-        let loads = loads.iter().filter(move |load| load.class(duration_sum_s) == class);
+        let loads = loads
+            .iter()
+            .filter(move |load| load.class(duration_sum_s) == class);
         loads.map(|load| load.rate_per_s)
     };
     let upper = of(LoadClass::Upper).reduce(f64::min);

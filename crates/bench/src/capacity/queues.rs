@@ -1,9 +1,8 @@
 //! Simulated queues: which share of requests takes longer than the objective allows.
 
-use super::random::Random;
+use floodmark_stats::capacity::TrialLength;
 
-/// Time at the start of a trial whose requests are not judged, in seconds.
-const TRANSIENT_S: f64 = 0.2;
+use super::random::Random;
 
 /// How a server serves requests, in the order of their arrival.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,35 +19,36 @@ pub enum Queue {
 }
 
 /// Shortest and longest pause in seconds.
-const PAUSE_S: (f64, f64) = (0.0051, 0.0053);
+const PAUSE_S: (f64, f64) = (0.00505, 0.00515);
 
 /// Shortest and longest time between the starts of two pauses in seconds.
 const PAUSE_GAP_S: (f64, f64) = (0.05, 0.15);
 
 impl Queue {
-    /// Simulates a trial that starts with an empty queue, and returns the share of requests that
-    /// take longer than `limit_s`. `speed_per_s` is the rate at which busy servers complete
+    /// Simulates a trial that starts with an empty queue, and returns the response times in seconds
+    /// of the judged requests by arrival. `speed_per_s` is the rate at which busy servers complete
     /// requests.
-    pub fn share_over(
+    pub fn simulate(
         self,
         rate_per_s: f64,
         speed_per_s: f64,
-        limit_s: f64,
-        length_s: f64,
+        length: TrialLength,
         random: &mut Random,
-    ) -> f64 {
+    ) -> Vec<(f64, f64)> {
         let servers = match self {
             Queue::Exponential { servers } => servers,
             Queue::Deterministic | Queue::Pauses => 1,
         };
         let mean_s = servers as f64 / speed_per_s;
+        let end_s = length.transient_s + length.judged_s;
         let mut free = vec![0.0; servers];
         let mut pause_s = random.between(0.0, PAUSE_GAP_S.1);
-        let (mut now, mut over, mut all) = (0.0, 0u64, 0u64);
+        let mut now = 0.0;
+        let mut times = Vec::with_capacity((rate_per_s * length.judged_s * 1.1) as usize);
         loop {
             now += random.exponential() / rate_per_s;
-            if now > TRANSIENT_S + length_s {
-                return over as f64 / all.max(1) as f64;
+            if now > end_s {
+                return times;
             }
             let mut next = 0;
             for server in 1..servers {
@@ -56,19 +56,17 @@ impl Queue {
                     next = server;
                 }
             }
-            let start = now.max(free[next]);
-            free[next] = start
-                + match self {
-                    Queue::Exponential { .. } => mean_s * random.exponential(),
-                    Queue::Deterministic | Queue::Pauses => mean_s,
-                };
+            let service_s = match self {
+                Queue::Exponential { .. } => mean_s * random.exponential(),
+                Queue::Deterministic | Queue::Pauses => mean_s,
+            };
+            free[next] = now.max(free[next]) + service_s;
             if self == Queue::Pauses && free[next] > pause_s {
                 free[next] = free[next].max(pause_s) + random.between(PAUSE_S.0, PAUSE_S.1);
                 pause_s += random.between(PAUSE_GAP_S.0, PAUSE_GAP_S.1);
             }
-            if now > TRANSIENT_S {
-                all += 1;
-                over += u64::from(free[next] - now > limit_s);
+            if now > length.transient_s {
+                times.push((now, free[next] - now));
             }
         }
     }
@@ -82,7 +80,8 @@ impl Queue {
             }
             Queue::Deterministic => deterministic_share_over(rate, speed_per_s, limit_s),
             Queue::Pauses => {
-                self.share_over(rate, speed_per_s, limit_s, LONG_RUN_S, &mut Random::new(1))
+                let times = self.simulate(rate, speed_per_s, LONG_RUN, &mut Random::new(1));
+                share_over(&times, limit_s)
             }
         };
         let (mut low, mut high) = (0.0, speed_per_s);
@@ -98,8 +97,20 @@ impl Queue {
     }
 }
 
-/// Length of the simulation that yields a capacity without a formula, in seconds.
-const LONG_RUN_S: f64 = 500.0;
+/// Returns the share of response times above a limit.
+pub fn share_over(times: &[(f64, f64)], limit_s: f64) -> f64 {
+    let over = times
+        .iter()
+        .filter(|(_, response_s)| *response_s > limit_s)
+        .count();
+    over as f64 / times.len().max(1) as f64
+}
+
+/// The simulation that yields a capacity without a formula.
+const LONG_RUN: TrialLength = TrialLength {
+    transient_s: 1.0,
+    judged_s: 500.0,
+};
 
 /// Number of bisections; the result is exact to 1/65,536 of the speed.
 const BISECTIONS: usize = 16;
@@ -117,8 +128,14 @@ fn exponential_share_over(servers: usize, rate: f64, speed: f64, limit_s: f64) -
     if servers == 1 {
         return (-left * limit_s).exp();
     }
-    (1.0 - waits) * served
-        + waits * (left * served - own * (-left * limit_s).exp()) / (left - own)
+    // Sum of an exponential waiting time and an exponential service time. Equal rates have another
+    // formula; rates that differ a little give the same figure.
+    let left = if left == own {
+        left * (1.0 + 1e-6)
+    } else {
+        left
+    };
+    (1.0 - waits) * served + waits * (left * served - own * (-left * limit_s).exp()) / (left - own)
 }
 
 /// Returns the share of requests in M/D/1 whose response time exceeds `limit_s`, by the exponential

@@ -4,14 +4,19 @@ use floodmark_stats::capacity::{CapacityEstimate, CapacityFinding, CapacityLimit
 
 use super::methods::SearchRun;
 use super::servers::KnownAnswer;
+use crate::proportion::Proportion;
 
 /// Figures of many searches for one answer.
 #[derive(Debug, Clone, Default)]
 pub struct SearchScore {
-    pub searches: usize,
-    /// Searches whose intervals contain every capacity of the answer.
-    pub covered: usize,
+    /// Number of intervals or verdicts in the answers.
+    expected: usize,
+    /// Intervals that contain their capacity, and right verdicts.
+    covered: usize,
+    /// Number of trials of each search.
     pub trials: Vec<f64>,
+    /// Mean length of the trials of each search, in seconds.
+    pub times_s: Vec<f64>,
     /// Half-widths of the intervals, as shares of the estimates.
     pub half_widths: Vec<f64>,
     /// Absolute errors of the estimates, as shares of the capacities.
@@ -19,9 +24,20 @@ pub struct SearchScore {
 }
 
 impl SearchScore {
+    /// Returns the proportion of intervals that contain their capacity, and of right verdicts.
+    pub fn right(&self) -> Proportion {
+        Proportion {
+            count: self.covered,
+            total: self.expected,
+        }
+    }
+
     /// Adds the result of a search.
     pub fn add(&mut self, answer: KnownAnswer, run: &SearchRun) {
-        self.searches += 1;
+        self.expected += match answer {
+            KnownAnswer::Hysteresis { .. } => 2,
+            _ => 1,
+        };
         self.trials.push(run.trials as f64);
         let pairs: Vec<(f64, &CapacityEstimate)> = match (answer, &run.finding) {
             (KnownAnswer::Capacity(truth), CapacityFinding::Capacity(estimate)) => {
@@ -42,7 +58,7 @@ impl SearchScore {
         let covers = |(truth, estimate): &(f64, &CapacityEstimate)| {
             (estimate.interval.low..=estimate.interval.high).contains(truth)
         };
-        self.covered += usize::from(pairs.iter().all(covers));
+        self.covered += pairs.iter().filter(|pair| covers(pair)).count();
         for (truth, estimate) in pairs {
             let width = estimate.interval.high - estimate.interval.low;
             self.half_widths.push(0.5 * width / estimate.rate_per_s);
@@ -56,10 +72,13 @@ fn agrees(answer: KnownAnswer, finding: &CapacityFinding) -> bool {
     match (answer, finding) {
         (KnownAnswer::NotStationary, CapacityFinding::NotStationary { .. }) => true,
         (KnownAnswer::Never, CapacityFinding::Below { is_lowest, .. }) => *is_lowest,
-        (KnownAnswer::ClientLimit(limit), CapacityFinding::AtLeast { rate_per_s, limit: reason }) => {
-            *reason == CapacityLimit::Client
-                && (0.95 * limit..=limit).contains(rate_per_s)
-        }
+        (
+            KnownAnswer::ClientLimit(limit),
+            CapacityFinding::AtLeast {
+                rate_per_s,
+                limit: reason,
+            },
+        ) => *reason == CapacityLimit::Client && (0.95 * limit..=limit).contains(rate_per_s),
         _ => false,
     }
 }
@@ -67,7 +86,7 @@ fn agrees(answer: KnownAnswer, finding: &CapacityFinding) -> bool {
 /// Returns a quantile of values that need not be in order; `None` without values.
 pub fn quantile(values: &[f64], p: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
     let last = sorted.len().checked_sub(1)?;
-    Some(sorted[(p * last as f64).round() as usize])
+    let at = (p * last as f64).round() as usize;
+    Some(*sorted.select_nth_unstable_by(at, f64::total_cmp).1)
 }

@@ -1,17 +1,17 @@
 //! Simulated servers whose capacity is known.
 
-use floodmark_stats::capacity::TrialOutcome;
+use floodmark_stats::capacity::{
+    SLOW_QUANTILE, TrialOutcome, TrialRow, design_effect, trial_length,
+};
 
-use super::queues::Queue;
+use super::queues::{Queue, share_over};
 use super::random::Random;
+use super::score::quantile;
 
 /// Capacity or speed of the simulated servers, in requests per second.
-const SPEED_PER_S: f64 = 20_000.0;
+pub const SPEED_PER_S: f64 = 20_000.0;
 
-/// Response time that 99 % of the requests may not exceed, in seconds.
-const LIMIT_S: f64 = 0.005;
-
-/// Share of requests that may exceed the limit.
+/// Share of requests that may be slower than the limit of p99.
 const SHARE: f64 = 0.01;
 
 /// What a search should find.
@@ -37,8 +37,12 @@ pub enum KnownAnswer {
 /// How a simulated server behaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Behavior {
-    /// Requests wait in a queue; the objective is p99 < 5 ms.
-    Queue(Queue),
+    /// Requests wait in a queue; the objective limits p99.
+    Queue {
+        queue: Queue,
+        /// Limit of p99 in seconds.
+        limit_s: f64,
+    },
     /// Requests above the capacity fail; the arrivals are Poisson, the objective is 0.1 % errors.
     Limiter,
     /// Equal gaps between arrivals, so that a trial passes exactly up to the capacity.
@@ -62,8 +66,13 @@ pub struct SimulatedServer {
     /// Standard deviation between the speeds of trials, as a share.
     scatter: f64,
     random: Random,
-    trials: u32,
+    /// Number of trials so far.
+    pub trials: u32,
     is_collapsed: bool,
+    /// Design effects of the trials so far.
+    design_effects: Vec<f64>,
+    /// Simulated time in seconds.
+    pub time_s: f64,
 }
 
 impl SimulatedServer {
@@ -74,18 +83,38 @@ impl SimulatedServer {
             random,
             trials: 0,
             is_collapsed: false,
+            design_effects: Vec::new(),
+            time_s: 0.0,
         }
     }
 
-    /// Simulates a trial of 1 s.
+    /// Returns the median design effect of the latest trials.
+    fn design_effect(&self) -> f64 {
+        let latest = self.design_effects.len().saturating_sub(LATEST);
+        quantile(&self.design_effects[latest..], 0.5).unwrap_or(1.0)
+    }
+
+    /// Simulates a trial.
     pub fn trial(&mut self, rate_per_s: f64) -> TrialOutcome {
+        let design_effect_before = self.design_effect();
         let random = &mut self.random;
         let speed = SPEED_PER_S * (self.scatter * random.normal()).exp();
         let trials = self.trials;
         self.trials += 1;
+        self.time_s += 1.0;
         let is_pass = match self.behavior {
-            Behavior::Queue(queue) => {
-                queue.share_over(rate_per_s, speed, LIMIT_S, 1.0, random) <= SHARE
+            Behavior::Queue { queue, limit_s } => {
+                let mut length = trial_length(rate_per_s, 1.0 - SHARE, design_effect_before);
+                length.judged_s = length.judged_s.min(LONGEST_TRIAL_S);
+                let times = queue.simulate(rate_per_s, speed, length, random);
+                // Other trials take 1 s.
+                self.time_s += length.transient_s + length.judged_s - 1.0;
+                let is_pass = share_over(&times, limit_s) <= SHARE;
+                // During an overload, the queue grows, so all of its requests are correlated.
+                if is_pass {
+                    self.design_effects.extend(design_effect(&rows(&times)));
+                }
+                is_pass
             }
             Behavior::Limiter => random.poisson(rate_per_s) as f64 * (1.0 - MOST_ERRORS) <= speed,
             Behavior::Constant => rate_per_s <= speed,
@@ -94,7 +123,11 @@ impl SimulatedServer {
                 random.poisson(rate_per_s * over) as f64 <= SHARE * rate_per_s
             }
             Behavior::Hysteresis => {
-                let edge = if self.is_collapsed { FALLING_SHARE } else { 1.0 };
+                let edge = if self.is_collapsed {
+                    FALLING_SHARE
+                } else {
+                    1.0
+                };
                 self.is_collapsed = rate_per_s > edge * speed;
                 !self.is_collapsed
             }
@@ -105,7 +138,11 @@ impl SimulatedServer {
             Behavior::ClientLimit => rate_per_s <= speed,
             Behavior::Never => false,
         };
-        if is_pass { TrialOutcome::Pass } else { TrialOutcome::Miss }
+        if is_pass {
+            TrialOutcome::Pass
+        } else {
+            TrialOutcome::Miss
+        }
     }
 }
 
@@ -113,8 +150,8 @@ impl Behavior {
     /// Returns what a search should find.
     pub fn answer(self) -> KnownAnswer {
         match self {
-            Behavior::Queue(queue) => {
-                KnownAnswer::Capacity(queue.capacity_per_s(SPEED_PER_S, LIMIT_S, SHARE))
+            Behavior::Queue { queue, limit_s } => {
+                KnownAnswer::Capacity(queue.capacity_per_s(SPEED_PER_S, limit_s, SHARE))
             }
             Behavior::Limiter => KnownAnswer::Capacity(SPEED_PER_S / (1.0 - MOST_ERRORS)),
             Behavior::Constant | Behavior::SlowlyCrossing => KnownAnswer::Capacity(SPEED_PER_S),
@@ -149,9 +186,48 @@ const Z_99: f64 = 2.326_348;
 fn normal_tail(z: f64) -> f64 {
     let x = z.abs() / std::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * x);
-    let sum = [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592]
-        .into_iter()
-        .fold(0.0, |sum, coefficient| (sum + coefficient) * t);
+    let sum = [
+        1.061_405_429,
+        -1.453_152_027,
+        1.421_413_741,
+        -0.284_496_736,
+        0.254_829_592,
+    ]
+    .into_iter()
+    .fold(0.0, |sum, coefficient| (sum + coefficient) * t);
     let tail = 0.5 * sum * (-x * x).exp();
     if z < 0.0 { 1.0 - tail } else { tail }
+}
+
+/// Maximum length of a trial in seconds, without its transient.
+const LONGEST_TRIAL_S: f64 = 60.0;
+
+/// Number of trials whose design effects determine the length of the next.
+const LATEST: usize = 9;
+
+/// Counts slow requests in parts of a trial.
+fn rows(times: &[(f64, f64)]) -> Vec<TrialRow> {
+    const ROWS: usize = 100;
+    let response_s: Vec<f64> = times.iter().map(|time| time.1).collect();
+    let (Some(first), Some(last), Some(slow_s)) = (
+        times.first(),
+        times.last(),
+        quantile(&response_s, SLOW_QUANTILE),
+    ) else {
+        return Vec::new();
+    };
+    let per_row_s = (last.0 - first.0) / ROWS as f64;
+    let mut rows = vec![
+        TrialRow {
+            requests: 0,
+            slow: 0
+        };
+        ROWS
+    ];
+    for (at_s, response_s) in times {
+        let row = (((at_s - first.0) / per_row_s) as usize).min(ROWS - 1);
+        rows[row].requests += 1;
+        rows[row].slow += u64::from(*response_s > slow_s);
+    }
+    rows
 }

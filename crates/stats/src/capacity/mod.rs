@@ -6,8 +6,13 @@
 mod models;
 mod posterior;
 mod search;
+mod trial_length;
 
 pub use search::CapacitySearch;
+pub use trial_length::{
+    SHORTEST_TRIAL_S, SLOW_QUANTILE, TrialLength, TrialRow, design_effect, least_samples,
+    trial_length,
+};
 
 use floodmark_record::run::Interval;
 

@@ -10,6 +10,9 @@ use super::posterior::{Posterior, STEP};
 /// for each model.
 const DECISIVE: f64 = 100.0;
 
+/// Minimum Bayes factor at which the search goes on until it knows more.
+const DOUBTFUL: f64 = 3.0;
+
 /// Differences between the capacities before and after overload, in grid steps: 4 to 63 %.
 const GAPS: [i32; 8] = [20, 35, 55, 80, 120, 180, 300, 500];
 
@@ -45,9 +48,9 @@ pub(super) struct Models {
     /// All trials, with one capacity.
     pub(super) constant: Posterior,
     /// Trials after a pass and the first trial.
-    pub(super) rising: Posterior,
+    rising: Posterior,
     /// Trials after a miss.
-    pub(super) falling: Posterior,
+    falling: Posterior,
     /// Capacities after a pass, for each of the [`GAPS`].
     gaps: Vec<Posterior>,
     /// Capacities at the first trial, for each of the [`DRIFTS`].
@@ -94,9 +97,24 @@ impl Models {
         self.trials += 1;
     }
 
+    /// Returns the capacity when the load rises from idle, under hysteresis.
+    pub(super) fn rising(&self) -> Posterior {
+        self.rising.with_spread_of(&self.falling)
+    }
+
+    /// Returns the capacity after an overload, under hysteresis.
+    pub(super) fn falling(&self) -> Posterior {
+        self.falling.with_spread_of(&self.rising)
+    }
+
     /// Returns the model to report.
     pub(super) fn decided(&self) -> Model {
         self.preferred(DECISIVE)
+    }
+
+    /// Returns whether more trials may lead to another decision.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.preferred(DOUBTFUL) != self.decided()
     }
 
     /// Returns the more probable model, to choose rates by.

@@ -11,7 +11,7 @@ pub(super) const STEP: f64 = 0.002;
 
 /// Spreads of the grid. A spread of s corresponds to a standard deviation of 1.8 · s between the
 /// capacities of trials, here 0.3 to 11 %.
-const SPREADS: [f64; 8] = [0.0015, 0.003, 0.005, 0.008, 0.013, 0.022, 0.036, 0.06];
+const SPREADS: [f64; 8] = [0.0015, 0.0025, 0.004, 0.0065, 0.01, 0.016, 0.025, 0.04];
 
 /// Probability of an outcome that contradicts a rate far from the capacity.
 const LAPSE: f64 = 0.01;
@@ -144,6 +144,24 @@ impl Posterior {
         best.map_or(highest, |(rate, _)| rate)
     }
 
+    /// Returns this distribution of the capacity if both servers have the same spread.
+    pub(super) fn with_spread_of(&self, other: &Posterior) -> Self {
+        let mut shared = self.clone();
+        let mut total = 0.0;
+        let others = other.weights.chunks_exact(other.width);
+        for (row, other) in shared.weights.chunks_exact_mut(self.width).zip(others) {
+            let factor: f64 = other.iter().sum();
+            for weight in row {
+                *weight *= factor;
+                total += *weight;
+            }
+        }
+        for weight in &mut shared.weights {
+            *weight /= total;
+        }
+        shared
+    }
+
     /// Returns the marginal distribution of the capacity.
     fn capacities(&self) -> Vec<f64> {
         let mut sums = vec![0.0; self.width];
@@ -185,5 +203,90 @@ impl Entropy {
         } else {
             0.0
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_keeps_its_position() {
+        for rate in [1.0, 37.0, 20_000.0, 3.3e6] {
+            assert!(
+                (rate_at(position(rate)) / rate - 1.0).abs() < 0.0011,
+                "{rate}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_prior_is_uniform() {
+        let prior = Posterior::uniform(100, 299);
+        assert_eq!(prior.highest(), 299);
+        assert!(
+            (prior.quantile(0.5) - 199.5).abs() < 0.1,
+            "{}",
+            prior.quantile(0.5)
+        );
+        assert!((prior.quantile(0.025) - 104.5).abs() < 0.1);
+        let (low, high) = prior.edges();
+        assert!((low - 0.05).abs() < 1e-9 && (high - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_pass_halves_the_range_and_has_its_evidence() {
+        let mut posterior = Posterior::uniform(-1_000, 1_000);
+        posterior.update(0, true);
+        assert!((posterior.log_evidence - 0.5f64.ln()).abs() < 1e-3);
+        assert!(
+            posterior.quantile(0.03) > 0.0,
+            "{}",
+            posterior.quantile(0.03)
+        );
+        assert!(
+            (posterior.quantile(0.5) - 490.0).abs() < 10.0,
+            "{}",
+            posterior.quantile(0.5)
+        );
+        posterior.update(0, false);
+        assert!(
+            (posterior.quantile(0.5)).abs() < 1.0,
+            "{}",
+            posterior.quantile(0.5)
+        );
+    }
+
+    #[test]
+    fn a_wide_range_is_halved() {
+        let mut posterior = Posterior::uniform(0, 1_000);
+        posterior.update(200, true);
+        posterior.update(800, false);
+        let next = posterior.most_informative(i32::MAX);
+        assert!((480..=520).contains(&next), "{next}");
+        assert_eq!(posterior.most_informative(300), 300);
+    }
+
+    #[test]
+    fn another_server_tells_the_spread() {
+        let mut vague = Posterior::uniform(0, 400);
+        let (mut noisy, mut steady) = (vague.clone(), vague.clone());
+        for rate in [100, 220, 180, 260] {
+            vague.update(rate, rate < 200);
+        }
+        for rate in [185, 215, 190, 210, 195, 205, 199, 201] {
+            noisy.update(rate, rate > 200);
+            steady.update(rate, rate < 200);
+        }
+        let width = |other: &Posterior| {
+            let posterior = vague.with_spread_of(other);
+            posterior.quantile(0.975) - posterior.quantile(0.025)
+        };
+        assert!(
+            width(&noisy) > 1.3 * width(&steady),
+            "{} {}",
+            width(&noisy),
+            width(&steady)
+        );
     }
 }

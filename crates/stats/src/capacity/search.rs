@@ -1,5 +1,7 @@
 //! The search: which rate to try next, and when to stop.
 
+use std::borrow::Cow;
+
 use floodmark_record::run::Interval;
 
 use super::models::{JudgedTrial, Model, Models};
@@ -20,7 +22,7 @@ const LARGEST_RISE: f64 = 4.0;
 const REPEATS: usize = 3;
 
 /// Fresh trials at each bound of an interval.
-const CONFIRMATIONS: usize = 3;
+const CONFIRMATIONS: usize = 2;
 
 /// Minimum number of trials of each outcome before an interval is confirmed.
 const FEWEST_OF_EACH: usize = 3;
@@ -156,8 +158,8 @@ impl CapacitySearch {
                 }
             }
             Model::Hysteresis => CapacityFinding::Hysteresis {
-                rising: self.estimate(&models.rising),
-                falling: self.estimate(&models.falling),
+                rising: self.estimate(&models.rising()),
+                falling: self.estimate(&models.falling()),
             },
             Model::Constant if is_above(&models.constant, highest) => CapacityFinding::AtLeast {
                 rate_per_s: rate_at(highest),
@@ -211,9 +213,7 @@ impl CapacitySearch {
                 return;
             }
         }
-        if !self.is_narrow(models) {
-            self.is_confirmed = false;
-        } else if !self.is_confirmed && self.has_enough() {
+        if self.is_narrow(models) && !self.is_confirmed && self.has_enough() {
             self.confirmation = Some(self.confirm(models));
         }
     }
@@ -231,8 +231,8 @@ impl CapacitySearch {
         let model = models.decided();
         let cycle = match model {
             Model::Hysteresis => {
-                let (low, high) = bounds(&models.rising);
-                let (low_after, high_after) = bounds(&models.falling);
+                let (low, high) = bounds(&models.rising());
+                let (low_after, high_after) = bounds(&models.falling());
                 vec![
                     (low, true),
                     (high, false),
@@ -258,9 +258,10 @@ impl CapacitySearch {
     fn is_settled(&self, models: &Models) -> bool {
         match models.decided() {
             Model::Drift => true,
-            Model::Hysteresis => self.is_confirmed,
+            _ if models.is_doubtful() => false,
+            Model::Hysteresis => self.is_confirmed && self.is_narrow(models),
             Model::Constant => {
-                self.is_confirmed
+                self.is_confirmed && self.is_narrow(models)
                     || is_above(&models.constant, self.highest_sendable())
                         && self.highest_sendable() <= self.highest_sent().unwrap_or(i32::MIN)
                     || is_below(&models.constant, self.lowest)
@@ -275,20 +276,19 @@ impl CapacitySearch {
             (high - low) * STEP <= 2.0 * self.settings.precision
         };
         match models.decided() {
-            Model::Hysteresis => is_narrow(&models.rising) && is_narrow(&models.falling),
+            Model::Hysteresis => is_narrow(&models.rising()) && is_narrow(&models.falling()),
             Model::Constant => is_narrow(&models.constant),
             Model::Drift => false,
         }
     }
 
     /// Returns the posterior that the next trial is chosen by.
-    fn relevant<'a>(&self, models: &'a Models) -> &'a Posterior {
+    fn relevant<'a>(&self, models: &'a Models) -> Cow<'a, Posterior> {
+        let is_after_pass = self.judged.last().is_some_and(|last| last.is_pass);
         match models.likely() {
-            Model::Constant | Model::Drift => &models.constant,
-            Model::Hysteresis if self.judged.last().is_some_and(|last| last.is_pass) => {
-                &models.rising
-            }
-            Model::Hysteresis => &models.falling,
+            Model::Constant | Model::Drift => Cow::Borrowed(&models.constant),
+            Model::Hysteresis if is_after_pass => Cow::Owned(models.rising()),
+            Model::Hysteresis => Cow::Owned(models.falling()),
         }
     }
 
@@ -452,3 +452,7 @@ fn is_above(posterior: &Posterior, position: i32) -> bool {
 fn is_below(posterior: &Posterior, position: i32) -> bool {
     bounds(posterior).1 < f64::from(position)
 }
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+mod tests;
