@@ -30,7 +30,7 @@ impl Proportion {
     /// Returns the 95 % Wilson score interval: E. B. Wilson, "Probable Inference, the Law of
     /// Succession, and Statistical Inference", Journal of the American Statistical Association 22
     /// (1927).
-    fn interval(self) -> (f64, f64) {
+    pub fn interval(self) -> (f64, f64) {
         const Z: f64 = 1.959_964;
         if self.total == 0 {
             return (0.0, 1.0);

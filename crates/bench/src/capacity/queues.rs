@@ -14,15 +14,15 @@ pub enum Queue {
     },
     /// Equal service times.
     Deterministic,
-    /// Equal service times, and pauses about every 100 ms in which nothing is served.
+    /// Equal service times, and pauses about every 25 ms in which nothing is served.
     Pauses,
 }
 
 /// Shortest and longest pause in seconds.
-const PAUSE_S: (f64, f64) = (0.00505, 0.00515);
+const PAUSE_S: (f64, f64) = (0.0005, 0.001);
 
 /// Shortest and longest time between the starts of two pauses in seconds.
-const PAUSE_GAP_S: (f64, f64) = (0.05, 0.15);
+const PAUSE_GAP_S: (f64, f64) = (0.013, 0.037);
 
 impl Queue {
     /// Simulates a trial that starts with an empty queue, and returns the response times in seconds

@@ -16,7 +16,7 @@ pub struct SearchScore {
     /// Number of trials of each search.
     pub trials: Vec<f64>,
     /// Mean length of the trials of each search, in seconds.
-    pub times_s: Vec<f64>,
+    pub lengths_s: Vec<f64>,
     /// Half-widths of the intervals, as shares of the estimates.
     pub half_widths: Vec<f64>,
     /// Absolute errors of the estimates, as shares of the capacities.

@@ -1,8 +1,12 @@
 //! Simulated servers whose capacity is known.
 
+use std::f64::consts::FRAC_1_SQRT_2;
+
 use floodmark_stats::capacity::{
-    SLOW_QUANTILE, TrialOutcome, TrialRow, design_effect, trial_length,
+    SHORTEST_TRIAL_S, SLOW_QUANTILE, TrialOutcome, TrialRow, design_effect, trial_length,
 };
+
+use statrs::function::erf::erfc;
 
 use super::queues::{Queue, share_over};
 use super::random::Random;
@@ -63,7 +67,7 @@ pub enum Behavior {
 #[derive(Debug, Clone)]
 pub struct SimulatedServer {
     behavior: Behavior,
-    /// Standard deviation between the speeds of trials, as a share.
+    /// Standard deviation between the capacities of trials, as a share.
     scatter: f64,
     random: Random,
     /// Number of trials so far.
@@ -94,21 +98,23 @@ impl SimulatedServer {
         quantile(&self.design_effects[latest..], 0.5).unwrap_or(1.0)
     }
 
-    /// Simulates a trial.
+    /// Simulates a trial. In a trial with a capacity that is higher by a factor, the server responds
+    /// to a rate as to the rate divided by this factor.
     pub fn trial(&mut self, rate_per_s: f64) -> TrialOutcome {
-        let design_effect_before = self.design_effect();
-        let random = &mut self.random;
-        let speed = SPEED_PER_S * (self.scatter * random.normal()).exp();
         let trials = self.trials;
         self.trials += 1;
-        self.time_s += 1.0;
+        if self.behavior == Behavior::ClientLimit && rate_per_s > CLIENT_LIMIT_PER_S {
+            self.time_s += SHORTEST_TRIAL_S;
+            return TrialOutcome::Void;
+        }
+        let rate = rate_per_s / (self.scatter * self.random.normal()).exp();
+        let mut length_s = SHORTEST_TRIAL_S;
         let is_pass = match self.behavior {
             Behavior::Queue { queue, limit_s } => {
-                let mut length = trial_length(rate_per_s, 1.0 - SHARE, design_effect_before);
+                let mut length = trial_length(rate_per_s, 1.0 - SHARE, self.design_effect());
                 length.judged_s = length.judged_s.min(LONGEST_TRIAL_S);
-                let times = queue.simulate(rate_per_s, speed, length, random);
-                // Other trials take 1 s.
-                self.time_s += length.transient_s + length.judged_s - 1.0;
+                length_s = length.transient_s + length.judged_s;
+                let times = queue.simulate(rate, SPEED_PER_S, length, &mut self.random);
                 let is_pass = share_over(&times, limit_s) <= SHARE;
                 // During an overload, the queue grows, so all of its requests are correlated.
                 if is_pass {
@@ -116,28 +122,29 @@ impl SimulatedServer {
                 }
                 is_pass
             }
-            Behavior::Limiter => random.poisson(rate_per_s) as f64 * (1.0 - MOST_ERRORS) <= speed,
-            Behavior::Constant => rate_per_s <= speed,
+            Behavior::Limiter => {
+                let requests = self.random.poisson(rate) as f64;
+                requests * (1.0 - MOST_ERRORS) <= SPEED_PER_S
+            }
             Behavior::SlowlyCrossing => {
-                let over = normal_tail(Z_99 - 2.0 * (rate_per_s / speed).ln());
-                random.poisson(rate_per_s * over) as f64 <= SHARE * rate_per_s
+                let z = Z_99 - 2.0 * (rate / SPEED_PER_S).ln();
+                let slow_share = 0.5 * erfc(z * FRAC_1_SQRT_2);
+                self.random.poisson(rate * slow_share) as f64 <= SHARE * rate
             }
             Behavior::Hysteresis => {
-                let edge = if self.is_collapsed {
+                let share = if self.is_collapsed {
                     FALLING_SHARE
                 } else {
                     1.0
                 };
-                self.is_collapsed = rate_per_s > edge * speed;
+                self.is_collapsed = rate > share * SPEED_PER_S;
                 !self.is_collapsed
             }
-            Behavior::Degrading => rate_per_s <= speed * (-DEGRADATION * f64::from(trials)).exp(),
-            Behavior::ClientLimit if rate_per_s > CLIENT_SHARE * SPEED_PER_S => {
-                return TrialOutcome::Void;
-            }
-            Behavior::ClientLimit => rate_per_s <= speed,
+            Behavior::Degrading => rate <= SPEED_PER_S * (-DEGRADATION * f64::from(trials)).exp(),
+            Behavior::Constant | Behavior::ClientLimit => rate <= SPEED_PER_S,
             Behavior::Never => false,
         };
+        self.time_s += length_s;
         if is_pass {
             TrialOutcome::Pass
         } else {
@@ -160,7 +167,7 @@ impl Behavior {
                 falling: FALLING_SHARE * SPEED_PER_S,
             },
             Behavior::Degrading => KnownAnswer::NotStationary,
-            Behavior::ClientLimit => KnownAnswer::ClientLimit(CLIENT_SHARE * SPEED_PER_S),
+            Behavior::ClientLimit => KnownAnswer::ClientLimit(CLIENT_LIMIT_PER_S),
             Behavior::Never => KnownAnswer::Never,
         }
     }
@@ -175,29 +182,11 @@ const FALLING_SHARE: f64 = 0.8;
 /// Decrease of the capacity per trial, as a difference of logarithms.
 const DEGRADATION: f64 = 0.005;
 
-/// Highest rate of the client, as a share of the capacity.
-const CLIENT_SHARE: f64 = 0.5;
+/// Highest rate of the client, in requests per second.
+const CLIENT_LIMIT_PER_S: f64 = 0.5 * SPEED_PER_S;
 
 /// The standard normal value that is exceeded with probability 1 %.
 const Z_99: f64 = 2.326_348;
-
-/// Returns the probability that a standard normal value exceeds `z` ≥ 0 (Abramowitz & Stegun,
-/// formula 7.1.26; the error is below 1.5e-7).
-fn normal_tail(z: f64) -> f64 {
-    let x = z.abs() / std::f64::consts::SQRT_2;
-    let t = 1.0 / (1.0 + 0.327_591_1 * x);
-    let sum = [
-        1.061_405_429,
-        -1.453_152_027,
-        1.421_413_741,
-        -0.284_496_736,
-        0.254_829_592,
-    ]
-    .into_iter()
-    .fold(0.0, |sum, coefficient| (sum + coefficient) * t);
-    let tail = 0.5 * sum * (-x * x).exp();
-    if z < 0.0 { 1.0 - tail } else { tail }
-}
 
 /// Maximum length of a trial in seconds, without its transient.
 const LONGEST_TRIAL_S: f64 = 60.0;

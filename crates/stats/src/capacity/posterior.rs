@@ -1,17 +1,21 @@
 //! Posterior distribution of the capacity, given the outcomes of trials.
 //!
-//! A trial at rate r passes with probability λ + (1 − 2λ) / (1 + exp((ln r − ln C) / s)). C is the
-//! capacity, and s is the spread: the slope is 1/s. Both are unknown, so the posterior covers a
-//! grid of both. The lapse rate λ keeps one odd outcome from excluding the true capacity.
+//! A trial at rate r passes with probability λ + (1 − 2λ) Φ((ln C − ln r) / s). Φ is the normal
+//! distribution, C is the capacity, and s is the spread: the standard deviation between the
+//! capacities of trials. C and s are unknown, so the posterior covers a grid of both. The lapse rate
+//! λ keeps one odd outcome from excluding the true capacity.
 
+use std::f64::consts::FRAC_1_SQRT_2;
 use std::sync::LazyLock;
+
+use statrs::function::erf::erfc;
 
 /// Distance between neighboring rates of the grid, as a difference of logarithms.
 pub(super) const STEP: f64 = 0.002;
 
-/// Spreads of the grid. A spread of s corresponds to a standard deviation of 1.8 · s between the
-/// capacities of trials, here 0.3 to 11 %.
-const SPREADS: [f64; 8] = [0.0015, 0.0025, 0.004, 0.0065, 0.01, 0.016, 0.025, 0.04];
+/// Spreads of the grid, as differences of logarithms. More small spreads would make intervals too
+/// narrow, and larger ones cost trials.
+const SPREADS: [f64; 8] = [0.0025, 0.0045, 0.008, 0.012, 0.018, 0.026, 0.038, 0.055];
 
 /// Probability of an outcome that contradicts a rate far from the capacity.
 const LAPSE: f64 = 0.01;
@@ -23,8 +27,8 @@ const REACH: i32 = 500;
 /// Pass probability for each spread, by capacity minus rate in grid steps plus [`REACH`].
 static PASS: LazyLock<Vec<Vec<f64>>> = LazyLock::new(|| {
     let pass = |offset: i32, spread: f64| {
-        let exponent = -f64::from(offset) * STEP / spread;
-        LAPSE + (1.0 - 2.0 * LAPSE) / (1.0 + exponent.exp())
+        let z = f64::from(offset) * STEP / spread;
+        LAPSE + (1.0 - 2.0 * LAPSE) * 0.5 * erfc(-z * FRAC_1_SQRT_2)
     };
     let row = |spread: &f64| {
         (-REACH..=REACH)
@@ -34,9 +38,9 @@ static PASS: LazyLock<Vec<Vec<f64>>> = LazyLock::new(|| {
     SPREADS.iter().map(row).collect()
 });
 
-/// Returns the position of a rate in the grid.
+/// Returns the position of a rate in the grid. Rates outside 1e-6 to 1e12 are moved into this range.
 pub(super) fn position(rate_per_s: f64) -> i32 {
-    (rate_per_s.ln() / STEP).round() as i32
+    (rate_per_s.clamp(1e-6, 1e12).ln() / STEP).round() as i32
 }
 
 /// Returns the rate at a position in the grid, in requests per second.

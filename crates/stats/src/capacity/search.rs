@@ -21,8 +21,16 @@ const LARGEST_RISE: f64 = 4.0;
 /// Number of trials that decide whether a bound of the settings or of the client passes.
 const REPEATS: usize = 3;
 
+/// Probability of the posterior beyond each bound of an interval. A search that underestimates the
+/// scatter stops too early, so the bounds are wider than those of a fixed number of trials (2.5 %).
+const TAIL: f64 = 0.02;
+
 /// Fresh trials at each bound of an interval.
 const CONFIRMATIONS: usize = 2;
+
+/// Maximum difference between a rate to confirm and the rate of the trial, in grid steps. A client
+/// may round the rate.
+const SAME_RATE: u32 = 2;
 
 /// Minimum number of trials of each outcome before an interval is confirmed.
 const FEWEST_OF_EACH: usize = 3;
@@ -38,8 +46,8 @@ const MOST_AT_EDGE: f64 = 0.1;
 
 /// A sequential search for the capacity.
 ///
-/// The search is a deterministic function of its start, its settings and the recorded trials. To
-/// resume a search, record the trials of the past again.
+/// The search is a deterministic function of its first rate, its settings and the recorded trials.
+/// To resume a search, record its past trials again.
 #[derive(Debug, Clone)]
 pub struct CapacitySearch {
     settings: CapacitySettings,
@@ -101,19 +109,16 @@ impl CapacitySearch {
             return CapacityStep::Done(self.finding());
         }
         if let Some(confirmation) = &self.confirmation {
-            return trial(
-                confirmation.rates[confirmation.done].0,
-                TrialPurpose::Confirm,
-            );
+            let (rate, _) = confirmation.rates[confirmation.done];
+            return trial(rate, TrialPurpose::Confirm);
         }
         let posterior = self.relevant(models);
-        trial(
-            posterior.most_informative(self.highest_sendable()),
-            TrialPurpose::Narrow,
-        )
+        let rate = posterior.most_informative(self.highest_sendable());
+        trial(rate.max(self.lowest), TrialPurpose::Narrow)
     }
 
-    /// Records the outcome of a trial. The rate need not be the one that [`Self::next`] returned.
+    /// Records the outcome of a trial at a rate in requests per second. The rate need not be the one
+    /// that [`Self::next`] returned.
     pub fn record(&mut self, rate_per_s: f64, outcome: TrialOutcome) {
         let rate = position(rate_per_s);
         let is_pass = match outcome {
@@ -214,7 +219,8 @@ impl CapacitySearch {
             }
         }
         if self.is_narrow(models) && !self.is_confirmed && self.has_enough() {
-            self.confirmation = Some(self.confirm(models));
+            let confirmation = self.confirm(models);
+            self.confirmation = Some(confirmation).filter(|c| !c.rates.is_empty());
         }
     }
 
@@ -245,11 +251,11 @@ impl CapacitySearch {
                 vec![(high, false), (low, true)]
             }
         };
-        let highest = self.highest_sendable();
+        let range = self.lowest..=self.highest_sendable();
         let rates = cycle.repeat(CONFIRMATIONS).into_iter();
         Confirmation {
             model,
-            rates: rates.filter(|(rate, _)| *rate <= highest).collect(),
+            rates: rates.filter(|(rate, _)| range.contains(rate)).collect(),
             done: 0,
             contradictions: [0; 2],
         }
@@ -315,7 +321,11 @@ impl CapacitySearch {
             // Repeat the first rate once, because the client may have been disturbed.
             let lower: f64 = (1..self.voids.len()).map(|n| factor(n - 1)).product();
             let rate = self.start - steps(lower);
-            return trial(rate.max(self.lowest), TrialPurpose::ClientLimit);
+            let purpose = match self.voids.is_empty() {
+                true => TrialPurpose::Bracket,
+                false => TrialPurpose::ClientLimit,
+            };
+            return trial(rate.max(self.lowest), purpose);
         };
         let rates = || self.judged.iter().map(|trial| trial.rate);
         if last.is_pass {
@@ -324,6 +334,7 @@ impl CapacitySearch {
             let limit = self.highest_sendable();
             let rise = steps(factor(tried - 1).min(LARGEST_RISE));
             match limit > highest {
+                true if self.client_limit().is_some() => trial(limit, TrialPurpose::ClientLimit),
                 true => trial((highest + rise).min(limit), TrialPurpose::Bracket),
                 false if at_highest < REPEATS => trial(highest, TrialPurpose::Confirm),
                 false => CapacityStep::Done(self.finding()),
@@ -402,7 +413,7 @@ impl CapacitySearch {
 impl Confirmation {
     fn add(&mut self, trial: &JudgedTrial) {
         let (rate, is_expected_pass) = self.rates[self.done];
-        if trial.rate == rate {
+        if trial.rate.abs_diff(rate) <= SAME_RATE {
             self.done += 1;
             let contradicts = trial.is_pass != is_expected_pass;
             self.contradictions[usize::from(is_expected_pass)] += usize::from(contradicts);
@@ -441,8 +452,7 @@ fn rate_of(position: f64) -> f64 {
 
 /// Returns the positions of the interval's bounds.
 fn bounds(posterior: &Posterior) -> (f64, f64) {
-    let tail = 0.5 * (1.0 - CONFIDENCE);
-    (posterior.quantile(tail), posterior.quantile(1.0 - tail))
+    (posterior.quantile(TAIL), posterior.quantile(1.0 - TAIL))
 }
 
 fn is_above(posterior: &Posterior, position: i32) -> bool {

@@ -263,6 +263,33 @@ fn an_unusable_first_rate_is_moved_into_the_range() {
     }
 }
 
+#[test]
+fn rounded_rates_are_confirmed() {
+    let mut server = scattered(4, 0.0, 0.0);
+    let mut search = CapacitySearch::new(CAPACITY, settings());
+    while let CapacityStep::Trial { rate_per_s, .. } = search.next() {
+        let rate_per_s = (rate_per_s / 50.0).round() * 50.0;
+        search.record(rate_per_s, server(rate_per_s));
+    }
+    let CapacityFinding::Capacity(estimate) = search.finding() else {
+        panic!("{:?}", search.finding());
+    };
+    assert!(
+        estimate.is_confirmed && covers(&estimate, CAPACITY),
+        "{estimate:?}"
+    );
+}
+
+#[test]
+fn impossible_rates_are_accepted() {
+    let mut search = CapacitySearch::new(CAPACITY, settings());
+    for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        search.record(rate, TrialOutcome::Pass);
+        search.record(rate, TrialOutcome::Miss);
+    }
+    assert!(matches!(search.next(), CapacityStep::Trial { .. }));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
