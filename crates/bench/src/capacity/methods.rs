@@ -122,6 +122,7 @@ pub fn bracket(low: f64, high: f64) -> CapacityFinding {
             confidence: 0.95,
             method: "the bounds of the search".to_owned(),
         },
+        scatter: 0.0,
         is_confirmed: false,
     })
 }

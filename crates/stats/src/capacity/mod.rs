@@ -1,7 +1,33 @@
-//! Search for the capacity of a server: the highest rate at which it meets every objective.
+//! Search for the capacity of a server: the highest rate whose long-run figures meet every objective.
 //!
-//! The capacity is the highest rate whose long-run figures meet every objective. The figures of one
-//! trial scatter, so a trial at the capacity passes with probability ½.
+//! A trial sends one rate for a short time. Its figures scatter, so the search estimates the rate at
+//! which half of the trials pass. This is the capacity if trials are as long as [`trial_length`]
+//! says: half of the trials are then above their long-run figures.
+//!
+//! [`CapacitySearch`] does no I/O. Its caller runs the trials:
+//!
+//! ```
+//! use floodmark_stats::capacity::{
+//!     CapacityFinding, CapacitySearch, CapacitySettings, CapacityStep, TrialOutcome,
+//! };
+//!
+//! let mut search = CapacitySearch::new(25_000.0, CapacitySettings::default());
+//! let finding = loop {
+//!     match search.next() {
+//!         CapacityStep::Trial { rate_per_s, .. } => {
+//!             let meets_objectives = rate_per_s <= 20_000.0; // Run the trial here.
+//!             let outcome = match meets_objectives {
+//!                 true => TrialOutcome::Pass,
+//!                 false => TrialOutcome::Miss,
+//!             };
+//!             search.record(rate_per_s, outcome);
+//!         }
+//!         CapacityStep::Done(finding) => break finding,
+//!     }
+//! };
+//! let CapacityFinding::Capacity(capacity) = finding else { panic!("{finding:?}") };
+//! assert!(capacity.interval.low < 20_000.0 && 20_000.0 < capacity.interval.high);
+//! ```
 
 mod models;
 mod posterior;
@@ -127,6 +153,9 @@ pub enum CapacityLimit {
     Unfinished,
 }
 
+/// Maximum scatter of reliable intervals. Longer trials scatter less.
+pub const MOST_SCATTER: f64 = 0.04;
+
 /// An estimated capacity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CapacityEstimate {
@@ -134,6 +163,9 @@ pub struct CapacityEstimate {
     pub rate_per_s: f64,
     /// Equal-tailed interval of the posterior, in requests per second.
     pub interval: Interval,
+    /// Standard deviation between the capacities of trials, as a share. Intervals are reliable up to
+    /// [`MOST_SCATTER`].
+    pub scatter: f64,
     /// Whether fresh trials at both bounds agreed with the interval.
     pub is_confirmed: bool,
 }

@@ -109,6 +109,13 @@ impl Posterior {
         f64::from(self.lowest) + self.width as f64 - 0.5
     }
 
+    /// Returns the mean spread.
+    pub(super) fn spread(&self) -> f64 {
+        let rows = self.weights.chunks_exact(self.width).zip(SPREADS);
+        rows.map(|(row, spread)| spread * row.iter().sum::<f64>())
+            .sum()
+    }
+
     /// Returns the probability that the capacity is in the lowest and in the highest twentieth of
     /// the grid.
     pub(super) fn edges(&self) -> (f64, f64) {

@@ -309,6 +309,7 @@ impl CapacitySearch {
                 confidence: CONFIDENCE,
                 method: format!("posterior of the capacity after {trials} trials"),
             },
+            scatter: posterior.spread(),
             is_confirmed: self.is_confirmed,
         }
     }

@@ -73,7 +73,7 @@ fn covers(estimate: &CapacityEstimate, capacity: f64) -> bool {
 fn interval_has_its_coverage_for_all_scatters() {
     // At most 100 searches; the standard error of the coverage is 2.2 %.
     for (scatter, most_trials) in [(0.0, 22), (0.003, 25), (0.01, 30), (0.03, 45)] {
-        let (mut covered, mut trials) = (0, Vec::new());
+        let (mut covered, mut trials, mut scatters) = (0, Vec::new(), 0.0);
         for seed in 0..100 {
             let server = scattered(seed, scatter, 0.0);
             let (finding, n) = search(start(seed), settings(), server);
@@ -83,9 +83,14 @@ fn interval_has_its_coverage_for_all_scatters() {
                 assert!(half <= 0.0203 * estimate.rate_per_s, "{estimate:?}");
                 assert!(estimate.is_confirmed, "{estimate:?}");
                 covered += usize::from(covers(&estimate, CAPACITY));
+                scatters += estimate.scatter / 100.0;
             }
         }
         trials.sort_unstable();
+        assert!(
+            (scatters - scatter).abs() < 0.008,
+            "scatter {scatter}: {scatters}"
+        );
         assert!(covered >= 89, "scatter {scatter}: {covered} of 100");
         assert!(trials[50] <= most_trials, "scatter {scatter}: {trials:?}");
     }
