@@ -14,8 +14,8 @@ const TRANSIENT_CORRELATIONS: f64 = 10.0;
 
 /// Expected number of independent requests above the percentile in a trial at the capacity.
 ///
-/// With `k`, half of the trials pass at a rate whose share of such requests is about 0.5/k too high,
-/// because the number of slow requests in a trial is skewed.
+/// If `k` are expected, half of the trials pass at a rate whose long-run share of such requests
+/// exceeds the limit by about 0.5/k, because their number in a trial is skewed.
 const INDEPENDENT_MISSES: f64 = 10.0;
 
 /// Percentile of a trial's response times that separates the slow requests of [`TrialRow`].
@@ -73,7 +73,8 @@ pub struct TrialLength {
 }
 
 /// Returns the length of a trial at a rate in requests per second, for an objective on a percentile
-/// (0.99 for p99). `design_effect` is that of earlier trials near this rate, 1 if unknown.
+/// (0.99 for p99). `design_effect` is the median of the latest trials that passed, 1 if unknown.
+/// Trials that missed don't count: during an overload, the growing queue correlates all requests.
 #[must_use]
 pub fn trial_length(rate_per_s: f64, quantile: f64, design_effect: f64) -> TrialLength {
     let correlation_s = design_effect.max(1.0) / rate_per_s;
