@@ -30,7 +30,7 @@ use crate::bench::{Bench, Failure};
 enum Measurement {
     /// Compare a server with itself and with a copy slowed by 5 %
     Aa(difference::DifferenceOptions),
-    /// Count how often the search for a server's capacity is right, on simulated servers
+    /// Count how often the search for a server's capacity is right on simulated servers
     Capacity(capacity::CapacityOptions),
     /// Judge the cases that run on every change
     Causes,

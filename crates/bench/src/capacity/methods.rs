@@ -19,7 +19,7 @@ pub const LOWEST_PER_S: f64 = 1.0;
 pub enum SearchMethod {
     /// `floodmark_stats::capacity`.
     Floodmark,
-    /// Bisection until both bounds differ by ±2 %.
+    /// Bisection until the bounds are within ±2 % of their midpoint.
     Binary,
     /// Bisection until both bounds differ by 0.06 %, as in MLPerf LoadGen.
     FineBinary,
@@ -81,7 +81,7 @@ fn floodmark(server: &mut SimulatedServer, start_per_s: f64) -> SearchRun {
     }
 }
 
-/// Doubles or halves the rate until one trial passed and another missed, then bisects.
+/// Doubles or halves the rate until one trial has passed and another has missed, then bisects.
 fn binary(server: &mut SimulatedServer, start_per_s: f64, width: f64) -> SearchRun {
     let (mut low, mut high) = (None, None);
     let mut rate = start_per_s;

@@ -37,7 +37,8 @@ enum LoadClass {
 }
 
 impl MeasuredLoad {
-    /// Classifies the load: what would hold if all missing trials had low loss, or high loss.
+    /// Classifies the load. Undecided if the result depends on whether the missing trials have low
+    /// or high loss.
     fn class(&self, duration_sum_s: f64) -> LoadClass {
         let (low, high) = (f64::from(self.low_loss), f64::from(self.high_loss));
         let whole = duration_sum_s.max(low + high);

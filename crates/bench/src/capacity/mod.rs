@@ -1,5 +1,5 @@
-//! `cargo xtask capacity`: counts how often the search for a server's capacity is right, on simulated
-//! servers whose capacity is known, and compares it with other searches.
+//! `cargo xtask capacity`: counts how often the capacity search is right on simulated servers whose
+//! capacity is known, and compares other searches.
 
 mod methods;
 mod mlrsearch;
@@ -25,7 +25,7 @@ const LEAST_COVERAGE: f64 = 0.93;
 /// Maximum median number of trials.
 const MOST_TRIALS: f64 = 40.0;
 
-/// Factor by which the other methods search less often, because they take most of the time.
+/// Divisor for the number of searches by the other methods, which take most of the time.
 const OTHERS_DIVISOR: u64 = 4;
 
 /// Range of the first rate, as a share of the speed: the throughput of the closed model is usually
@@ -196,8 +196,8 @@ mod tests {
         for server in servers().into_iter().filter(|server| server.is_judged) {
             let is_queue = matches!(server.behavior, Behavior::Queue { .. });
             let score = server.score(SearchMethod::Floodmark, if is_queue { 10 } else { 100 });
-            // At a coverage of 95 %, fewer than 8 of 10 or 88 of 100 have a probability below
-            // 1.2 %. The seeds are fixed, so a repetition gives the same result.
+            // If coverage is 95 %, the probability of fewer than 8 right results in 10, or 88 in
+            // 100, is below 1.2 %. The seeds are fixed, so a repetition gives the same result.
             let least = if is_queue { 0.8 } else { 0.88 };
             let right = score.right();
             assert!(right.value() >= least, "{}: {right}", server.name);

@@ -25,9 +25,9 @@ const PAUSE_S: (f64, f64) = (0.0005, 0.001);
 const PAUSE_GAP_S: (f64, f64) = (0.013, 0.037);
 
 impl Queue {
-    /// Simulates a trial that starts with an empty queue, and returns the response times in seconds
-    /// of the judged requests by arrival. `speed_per_s` is the rate at which busy servers complete
-    /// requests.
+    /// Simulates a trial that starts with an empty queue. Returns the arrival time and response
+    /// time of each judged request, in seconds. `speed_per_s` is the rate at which busy servers
+    /// complete requests.
     pub fn simulate(
         self,
         rate_per_s: f64,
@@ -115,8 +115,8 @@ const LONG_RUN: TrialLength = TrialLength {
 /// Number of bisections; the result is exact to 1/65,536 of the speed.
 const BISECTIONS: usize = 16;
 
-/// Returns the share of requests in M/M/c whose response time exceeds `limit_s`. The waiting time is
-/// 0 or exponential (Erlang C).
+/// Returns the share of requests in M/M/c whose response time exceeds `limit_s`. The waiting time
+/// is 0 or exponential (Erlang C).
 fn exponential_share_over(servers: usize, rate: f64, speed: f64, limit_s: f64) -> f64 {
     let own = speed / servers as f64;
     let load = rate / own;

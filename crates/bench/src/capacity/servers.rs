@@ -98,8 +98,8 @@ impl SimulatedServer {
         quantile(&self.design_effects[latest..], 0.5).unwrap_or(1.0)
     }
 
-    /// Simulates a trial. In a trial with a capacity that is higher by a factor, the server responds
-    /// to a rate as to the rate divided by this factor.
+    /// Simulates a trial. Scatter divides the rate by a random factor, which is equivalent to
+    /// multiplying the capacity by it.
     pub fn trial(&mut self, rate_per_s: f64) -> TrialOutcome {
         let trials = self.trials;
         self.trials += 1;

@@ -1,7 +1,8 @@
-//! Search for the capacity of a server: the highest rate whose long-run figures meet every objective.
+//! Search for the capacity of a server: the highest rate whose long-run figures meet every
+//! objective.
 //!
-//! A trial sends one rate for a short time. Its figures scatter, so the search estimates the rate at
-//! which half of the trials pass. This is the capacity if trials are as long as [`trial_length`]
+//! A trial sends one rate for a short time. Its figures scatter, so the search estimates the rate
+//! at which half of the trials pass. This is the capacity if trials are as long as [`trial_length`]
 //! says: half of the trials are then above their long-run figures.
 //!
 //! [`CapacitySearch`] does no I/O. Its caller runs the trials:
@@ -145,7 +146,7 @@ pub enum CapacityFinding {
 /// Why no higher rate was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CapacityLimit {
-    /// The client cannot send a higher rate on time.
+    /// The client cannot send requests on time at a higher rate.
     Client,
     /// The settings allow no higher rate.
     Settings,
@@ -163,8 +164,8 @@ pub struct CapacityEstimate {
     pub rate_per_s: f64,
     /// Equal-tailed interval of the posterior, in requests per second.
     pub interval: Interval,
-    /// Standard deviation between the capacities of trials, as a share. Intervals are reliable up to
-    /// [`MOST_SCATTER`].
+    /// Standard deviation between the capacities of trials, as a share. Intervals are reliable up
+    /// to [`MOST_SCATTER`].
     pub scatter: f64,
     /// Whether fresh trials at both bounds agreed with the interval.
     pub is_confirmed: bool,

@@ -1,8 +1,8 @@
 //! Models of a server that explain the outcomes of trials, and the evidence for each.
 //!
-//! A model with its own evidence is preferred only if its Bayes factor against a constant capacity
-//! is at least [`DECISIVE`]. For a constant capacity drawn from the prior, the Bayes factor ever
-//! reaches a value k with probability at most 1/k (Ville 1939), however often it is computed.
+//! Hysteresis or drift is preferred to a constant capacity only if its Bayes factor is at least
+//! [`DECISIVE`]. For a constant capacity drawn from the prior, the Bayes factor ever reaches a value
+//! k with probability at most 1/k (Ville 1939), however often it is computed.
 
 use super::posterior::{Posterior, STEP};
 
@@ -27,7 +27,7 @@ pub(super) struct JudgedTrial {
     /// Position of the rate in the grid.
     pub(super) rate: i32,
     pub(super) is_pass: bool,
-    /// Whether the trial before was a miss, after which the server may still be overloaded.
+    /// Whether the previous trial missed, so that the server may still be overloaded.
     pub(super) is_after_miss: bool,
 }
 
@@ -117,7 +117,7 @@ impl Models {
         self.preferred(DOUBTFUL) != self.decided()
     }
 
-    /// Returns the more probable model, to choose rates by.
+    /// Returns the most probable model, which is used to choose rates.
     pub(super) fn likely(&self) -> Model {
         self.preferred(1.0)
     }

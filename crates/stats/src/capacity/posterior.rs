@@ -2,8 +2,8 @@
 //!
 //! A trial at rate r passes with probability λ + (1 − 2λ) Φ((ln C − ln r) / s). Φ is the normal
 //! distribution, C is the capacity, and s is the spread: the standard deviation between the
-//! capacities of trials. C and s are unknown, so the posterior covers a grid of both. The lapse rate
-//! λ keeps one odd outcome from excluding the true capacity.
+//! capacities of trials. C and s are unknown, so the posterior covers a grid of both. The lapse
+//! rate λ keeps one odd outcome from excluding the true capacity.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 use std::sync::LazyLock;
@@ -20,8 +20,8 @@ const SPREADS: [f64; 8] = [0.0025, 0.0045, 0.008, 0.012, 0.018, 0.026, 0.038, 0.
 /// Probability of an outcome that contradicts a rate far from the capacity.
 const LAPSE: f64 = 0.01;
 
-/// Number of grid steps between rate and capacity after which the outcome is certain, except for
-/// lapses.
+/// Distance between rate and capacity, in grid steps, beyond which the outcome is certain except
+/// for lapses.
 const REACH: i32 = 500;
 
 /// Pass probability for each spread, by capacity minus rate in grid steps plus [`REACH`].
@@ -38,7 +38,8 @@ static PASS: LazyLock<Vec<Vec<f64>>> = LazyLock::new(|| {
     SPREADS.iter().map(row).collect()
 });
 
-/// Returns the position of a rate in the grid. Rates outside 1e-6 to 1e12 are moved into this range.
+/// Returns the position of a rate in the grid. Rates outside 1e-6 to 1e12 are moved into this
+/// range.
 pub(super) fn position(rate_per_s: f64) -> i32 {
     (rate_per_s.clamp(1e-6, 1e12).ln() / STEP).round() as i32
 }
@@ -96,7 +97,7 @@ impl Posterior {
         self.log_evidence += total.ln();
     }
 
-    /// Returns the position that the capacity is below with probability `p`.
+    /// Returns the position below which the capacity lies with probability `p`.
     pub(super) fn quantile(&self, p: f64) -> f64 {
         let mut below = 0.0;
         for (i, weight) in self.capacities().into_iter().enumerate() {
@@ -125,8 +126,8 @@ impl Posterior {
         (low, capacities[self.width - edge..].iter().sum())
     }
 
-    /// Returns the rate, at most `highest`, whose outcome is expected to tell most about the
-    /// capacity: the one with the lowest expected entropy of the capacity.
+    /// Returns the most informative rate up to `highest`: the one whose outcome leaves the lowest
+    /// expected entropy of the capacity.
     pub(super) fn most_informative(&self, highest: i32) -> i32 {
         let candidates = CANDIDATES.map(|p| (self.quantile(p).round() as i32).min(highest));
         let from = self.quantile(TAIL).floor() as i32 - self.lowest;
@@ -155,7 +156,7 @@ impl Posterior {
         best.map_or(highest, |(rate, _)| rate)
     }
 
-    /// Returns this distribution of the capacity if both servers have the same spread.
+    /// Returns this posterior, assuming that it has the same spread as `other`.
     pub(super) fn with_spread_of(&self, other: &Posterior) -> Self {
         let mut shared = self.clone();
         let mut total = 0.0;

@@ -55,7 +55,7 @@ pub struct CapacitySearch {
     judged: Vec<JudgedTrial>,
     /// Positions of trials that were sent late.
     voids: Vec<i32>,
-    /// `None` until a trial passed and another missed.
+    /// `None` until at least one trial has passed and one has missed.
     models: Option<Models>,
     lowest: i32,
     highest: i32,
@@ -72,7 +72,7 @@ struct Confirmation {
     rates: Vec<(i32, bool)>,
     /// Number of trials so far.
     done: usize,
-    /// Number of trials with another outcome than expected, by expected outcome.
+    /// Number of trials with an unexpected outcome, by expected outcome.
     contradictions: [usize; 2],
 }
 
@@ -117,8 +117,8 @@ impl CapacitySearch {
         trial(rate.max(self.lowest), TrialPurpose::Narrow)
     }
 
-    /// Records the outcome of a trial at a rate in requests per second. The rate need not be the one
-    /// that [`Self::next`] returned.
+    /// Records the outcome of a trial at a rate in requests per second. The rate need not be the
+    /// one that [`Self::next`] returned.
     pub fn record(&mut self, rate_per_s: f64, outcome: TrialOutcome) {
         let rate = position(rate_per_s);
         let is_pass = match outcome {
@@ -288,7 +288,7 @@ impl CapacitySearch {
         }
     }
 
-    /// Returns the posterior that the next trial is chosen by.
+    /// Returns the posterior used to choose the next trial.
     fn relevant<'a>(&self, models: &'a Models) -> Cow<'a, Posterior> {
         let is_after_pass = self.judged.last().is_some_and(|last| last.is_pass);
         match models.likely() {

@@ -14,11 +14,11 @@ const TRANSIENT_CORRELATIONS: f64 = 10.0;
 
 /// Expected number of independent requests above the percentile in a trial at the capacity.
 ///
-/// If `k` are expected, half of the trials pass at a rate whose long-run share of such requests
-/// exceeds the limit by about 0.5/k, because their number in a trial is skewed.
+/// With `k` expected, half of the trials pass even if the long-run share of such requests exceeds
+/// the limit by a factor of about 1 + 0.5/k, because the distribution of their count is skewed.
 const INDEPENDENT_MISSES: f64 = 10.0;
 
-/// Percentile of a trial's response times that separates the slow requests of [`TrialRow`].
+/// Percentile of a trial's response times above which a request counts as slow in [`TrialRow`].
 pub const SLOW_QUANTILE: f64 = 0.9;
 
 /// Requests that were due in one part of a trial. All parts have the same length.
@@ -37,8 +37,8 @@ pub fn least_samples(quantile: f64, confidence: f64) -> u64 {
     ((1.0 - confidence).ln() / quantile.ln()).ceil() as u64
 }
 
-/// Returns the number of requests that tell as much as one independent request, at least 1. Returns
-/// `None` for fewer than ten rows, or if no request or every request is slow.
+/// Returns the number of requests that carry as much information as one independent request, at
+/// least 1. Returns `None` for fewer than ten rows, or if no request or every request is slow.
 ///
 /// This is the design effect (Kish 1965, "Survey Sampling"): the variance of the share of slow
 /// requests, with autocorrelation, divided by its variance if requests were independent.
@@ -51,7 +51,7 @@ pub fn design_effect(rows: &[TrialRow]) -> Option<f64> {
         return None;
     }
     let share = slow as f64 / requests as f64;
-    // Deviations of the slow requests from the share of each row's requests.
+    // Number of slow requests in each row minus the number expected from the overall share.
     let excess: Vec<f64> = rows
         .iter()
         .map(|row| row.slow as f64 - share * row.requests as f64)
