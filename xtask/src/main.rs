@@ -68,6 +68,8 @@ enum Task {
     Contract(BenchArguments),
     /// Count how often the verdict names the known cause of a fault
     Confusion(BenchArguments),
+    /// Count how often the search for a server's capacity is right, on simulated servers
+    Capacity(BenchArguments),
     /// Compare floodmark with other load generators, and write docs/peers.md
     Peers(BenchArguments),
     /// Measure how floodmark spends time on a request, and write docs/performance.md
@@ -111,6 +113,7 @@ fn run(task: &Task) -> Result<bool, TaskError> {
         Task::Kubernetes { only } => kubernetes::run(&workspace, only)?,
         Task::Contract(arguments) => return bench("contract", arguments),
         Task::Confusion(arguments) => return bench("confusion", arguments),
+        Task::Capacity(arguments) => return bench("capacity", arguments),
         Task::Peers(arguments) => return bench("peers", arguments),
         Task::Performance(arguments) => return bench("performance", arguments),
         Task::Scale(arguments) => return bench("scale", arguments),

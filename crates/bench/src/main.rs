@@ -2,6 +2,7 @@
 //! release build of floodmark.
 
 mod bench;
+mod capacity;
 mod conditions;
 mod confusion;
 mod contracts;
@@ -10,6 +11,7 @@ mod experiment;
 mod monitoring;
 mod peers;
 mod performance;
+mod proportion;
 mod samples;
 mod scale;
 mod schema;
@@ -28,6 +30,8 @@ use crate::bench::{Bench, Failure};
 enum Measurement {
     /// Compare a server with itself and with a copy slowed by 5 %
     Aa(difference::DifferenceOptions),
+    /// Count how often the search for a server's capacity is right on simulated servers
+    Capacity(capacity::CapacityOptions),
     /// Judge the cases that run on every change
     Causes,
     /// Count how often the verdict names the known cause of a fault
@@ -66,6 +70,7 @@ fn run(measurement: &Measurement) -> Result<bool, Failure> {
     let bench = || Bench::new(None);
     match measurement {
         Measurement::Aa(options) => difference::run(options),
+        Measurement::Capacity(options) => Ok(capacity::run(options)),
         Measurement::Causes => confusion::causes(&bench()?),
         Measurement::Confusion(options) => confusion::run(&bench()?, options),
         Measurement::Contract(options) => Ok(contracts::contract::run(options)),

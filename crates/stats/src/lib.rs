@@ -2,6 +2,7 @@
 
 pub mod attempts;
 mod autocorrelation;
+pub mod capacity;
 mod change;
 pub mod comparison;
 mod distributions;

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use clap::ValueEnum;
 use floodmark_record::verdict::Confidence;
 
-use super::accuracy::{Accuracy, Proportion, matrix};
+use super::accuracy::{Accuracy, matrix};
 use super::baseline;
 use super::hidden::HIDDEN;
 use super::judging::{JudgedCase, Pass, family};
 use super::suite::Suite;
+use crate::proportion::Proportion;
 use crate::table::table;
 
 /// Replaces the section of one suite.

@@ -1,0 +1,222 @@
+//! Simulated servers whose capacity is known.
+
+use std::f64::consts::FRAC_1_SQRT_2;
+
+use floodmark_stats::capacity::{
+    SHORTEST_TRIAL_S, SLOW_QUANTILE, TrialOutcome, TrialRow, design_effect, trial_length,
+};
+
+use statrs::function::erf::erfc;
+
+use super::queues::{Queue, share_over};
+use super::random::Random;
+use super::score::quantile;
+
+/// Capacity or speed of the simulated servers, in requests per second.
+pub const SPEED_PER_S: f64 = 20_000.0;
+
+/// Share of requests that may be slower than the limit of p99.
+const SHARE: f64 = 0.01;
+
+/// What a search should find.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum KnownAnswer {
+    /// One capacity in requests per second.
+    Capacity(f64),
+    /// Two capacities in requests per second.
+    Hysteresis {
+        /// Capacity when the load rises from idle.
+        rising: f64,
+        /// Capacity after an overload.
+        falling: f64,
+    },
+    /// The capacity changes during the search.
+    NotStationary,
+    /// The client sends at most this rate on time, and the server passes there.
+    ClientLimit(f64),
+    /// The objective is missed at any rate.
+    Never,
+}
+
+/// How a simulated server behaves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Behavior {
+    /// Requests wait in a queue; the objective limits p99.
+    Queue {
+        queue: Queue,
+        /// Limit of p99 in seconds.
+        limit_s: f64,
+    },
+    /// Requests above the capacity fail; the arrivals are Poisson, the objective is 0.1 % errors.
+    Limiter,
+    /// Equal gaps between arrivals, so that a trial passes exactly up to the capacity.
+    Constant,
+    /// Log-normal response times that grow with the square of the rate; the objective is p99.
+    SlowlyCrossing,
+    /// An overload persists until the rate is 20 % lower.
+    Hysteresis,
+    /// The capacity falls by 0.5 % per trial.
+    Degrading,
+    /// The client cannot send more than half of the capacity.
+    ClientLimit,
+    /// Every trial misses.
+    Never,
+}
+
+/// A simulated server with its state.
+#[derive(Debug, Clone)]
+pub struct SimulatedServer {
+    behavior: Behavior,
+    /// Standard deviation between the capacities of trials, as a share.
+    scatter: f64,
+    random: Random,
+    /// Number of trials so far.
+    pub trials: u32,
+    is_collapsed: bool,
+    /// Design effects of the trials so far.
+    design_effects: Vec<f64>,
+    /// Simulated time in seconds.
+    pub time_s: f64,
+}
+
+impl SimulatedServer {
+    pub fn new(behavior: Behavior, scatter: f64, random: Random) -> Self {
+        SimulatedServer {
+            behavior,
+            scatter,
+            random,
+            trials: 0,
+            is_collapsed: false,
+            design_effects: Vec::new(),
+            time_s: 0.0,
+        }
+    }
+
+    /// Returns the median design effect of the latest trials.
+    fn design_effect(&self) -> f64 {
+        let latest = self.design_effects.len().saturating_sub(LATEST);
+        quantile(&self.design_effects[latest..], 0.5).unwrap_or(1.0)
+    }
+
+    /// Simulates a trial. Scatter divides the rate by a random factor, which is equivalent to
+    /// multiplying the capacity by it.
+    pub fn trial(&mut self, rate_per_s: f64) -> TrialOutcome {
+        let trials = self.trials;
+        self.trials += 1;
+        if self.behavior == Behavior::ClientLimit && rate_per_s > CLIENT_LIMIT_PER_S {
+            self.time_s += SHORTEST_TRIAL_S;
+            return TrialOutcome::Void;
+        }
+        let rate = rate_per_s / (self.scatter * self.random.normal()).exp();
+        let mut length_s = SHORTEST_TRIAL_S;
+        let is_pass = match self.behavior {
+            Behavior::Queue { queue, limit_s } => {
+                let mut length = trial_length(rate_per_s, 1.0 - SHARE, self.design_effect());
+                length.judged_s = length.judged_s.min(LONGEST_TRIAL_S);
+                length_s = length.transient_s + length.judged_s;
+                let times = queue.simulate(rate, SPEED_PER_S, length, &mut self.random);
+                let is_pass = share_over(&times, limit_s) <= SHARE;
+                // During an overload, the queue grows, so all of its requests are correlated.
+                if is_pass {
+                    self.design_effects.extend(design_effect(&rows(&times)));
+                }
+                is_pass
+            }
+            Behavior::Limiter => {
+                let requests = self.random.poisson(rate) as f64;
+                requests * (1.0 - MOST_ERRORS) <= SPEED_PER_S
+            }
+            Behavior::SlowlyCrossing => {
+                let z = Z_99 - 2.0 * (rate / SPEED_PER_S).ln();
+                let slow_share = 0.5 * erfc(z * FRAC_1_SQRT_2);
+                self.random.poisson(rate * slow_share) as f64 <= SHARE * rate
+            }
+            Behavior::Hysteresis => {
+                let share = if self.is_collapsed {
+                    FALLING_SHARE
+                } else {
+                    1.0
+                };
+                self.is_collapsed = rate > share * SPEED_PER_S;
+                !self.is_collapsed
+            }
+            Behavior::Degrading => rate <= SPEED_PER_S * (-DEGRADATION * f64::from(trials)).exp(),
+            Behavior::Constant | Behavior::ClientLimit => rate <= SPEED_PER_S,
+            Behavior::Never => false,
+        };
+        self.time_s += length_s;
+        if is_pass {
+            TrialOutcome::Pass
+        } else {
+            TrialOutcome::Miss
+        }
+    }
+}
+
+impl Behavior {
+    /// Returns what a search should find.
+    pub fn answer(self) -> KnownAnswer {
+        match self {
+            Behavior::Queue { queue, limit_s } => {
+                KnownAnswer::Capacity(queue.capacity_per_s(SPEED_PER_S, limit_s, SHARE))
+            }
+            Behavior::Limiter => KnownAnswer::Capacity(SPEED_PER_S / (1.0 - MOST_ERRORS)),
+            Behavior::Constant | Behavior::SlowlyCrossing => KnownAnswer::Capacity(SPEED_PER_S),
+            Behavior::Hysteresis => KnownAnswer::Hysteresis {
+                rising: SPEED_PER_S,
+                falling: FALLING_SHARE * SPEED_PER_S,
+            },
+            Behavior::Degrading => KnownAnswer::NotStationary,
+            Behavior::ClientLimit => KnownAnswer::ClientLimit(CLIENT_LIMIT_PER_S),
+            Behavior::Never => KnownAnswer::Never,
+        }
+    }
+}
+
+/// Share of errors that the objective allows.
+const MOST_ERRORS: f64 = 0.001;
+
+/// Capacity after an overload, as a share of the capacity before.
+const FALLING_SHARE: f64 = 0.8;
+
+/// Decrease of the capacity per trial, as a difference of logarithms.
+const DEGRADATION: f64 = 0.005;
+
+/// Highest rate of the client, in requests per second.
+const CLIENT_LIMIT_PER_S: f64 = 0.5 * SPEED_PER_S;
+
+/// The standard normal value that is exceeded with probability 1 %.
+const Z_99: f64 = 2.326_348;
+
+/// Maximum length of a trial in seconds, without its transient.
+const LONGEST_TRIAL_S: f64 = 60.0;
+
+/// Number of trials whose design effects determine the length of the next.
+const LATEST: usize = 9;
+
+/// Counts slow requests in parts of a trial.
+fn rows(times: &[(f64, f64)]) -> Vec<TrialRow> {
+    const ROWS: usize = 100;
+    let response_s: Vec<f64> = times.iter().map(|time| time.1).collect();
+    let (Some(first), Some(last), Some(slow_s)) = (
+        times.first(),
+        times.last(),
+        quantile(&response_s, SLOW_QUANTILE),
+    ) else {
+        return Vec::new();
+    };
+    let per_row_s = (last.0 - first.0) / ROWS as f64;
+    let mut rows = vec![
+        TrialRow {
+            requests: 0,
+            slow: 0
+        };
+        ROWS
+    ];
+    for (at_s, response_s) in times {
+        let row = (((at_s - first.0) / per_row_s) as usize).min(ROWS - 1);
+        rows[row].requests += 1;
+        rows[row].slow += u64::from(*response_s > slow_s);
+    }
+    rows
+}

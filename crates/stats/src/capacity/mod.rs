@@ -1,0 +1,172 @@
+//! Search for the capacity of a server: the highest rate whose long-run figures meet every
+//! objective.
+//!
+//! A trial sends one rate for a short time. Its figures scatter, so the search estimates the rate
+//! at which half of the trials pass. This is the capacity if trials are as long as [`trial_length`]
+//! says: half of the trials are then above their long-run figures.
+//!
+//! [`CapacitySearch`] does no I/O. Its caller runs the trials:
+//!
+//! ```
+//! use floodmark_stats::capacity::{
+//!     CapacityFinding, CapacitySearch, CapacitySettings, CapacityStep, TrialOutcome,
+//! };
+//!
+//! let mut search = CapacitySearch::new(25_000.0, CapacitySettings::default());
+//! let finding = loop {
+//!     match search.next() {
+//!         CapacityStep::Trial { rate_per_s, .. } => {
+//!             let meets_objectives = rate_per_s <= 20_000.0; // Run the trial here.
+//!             let outcome = match meets_objectives {
+//!                 true => TrialOutcome::Pass,
+//!                 false => TrialOutcome::Miss,
+//!             };
+//!             search.record(rate_per_s, outcome);
+//!         }
+//!         CapacityStep::Done(finding) => break finding,
+//!     }
+//! };
+//! let CapacityFinding::Capacity(capacity) = finding else { panic!("{finding:?}") };
+//! assert!(capacity.interval.low < 20_000.0 && 20_000.0 < capacity.interval.high);
+//! ```
+
+mod models;
+mod posterior;
+mod search;
+mod trial_length;
+
+pub use search::CapacitySearch;
+pub use trial_length::{
+    SHORTEST_TRIAL_S, SLOW_QUANTILE, TrialLength, TrialRow, design_effect, least_samples,
+    trial_length,
+};
+
+use floodmark_record::run::Interval;
+
+/// Limits and precision of a search.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CapacitySettings {
+    /// Lowest rate to try, in requests per second. A server that misses an objective at this rate
+    /// never meets it.
+    pub lowest_per_s: f64,
+    /// Highest rate to try, in requests per second.
+    pub highest_per_s: f64,
+    /// Half-width of the interval at which the search ends, as a share of the capacity.
+    pub precision: f64,
+    /// Maximum number of trials, including those that were sent late.
+    pub most_trials: usize,
+}
+
+impl Default for CapacitySettings {
+    fn default() -> Self {
+        CapacitySettings {
+            lowest_per_s: 1.0,
+            highest_per_s: 1e8,
+            precision: 0.02,
+            most_trials: 200,
+        }
+    }
+}
+
+/// What a trial showed about the objectives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrialOutcome {
+    /// All objectives were met.
+    Pass,
+    /// An objective was missed.
+    Miss,
+    /// The client could not send the requests on time, so the trial says nothing about the server.
+    Void,
+}
+
+/// The next step of a search.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CapacityStep {
+    /// Run a trial at a rate in requests per second.
+    Trial {
+        /// Offered rate in requests per second.
+        rate_per_s: f64,
+        /// Why this rate.
+        purpose: TrialPurpose,
+    },
+    /// The search is complete.
+    Done(CapacityFinding),
+}
+
+/// Why a trial has its rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrialPurpose {
+    /// To find a rate that passes and one that misses.
+    Bracket,
+    /// To narrow the interval.
+    Narrow,
+    /// To check a bound of the interval.
+    Confirm,
+    /// To find the highest rate that the client can send on time.
+    ClientLimit,
+}
+
+/// The result of a search, or of the trials so far.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CapacityFinding {
+    /// One capacity.
+    Capacity(CapacityEstimate),
+    /// A higher capacity when the load rises from idle than after an overload.
+    Hysteresis {
+        /// Capacity after trials that passed.
+        rising: CapacityEstimate,
+        /// Capacity after trials that missed an objective.
+        falling: CapacityEstimate,
+    },
+    /// The capacity changed during the search.
+    NotStationary {
+        /// Capacity at the first trial, in requests per second.
+        first_per_s: f64,
+        /// Capacity at the last trial, in requests per second.
+        last_per_s: f64,
+    },
+    /// The server met every objective at the highest rate that was tried.
+    AtLeast {
+        /// The highest rate that passed, in requests per second.
+        rate_per_s: f64,
+        /// What prevented trials at higher rates.
+        limit: CapacityLimit,
+    },
+    /// The server missed an objective at every rate that was tried.
+    Below {
+        /// The lowest rate that was tried, in requests per second.
+        rate_per_s: f64,
+        /// Whether this rate is the lowest of the settings, so that the objective is never met.
+        is_lowest: bool,
+    },
+    /// No trial was sent on time.
+    Unknown,
+}
+
+/// Why no higher rate was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CapacityLimit {
+    /// The client cannot send requests on time at a higher rate.
+    Client,
+    /// The settings allow no higher rate.
+    Settings,
+    /// The search ended early.
+    Unfinished,
+}
+
+/// Maximum scatter of reliable intervals. Longer trials scatter less.
+pub const MOST_SCATTER: f64 = 0.04;
+
+/// An estimated capacity.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CapacityEstimate {
+    /// Median of the posterior, in requests per second.
+    pub rate_per_s: f64,
+    /// Equal-tailed interval of the posterior, in requests per second.
+    pub interval: Interval,
+    /// Standard deviation between the capacities of trials, as a share. Intervals are reliable up
+    /// to [`MOST_SCATTER`].
+    pub scatter: f64,
+    /// Whether fresh trials at both bounds agreed with the interval.
+    pub is_confirmed: bool,
+}

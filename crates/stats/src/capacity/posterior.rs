@@ -1,0 +1,304 @@
+//! Posterior distribution of the capacity, given the outcomes of trials.
+//!
+//! A trial at rate r passes with probability λ + (1 − 2λ) Φ((ln C − ln r) / s). Φ is the normal
+//! distribution, C is the capacity, and s is the spread: the standard deviation between the
+//! capacities of trials. C and s are unknown, so the posterior covers a grid of both. The lapse
+//! rate λ keeps one odd outcome from excluding the true capacity.
+
+use std::f64::consts::FRAC_1_SQRT_2;
+use std::sync::LazyLock;
+
+use statrs::function::erf::erfc;
+
+/// Distance between neighboring rates of the grid, as a difference of logarithms.
+pub(super) const STEP: f64 = 0.002;
+
+/// Spreads of the grid, as differences of logarithms. More small spreads would make intervals too
+/// narrow, and larger ones cost trials.
+const SPREADS: [f64; 8] = [0.0025, 0.0045, 0.008, 0.012, 0.018, 0.026, 0.038, 0.055];
+
+/// Probability of an outcome that contradicts a rate far from the capacity.
+const LAPSE: f64 = 0.01;
+
+/// Distance between rate and capacity, in grid steps, beyond which the outcome is certain except
+/// for lapses.
+const REACH: i32 = 500;
+
+/// Pass probability for each spread, by capacity minus rate in grid steps plus [`REACH`].
+static PASS: LazyLock<Vec<Vec<f64>>> = LazyLock::new(|| {
+    let pass = |offset: i32, spread: f64| {
+        let z = f64::from(offset) * STEP / spread;
+        LAPSE + (1.0 - 2.0 * LAPSE) * 0.5 * erfc(-z * FRAC_1_SQRT_2)
+    };
+    let row = |spread: &f64| {
+        (-REACH..=REACH)
+            .map(|offset| pass(offset, *spread))
+            .collect()
+    };
+    SPREADS.iter().map(row).collect()
+});
+
+/// Returns the position of a rate in the grid. Rates outside 1e-6 to 1e12 are moved into this
+/// range.
+pub(super) fn position(rate_per_s: f64) -> i32 {
+    (rate_per_s.clamp(1e-6, 1e12).ln() / STEP).round() as i32
+}
+
+/// Returns the rate at a position in the grid, in requests per second.
+pub(super) fn rate_at(position: i32) -> f64 {
+    (f64::from(position) * STEP).exp()
+}
+
+/// Joint posterior of capacity and spread. The prior is uniform.
+#[derive(Debug, Clone)]
+pub(super) struct Posterior {
+    /// Position of the lowest capacity.
+    pub(super) lowest: i32,
+    /// Number of capacities.
+    width: usize,
+    /// Probabilities: a row of capacities for each spread.
+    weights: Vec<f64>,
+    /// Natural logarithm of the probability of all outcomes so far.
+    pub(super) log_evidence: f64,
+}
+
+impl Posterior {
+    /// Returns the prior for the positions from `lowest` to `highest`.
+    pub(super) fn uniform(lowest: i32, highest: i32) -> Self {
+        let width = (highest - lowest + 1).max(1) as usize;
+        let cells = width * SPREADS.len();
+        Posterior {
+            lowest,
+            width,
+            weights: vec![1.0 / cells as f64; cells],
+            log_evidence: 0.0,
+        }
+    }
+
+    /// Returns the position of the highest capacity.
+    pub(super) fn highest(&self) -> i32 {
+        self.lowest + self.width as i32 - 1
+    }
+
+    /// Adds the outcome of a trial.
+    pub(super) fn update(&mut self, rate: i32, is_pass: bool) {
+        let first = self.lowest - rate;
+        let mut total = 0.0;
+        for (row, pass) in self.weights.chunks_exact_mut(self.width).zip(PASS.iter()) {
+            for (weight, offset) in row.iter_mut().zip(first..) {
+                let pass = pass[(offset.clamp(-REACH, REACH) + REACH) as usize];
+                *weight *= if is_pass { pass } else { 1.0 - pass };
+                total += *weight;
+            }
+        }
+        for weight in &mut self.weights {
+            *weight /= total;
+        }
+        self.log_evidence += total.ln();
+    }
+
+    /// Returns the position below which the capacity lies with probability `p`.
+    pub(super) fn quantile(&self, p: f64) -> f64 {
+        let mut below = 0.0;
+        for (i, weight) in self.capacities().into_iter().enumerate() {
+            if below + weight >= p {
+                let within = (p - below) / weight;
+                return f64::from(self.lowest) + i as f64 + within - 0.5;
+            }
+            below += weight;
+        }
+        f64::from(self.lowest) + self.width as f64 - 0.5
+    }
+
+    /// Returns the mean spread.
+    pub(super) fn spread(&self) -> f64 {
+        let rows = self.weights.chunks_exact(self.width).zip(SPREADS);
+        rows.map(|(row, spread)| spread * row.iter().sum::<f64>())
+            .sum()
+    }
+
+    /// Returns the probability that the capacity is in the lowest and in the highest twentieth of
+    /// the grid.
+    pub(super) fn edges(&self) -> (f64, f64) {
+        let capacities = self.capacities();
+        let edge = self.width.div_ceil(20);
+        let low = capacities[..edge].iter().sum();
+        (low, capacities[self.width - edge..].iter().sum())
+    }
+
+    /// Returns the most informative rate up to `highest`: the one whose outcome leaves the lowest
+    /// expected entropy of the capacity.
+    pub(super) fn most_informative(&self, highest: i32) -> i32 {
+        let candidates = CANDIDATES.map(|p| (self.quantile(p).round() as i32).min(highest));
+        let from = self.quantile(TAIL).floor() as i32 - self.lowest;
+        let to = self.quantile(1.0 - TAIL).ceil() as i32 - self.lowest;
+        let last = self.width - 1;
+        let range = (from.max(0) as usize).min(last)..=(to.max(0) as usize).min(last);
+        let entropy = |rate: i32| {
+            let (mut passed, mut missed) = (Entropy::default(), Entropy::default());
+            for i in range.clone() {
+                let offset = self.lowest + i as i32 - rate;
+                let at = (offset.clamp(-REACH, REACH) + REACH) as usize;
+                let (mut pass, mut all) = (0.0, 0.0);
+                for (row, likelihood) in self.weights.chunks_exact(self.width).zip(PASS.iter()) {
+                    pass += row[i] * likelihood[at];
+                    all += row[i];
+                }
+                passed.add(pass);
+                missed.add(all - pass);
+            }
+            passed.scaled() + missed.scaled()
+        };
+        let best = candidates
+            .into_iter()
+            .map(|rate| (rate, entropy(rate)))
+            .min_by(|a, b| a.1.total_cmp(&b.1));
+        best.map_or(highest, |(rate, _)| rate)
+    }
+
+    /// Returns this posterior, assuming that it has the same spread as `other`.
+    pub(super) fn with_spread_of(&self, other: &Posterior) -> Self {
+        let mut shared = self.clone();
+        let mut total = 0.0;
+        let others = other.weights.chunks_exact(other.width);
+        for (row, other) in shared.weights.chunks_exact_mut(self.width).zip(others) {
+            let factor: f64 = other.iter().sum();
+            for weight in row {
+                *weight *= factor;
+                total += *weight;
+            }
+        }
+        for weight in &mut shared.weights {
+            *weight /= total;
+        }
+        shared
+    }
+
+    /// Returns the marginal distribution of the capacity.
+    fn capacities(&self) -> Vec<f64> {
+        let mut sums = vec![0.0; self.width];
+        for row in self.weights.chunks_exact(self.width) {
+            for (sum, weight) in sums.iter_mut().zip(row) {
+                *sum += weight;
+            }
+        }
+        sums
+    }
+}
+
+/// Quantiles of the capacity that are candidates for the next rate.
+const CANDIDATES: [f64; 7] = [0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98];
+
+/// Probability on each side that the expected entropy leaves out.
+const TAIL: f64 = 1e-3;
+
+/// Sums for the entropy of a distribution that is not normalized.
+#[derive(Debug, Default, Clone, Copy)]
+struct Entropy {
+    total: f64,
+    /// Sum of w · ln w.
+    products: f64,
+}
+
+impl Entropy {
+    fn add(&mut self, weight: f64) {
+        if weight > 0.0 {
+            self.total += weight;
+            self.products += weight * weight.ln();
+        }
+    }
+
+    /// Returns the entropy of the normalized distribution times its total.
+    fn scaled(self) -> f64 {
+        if self.total > 0.0 {
+            self.total * self.total.ln() - self.products
+        } else {
+            0.0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_keeps_its_position() {
+        for rate in [1.0, 37.0, 20_000.0, 3.3e6] {
+            assert!(
+                (rate_at(position(rate)) / rate - 1.0).abs() < 0.0011,
+                "{rate}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_prior_is_uniform() {
+        let prior = Posterior::uniform(100, 299);
+        assert_eq!(prior.highest(), 299);
+        assert!(
+            (prior.quantile(0.5) - 199.5).abs() < 0.1,
+            "{}",
+            prior.quantile(0.5)
+        );
+        assert!((prior.quantile(0.025) - 104.5).abs() < 0.1);
+        let (low, high) = prior.edges();
+        assert!((low - 0.05).abs() < 1e-9 && (high - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_pass_halves_the_range_and_has_its_evidence() {
+        let mut posterior = Posterior::uniform(-1_000, 1_000);
+        posterior.update(0, true);
+        assert!((posterior.log_evidence - 0.5f64.ln()).abs() < 1e-3);
+        assert!(
+            posterior.quantile(0.03) > 0.0,
+            "{}",
+            posterior.quantile(0.03)
+        );
+        assert!(
+            (posterior.quantile(0.5) - 490.0).abs() < 10.0,
+            "{}",
+            posterior.quantile(0.5)
+        );
+        posterior.update(0, false);
+        assert!(
+            (posterior.quantile(0.5)).abs() < 1.0,
+            "{}",
+            posterior.quantile(0.5)
+        );
+    }
+
+    #[test]
+    fn a_wide_range_is_halved() {
+        let mut posterior = Posterior::uniform(0, 1_000);
+        posterior.update(200, true);
+        posterior.update(800, false);
+        let next = posterior.most_informative(i32::MAX);
+        assert!((480..=520).contains(&next), "{next}");
+        assert_eq!(posterior.most_informative(300), 300);
+    }
+
+    #[test]
+    fn another_server_tells_the_spread() {
+        let mut vague = Posterior::uniform(0, 400);
+        let (mut noisy, mut steady) = (vague.clone(), vague.clone());
+        for rate in [100, 220, 180, 260] {
+            vague.update(rate, rate < 200);
+        }
+        for rate in [185, 215, 190, 210, 195, 205, 199, 201] {
+            noisy.update(rate, rate > 200);
+            steady.update(rate, rate < 200);
+        }
+        let width = |other: &Posterior| {
+            let posterior = vague.with_spread_of(other);
+            posterior.quantile(0.975) - posterior.quantile(0.025)
+        };
+        assert!(
+            width(&noisy) > 1.3 * width(&steady),
+            "{} {}",
+            width(&noisy),
+            width(&steady)
+        );
+    }
+}

@@ -1,0 +1,469 @@
+//! The search: which rate to try next, and when to stop.
+
+use std::borrow::Cow;
+
+use floodmark_record::run::Interval;
+
+use super::models::{JudgedTrial, Model, Models};
+use super::posterior::{Posterior, STEP, position, rate_at};
+use super::{
+    CapacityEstimate, CapacityFinding, CapacityLimit, CapacitySettings, CapacityStep, TrialOutcome,
+    TrialPurpose,
+};
+use crate::interval::CONFIDENCE;
+
+/// Factors between successive rates while all trials pass or all miss. The last factor repeats.
+const FACTORS: [f64; 5] = [1.25, 1.5, 2.0, 4.0, 16.0];
+
+/// Maximum factor between successive rates that pass.
+const LARGEST_RISE: f64 = 4.0;
+
+/// Number of trials that decide whether a bound of the settings or of the client passes.
+const REPEATS: usize = 3;
+
+/// Probability of the posterior beyond each bound of an interval. A search that underestimates the
+/// scatter stops too early, so the bounds are wider than those of a fixed number of trials (2.5 %).
+const TAIL: f64 = 0.02;
+
+/// Fresh trials at each bound of an interval.
+const CONFIRMATIONS: usize = 2;
+
+/// Maximum difference between a rate to confirm and the rate of the trial, in grid steps. A client
+/// may round the rate.
+const SAME_RATE: u32 = 2;
+
+/// Minimum number of trials of each outcome before an interval is confirmed.
+const FEWEST_OF_EACH: usize = 3;
+
+/// Capacities beyond the tried rates that are considered, in grid steps.
+const MARGIN: i32 = 110;
+
+/// Extension of the considered capacities, in grid steps.
+const EXTENSION: i32 = 350;
+
+/// Maximum probability in a twentieth of the considered capacities at either edge.
+const MOST_AT_EDGE: f64 = 0.1;
+
+/// A sequential search for the capacity.
+///
+/// The search is a deterministic function of its first rate, its settings and the recorded trials.
+/// To resume a search, record its past trials again.
+#[derive(Debug, Clone)]
+pub struct CapacitySearch {
+    settings: CapacitySettings,
+    start: i32,
+    judged: Vec<JudgedTrial>,
+    /// Positions of trials that were sent late.
+    voids: Vec<i32>,
+    /// `None` until at least one trial has passed and one has missed.
+    models: Option<Models>,
+    lowest: i32,
+    highest: i32,
+    confirmation: Option<Confirmation>,
+    /// Whether the last confirmation agreed.
+    is_confirmed: bool,
+}
+
+/// Fresh trials at the bounds of an interval.
+#[derive(Debug, Clone)]
+struct Confirmation {
+    model: Model,
+    /// Rates to try in order, with the expected outcome.
+    rates: Vec<(i32, bool)>,
+    /// Number of trials so far.
+    done: usize,
+    /// Number of trials with an unexpected outcome, by expected outcome.
+    contradictions: [usize; 2],
+}
+
+impl CapacitySearch {
+    /// Starts a search at a rate in requests per second, such as the throughput of the closed
+    /// model. The rate is moved into the range of the settings.
+    #[must_use]
+    pub fn new(start_per_s: f64, settings: CapacitySettings) -> Self {
+        let lowest = position(settings.lowest_per_s);
+        let highest = position(settings.highest_per_s);
+        CapacitySearch {
+            start: position(start_per_s.max(settings.lowest_per_s)).min(highest),
+            settings,
+            judged: Vec::new(),
+            voids: Vec::new(),
+            models: None,
+            lowest,
+            highest,
+            confirmation: None,
+            is_confirmed: false,
+        }
+    }
+
+    /// Returns the next trial, or the result.
+    #[must_use]
+    pub fn next(&self) -> CapacityStep {
+        if self.judged.len() + self.voids.len() >= self.settings.most_trials {
+            return CapacityStep::Done(self.finding());
+        }
+        let Some(models) = &self.models else {
+            return self.bracket();
+        };
+        if self.is_settled(models) {
+            return CapacityStep::Done(self.finding());
+        }
+        if let Some(confirmation) = &self.confirmation {
+            let (rate, _) = confirmation.rates[confirmation.done];
+            return trial(rate, TrialPurpose::Confirm);
+        }
+        let posterior = self.relevant(models);
+        let rate = posterior.most_informative(self.highest_sendable());
+        trial(rate.max(self.lowest), TrialPurpose::Narrow)
+    }
+
+    /// Records the outcome of a trial at a rate in requests per second. The rate need not be the
+    /// one that [`Self::next`] returned.
+    pub fn record(&mut self, rate_per_s: f64, outcome: TrialOutcome) {
+        let rate = position(rate_per_s);
+        let is_pass = match outcome {
+            TrialOutcome::Void => {
+                self.voids.push(rate);
+                let highest = self.highest_sendable();
+                // Rates that the client cannot send confirm nothing.
+                let is_sendable = |c: &Confirmation| c.rates.iter().all(|(r, _)| *r <= highest);
+                self.confirmation = self.confirmation.take().filter(is_sendable);
+                return;
+            }
+            TrialOutcome::Pass => true,
+            TrialOutcome::Miss => false,
+        };
+        let trial = JudgedTrial {
+            rate,
+            is_pass,
+            is_after_miss: self.judged.last().is_some_and(|last| !last.is_pass),
+        };
+        self.judged.push(trial);
+        self.update_models(&trial);
+        if let Some(confirmation) = &mut self.confirmation {
+            confirmation.add(&trial);
+        }
+        self.advance_confirmation();
+    }
+
+    /// Returns the result of the trials so far. The interval may be wider than the precision of the
+    /// settings.
+    #[must_use]
+    pub fn finding(&self) -> CapacityFinding {
+        let Some(models) = &self.models else {
+            return self.one_sided_finding();
+        };
+        let highest = self.highest_sendable();
+        match models.decided() {
+            Model::Drift => {
+                let (first, last) = models.first_and_last();
+                CapacityFinding::NotStationary {
+                    first_per_s: rate_of(first),
+                    last_per_s: rate_of(last),
+                }
+            }
+            Model::Hysteresis => CapacityFinding::Hysteresis {
+                rising: self.estimate(&models.rising()),
+                falling: self.estimate(&models.falling()),
+            },
+            Model::Constant if is_above(&models.constant, highest) => CapacityFinding::AtLeast {
+                rate_per_s: rate_at(highest),
+                limit: self.limit(),
+            },
+            Model::Constant if is_below(&models.constant, self.lowest) => CapacityFinding::Below {
+                rate_per_s: self.settings.lowest_per_s,
+                is_lowest: true,
+            },
+            Model::Constant => CapacityFinding::Capacity(self.estimate(&models.constant)),
+        }
+    }
+
+    fn update_models(&mut self, trial: &JudgedTrial) {
+        let rates = || self.judged.iter().map(|trial| trial.rate);
+        let lowest = rates().min().unwrap_or(self.lowest) - MARGIN;
+        let highest = rates().max().unwrap_or(self.highest) + MARGIN;
+        match &mut self.models {
+            Some(models) => {
+                models.update(trial);
+                let (low, high) = models.constant.edges();
+                let extension = |probability: f64| match probability > MOST_AT_EDGE {
+                    true => EXTENSION,
+                    false => 0,
+                };
+                let lowest = lowest.min(models.constant.lowest) - extension(low);
+                let highest = highest.max(models.constant.highest()) + extension(high);
+                if (lowest, highest) != (models.constant.lowest, models.constant.highest()) {
+                    self.models = Some(Models::new(lowest, highest, &self.judged));
+                }
+            }
+            None => {
+                let passes = self.judged.iter().filter(|trial| trial.is_pass).count();
+                if passes > 0 && passes < self.judged.len() {
+                    self.models = Some(Models::new(lowest, highest, &self.judged));
+                }
+            }
+        }
+    }
+
+    /// Starts a confirmation if the interval is narrow, and evaluates a complete one.
+    fn advance_confirmation(&mut self) {
+        let Some(models) = &self.models else { return };
+        if let Some(confirmation) = &self.confirmation {
+            if confirmation.done < confirmation.rates.len() {
+                return;
+            }
+            self.is_confirmed = confirmation.agrees() && confirmation.model == models.decided();
+            self.confirmation = None;
+            if !self.is_confirmed {
+                return;
+            }
+        }
+        if self.is_narrow(models) && !self.is_confirmed && self.has_enough() {
+            let confirmation = self.confirm(models);
+            self.confirmation = Some(confirmation).filter(|c| !c.rates.is_empty());
+        }
+    }
+
+    fn has_enough(&self) -> bool {
+        let passes = self.judged.iter().filter(|trial| trial.is_pass).count();
+        passes.min(self.judged.len() - passes) >= FEWEST_OF_EACH
+    }
+
+    fn confirm(&self, models: &Models) -> Confirmation {
+        let bounds = |posterior: &Posterior| {
+            let (low, high) = bounds(posterior);
+            (low.floor() as i32, high.ceil() as i32)
+        };
+        let model = models.decided();
+        let cycle = match model {
+            Model::Hysteresis => {
+                let (low, high) = bounds(&models.rising());
+                let (low_after, high_after) = bounds(&models.falling());
+                vec![
+                    (low, true),
+                    (high, false),
+                    (high_after, false),
+                    (low_after, true),
+                ]
+            }
+            Model::Constant | Model::Drift => {
+                let (low, high) = bounds(&models.constant);
+                vec![(high, false), (low, true)]
+            }
+        };
+        let range = self.lowest..=self.highest_sendable();
+        let rates = cycle.repeat(CONFIRMATIONS).into_iter();
+        Confirmation {
+            model,
+            rates: rates.filter(|(rate, _)| range.contains(rate)).collect(),
+            done: 0,
+            contradictions: [0; 2],
+        }
+    }
+
+    fn is_settled(&self, models: &Models) -> bool {
+        match models.decided() {
+            Model::Drift => true,
+            _ if models.is_doubtful() => false,
+            Model::Hysteresis => self.is_confirmed && self.is_narrow(models),
+            Model::Constant => {
+                self.is_confirmed && self.is_narrow(models)
+                    || is_above(&models.constant, self.highest_sendable())
+                        && self.highest_sendable() <= self.highest_sent().unwrap_or(i32::MIN)
+                    || is_below(&models.constant, self.lowest)
+            }
+        }
+    }
+
+    /// Returns whether the intervals of the decided model are as narrow as the settings demand.
+    fn is_narrow(&self, models: &Models) -> bool {
+        let is_narrow = |posterior: &Posterior| {
+            let (low, high) = bounds(posterior);
+            (high - low) * STEP <= 2.0 * self.settings.precision
+        };
+        match models.decided() {
+            Model::Hysteresis => is_narrow(&models.rising()) && is_narrow(&models.falling()),
+            Model::Constant => is_narrow(&models.constant),
+            Model::Drift => false,
+        }
+    }
+
+    /// Returns the posterior used to choose the next trial.
+    fn relevant<'a>(&self, models: &'a Models) -> Cow<'a, Posterior> {
+        let is_after_pass = self.judged.last().is_some_and(|last| last.is_pass);
+        match models.likely() {
+            Model::Constant | Model::Drift => Cow::Borrowed(&models.constant),
+            Model::Hysteresis if is_after_pass => Cow::Owned(models.rising()),
+            Model::Hysteresis => Cow::Owned(models.falling()),
+        }
+    }
+
+    fn estimate(&self, posterior: &Posterior) -> CapacityEstimate {
+        let (low, high) = bounds(posterior);
+        let trials = self.judged.len();
+        CapacityEstimate {
+            rate_per_s: rate_of(posterior.quantile(0.5)),
+            interval: Interval {
+                low: rate_of(low),
+                high: rate_of(high),
+                confidence: CONFIDENCE,
+                method: format!("posterior of the capacity after {trials} trials"),
+            },
+            scatter: posterior.spread(),
+            is_confirmed: self.is_confirmed,
+        }
+    }
+
+    /// Returns the next rate while all trials passed or all missed.
+    fn bracket(&self) -> CapacityStep {
+        let tried = self.judged.len();
+        let factor = |n: usize| FACTORS[n.min(FACTORS.len() - 1)];
+        let Some(last) = self.judged.last() else {
+            // Repeat the first rate once, because the client may have been disturbed.
+            let lower: f64 = (1..self.voids.len()).map(|n| factor(n - 1)).product();
+            let rate = self.start - steps(lower);
+            let purpose = match self.voids.is_empty() {
+                true => TrialPurpose::Bracket,
+                false => TrialPurpose::ClientLimit,
+            };
+            return trial(rate.max(self.lowest), purpose);
+        };
+        let rates = || self.judged.iter().map(|trial| trial.rate);
+        if last.is_pass {
+            let highest = rates().max().unwrap_or(self.start);
+            let at_highest = rates().filter(|rate| *rate == highest).count();
+            let limit = self.highest_sendable();
+            let rise = steps(factor(tried - 1).min(LARGEST_RISE));
+            match limit > highest {
+                true if self.client_limit().is_some() => trial(limit, TrialPurpose::ClientLimit),
+                true => trial((highest + rise).min(limit), TrialPurpose::Bracket),
+                false if at_highest < REPEATS => trial(highest, TrialPurpose::Confirm),
+                false => CapacityStep::Done(self.finding()),
+            }
+        } else {
+            let lowest = rates().min().unwrap_or(self.start);
+            let at_lowest = rates().filter(|rate| *rate == lowest).count();
+            match lowest > self.lowest {
+                true => {
+                    let rate = lowest - steps(factor(tried - 1));
+                    trial(rate.max(self.lowest), TrialPurpose::Bracket)
+                }
+                false if at_lowest < REPEATS => trial(lowest, TrialPurpose::Confirm),
+                false => CapacityStep::Done(self.finding()),
+            }
+        }
+    }
+
+    /// Returns the result while all trials passed or all missed.
+    fn one_sided_finding(&self) -> CapacityFinding {
+        let rates = || self.judged.iter().map(|trial| trial.rate);
+        let (Some(lowest), Some(highest)) = (rates().min(), rates().max()) else {
+            return CapacityFinding::Unknown;
+        };
+        let repeats = |bound: i32| rates().filter(|rate| *rate == bound).count() >= REPEATS;
+        match self.judged.last().is_some_and(|last| last.is_pass) {
+            true => CapacityFinding::AtLeast {
+                rate_per_s: rate_at(highest),
+                limit: match repeats(highest) && highest >= self.highest_sendable() {
+                    true => self.limit(),
+                    false => CapacityLimit::Unfinished,
+                },
+            },
+            false => CapacityFinding::Below {
+                rate_per_s: rate_at(lowest),
+                is_lowest: lowest <= self.lowest && repeats(lowest),
+            },
+        }
+    }
+
+    fn limit(&self) -> CapacityLimit {
+        match self.client_limit() {
+            Some(_) => CapacityLimit::Client,
+            None => CapacityLimit::Settings,
+        }
+    }
+
+    fn highest_sent(&self) -> Option<i32> {
+        self.judged.iter().map(|trial| trial.rate).max()
+    }
+
+    /// Returns the lowest rate that the client cannot send. One late trial may have been disturbed,
+    /// so two are needed.
+    fn client_limit(&self) -> Option<i32> {
+        let sent = self.highest_sent();
+        let late = || self.voids.iter().filter(|rate| Some(**rate) > sent);
+        late().min().copied().filter(|_| late().count() >= 2)
+    }
+
+    /// Returns the highest rate to try. Between rates that could be sent and rates that could not,
+    /// this is the middle, until they are close.
+    fn highest_sendable(&self) -> i32 {
+        let Some(limit) = self.client_limit() else {
+            return self.highest;
+        };
+        let sent = self.highest_sent().unwrap_or(self.lowest);
+        let close = (self.settings.precision / STEP) as i32;
+        if limit - sent > close {
+            (sent + limit) / 2
+        } else {
+            sent
+        }
+    }
+}
+
+impl Confirmation {
+    fn add(&mut self, trial: &JudgedTrial) {
+        let (rate, is_expected_pass) = self.rates[self.done];
+        if trial.rate.abs_diff(rate) <= SAME_RATE {
+            self.done += 1;
+            let contradicts = trial.is_pass != is_expected_pass;
+            self.contradictions[usize::from(is_expected_pass)] += usize::from(contradicts);
+        }
+    }
+
+    /// Returns whether most trials at each bound had the expected outcome.
+    fn agrees(&self) -> bool {
+        [false, true].into_iter().all(|expected| {
+            let trials = self
+                .rates
+                .iter()
+                .filter(|(_, pass)| *pass == expected)
+                .count();
+            2 * self.contradictions[usize::from(expected)] <= trials
+        })
+    }
+}
+
+fn trial(rate: i32, purpose: TrialPurpose) -> CapacityStep {
+    CapacityStep::Trial {
+        rate_per_s: rate_at(rate),
+        purpose,
+    }
+}
+
+/// Returns the number of grid steps in a factor.
+fn steps(factor: f64) -> i32 {
+    position(factor)
+}
+
+/// Returns the rate at a position between grid points, in requests per second.
+fn rate_of(position: f64) -> f64 {
+    (position * STEP).exp()
+}
+
+/// Returns the positions of the interval's bounds.
+fn bounds(posterior: &Posterior) -> (f64, f64) {
+    (posterior.quantile(TAIL), posterior.quantile(1.0 - TAIL))
+}
+
+fn is_above(posterior: &Posterior, position: i32) -> bool {
+    bounds(posterior).0 > f64::from(position)
+}
+
+fn is_below(posterior: &Posterior, position: i32) -> bool {
+    bounds(posterior).1 < f64::from(position)
+}
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+mod tests;

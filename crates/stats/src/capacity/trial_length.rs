@@ -1,0 +1,143 @@
+//! How long a trial must be, because requests that queue behind each other are correlated.
+
+use crate::autocorrelation::variance;
+use crate::estimate::mean;
+
+/// Minimum length of a trial in seconds, without its transient.
+pub const SHORTEST_TRIAL_S: f64 = 1.0;
+
+/// Minimum transient in seconds.
+const SHORTEST_TRANSIENT_S: f64 = 0.2;
+
+/// Length of the transient in correlation times.
+const TRANSIENT_CORRELATIONS: f64 = 10.0;
+
+/// Expected number of independent requests above the percentile in a trial at the capacity.
+///
+/// With `k` expected, half of the trials pass even if the long-run share of such requests exceeds
+/// the limit by a factor of about 1 + 0.5/k, because the distribution of their count is skewed.
+const INDEPENDENT_MISSES: f64 = 10.0;
+
+/// Percentile of a trial's response times above which a request counts as slow in [`TrialRow`].
+pub const SLOW_QUANTILE: f64 = 0.9;
+
+/// Requests that were due in one part of a trial. All parts have the same length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrialRow {
+    /// Number of requests.
+    pub requests: u64,
+    /// Number of requests slower than the trial's [`SLOW_QUANTILE`].
+    pub slow: u64,
+}
+
+/// Returns the number of independent requests that show with `confidence` that a percentile is
+/// below a limit, if all of them are: for p99 (`quantile` 0.99) and 99 %, 459.
+#[must_use]
+pub fn least_samples(quantile: f64, confidence: f64) -> u64 {
+    ((1.0 - confidence).ln() / quantile.ln()).ceil() as u64
+}
+
+/// Returns the number of requests that carry as much information as one independent request, at
+/// least 1. Returns `None` for fewer than ten rows, or if no request or every request is slow.
+///
+/// This is the design effect (Kish 1965, "Survey Sampling"): the variance of the share of slow
+/// requests, with autocorrelation, divided by its variance if requests were independent.
+#[must_use]
+pub fn design_effect(rows: &[TrialRow]) -> Option<f64> {
+    const FEWEST_ROWS: usize = 10;
+    let requests: u64 = rows.iter().map(|row| row.requests).sum();
+    let slow: u64 = rows.iter().map(|row| row.slow).sum();
+    if rows.len() < FEWEST_ROWS || slow == 0 || slow >= requests {
+        return None;
+    }
+    let share = slow as f64 / requests as f64;
+    // Number of slow requests in each row minus the number expected from the overall share.
+    let excess: Vec<f64> = rows
+        .iter()
+        .map(|row| row.slow as f64 - share * row.requests as f64)
+        .collect();
+    let middle = mean(&excess);
+    let residuals: Vec<f64> = excess.iter().map(|value| value - middle).collect();
+    let (variance, tau) = variance(&residuals, 1);
+    let independent = share * (1.0 - share) * requests as f64;
+    Some((variance * tau * rows.len() as f64 / independent).max(1.0))
+}
+
+/// The length of a trial.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TrialLength {
+    /// Time at the start whose requests are not judged, in seconds.
+    pub transient_s: f64,
+    /// Time after the transient, in seconds.
+    pub judged_s: f64,
+}
+
+/// Returns the length of a trial at a rate in requests per second, for an objective on a percentile
+/// (0.99 for p99). `design_effect` is the median of the latest trials that passed, 1 if unknown.
+/// Trials that missed don't count: during an overload, the growing queue correlates all requests.
+#[must_use]
+pub fn trial_length(rate_per_s: f64, quantile: f64, design_effect: f64) -> TrialLength {
+    let correlation_s = design_effect.max(1.0) / rate_per_s;
+    let samples = INDEPENDENT_MISSES / (1.0 - quantile);
+    TrialLength {
+        transient_s: SHORTEST_TRANSIENT_S.max(TRANSIENT_CORRELATIONS * correlation_s),
+        judged_s: SHORTEST_TRIAL_S.max(samples * correlation_s),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Normal, ar1};
+
+    #[test]
+    fn least_samples_agree_with_the_formula() {
+        assert_eq!(least_samples(0.99, 0.99), 459);
+        assert_eq!(least_samples(0.999, 0.99), 4_603);
+        assert_eq!(least_samples(0.5, 0.99), 7);
+    }
+
+    /// Returns rows of 1,000 requests, 100 of them slow on average.
+    fn rows(deviations: impl IntoIterator<Item = f64>) -> Vec<TrialRow> {
+        let row = |deviation: f64| TrialRow {
+            requests: 1_000,
+            slow: (100.0 + deviation).round().max(0.0) as u64,
+        };
+        deviations.into_iter().map(row).collect()
+    }
+
+    #[test]
+    fn independent_requests_have_no_design_effect() {
+        let mut normal = Normal::new(5);
+        // The standard deviation of a binomial count of 1,000 with share 0.1 is 9.5.
+        let independent = rows((0..200).map(|_| 9.5 * normal.next()));
+        let effect = design_effect(&independent).unwrap();
+        assert!(effect < 1.6, "{effect}");
+    }
+
+    #[test]
+    fn correlated_requests_have_a_design_effect() {
+        // Three times the standard deviation, and (1 + φ)/(1 − φ) = 3 from correlated rows: 27.
+        let correlated = rows(ar1(0.5, 2_000, 5).into_iter().map(|x| 28.5 * x));
+        let effect = design_effect(&correlated).unwrap();
+        assert!((effect / 27.0 - 1.0).abs() < 0.3, "{effect}");
+    }
+
+    #[test]
+    fn too_few_rows_have_no_design_effect() {
+        assert_eq!(design_effect(&rows([0.0; 9])), None);
+        assert_eq!(design_effect(&rows([-100.0; 20])), None);
+        assert_eq!(design_effect(&[]), None);
+    }
+
+    #[test]
+    fn trials_are_as_long_as_correlation_demands() {
+        let short = trial_length(20_000.0, 0.99, 1.0);
+        assert_eq!((short.transient_s, short.judged_s), (0.2, 1.0));
+        // 1,000 independent samples of 50 ms each.
+        let long = trial_length(20_000.0, 0.99, 1_000.0);
+        assert!((long.judged_s - 50.0).abs() < 1e-9 && (long.transient_s - 0.5).abs() < 1e-9);
+        let rare = trial_length(20_000.0, 0.999, 10.0);
+        assert!((rare.judged_s - 5.0).abs() < 1e-9, "{rare:?}");
+    }
+}
