@@ -23,7 +23,7 @@ const MOST_TIMES_START: f64 = 1e4;
 
 /// Trials of 1 s at one load.
 #[derive(Debug, Clone, Copy)]
-struct MeasuredLoad {
+struct LoadTrials {
     rate_per_s: f64,
     low_loss: u32,
     high_loss: u32,
@@ -36,7 +36,7 @@ enum LoadClass {
     Undecided,
 }
 
-impl MeasuredLoad {
+impl LoadTrials {
     /// Classifies the load. Undecided if the result depends on whether the missing trials have low
     /// or high loss.
     fn class(&self, duration_sum_s: f64) -> LoadClass {
@@ -56,7 +56,7 @@ impl MeasuredLoad {
 
 /// Searches for the capacity.
 pub fn mlrsearch(server: &mut SimulatedServer, start_per_s: f64) -> SearchRun {
-    let mut loads: Vec<MeasuredLoad> = Vec::new();
+    let mut loads: Vec<LoadTrials> = Vec::new();
     let mut trials = 0;
     let mut bounds = (None, None);
     for (duration_sum_s, factor) in TARGETS {
@@ -105,15 +105,15 @@ pub fn mlrsearch(server: &mut SimulatedServer, start_per_s: f64) -> SearchRun {
     }
 }
 
-fn class_of(loads: &[MeasuredLoad], rate_per_s: f64, duration_sum_s: f64) -> LoadClass {
+fn class_of(loads: &[LoadTrials], rate_per_s: f64, duration_sum_s: f64) -> LoadClass {
     let load = loads.iter().find(|load| load.rate_per_s == rate_per_s);
     load.map_or(LoadClass::Undecided, |load| load.class(duration_sum_s))
 }
 
-fn add(loads: &mut Vec<MeasuredLoad>, rate_per_s: f64, is_pass: bool) {
+fn add(loads: &mut Vec<LoadTrials>, rate_per_s: f64, is_pass: bool) {
     let at = loads.iter().position(|load| load.rate_per_s == rate_per_s);
     let at = at.unwrap_or_else(|| {
-        loads.push(MeasuredLoad {
+        loads.push(LoadTrials {
             rate_per_s,
             low_loss: 0,
             high_loss: 0,
@@ -125,7 +125,7 @@ fn add(loads: &mut Vec<MeasuredLoad>, rate_per_s: f64, is_pass: bool) {
 }
 
 /// Returns the relevant bounds: the lowest upper bound, and the highest lower bound below it.
-fn relevant_bounds(loads: &[MeasuredLoad], duration_sum_s: f64) -> (Option<f64>, Option<f64>) {
+fn relevant_bounds(loads: &[LoadTrials], duration_sum_s: f64) -> (Option<f64>, Option<f64>) {
     let of = |class: LoadClass| {
         let loads = loads
             .iter()

@@ -19,6 +19,10 @@ use self::random::Random;
 use self::score::{SearchScore, quantile};
 use self::servers::{Behavior, SPEED_PER_S, SimulatedServer};
 
+/// Minimum number of searches for a judgment. With fewer, the share varies by chance by more than
+/// 1.4 %.
+const FEWEST_SEARCHES: u64 = 1000;
+
 /// Minimum share of intervals that contain the capacity, and of right verdicts.
 const LEAST_COVERAGE: f64 = 0.93;
 
@@ -65,9 +69,13 @@ pub fn run(options: &CapacityOptions) -> bool {
     print!("{}", table(&(heads + &others.collect::<String>()), rows));
     println!(
         "right: the interval contains the capacity, or the verdict is right; trials, length and \
-         half-width are medians; other searches: right, trials"
+         half-width: medians; other searches: right, trials"
     );
     let (least, precision) = (LEAST_COVERAGE * 100.0, PRECISION * 100.0);
+    if options.searches < FEWEST_SEARCHES {
+        println!("not judged: at least {FEWEST_SEARCHES} searches are needed");
+        return true;
+    }
     println!(
         "targets: at least {least:.0} % right, at most {MOST_TRIALS} trials, half-width at most \
          {precision:.0} %: {}",

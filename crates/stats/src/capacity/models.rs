@@ -33,7 +33,7 @@ pub(super) struct JudgedTrial {
 
 /// The model that explains the outcomes best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Model {
+pub(super) enum CapacityModel {
     /// One capacity.
     Constant,
     /// A lower capacity after an overload.
@@ -108,7 +108,7 @@ impl Models {
     }
 
     /// Returns the model to report.
-    pub(super) fn decided(&self) -> Model {
+    pub(super) fn decided(&self) -> CapacityModel {
         self.preferred(DECISIVE)
     }
 
@@ -118,20 +118,20 @@ impl Models {
     }
 
     /// Returns the most probable model, which is used to choose rates.
-    pub(super) fn likely(&self) -> Model {
+    pub(super) fn likely(&self) -> CapacityModel {
         self.preferred(1.0)
     }
 
-    fn preferred(&self, least_factor: f64) -> Model {
+    fn preferred(&self, least_factor: f64) -> CapacityModel {
         let least = self.constant.log_evidence + least_factor.ln();
         let (gaps, drifts) = (
             log_mean_evidence(&self.gaps),
             log_mean_evidence(&self.drifts),
         );
         match gaps.max(drifts) >= least {
-            false => Model::Constant,
-            true if gaps >= drifts => Model::Hysteresis,
-            true => Model::Drift,
+            false => CapacityModel::Constant,
+            true if gaps >= drifts => CapacityModel::Hysteresis,
+            true => CapacityModel::Drift,
         }
     }
 

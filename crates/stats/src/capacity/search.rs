@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use floodmark_record::run::Interval;
 
-use super::models::{JudgedTrial, Model, Models};
+use super::models::{CapacityModel, JudgedTrial, Models};
 use super::posterior::{Posterior, STEP, position, rate_at};
 use super::{
     CapacityEstimate, CapacityFinding, CapacityLimit, CapacitySettings, CapacityStep, TrialOutcome,
@@ -67,7 +67,7 @@ pub struct CapacitySearch {
 /// Fresh trials at the bounds of an interval.
 #[derive(Debug, Clone)]
 struct Confirmation {
-    model: Model,
+    model: CapacityModel,
     /// Rates to try in order, with the expected outcome.
     rates: Vec<(i32, bool)>,
     /// Number of trials so far.
@@ -155,26 +155,30 @@ impl CapacitySearch {
         };
         let highest = self.highest_sendable();
         match models.decided() {
-            Model::Drift => {
+            CapacityModel::Drift => {
                 let (first, last) = models.first_and_last();
                 CapacityFinding::NotStationary {
                     first_per_s: rate_of(first),
                     last_per_s: rate_of(last),
                 }
             }
-            Model::Hysteresis => CapacityFinding::Hysteresis {
+            CapacityModel::Hysteresis => CapacityFinding::Hysteresis {
                 rising: self.estimate(&models.rising()),
                 falling: self.estimate(&models.falling()),
             },
-            Model::Constant if is_above(&models.constant, highest) => CapacityFinding::AtLeast {
-                rate_per_s: rate_at(highest),
-                limit: self.limit(),
-            },
-            Model::Constant if is_below(&models.constant, self.lowest) => CapacityFinding::Below {
-                rate_per_s: self.settings.lowest_per_s,
-                is_lowest: true,
-            },
-            Model::Constant => CapacityFinding::Capacity(self.estimate(&models.constant)),
+            CapacityModel::Constant if is_above(&models.constant, highest) => {
+                CapacityFinding::AtLeast {
+                    rate_per_s: rate_at(highest),
+                    limit: self.limit(),
+                }
+            }
+            CapacityModel::Constant if is_below(&models.constant, self.lowest) => {
+                CapacityFinding::Below {
+                    rate_per_s: self.settings.lowest_per_s,
+                    is_lowest: true,
+                }
+            }
+            CapacityModel::Constant => CapacityFinding::Capacity(self.estimate(&models.constant)),
         }
     }
 
@@ -236,7 +240,7 @@ impl CapacitySearch {
         };
         let model = models.decided();
         let cycle = match model {
-            Model::Hysteresis => {
+            CapacityModel::Hysteresis => {
                 let (low, high) = bounds(&models.rising());
                 let (low_after, high_after) = bounds(&models.falling());
                 vec![
@@ -246,7 +250,7 @@ impl CapacitySearch {
                     (low_after, true),
                 ]
             }
-            Model::Constant | Model::Drift => {
+            CapacityModel::Constant | CapacityModel::Drift => {
                 let (low, high) = bounds(&models.constant);
                 vec![(high, false), (low, true)]
             }
@@ -263,10 +267,10 @@ impl CapacitySearch {
 
     fn is_settled(&self, models: &Models) -> bool {
         match models.decided() {
-            Model::Drift => true,
+            CapacityModel::Drift => true,
             _ if models.is_doubtful() => false,
-            Model::Hysteresis => self.is_confirmed && self.is_narrow(models),
-            Model::Constant => {
+            CapacityModel::Hysteresis => self.is_confirmed && self.is_narrow(models),
+            CapacityModel::Constant => {
                 self.is_confirmed && self.is_narrow(models)
                     || is_above(&models.constant, self.highest_sendable())
                         && self.highest_sendable() <= self.highest_sent().unwrap_or(i32::MIN)
@@ -282,9 +286,11 @@ impl CapacitySearch {
             (high - low) * STEP <= 2.0 * self.settings.precision
         };
         match models.decided() {
-            Model::Hysteresis => is_narrow(&models.rising()) && is_narrow(&models.falling()),
-            Model::Constant => is_narrow(&models.constant),
-            Model::Drift => false,
+            CapacityModel::Hysteresis => {
+                is_narrow(&models.rising()) && is_narrow(&models.falling())
+            }
+            CapacityModel::Constant => is_narrow(&models.constant),
+            CapacityModel::Drift => false,
         }
     }
 
@@ -292,9 +298,9 @@ impl CapacitySearch {
     fn relevant<'a>(&self, models: &'a Models) -> Cow<'a, Posterior> {
         let is_after_pass = self.judged.last().is_some_and(|last| last.is_pass);
         match models.likely() {
-            Model::Constant | Model::Drift => Cow::Borrowed(&models.constant),
-            Model::Hysteresis if is_after_pass => Cow::Owned(models.rising()),
-            Model::Hysteresis => Cow::Owned(models.falling()),
+            CapacityModel::Constant | CapacityModel::Drift => Cow::Borrowed(&models.constant),
+            CapacityModel::Hysteresis if is_after_pass => Cow::Owned(models.rising()),
+            CapacityModel::Hysteresis => Cow::Owned(models.falling()),
         }
     }
 
