@@ -64,7 +64,13 @@ pub fn run(workspace: &Workspace, only: &str) -> Result<(), TaskError> {
         "1",
         &format!("agents::kubernetes::{only}"),
     ]);
-    command::run(unshare.current_dir(&workspace.root)).map(drop)
+    let output = command::run(unshare.current_dir(&workspace.root))?;
+    match output.iter().any(|line| line == "running 0 tests") {
+        true => Err(TaskError::found(format!(
+            "no test's name starts with \"{only}\""
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// Builds the images of floodmark and of the pods' sandbox. Returns an archive with both.
