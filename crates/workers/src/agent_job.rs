@@ -94,8 +94,8 @@ impl AgentJob {
         command
     }
 
-    /// Waits until each pod runs or has failed, or until fewer than `needed` pods can still run.
-    /// Returns the command that connects to each pod, or why its agent cannot be used.
+    /// Waits until every pod is running or has failed, or until fewer than `needed` pods can still
+    /// run. Returns the command that connects to each pod, or why its agent cannot be used.
     pub(crate) fn commands(
         &self,
         needed: u32,

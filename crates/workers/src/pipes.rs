@@ -7,6 +7,13 @@ use std::time::Duration;
 
 use floodmark_host::Child;
 
+/// Maximum length of a command's stdout in bytes. A longer output is cut; the largest one lists the
+/// pods of 1,000 agents.
+const OUTPUT_LIMIT: u64 = 64 << 20;
+
+/// Maximum length of a command's messages in bytes. Longer ones are cut.
+const MESSAGE_LIMIT: u64 = 4000;
+
 /// Maximum time for a process to exit after it has closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -49,9 +56,10 @@ pub(crate) fn output(command: Command, input: &[u8]) -> Result<Vec<u8>, String> 
     let PipedChild {
         mut child,
         mut stdin,
-        mut stdout,
-        mut stderr,
+        stdout,
+        stderr,
     } = PipedChild::start(command)?;
+    let (mut stdout, mut stderr) = (stdout.take(OUTPUT_LIMIT), stderr.take(MESSAGE_LIMIT));
     let (mut out, mut messages) = (Vec::new(), Vec::new());
     let read = thread::scope(|scope| {
         scope.spawn(move || {

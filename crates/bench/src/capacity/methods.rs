@@ -1,4 +1,4 @@
-//! The search of floodmark and the searches that it is compared with.
+//! floodmark's search and the searches with which it is compared.
 
 use floodmark_record::run::Interval;
 use floodmark_stats::capacity::{

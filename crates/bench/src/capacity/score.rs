@@ -24,7 +24,8 @@ pub struct SearchScore {
 }
 
 impl SearchScore {
-    /// Returns the proportion of intervals that contain their capacity, and of right verdicts.
+    /// Returns the proportion of right results: intervals that contain the capacity, and right
+    /// verdicts.
     pub fn right(&self) -> Proportion {
         Proportion {
             count: self.covered,

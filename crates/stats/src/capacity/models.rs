@@ -51,9 +51,9 @@ pub(super) struct Models {
     rising: Posterior,
     /// Trials after a miss.
     falling: Posterior,
-    /// Capacities after a pass, for each of the [`GAPS`].
+    /// For each of the [`GAPS`], the posterior of the capacity after a pass.
     gaps: Vec<Posterior>,
-    /// Capacities at the first trial, for each of the [`DRIFTS`].
+    /// For each of the [`DRIFTS`], the posterior of the capacity at the first trial.
     drifts: Vec<Posterior>,
     trials: u32,
 }

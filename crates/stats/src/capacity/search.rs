@@ -35,10 +35,11 @@ const SAME_RATE: u32 = 2;
 /// Minimum number of trials of each outcome before an interval is confirmed.
 const FEWEST_OF_EACH: usize = 3;
 
-/// Capacities beyond the tried rates that are considered, in grid steps.
+/// Distance from the lowest and highest tried rates up to which capacities are considered, in grid
+/// steps.
 const MARGIN: i32 = 110;
 
-/// Extension of the considered capacities, in grid steps.
+/// Number of grid steps by which the range of capacities is extended.
 const EXTENSION: i32 = 350;
 
 /// Maximum probability in a twentieth of the considered capacities at either edge.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use floodmark_record::Run;
 use floodmark_truth::Scenario;
 
+use super::shares::{OPEN, numbers};
 use super::{processes, start, start_as};
 use crate::support::{
     Load, Serve, code, finish, floodmark, run, signal, succeeds, text, truth, wait_for,
@@ -126,25 +127,14 @@ fn pods_send_the_load_of_one_process() {
 
 #[test]
 #[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
-fn pods_send_the_same_schedule() {
+fn each_arrival_is_sent_by_one_pod() {
     let folder = tempfile::tempdir().unwrap();
-    let sent = |place: &str| {
-        let (_server, url) = truth(Scenario::default());
-        let arguments = [
-            "-r",
-            "300",
-            "-d",
-            "3s",
-            "--arrivals",
-            "poisson",
-            "--seed",
-            "7",
-        ];
-        let load = start(&url, place, &arguments).end();
+    for count in [1, 2, 4] {
+        let (seen, load) = numbers(&place(&folder, count), &OPEN);
         load.ends_with(0);
-        load.counts().clone()
-    };
-    assert_eq!(sent(&place(&folder, 3)), sent("local:1"));
+        assert!(seen.into_iter().eq(1..=2000));
+        assert_eq!(load.counts().ok, 2000);
+    }
 }
 
 #[test]

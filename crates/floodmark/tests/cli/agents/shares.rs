@@ -9,9 +9,21 @@ use super::{start, start_as};
 use crate::support::hostile::{Listener, answer_each};
 use crate::support::{Load, Serve, finish, floodmark, limited, load, run, text, truth};
 
+/// 2,000 Poisson arrivals.
+pub const OPEN: [&str; 8] = [
+    "-r",
+    "1000",
+    "--arrivals",
+    "poisson",
+    "--seed",
+    "7",
+    "-n",
+    "2000",
+];
+
 /// Loads a server that notes the number (`{seq}`) of each request. Returns the numbers in ascending
 /// order, and the load.
-fn numbers(agents: &str, arguments: &[&str]) -> (Vec<u64>, Load) {
+pub fn numbers(agents: &str, arguments: &[&str]) -> (Vec<u64>, Load) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);
     let listener = Listener::start(move |stream| {
@@ -34,19 +46,9 @@ fn numbers(agents: &str, arguments: &[&str]) -> (Vec<u64>, Load) {
 #[test]
 fn each_arrival_is_sent_by_one_agent() {
     // A request's number follows from its arrival, and so does its intended time.
-    let open = [
-        "-r",
-        "1000",
-        "--arrivals",
-        "poisson",
-        "--seed",
-        "7",
-        "-n",
-        "2000",
-    ];
-    let warm = [&open[..], &["--warmup", "500ms"]].concat();
+    let warm = [&OPEN[..], &["--warmup", "500ms"]].concat();
     for agents in [1u64, 2, 4] {
-        let (seen, load) = numbers(&format!("local:{agents}"), &open);
+        let (seen, load) = numbers(&format!("local:{agents}"), &OPEN);
         load.ends_with(0);
         assert!(seen.into_iter().eq(1..=2000));
         assert_eq!(load.counts().ok, 2000);

@@ -1,0 +1,209 @@
+use super::*;
+use crate::fixture;
+
+const WIDE: Style = Style {
+    color: false,
+    width: 100,
+};
+
+#[test]
+fn duration_run() {
+    let mut progress = LoadProgress::new(&fixture::closed_plan());
+    assert_eq!(progress.line(WIDE), "0 s of 10 s  0/s  0 ok  0 connections");
+    progress.feed(&fixture::second(0, 1000, 0));
+    progress.feed(&fixture::second(1, 2000, 5));
+    let before = "2 s of 10 s  2,000/s  5 failed  p99 990 µs  p50 500 µs";
+    let wide = Style { width: 120, ..WIDE };
+    assert_eq!(
+        progress.line(wide),
+        format!("{before}  CPUs 0.81 client  3,000 ok  50 connections")
+    );
+    progress.server_used(&ServerUsed {
+        over_s: 2.0,
+        user_s: 0.5,
+        system_s: 1.8,
+    });
+    assert_eq!(
+        progress.line(wide),
+        format!("{before}  CPUs 0.81 client 1.15 server  3,000 ok  50 connections")
+    );
+    progress.store_used(&ServerUsed {
+        over_s: 1.0,
+        user_s: 0.2,
+        system_s: 0.1,
+    });
+    let with_store = progress.line(Style { width: 140, ..WIDE });
+    assert!(
+        with_store.contains("CPUs 0.81 client 1.15 server 0.30 store  3,000 ok"),
+        "{with_store}"
+    );
+}
+
+#[test]
+fn shows_the_agents_side_by_side() {
+    let mut progress = LoadProgress::new(&fixture::closed_plan());
+    let mut shown = |per_s: &[Option<f64>]| {
+        progress.agent_rates(per_s);
+        progress.feed(&fixture::second(0, 1000, 0));
+        let line = progress.line(Style { width: 140, ..WIDE });
+        let (_, rest) = line.split_once("p50 500 µs  ").unwrap();
+        rest.split_once("  CPUs").unwrap().0.to_owned()
+    };
+    let few = shown(&[Some(500.0), Some(480.0), None]);
+    assert_eq!(few, "agents 500/s 480/s –");
+    let many = [Some(500.0), Some(480.0), Some(490.0), None, Some(510.0)];
+    assert_eq!(shown(&many), "5 agents 480/s to 510/s, 1 silent");
+}
+
+#[test]
+fn a_very_short_row_does_not_change_rates() {
+    let mut progress = LoadProgress::new(&fixture::closed_plan());
+    progress.feed(&fixture::second(0, 1000, 0));
+    let mut row = fixture::second(1, 500, 0);
+    row.to_ns = row.from_ns + 99_000_000;
+    progress.feed(&row);
+    progress.server_used(&ServerUsed {
+        over_s: 0.01,
+        user_s: 0.16,
+        system_s: 0.0,
+    });
+    let line = progress.line(Style { width: 120, ..WIDE });
+    assert!(line.contains("1,000/s"), "{line}");
+    assert!(line.contains("CPUs 0.81 client  1,500 ok"), "{line}");
+}
+
+#[test]
+fn a_narrow_terminal_shows_the_most_important_parts() {
+    let mut progress = LoadProgress::new(&fixture::closed_plan());
+    progress.feed(&fixture::second(0, 1000, 5));
+    for width in 1..100 {
+        let style = Style {
+            color: false,
+            width,
+        };
+        assert!(progress.line(style).chars().count() < width);
+    }
+    let narrow = Style {
+        color: false,
+        width: 34,
+    };
+    assert_eq!(progress.line(narrow), "1 s of 10 s  1,000/s  5 failed");
+}
+
+#[test]
+fn estimates_the_rest_of_a_counted_run() {
+    let mut plan = fixture::closed_plan();
+    plan.model = floodmark_record::plan::Model::Closed {
+        length: floodmark_record::plan::Length::Requests(10_000),
+    };
+    let mut progress = LoadProgress::new(&plan);
+    progress.feed(&fixture::second(0, 2500, 0));
+    assert!(
+        progress
+            .line(WIDE)
+            .starts_with("2,500 of 10,000 requests, 3 s left")
+    );
+}
+
+#[test]
+fn counts_the_warmup_separately() {
+    let mut plan = fixture::closed_plan();
+    plan.warmup = std::time::Duration::from_secs(5);
+    let mut progress = LoadProgress::new(&plan);
+    let mut row = fixture::second(0, 700, 0);
+    row.phase = Phase::Warmup;
+    progress.feed(&row);
+    assert!(progress.line(WIDE).starts_with("warm-up 1 s of 5 s  700/s"));
+    progress.feed(&fixture::second(0, 1000, 0));
+    assert!(progress.line(WIDE).contains(" 1,000 ok"));
+    progress.length_s = Some(0.6);
+    assert!(progress.line(WIDE).starts_with("600 ms of 600 ms "));
+}
+
+#[test]
+fn shows_a_changing_rate_with_the_achieved_one() {
+    let mut progress = LoadProgress::new(&fixture::steps().plan);
+    progress.feed(&fixture::second(0, 900, 100));
+    assert!(
+        progress
+            .line(WIDE)
+            .starts_with("step 1 of 3, 1 s of 10 s  900/s of 1,000/s  100 failed")
+    );
+    (1..8).for_each(|i| progress.feed(&fixture::second(i, 900, 0)));
+    assert!(progress.line(WIDE).starts_with("step 3 of 3, 8 s of 10 s"));
+    let replay = fixture::replay().plan;
+    let mut progress = LoadProgress::new(&replay);
+    progress.feed(&fixture::second(0, 900, 0));
+    assert!(
+        progress
+            .line(WIDE)
+            .starts_with("1 s of 8 s  900/s of 900/s")
+    );
+}
+
+#[test]
+fn shows_responses_awaited_after_the_last_request() {
+    let mut progress = LoadProgress::new(&fixture::closed_plan());
+    for i in 0..10 {
+        let mut row = fixture::second(i, 1000, 0);
+        row.counts.sent += 2;
+        progress.feed(&row);
+    }
+    assert!(
+        progress
+            .line(WIDE)
+            .starts_with("all sent, waiting for 20 responses")
+    );
+}
+
+#[test]
+fn shows_opened_connections() {
+    let report = |standing, failed| Connecting {
+        standing,
+        failed,
+        of: 100_000,
+    };
+    let line = LoadProgress::opening_line(&report(34_000, 0));
+    assert_eq!(line, "opening connections: 34,000 of 100,000");
+    let mut progress = LoadProgress::new(&fixture::closed_plan());
+    let lines: Vec<String> = (1..=20)
+        .filter_map(|n| progress.plain_opening_line(&report(n * 1000, 5)))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "opening connections: 10,000 of 100,000, 5 failed",
+            "opening connections: 20,000 of 100,000, 5 failed"
+        ]
+    );
+}
+
+#[test]
+fn returns_a_plain_line_every_five_seconds() {
+    let mut progress = LoadProgress::new(&fixture::closed_plan());
+    let mut lines = Vec::new();
+    for i in 0..10 {
+        progress.feed(&fixture::second(i, 1000, 1));
+        lines.extend(progress.plain_line());
+    }
+    assert_eq!(
+        lines,
+        [
+            "5 s of 10 s: 1,000/s, 5 failed, p99 990 µs, p50 500 µs, CPUs 0.81 client, 5,000 ok, 50 connections",
+            "10 s of 10 s: 1,000/s, 10 failed, p99 990 µs, p50 500 µs, CPUs 0.81 client, 10,000 ok, 50 connections",
+        ]
+    );
+}
+
+#[test]
+fn hides_the_figures_of_a_damaged_histogram() {
+    let mut progress = LoadProgress::new(&fixture::closed_plan());
+    let mut row = fixture::second(0, 1000, 0);
+    row.histograms
+        .insert(TimeKind::Response, "garbage".to_owned());
+    progress.feed(&row);
+    assert_eq!(
+        progress.line(WIDE),
+        "1 s of 10 s  1,000/s  CPUs 0.81 client  1,000 ok  50 connections"
+    );
+}
