@@ -33,6 +33,29 @@ pub(crate) fn kubectl(arguments: &[&str]) -> Command {
     command
 }
 
+/// Runs a kubectl command with `input` on its stdin. Returns its stdout.
+///
+/// # Errors
+/// kubectl cannot be started, or it fails. The error contains its messages in one line.
+pub(crate) fn kubectl_output(command: Command, input: &[u8]) -> Result<Vec<u8>, String> {
+    output(command, input).map_err(|messages| format!("kubectl: {}", without_log(&messages)))
+}
+
+/// Joins messages into one line. Leaves out the lines of kubectl's own log, such as `E1127 14:17:47.5
+/// …`, unless there are no others.
+fn without_log(messages: &str) -> String {
+    let is_log = |line: &str| {
+        let mut characters = line.chars();
+        matches!(characters.next(), Some('E' | 'W' | 'I'))
+            && characters.take(4).filter(char::is_ascii_digit).count() == 4
+    };
+    let lines = Vec::from_iter(messages.lines().filter(|line| !is_log(line)));
+    match lines.is_empty() {
+        true => messages.replace('\n', "; "),
+        false => lines.join("; "),
+    }
+}
+
 /// Returns the manifest of a Job with `count` agents.
 pub(crate) fn manifest(count: u32, image: &str) -> String {
     let manifest = MANIFEST.replace("COUNT", &count.to_string());
@@ -65,10 +88,12 @@ impl AgentJob {
         let parse = [
             "create",
             "--dry-run=client",
+            // The cluster validates the Job when it is created.
+            "--validate=false",
             "--output=json",
             "--filename=-",
         ];
-        let json = output(kubectl(&parse), &text)?;
+        let json = kubectl_output(kubectl(&parse), &text)?;
         let mut job: Value = serde_json::from_slice(&json)
             .map_err(|error| format!("kubectl returned invalid JSON: {error}"))?;
         prepare(&mut job, count).map_err(|what| match source {
@@ -76,7 +101,7 @@ impl AgentJob {
             JobSource::Image(_) => what,
         })?;
         let create = ["create", "--output=name", "--filename=-"];
-        let name = output(kubectl(&create), job.to_string().as_bytes())?;
+        let name = kubectl_output(kubectl(&create), job.to_string().as_bytes())?;
         let namespace = job["metadata"]["namespace"].as_str();
         Ok(AgentJob {
             namespace: namespace.map(str::to_owned),
@@ -145,7 +170,7 @@ impl AgentJob {
         let name = self.name.rsplit('/').next().unwrap_or_default();
         let selector = format!("--selector=job-name={name}");
         let get = ["get", "pods", &selector, "--output=json"];
-        let pods = output(self.kubectl(&get), b"")?;
+        let pods = kubectl_output(self.kubectl(&get), b"")?;
         pod_states(&pods, self.count, CONTAINER)
     }
 }
@@ -155,7 +180,7 @@ impl Drop for AgentJob {
         let delete = ["delete", &self.name, "--wait=false", "--ignore-not-found"];
         // A failed deletion does no harm: the pods exit when their connections close, and the cluster
         // removes the Job 60 s later.
-        let _ = output(self.kubectl(&delete), b"");
+        let _ = kubectl_output(self.kubectl(&delete), b"");
     }
 }
 
@@ -193,6 +218,16 @@ mod tests {
         assert!(manifest.contains("  parallelism: 4\n"), "{manifest}");
         let image = r#"image: "registry.example.com/floodmark:\"1\"""#;
         assert!(manifest.contains(image), "{manifest}");
+    }
+
+    #[test]
+    fn messages_leave_out_the_log() {
+        let log = "E1127 14:17:47.5 4732 memcache.go:265] refused";
+        let messages = format!("{log}\n{log}\nThe connection was refused\ncheck the port");
+        let line = "The connection was refused; check the port";
+        assert_eq!(without_log(&messages), line);
+        assert_eq!(without_log(log), log);
+        assert_eq!(without_log("Error: x"), "Error: x");
     }
 
     #[test]

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 
-use crate::agent_job::kubectl;
-use crate::pipes::output;
+use crate::agent_job::{kubectl, kubectl_output};
 use crate::place::{default_image, is_image};
 use crate::ssh;
 
@@ -147,7 +146,9 @@ impl ObserverPlace {
                 ];
                 let container = match container {
                     Some(container) => container.clone(),
-                    None => String::from_utf8_lossy(&output(kubectl(&first), b"")?).into_owned(),
+                    None => {
+                        String::from_utf8_lossy(&kubectl_output(kubectl(&first), b"")?).into_owned()
+                    }
                 };
                 let profile = TemporaryFile(file.with_extension("profile.json"));
                 fs::write(&profile.0, DEBUG_PROFILE)

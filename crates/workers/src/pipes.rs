@@ -51,7 +51,7 @@ impl PipedChild {
 /// Runs a command with `input` on its stdin. Returns its stdout.
 ///
 /// # Errors
-/// The command cannot be started, or it fails. The error contains what it wrote to stderr.
+/// The command cannot be started, or it fails. The error contains the lines that it wrote to stderr.
 pub(crate) fn output(command: Command, input: &[u8]) -> Result<Vec<u8>, String> {
     let PipedChild {
         mut child,
@@ -74,7 +74,7 @@ pub(crate) fn output(command: Command, input: &[u8]) -> Result<Vec<u8>, String> 
         .wait(EXIT_TIMEOUT)
         .map_err(|error| error.to_string())?;
     let messages = String::from_utf8_lossy(&messages);
-    let messages = messages.trim().replace('\n', "; ");
+    let messages = messages.trim().to_owned();
     match (status, read) {
         (Some(status), Ok(_)) if status.success() => Ok(out),
         _ if !messages.is_empty() => Err(messages),
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(output(shell("cat"), &input), Ok(input.clone()));
         assert_eq!(output(shell("echo done"), &input), Ok(b"done\n".to_vec()));
         let failure = output(shell("echo a >&2; echo b >&2; exit 1"), b"");
-        assert_eq!(failure, Err("a; b".to_owned()));
+        assert_eq!(failure, Err("a\nb".to_owned()));
         assert_eq!(
             output(shell("exit 3"), b""),
             Err("exit status: 3".to_owned())

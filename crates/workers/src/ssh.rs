@@ -42,7 +42,10 @@ pub(crate) fn commands(hosts: &[String], program: Option<&Path>) -> Vec<Result<C
             host,
             &format!("exec {path} worker --agent --guard"),
         )),
-        Err(why) => Err(format!("cannot copy floodmark there: {why}")),
+        Err(why) => Err(format!(
+            "cannot copy floodmark there: {}",
+            why.replace('\n', "; ")
+        )),
     });
     commands.collect()
 }
