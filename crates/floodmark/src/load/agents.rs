@@ -11,12 +11,7 @@ pub struct AgentsArgs {
     /// Divide the load among agents: local:2, ssh:host1,host2, slurm:4, kubernetes:4, or
     /// command:4:TEMPLATE with {index} and {count}. Connections, requests and rates apply to
     /// the whole load; -t applies to each agent [default: one process on this host]
-    #[arg(
-        long = "agents",
-        value_name = "WHERE",
-        conflicts_with = "demo",
-        help_heading = "Agents"
-    )]
+    #[arg(long = "agents", value_name = "WHERE", help_heading = "Agents")]
     pub place: Option<AgentsPlace>,
 
     /// Continue as long as N agents are left [default: all; the load ends when one fails]

@@ -5,16 +5,14 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use floodmark_diagnose::conditions::Condition;
-use floodmark_plan::HostAddresses;
-use floodmark_plan::spec::{CheckKind, Warmup};
-use floodmark_plan::values::{
-    attempts, count_from_one, positive_duration, rate, seed, sources, warmup,
-};
-use floodmark_record::mix::parse_header;
-use floodmark_record::plan::{Expect, Rate, Sources};
-use floodmark_workers::ObserverPlace;
+use floodmark_plan::spec::{BackendChoice, CheckKind, Warmup};
+use floodmark_plan::values::{attempts, count_from_one, positive_duration, rate, seed, warmup};
+use floodmark_record::plan::{Expect, Rate, Spacing};
 
 use super::agents::AgentsArgs;
+use super::connection_args::{ConnectionArgs, HttpsArgs, SafetyArgs};
+use super::monitoring_args::MonitoringArgs;
+use super::request_args::RequestArgs;
 use super::spec::ChangingArgs;
 use crate::files::Files;
 
@@ -38,7 +36,8 @@ pub struct LoadArgs {
     /// Load floodmark's own hello server for 5s over kept and 5s over fresh connections; no URL
     /// needed
     #[arg(long, conflicts_with_all = [
-        "fresh", "requests_per_connection", "close_first", "hold", "sources", "resolve", "unix_socket", "json", "html", "csv", "hdr", "out",
+        "fresh", "requests_per_connection", "close_first", "hold", "sources", "resolve", "unix_socket", "mix", "server_pid",
+        "no_watch", "with", "observe", "place", "json", "html", "csv", "hdr", "out",
     ])]
     pub demo: bool,
 
@@ -99,108 +98,30 @@ pub struct LoadArgs {
     #[arg(long, value_enum, default_value_t = BackendFlag::Auto, help_heading = "Load")]
     pub backend: BackendFlag,
 
-    /// Open a fresh connection for each request [default: keep connections]
-    #[arg(
-        long,
-        conflicts_with = "requests_per_connection",
-        help_heading = "Connections"
-    )]
-    pub fresh: bool,
-
-    /// Close each connection after N requests [default: no limit]
-    #[arg(long, value_name = "N", value_parser = count_from_one, help_heading = "Connections")]
-    pub requests_per_connection: Option<u64>,
-
-    /// Peer that closes connections first and enters TIME_WAIT; `reset` avoids TIME_WAIT
-    #[arg(long, value_enum, value_name = "WHO", default_value_t = Closer::Server, help_heading = "Connections")]
-    pub close_first: Closer,
+    /// Connections.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
 
     /// Open all --connections before the clock starts, keep them open, use them in turn, and reopen
     /// any that the server closes [default: open connections as needed]
     #[arg(long, requires = "connections", conflicts_with_all = ["fresh", "requests_per_connection", "burst"], help_heading = "Connections")]
     pub hold: bool,
 
-    /// Source addresses to spread connections over, such as 127.0.0.2-127.0.0.200 [default: chosen
-    /// by the kernel]
-    #[arg(long, value_name = "A-B", value_parser = sources, help_heading = "Connections")]
-    pub sources: Option<Sources>,
-
-    /// Addresses to use instead of resolving the URL's host: comma-separated, IPv6 in brackets;
-    /// repeatable. Connections use the addresses in turn [default: resolve the host]
-    #[arg(long, value_name = "HOST[:PORT]:ADDR", help_heading = "Connections")]
-    pub resolve: Vec<HostAddresses>,
-
-    /// Connect to this unix socket; the URL still sets the Host header and the path [default: TCP]
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["resolve", "sources"], help_heading = "Connections")]
-    pub unix_socket: Option<String>,
-
-    /// Maximum time to wait for a connection or a response, with a unit: 5s, 300ms
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration, help_heading = "Connections")]
-    pub timeout: Duration,
-
     /// End without waiting for requests in flight [default: wait up to --timeout]
     #[arg(long, help_heading = "Connections")]
     pub no_drain: bool,
 
-    /// Accept any certificate [default: verify the certificate for the URL's host]
-    #[arg(long, conflicts_with = "cacert", help_heading = "HTTPS")]
-    pub insecure: bool,
+    /// HTTPS.
+    #[command(flatten)]
+    pub https: HttpsArgs,
 
-    /// PEM file of the certificate authorities to trust [default: the system's]
-    #[arg(long, value_name = "FILE", help_heading = "HTTPS")]
-    pub cacert: Option<PathBuf>,
+    /// Request.
+    #[command(flatten)]
+    pub request: RequestArgs,
 
-    /// Do a full TLS handshake for each connection [default: resume sessions if the server allows
-    /// it]
-    #[arg(long, help_heading = "HTTPS")]
-    pub no_resumption: bool,
-
-    /// HTTP method [default: GET, or POST with a body]
-    #[arg(short = 'X', long, value_name = "METHOD", help_heading = "Request")]
-    pub method: Option<String>,
-
-    /// Request header, such as 'Accept: text/html'; repeatable [default: Host, User-Agent and
-    /// Accept: */*]
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = parse_header, help_heading = "Request")]
-    pub headers: Vec<(String, String)>,
-
-    /// Request body as text [default: none]
-    #[arg(
-        short,
-        long,
-        value_name = "TEXT",
-        conflicts_with = "body_file",
-        help_heading = "Request"
-    )]
-    pub body: Option<String>,
-
-    /// File with the request body, at most 64 MiB [default: none]
-    #[arg(long, value_name = "FILE", help_heading = "Request")]
-    pub body_file: Option<PathBuf>,
-
-    /// TOML file with several requests to send in turn; see docs/examples/mix.toml. -H and --expect
-    /// set defaults for these requests [default: none]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body", "body_file", "check", "demo"], help_heading = "Request")]
-    pub mix: Option<PathBuf>,
-
-    /// Process to monitor as the server, with its children [default: the local process that listens
-    /// on the URL's port]
-    #[arg(long, value_name = "PID", value_parser = crate::process_id, conflicts_with = "demo", help_heading = "Monitoring")]
-    pub server_pid: Option<u32>,
-
-    /// Disable monitoring of client, server and host
-    #[arg(long, conflicts_with_all = ["server_pid", "demo"], help_heading = "Monitoring")]
-    pub no_watch: bool,
-
-    /// File written by floodmark observe, which monitors the server on the server's own host during
-    /// the run [default: none; monitor a local server]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["server_pid", "no_watch", "unix_socket", "demo"], help_heading = "Monitoring")]
-    pub with: Option<PathBuf>,
-
-    /// Run floodmark observe on the server's own host during the run: ssh:HOST, kubernetes:pod/NAME,
-    /// or command:TEMPLATE with {port} [default: none; monitor a local server]
-    #[arg(long, value_name = "WHERE", conflicts_with_all = ["with", "server_pid", "no_watch", "unix_socket", "demo"], help_heading = "Monitoring")]
-    pub observe: Option<ObserverPlace>,
+    /// Monitoring.
+    #[command(flatten)]
+    pub monitoring: MonitoringArgs,
 
     /// Condition that a response must meet to count as ok: status=200, body=TEXT (the whole body
     /// equals TEXT) or json=VALUE (the body equals this JSON); repeatable; a response must meet one
@@ -212,7 +133,12 @@ pub struct LoadArgs {
     /// or gaps. `scoring`: the request body is {"score": N}, and each response contains
     /// numberOfTrials, totalScore and averageScore of all scores so far. FILE.toml: a check file,
     /// which describes how to write to and read from an API [default: none]
-    #[arg(long, value_name = "sequence|scoring|FILE", help_heading = "Judgment")]
+    #[arg(
+        long,
+        value_name = "sequence|scoring|FILE",
+        conflicts_with = "mix",
+        help_heading = "Judgment"
+    )]
     pub check: Option<CheckKind>,
 
     /// Maximum response time, with a unit, for an ok response to count as goodput [default:
@@ -242,14 +168,9 @@ pub struct LoadArgs {
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
 
-    /// Allow load on addresses outside loopback, link-local and private ranges
-    #[arg(long, help_heading = "Safety")]
-    pub public: bool,
-
-    /// Run even with too few ports, a low open-file limit or a duration above 7 days [default:
-    /// refuse]
-    #[arg(long, help_heading = "Safety")]
-    pub anyway: bool,
+    /// Safety.
+    #[command(flatten)]
+    pub safety: SafetyArgs,
 
     /// Agents.
     #[command(flatten)]
@@ -265,15 +186,13 @@ pub enum SpacingFlag {
     Poisson,
 }
 
-/// Peer that closes a connection first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Closer {
-    /// The server, after `Connection: close`
-    Server,
-    /// floodmark, after the response
-    Client,
-    /// floodmark, with RST
-    Reset,
+impl From<SpacingFlag> for Spacing {
+    fn from(flag: SpacingFlag) -> Self {
+        match flag {
+            SpacingFlag::Constant => Spacing::Constant,
+            SpacingFlag::Poisson => Spacing::Poisson,
+        }
+    }
 }
 
 /// I/O backend of the load threads.
@@ -285,4 +204,14 @@ pub enum BackendFlag {
     Uring,
     /// epoll
     Epoll,
+}
+
+impl From<BackendFlag> for BackendChoice {
+    fn from(flag: BackendFlag) -> Self {
+        match flag {
+            BackendFlag::Auto => BackendChoice::Auto,
+            BackendFlag::Uring => BackendChoice::Uring,
+            BackendFlag::Epoll => BackendChoice::Epoll,
+        }
+    }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use floodmark_host::{Child, Stop};
 
 use super::args::LoadArgs;
+use super::connection_args::ConnectionArgs;
 use floodmark_plan::target;
 
 use super::{MeasuredLoad, ending, measure, show};
@@ -71,8 +72,12 @@ fn load(
         && args.requests.is_none()
         && args.burst.is_none()
         && !args.changing.have_length();
-    let args = LoadArgs {
+    let connection = ConnectionArgs {
         fresh,
+        ..args.connection.clone()
+    };
+    let args = LoadArgs {
+        connection,
         duration: args.duration.or(is_default.then_some(DURATION)),
         ..args.clone()
     };

@@ -1,21 +1,17 @@
 //! `floodmark load`: loads one URL.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use floodmark_diagnose::conditions::Condition;
 use floodmark_host::{ProcessPlacement, Stop, open_files};
-use floodmark_lab::{Attempts, Folder, Monitoring, RemoteObserver, SetFault, check_set};
-use floodmark_observe::{MonitorTargets, Root, environment::environment};
+use floodmark_lab::{Attempts, Folder, SetFault, check_set};
+use floodmark_observe::{Root, environment::environment};
 use floodmark_plan::target::{self, ResolveError};
 use floodmark_plan::{Planned, did_you_mean};
 use floodmark_record::events::RunId;
 use floodmark_record::mix::Mix;
-use floodmark_record::plan::Address;
 use floodmark_record::run::{Run, Status, ToolInfo};
 use floodmark_record::{Event, Record};
-use floodmark_workers::ObserverLink;
 
 use crate::endings::{self, is_unreachable, server_fault};
 use crate::exit::{self, Ending, Exit, report_all, stop_on_signals};
@@ -23,11 +19,15 @@ use crate::files;
 use crate::out;
 use args::LoadArgs;
 use live::Live;
+pub use monitoring_args::check_server_pid;
 
 pub mod agents;
 pub mod args;
+pub mod connection_args;
 mod demo;
 pub mod live;
+pub mod monitoring_args;
+pub mod request_args;
 pub mod spec;
 
 /// Runs the command.
@@ -39,7 +39,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
         return demo::run(args, open_files, &stop);
     };
     args.files.check_writable()?;
-    check_server_pid(args.server_pid)?;
+    check_server_pid(args.monitoring.server_pid)?;
     let spec = args.spec();
     args.agents.check().map_err(Ending::usage)?;
     if let Some(manifest) = args.agents.printed_manifest() {
@@ -54,7 +54,8 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
         }
     };
     let planned = floodmark_plan::plan(&spec, resolved, open_files).map_err(Ending::usage)?;
-    check_groups(&args.fail_if, planned.plan.mix.as_ref())?;
+    let groups = args.fail_if.iter().map(|c| (c.group.as_deref(), &*c.text));
+    check_groups("--fail-if", groups, planned.plan.mix.as_ref())?;
     match check_set(&ProcessPlacement::default(), &planned.plan, &stop) {
         Ok(()) => {}
         Err(SetFault::NotEmpty(what)) => return Err(Ending::usage(format!("--check: {what}"))),
@@ -91,23 +92,26 @@ fn unmeasured(args: &LoadArgs, ending: Ending) -> Ending {
     }
 }
 
-/// Checks that every request named in a condition exists in the mix.
-fn check_groups(conditions: &[Condition], mix: Option<&Mix>) -> Result<(), Ending> {
-    for condition in conditions {
-        let Some(group) = condition.group.as_deref() else {
+/// Checks that every request named in a condition exists in the mix. Each entry contains the name of
+/// the request, if any, and the text of the condition, which is a value of `flag`.
+pub fn check_groups<'a>(
+    flag: &str,
+    conditions: impl Iterator<Item = (Option<&'a str>, &'a str)>,
+    mix: Option<&Mix>,
+) -> Result<(), Ending> {
+    for (group, text) in conditions {
+        let Some(group) = group else {
             continue;
         };
         let Some(mix) = mix else {
             return Err(Ending::usage(format!(
-                "--fail-if '{}': only requests in a --mix have names; remove the part before the colon",
-                condition.text
+                "{flag} '{text}': only requests in a --mix have names; remove the part before the colon"
             )));
         };
         let names = mix.requests.iter().map(|request| request.name.as_str());
         if !names.clone().any(|name| name == group) {
             return Err(Ending::usage(format!(
-                "--fail-if '{}': the mix has no request \"{group}\"; {}",
-                condition.text,
+                "{flag} '{text}': the mix has no request \"{group}\"; {}",
                 did_you_mean(group, names)
             )));
         }
@@ -116,7 +120,7 @@ fn check_groups(conditions: &[Condition], mix: Option<&Mix>) -> Result<(), Endin
 }
 
 /// Returns a record without runs. The record lists `message` as the reason.
-fn empty_record(message: String) -> Record {
+pub fn empty_record(message: String) -> Record {
     let mut record = Record::new(tool(), environment(&Root::host()));
     record.skipped.push(message);
     record
@@ -139,15 +143,15 @@ fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredLo
             out::note(&format!("{remark}\n"));
         }
     }
-    let with = with_observer(args, planned)?;
+    let with = args.monitoring.open_file(&planned.plan)?;
     let folder = match &args.out {
         Some(path) => Folder::create(path),
         None => Folder::create_temporary(),
     };
     let mut folder = folder.map_err(Ending::usage)?;
-    let link = observer_link(args, planned, folder.path(), stop)?;
-    let (link, of_link) = link.unzip();
-    let remote = with.or(of_link);
+    let started = args.monitoring.start(&planned.plan, folder.path(), stop)?;
+    let (link, observer) = started.unzip();
+    let remote = with.or(observer);
     let plan = &planned.plan;
     let workload = plan
         .mix
@@ -155,7 +159,7 @@ fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredLo
         .map_or(&plan.target.path, |mix| &mix.file)
         .clone();
     let side = ProcessPlacement::default();
-    let agents = args.agents.setting(args.anyway, &side);
+    let agents = args.agents.setting(args.safety.anyway, &side);
     let attempts = Attempts {
         client: None,
         agents: agents.as_ref(),
@@ -173,14 +177,7 @@ fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredLo
         side: &side,
         place: None,
         proxy: None,
-        monitoring: match &remote {
-            Some(remote) => Monitoring::Remote(remote),
-            None if args.no_watch => Monitoring::Off,
-            None => Monitoring::Local(MonitorTargets {
-                server_pid: args.server_pid,
-                ..MonitorTargets::default()
-            }),
-        },
+        monitoring: args.monitoring.monitoring(remote.as_ref()),
         log: None,
         exits: None,
         stop,
@@ -220,70 +217,6 @@ pub fn tool() -> ToolInfo {
             .map(|argument| argument.to_string_lossy().into_owned())
             .collect(),
     }
-}
-
-/// Checks that the process given with --server-pid exists.
-pub fn check_server_pid(server_pid: Option<u32>) -> Result<(), Ending> {
-    match server_pid {
-        Some(pid) if floodmark_observe::process::cpu_s(&Root::host(), pid).is_err() => {
-            Err(Ending::usage(format!(
-                "--server-pid {pid}: no such process; check the ID, or omit the flag to find a local server by its port"
-            )))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// File in the result folder for the output of the observer that --observe starts.
-const OBSERVER_FILE: &str = "observer.jsonl";
-
-/// Returns the server's port. Fails if the target is a unix socket, which `flag` does not support.
-fn port(flag: &str, planned: &Planned) -> Result<u16, Ending> {
-    match planned.plan.target.address {
-        Address::Ip(address) => Ok(address.port()),
-        Address::Unix(_) => Err(Ending::usage(format!(
-            "{flag}: a server on a unix socket is local and is monitored without {flag}; omit {flag}"
-        ))),
-    }
-}
-
-/// Opens the --with file and checks that it matches the target.
-fn with_observer(args: &LoadArgs, planned: &Planned) -> Result<Option<RemoteObserver>, Ending> {
-    let Some(path) = &args.with else {
-        return Ok(None);
-    };
-    let opened = RemoteObserver::open(path, port("--with", planned)?);
-    opened
-        .map(Some)
-        .map_err(|e| Ending::usage(format!("--with {e}")))
-}
-
-/// Starts the observer of --observe, which writes to a file in the result folder. If the observer
-/// cannot be used, removes the folder, which contains nothing else yet.
-fn observer_link(
-    args: &LoadArgs,
-    planned: &Planned,
-    folder: &Path,
-    stop: &Stop,
-) -> Result<Option<(ObserverLink, RemoteObserver)>, Ending> {
-    let Some(place) = &args.observe else {
-        return Ok(None);
-    };
-    let start = || {
-        let port = port("--observe", planned)?;
-        let file = folder.join(OBSERVER_FILE);
-        let failed = |why: &dyn Display| match stop.is_set() {
-            true => Ending::before_result("the load, while --observe was starting"),
-            false => Ending::server(format!("--observe {place}: {why}")),
-        };
-        let link = ObserverLink::start(place, port, &file, stop).map_err(|why| failed(&why))?;
-        let opened = RemoteObserver::open(&file, port).map_err(|error| failed(&error))?;
-        Ok((link, opened))
-    };
-    start().map(Some).inspect_err(|_| {
-        // The message about the observer matters more than a folder that cannot be removed.
-        let _ = std::fs::remove_dir_all(folder);
-    })
 }
 
 /// Prints the summary if the server was reached. Otherwise, the error message suffices.

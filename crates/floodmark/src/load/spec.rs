@@ -4,12 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use floodmark_load::replay::TimestampUnit;
-use floodmark_plan::spec::{BackendChoice, BodySource, RateSteps, ReplaySpec};
+use floodmark_plan::spec::{RateSteps, ReplaySpec};
 use floodmark_plan::target::ResolveError;
 use floodmark_plan::{LoadSpec, PlanSpec, values};
-use floodmark_record::plan::{CloseFirst, Spacing};
 
-use super::args::{BackendFlag, Closer, LoadArgs, SpacingFlag};
+use super::args::LoadArgs;
 use floodmark_workers::AgentsPlace;
 
 use crate::exit::Ending;
@@ -66,11 +65,8 @@ impl LoadArgs {
     /// Converts the flags to plan settings.
     pub fn spec(&self) -> PlanSpec {
         let changing = &self.changing;
+        let connection = &self.connection;
         let has_rate = self.rate.is_some() || changing.ramp.is_some() || changing.steps.is_some();
-        let spacing = match self.arrivals {
-            SpacingFlag::Constant => Spacing::Constant,
-            SpacingFlag::Poisson => Spacing::Poisson,
-        };
         PlanSpec {
             origin: floodmark_plan::Origin::CommandLine,
             load: LoadSpec {
@@ -81,18 +77,14 @@ impl LoadArgs {
                 rate: self.rate,
                 burst: self.burst,
                 within: self.within,
-                arrivals: has_rate.then_some(spacing),
-                fresh: Some(self.fresh),
-                requests_per_connection: self.requests_per_connection,
-                close_first: Some(match self.close_first {
-                    Closer::Server => CloseFirst::Server,
-                    Closer::Client => CloseFirst::Client,
-                    Closer::Reset => CloseFirst::Reset,
-                }),
-                sources: self.sources,
+                arrivals: has_rate.then_some(self.arrivals.into()),
+                fresh: Some(connection.fresh),
+                requests_per_connection: connection.requests_per_connection,
+                close_first: Some(connection.close_first.into()),
+                sources: connection.sources,
                 warmup: Some(self.warmup),
                 attempts: Some(self.attempts.into()),
-                timeout: Some(self.timeout),
+                timeout: Some(connection.timeout),
                 deadline: self.deadline,
                 seed: Some(self.seed),
                 check: self.check.clone(),
@@ -110,28 +102,20 @@ impl LoadArgs {
                 },
             }),
             hold: self.hold,
-            backend: match self.backend {
-                BackendFlag::Auto => BackendChoice::Auto,
-                BackendFlag::Uring => BackendChoice::Uring,
-                BackendFlag::Epoll => BackendChoice::Epoll,
-            },
-            resolve: self.resolve.clone(),
-            unix_socket: self.unix_socket.clone(),
+            backend: self.backend.into(),
+            resolve: connection.resolve.clone(),
+            unix_socket: connection.unix_socket.clone(),
             no_drain: self.no_drain,
-            insecure: self.insecure,
-            cacert: self.cacert.clone(),
-            no_resumption: self.no_resumption,
-            method: self.method.clone(),
-            headers: self.headers.clone(),
-            body: match (&self.body, &self.body_file) {
-                (Some(text), _) => Some(BodySource::Text(text.clone())),
-                (None, Some(path)) => Some(BodySource::File(path.clone())),
-                (None, None) => None,
-            },
-            mix: self.mix.clone(),
+            insecure: self.https.insecure,
+            cacert: self.https.cacert.clone(),
+            no_resumption: self.https.no_resumption,
+            method: self.request.method.clone(),
+            headers: self.request.headers.clone(),
+            body: self.request.body_source(),
+            mix: self.request.mix.clone(),
             expect: self.expect.clone(),
-            public: self.public,
-            anyway: self.anyway,
+            public: self.safety.public,
+            anyway: self.safety.anyway,
             agents: self.agents.place.as_ref().map(AgentsPlace::count),
         }
     }
