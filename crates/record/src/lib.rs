@@ -10,6 +10,7 @@ pub mod agent_lines;
 pub mod api_check;
 mod base64_bytes;
 pub mod body;
+pub mod capacity;
 pub mod cause;
 pub mod client;
 pub mod comparison;

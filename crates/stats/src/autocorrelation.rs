@@ -14,13 +14,15 @@
 /// the variance is added back iteratively. `means` is the number of subtracted means.
 ///
 /// The result is at least 1, so that periodic stalls do not narrow an interval. It is at most half
-/// the number of values.
+/// the number of values with the same mean.
 pub(crate) fn inefficiency(residuals: &[f64], means: usize) -> f64 {
     let n = residuals.len();
     if n < 4 {
         return 1.0;
     }
-    let lags = (n / 2).min(MOST_LAGS);
+    // Values with different means come from different series.
+    let series = n / means.max(1);
+    let lags = (series / 2).min(MOST_LAGS);
     // Compute products on demand, because few lags are needed, and only once, because all rounds
     // use them.
     let mut products: Vec<f64> = Vec::new();
@@ -35,7 +37,7 @@ pub(crate) fn inefficiency(residuals: &[f64], means: usize) -> f64 {
     if variance <= 0.0 {
         return 1.0;
     }
-    let most = n as f64 / 2.0;
+    let most = (series as f64 / 2.0).max(1.0);
     let mut tau: f64 = 1.0;
     for _ in 0..ROUNDS {
         let of_mean = variance * tau * means as f64 / n as f64;

@@ -1,9 +1,11 @@
 //! Simulated servers whose capacity is known.
 
+use std::collections::VecDeque;
 use std::f64::consts::FRAC_1_SQRT_2;
 
 use floodmark_stats::capacity::{
-    SHORTEST_TRIAL_S, SLOW_QUANTILE, TrialOutcome, TrialRow, design_effect, trial_length,
+    LATEST_TRIALS, SHORTEST_TRIAL_S, SLOW_QUANTILE, TrialOutcome, TrialRow, design_effect,
+    trial_length,
 };
 
 use statrs::function::erf::erfc;
@@ -73,8 +75,8 @@ pub struct SimulatedServer {
     /// Number of trials so far.
     pub trials: u32,
     is_collapsed: bool,
-    /// Design effects of the trials so far.
-    design_effects: Vec<f64>,
+    /// Parts of the latest trials that passed.
+    passed: VecDeque<Vec<TrialRow>>,
     /// Simulated time in seconds.
     pub time_s: f64,
 }
@@ -87,15 +89,9 @@ impl SimulatedServer {
             random,
             trials: 0,
             is_collapsed: false,
-            design_effects: Vec::new(),
+            passed: VecDeque::new(),
             time_s: 0.0,
         }
-    }
-
-    /// Returns the median design effect of the latest trials.
-    fn design_effect(&self) -> f64 {
-        let latest = self.design_effects.len().saturating_sub(LATEST);
-        quantile(&self.design_effects[latest..], 0.5).unwrap_or(1.0)
     }
 
     /// Simulates a trial. Scatter divides the rate by a random factor, which is equivalent to
@@ -111,14 +107,18 @@ impl SimulatedServer {
         let mut length_s = SHORTEST_TRIAL_S;
         let is_pass = match self.behavior {
             Behavior::Queue { queue, limit_s } => {
-                let mut length = trial_length(rate_per_s, 1.0 - SHARE, self.design_effect());
+                let effect = design_effect(self.passed.make_contiguous()).unwrap_or(1.0);
+                let mut length = trial_length(rate_per_s, 1.0 - SHARE, effect);
                 length.judged_s = length.judged_s.min(LONGEST_TRIAL_S);
                 length_s = length.transient_s + length.judged_s;
                 let times = queue.simulate(rate, SPEED_PER_S, length, &mut self.random);
                 let is_pass = share_over(&times, limit_s) <= SHARE;
                 // During an overload, the queue grows, so all of its requests are correlated.
                 if is_pass {
-                    self.design_effects.extend(design_effect(&rows(&times)));
+                    self.passed.push_back(rows(&times));
+                    if self.passed.len() > LATEST_TRIALS {
+                        self.passed.pop_front();
+                    }
                 }
                 is_pass
             }
@@ -191,12 +191,10 @@ const Z_99: f64 = 2.326_348;
 /// Maximum length of a trial in seconds, without its transient.
 const LONGEST_TRIAL_S: f64 = 60.0;
 
-/// Number of trials whose design effects determine the length of the next.
-const LATEST: usize = 9;
-
 /// Counts slow requests in parts of a trial.
 fn rows(times: &[(f64, f64)]) -> Vec<TrialRow> {
-    const ROWS: usize = 100;
+    /// Length of a part in seconds, as in events.
+    const PART_S: f64 = 0.1;
     let response_s: Vec<f64> = times.iter().map(|time| time.1).collect();
     let (Some(first), Some(last), Some(slow_s)) = (
         times.first(),
@@ -205,16 +203,16 @@ fn rows(times: &[(f64, f64)]) -> Vec<TrialRow> {
     ) else {
         return Vec::new();
     };
-    let per_row_s = (last.0 - first.0) / ROWS as f64;
+    let count = (((last.0 - first.0) / PART_S) as usize).max(1);
     let mut rows = vec![
         TrialRow {
             requests: 0,
             slow: 0
         };
-        ROWS
+        count
     ];
     for (at_s, response_s) in times {
-        let row = (((at_s - first.0) / per_row_s) as usize).min(ROWS - 1);
+        let row = (((at_s - first.0) / PART_S) as usize).min(count - 1);
         rows[row].requests += 1;
         rows[row].slow += u64::from(*response_s > slow_s);
     }

@@ -35,12 +35,14 @@ mod posterior;
 mod search;
 mod trial_length;
 
+pub use posterior::pass_probability;
 pub use search::CapacitySearch;
 pub use trial_length::{
-    SHORTEST_TRIAL_S, SLOW_QUANTILE, TrialLength, TrialRow, design_effect, least_samples,
-    trial_length,
+    LATEST_TRIALS, SHORTEST_TRANSIENT_S, SHORTEST_TRIAL_S, SLOW_QUANTILE, TrialLength, TrialRow,
+    design_effect, least_samples, trial_length,
 };
 
+pub use floodmark_record::capacity::{TrialOutcome, TrialPurpose};
 use floodmark_record::run::Interval;
 
 /// Limits and precision of a search.
@@ -68,17 +70,6 @@ impl Default for CapacitySettings {
     }
 }
 
-/// What a trial showed about the objectives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TrialOutcome {
-    /// All objectives were met.
-    Pass,
-    /// An objective was missed.
-    Miss,
-    /// The client could not send the requests on time, so the trial says nothing about the server.
-    Void,
-}
-
 /// The next step of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CapacityStep {
@@ -91,19 +82,6 @@ pub enum CapacityStep {
     },
     /// The search is complete.
     Done(CapacityFinding),
-}
-
-/// Why a trial has its rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TrialPurpose {
-    /// To find a rate that passes and one that misses.
-    Bracket,
-    /// To narrow the interval.
-    Narrow,
-    /// To check a bound of the interval.
-    Confirm,
-    /// To find the highest rate that the client can send on time.
-    ClientLimit,
 }
 
 /// The result of a search, or of the trials so far.

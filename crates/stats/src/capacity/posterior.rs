@@ -26,10 +26,7 @@ const REACH: i32 = 500;
 
 /// Pass probability for each spread, by capacity minus rate in grid steps plus [`REACH`].
 static PASS: LazyLock<Vec<Vec<f64>>> = LazyLock::new(|| {
-    let pass = |offset: i32, spread: f64| {
-        let z = f64::from(offset) * STEP / spread;
-        LAPSE + (1.0 - 2.0 * LAPSE) * 0.5 * erfc(-z * FRAC_1_SQRT_2)
-    };
+    let pass = |offset: i32, spread: f64| pass_probability(f64::from(offset) * STEP, spread);
     let row = |spread: &f64| {
         (-REACH..=REACH)
             .map(|offset| pass(offset, *spread))
@@ -37,6 +34,15 @@ static PASS: LazyLock<Vec<Vec<f64>>> = LazyLock::new(|| {
     };
     SPREADS.iter().map(row).collect()
 });
+
+/// Returns the probability that a trial meets the objectives, except for lapses. `distance` is
+/// ln C − ln r for the capacity C and the rate r of the trial, and `scatter` the standard deviation
+/// between the capacities of trials, as a share.
+#[must_use]
+pub fn pass_probability(distance: f64, scatter: f64) -> f64 {
+    let z = distance / scatter;
+    LAPSE + (1.0 - 2.0 * LAPSE) * 0.5 * erfc(-z * FRAC_1_SQRT_2)
+}
 
 /// Returns the position of a rate in the grid. Rates outside 1e-6 to 1e12 are moved into this
 /// range.

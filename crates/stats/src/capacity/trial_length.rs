@@ -7,7 +7,7 @@ use crate::estimate::mean;
 pub const SHORTEST_TRIAL_S: f64 = 1.0;
 
 /// Minimum transient in seconds.
-const SHORTEST_TRANSIENT_S: f64 = 0.2;
+pub const SHORTEST_TRANSIENT_S: f64 = 0.2;
 
 /// Length of the transient in correlation times.
 const TRANSIENT_CORRELATIONS: f64 = 10.0;
@@ -18,15 +18,18 @@ const TRANSIENT_CORRELATIONS: f64 = 10.0;
 /// the limit by a factor of about 1 + 0.5/k, because the distribution of their count is skewed.
 const INDEPENDENT_MISSES: f64 = 10.0;
 
-/// Percentile of a trial's response times above which a request counts as slow in [`TrialRow`].
+/// Percentile of the response times above which a request counts as slow in [`TrialRow`].
 pub const SLOW_QUANTILE: f64 = 0.9;
 
-/// Requests that were due in one part of a trial. All parts have the same length.
+/// Number of trials that determine the design effect: the latest ones that passed.
+pub const LATEST_TRIALS: usize = 9;
+
+/// Requests in one part of a trial. All parts have the same length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrialRow {
     /// Number of requests.
     pub requests: u64,
-    /// Number of requests slower than the trial's [`SLOW_QUANTILE`].
+    /// Number of requests slower than about the [`SLOW_QUANTILE`].
     pub slow: u64,
 }
 
@@ -38,29 +41,37 @@ pub fn least_samples(quantile: f64, confidence: f64) -> u64 {
 }
 
 /// Returns the number of requests that carry as much information as one independent request, at
-/// least 1. Returns `None` for fewer than ten rows, or if no request or every request is slow.
+/// least 1, over several trials. Each trial is a list of consecutive parts of equal length. Returns
+/// `None` for fewer than ten parts in total, or if no request or every request is slow.
 ///
 /// This is the design effect (Kish 1965, "Survey Sampling"): the variance of the share of slow
 /// requests, with autocorrelation, divided by its variance if requests were independent.
 #[must_use]
-pub fn design_effect(rows: &[TrialRow]) -> Option<f64> {
+pub fn design_effect(trials: &[Vec<TrialRow>]) -> Option<f64> {
     const FEWEST_ROWS: usize = 10;
-    let requests: u64 = rows.iter().map(|row| row.requests).sum();
-    let slow: u64 = rows.iter().map(|row| row.slow).sum();
-    if rows.len() < FEWEST_ROWS || slow == 0 || slow >= requests {
+    let mut residuals: Vec<f64> = Vec::new();
+    let mut independent = 0.0;
+    let mut means = 0;
+    for rows in trials {
+        let requests: u64 = rows.iter().map(|row| row.requests).sum();
+        let slow: u64 = rows.iter().map(|row| row.slow).sum();
+        if slow == 0 || slow >= requests {
+            continue;
+        }
+        let share = slow as f64 / requests as f64;
+        // Number of slow requests in each row minus the number expected from the trial's share.
+        let excess = |row: &TrialRow| row.slow as f64 - share * row.requests as f64;
+        let excess: Vec<f64> = rows.iter().map(excess).collect();
+        let middle = mean(&excess);
+        residuals.extend(excess.iter().map(|value| value - middle));
+        independent += share * (1.0 - share) * requests as f64;
+        means += 1;
+    }
+    if residuals.len() < FEWEST_ROWS {
         return None;
     }
-    let share = slow as f64 / requests as f64;
-    // Number of slow requests in each row minus the number expected from the overall share.
-    let excess: Vec<f64> = rows
-        .iter()
-        .map(|row| row.slow as f64 - share * row.requests as f64)
-        .collect();
-    let middle = mean(&excess);
-    let residuals: Vec<f64> = excess.iter().map(|value| value - middle).collect();
-    let (variance, tau) = variance(&residuals, 1);
-    let independent = share * (1.0 - share) * requests as f64;
-    Some((variance * tau * rows.len() as f64 / independent).max(1.0))
+    let (variance, tau) = variance(&residuals, means);
+    Some((variance * tau * residuals.len() as f64 / independent).max(1.0))
 }
 
 /// The length of a trial.
@@ -73,7 +84,7 @@ pub struct TrialLength {
 }
 
 /// Returns the length of a trial at a rate in requests per second, for an objective on a percentile
-/// (0.99 for p99). `design_effect` is the median of the latest trials that passed, 1 if unknown.
+/// (0.99 for p99). `design_effect` is that of the latest trials that passed, 1 if unknown.
 /// Trials that missed don't count: during an overload, the growing queue correlates all requests.
 #[must_use]
 pub fn trial_length(rate_per_s: f64, quantile: f64, design_effect: f64) -> TrialLength {
@@ -111,7 +122,7 @@ mod tests {
         let mut normal = Normal::new(5);
         // The standard deviation of a binomial count of 1,000 with share 0.1 is 9.5.
         let independent = rows((0..200).map(|_| 9.5 * normal.next()));
-        let effect = design_effect(&independent).unwrap();
+        let effect = design_effect(&[independent]).unwrap();
         assert!(effect < 1.6, "{effect}");
     }
 
@@ -119,14 +130,18 @@ mod tests {
     fn correlated_requests_have_a_design_effect() {
         // Three times the standard deviation, and (1 + φ)/(1 − φ) = 3 from correlated rows: 27.
         let correlated = rows(ar1(0.5, 2_000, 5).into_iter().map(|x| 28.5 * x));
-        let effect = design_effect(&correlated).unwrap();
+        let effect = design_effect(std::slice::from_ref(&correlated)).unwrap();
         assert!((effect / 27.0 - 1.0).abs() < 0.3, "{effect}");
+        // Many short trials tell the same, although each of them is too short.
+        let short: Vec<Vec<TrialRow>> = correlated.chunks(20).map(<[TrialRow]>::to_vec).collect();
+        let pooled = design_effect(&short).unwrap();
+        assert!((pooled / 27.0 - 1.0).abs() < 0.3, "{pooled}");
     }
 
     #[test]
     fn too_few_rows_have_no_design_effect() {
-        assert_eq!(design_effect(&rows([0.0; 9])), None);
-        assert_eq!(design_effect(&rows([-100.0; 20])), None);
+        assert_eq!(design_effect(&[rows([0.0; 9])]), None);
+        assert_eq!(design_effect(&[rows([-100.0; 20])]), None);
         assert_eq!(design_effect(&[]), None);
     }
 

@@ -1,0 +1,252 @@
+//! The search for a server's capacity: its trials and its result.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::events::RunId;
+use crate::run::Interval;
+
+/// Start of a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CapacityBegan {
+    /// The server process that is loaded. The attempt is 0.
+    pub run: RunId,
+    /// Settings of the search.
+    pub settings: CapacityPlan,
+}
+
+/// Settings of a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapacityPlan {
+    /// Objectives that the server must meet, as given.
+    pub objectives: Vec<String>,
+    /// First rate to try, in requests per second.
+    pub start_per_s: f64,
+    /// Lowest rate to try, in requests per second.
+    pub lowest_per_s: f64,
+    /// Highest rate to try, in requests per second.
+    pub highest_per_s: f64,
+    /// Half-width of the interval at which the search ends, as a share of the capacity.
+    pub precision: f64,
+    /// Maximum length of the search in seconds.
+    pub budget_s: f64,
+}
+
+/// What a trial showed about the objectives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrialOutcome {
+    /// All objectives were met.
+    Pass,
+    /// An objective was missed.
+    Miss,
+    /// The client could not send the requests on time, so the trial says nothing about the server.
+    Void,
+}
+
+/// Why a trial has its rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrialPurpose {
+    /// To find a rate that passes and one that misses.
+    Bracket,
+    /// To narrow the interval.
+    Narrow,
+    /// To check a bound of the interval.
+    Confirm,
+    /// To find the highest rate that the client can send on time.
+    ClientLimit,
+}
+
+/// State of the server when a trial starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrialStart {
+    /// No request is in flight.
+    Idle,
+    /// The rate falls from an overload to the rate of the trial, without a pause.
+    Overload,
+}
+
+/// One trial of a search: an offered rate, and whether the server met the objectives.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapacityTrial {
+    /// Offered rate in requests per second.
+    pub rate_per_s: f64,
+    /// Why the trial has this rate.
+    pub purpose: TrialPurpose,
+    /// State of the server at the start.
+    pub start: TrialStart,
+    /// Start of the trial in seconds since the start of the search.
+    pub at_s: f64,
+    /// Length of the time at the start whose requests are not judged, in seconds.
+    pub transient_s: f64,
+    /// Length of the judged time in seconds.
+    pub judged_s: f64,
+    /// Length that the precision of the percentile requires, in seconds, if it is longer than the
+    /// budget allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required_s: Option<f64>,
+    /// Result of the trial.
+    pub outcome: TrialOutcome,
+    /// Why the trial is void; null otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+    /// Figure of each objective, in order.
+    pub figures: Vec<ObjectiveFigure>,
+    /// Ok responses per second.
+    pub throughput_per_s: Option<f64>,
+    /// Share of requests that were due but not ok.
+    pub error_share: Option<f64>,
+    /// Median response time in microseconds.
+    pub p50_us: Option<f64>,
+    /// 99th percentile of the response time in microseconds; null if it falls among timeouts.
+    pub p99_us: Option<f64>,
+    /// Number of requests that carry as much information as one independent request; null if
+    /// unknown.
+    pub design_effect: Option<f64>,
+    /// CPUs that the server used; null if unknown.
+    pub server_cpus: Option<f64>,
+}
+
+impl CapacityTrial {
+    /// Returns the figures of the objectives that were missed.
+    pub fn missed(&self) -> impl Iterator<Item = &ObjectiveFigure> {
+        self.figures.iter().filter(|figure| !figure.is_met)
+    }
+}
+
+/// A figure of a trial and its objective.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ObjectiveFigure {
+    /// Objective as given.
+    pub objective: String,
+    /// Measured figure with its unit.
+    pub figure: String,
+    /// Measured figure in the unit of the objective: microseconds, or a share from 0 to 1. Null if
+    /// it was not measured or falls among timeouts.
+    pub value: Option<f64>,
+    /// Whether the objective was met.
+    pub is_met: bool,
+}
+
+/// End of a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapacityEnded {
+    /// Length of the search in seconds, including earlier parts of a resumed search.
+    pub elapsed_s: f64,
+    /// Why the search ended.
+    pub reason: CapacityEnd,
+    /// Remarks about the search.
+    pub notes: Vec<String>,
+}
+
+/// Why a search ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CapacityEnd {
+    /// The result is as precise as requested.
+    Settled,
+    /// The budget was used up.
+    Budget,
+    /// The maximum number of trials was reached.
+    Trials,
+    /// The search was interrupted. It can be resumed.
+    Interrupted,
+    /// A trial failed, or the server exited.
+    Failed,
+}
+
+/// Result of a search for the capacity: the highest rate at which the server meets every objective.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapacityResult {
+    /// Name of the trial of the experiment; null outside experiments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<String>,
+    /// Number of the server process, starting at 1.
+    pub process: u32,
+    /// Settings of the search.
+    pub settings: CapacityPlan,
+    /// What the trials show.
+    pub finding: CapacityKind,
+    /// Capacity in requests per second; null if unknown. With a `bound`, the capacity is at least or
+    /// at most this rate.
+    pub rate_per_s: Option<f64>,
+    /// Lower bound of the interval, in requests per second; null without an interval.
+    pub low: Option<f64>,
+    /// Upper bound of the interval, in requests per second; null without an interval.
+    pub high: Option<f64>,
+    /// Confidence level of the interval, such as 0.95.
+    pub level: f64,
+    /// Whether `rate_per_s` is only a bound of the capacity; null if it is an estimate.
+    pub bound: Option<CapacityBound>,
+    /// Capacity when the load falls from an overload, if it is lower.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub falling: Option<FallingCapacity>,
+    /// Capacity at the last trial in requests per second, if it changed during the search.
+    /// `rate_per_s` is then the capacity at the first trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_per_s: Option<f64>,
+    /// Standard deviation between the capacities of trials, as a share; null if unknown.
+    pub scatter: Option<f64>,
+    /// Whether fresh trials at both bounds of the interval agreed with the interval.
+    pub is_confirmed: bool,
+    /// How the search ended; null if floodmark died.
+    pub end: Option<CapacityEnded>,
+    /// The trials, in order.
+    pub trials: Vec<CapacityTrial>,
+}
+
+impl CapacityResult {
+    /// Returns the interval of the capacity, if there is one.
+    #[must_use]
+    pub fn interval(&self) -> Option<Interval> {
+        Some(Interval {
+            low: self.low?,
+            high: self.high?,
+            confidence: self.level,
+            method: "posterior of the capacity".to_owned(),
+        })
+    }
+}
+
+/// Capacity of a server that does not recover from an overload at its usual capacity.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FallingCapacity {
+    /// Highest rate at which the server recovers, in requests per second.
+    pub rate_per_s: f64,
+    /// Lower bound of the interval, in requests per second; null without an interval.
+    pub low: Option<f64>,
+    /// Upper bound of the interval, in requests per second; null without an interval.
+    pub high: Option<f64>,
+}
+
+/// What the trials of a search show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CapacityKind {
+    /// One capacity.
+    Capacity,
+    /// A lower capacity after an overload.
+    Hysteresis,
+    /// The capacity changed during the search.
+    NotStationary,
+    /// The client cannot send a higher rate on time.
+    ClientLimit,
+    /// The server met every objective at the highest rate of the settings.
+    AboveHighest,
+    /// The server missed an objective even at the lowest rate.
+    Never,
+    /// The search ended before one trial had passed and one had missed.
+    Unfinished,
+}
+
+/// Direction of a bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CapacityBound {
+    /// The capacity is at least the rate.
+    Lower,
+    /// The capacity is below the rate.
+    Upper,
+}
