@@ -17,7 +17,7 @@ pub mod why;
 
 pub use next::next_step;
 pub use stopped::server_gone_since_s;
-pub use validity::{agent_validity, validity};
+pub use validity::{agent_validity, client_fault, validity};
 
 #[cfg(test)]
 mod testing;

@@ -1,6 +1,7 @@
 //! Plans, threads and agents for this crate's tests.
 
 use floodmark_record::agent::AgentRun;
+use floodmark_record::capacity::{CapacityKind, CapacityPlan, CapacityResult};
 use floodmark_record::events::ThreadUsage;
 use floodmark_record::outcome::Counts;
 use floodmark_record::plan::{Length, Model, Plan, Rate, Schedule, Spacing, Target};
@@ -81,5 +82,33 @@ pub(crate) fn agent(name: &str) -> AgentRun {
             notes: Vec::new(),
         },
         lost: None,
+    }
+}
+
+/// Returns the result of a search for a capacity, without trials.
+pub(crate) fn capacity(rate_per_s: f64, low: f64, high: f64) -> CapacityResult {
+    CapacityResult {
+        trial: None,
+        process: 1,
+        settings: CapacityPlan {
+            objectives: vec!["p99 < 5ms".to_owned()],
+            start_per_s: 18_000.0,
+            lowest_per_s: 200.0,
+            highest_per_s: 2e7,
+            precision: 0.02,
+            budget_s: 60.0,
+        },
+        finding: CapacityKind::Capacity,
+        rate_per_s: Some(rate_per_s),
+        low: Some(low),
+        high: Some(high),
+        level: 0.95,
+        bound: None,
+        falling: None,
+        last_per_s: None,
+        scatter: Some(0.01),
+        is_confirmed: true,
+        end: None,
+        trials: Vec::new(),
     }
 }

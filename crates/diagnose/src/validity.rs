@@ -188,6 +188,22 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     }
 }
 
+/// Returns why the client did not send an open-model load as planned, or `None` if it did. `cpus` is
+/// the number of CPUs that the client may use. Whether the server met the load does not matter.
+#[must_use]
+pub fn client_fault(run: &Run, cpus: u32) -> Option<String> {
+    let judged = &Judged {
+        run,
+        cpus,
+        expected: &[],
+    };
+    let faults = match run.agents.is_empty() {
+        true => ClientFaults::of(judged),
+        false => agents::faults(run),
+    };
+    faults.invalid.into_iter().next()
+}
+
 /// Reasons why the client did not send the load as planned.
 #[derive(Debug, Default)]
 struct ClientFaults {

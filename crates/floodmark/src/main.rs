@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, CommandFactory, Parser, Subcommand};
 use floodmark_plan::values::count_within;
 
+mod capacity;
 mod compare;
 mod completions;
 mod delay;
@@ -40,6 +41,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Load(Box<load::args::LoadArgs>),
+    Capacity(Box<capacity::args::CapacityArgs>),
     Run(run::args::RunArgs),
     Init(init::InitArgs),
     Serve(serve::ServeArgs),
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
     };
     ended(match &cli.command {
         Command::Load(args) => load::run(args),
+        Command::Capacity(args) => capacity::run(args),
         Command::Run(args) => run::run(args),
         Command::Init(args) => init::run(args),
         Command::Serve(args) => serve::run(args),

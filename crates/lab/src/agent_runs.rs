@@ -1,63 +1,36 @@
 //! The parts of a load that agents sent.
 
-use std::collections::BTreeMap;
-
 use floodmark_observe::Root;
-use floodmark_record::SecondRow;
 use floodmark_record::agent::AgentRun;
-use floodmark_record::events::{Event, Phase, RunId};
+use floodmark_record::events::{Event, RunId};
 use floodmark_record::plan::Plan;
-use floodmark_record::run::{Status, Validity};
+use floodmark_record::run::{Run, Status, Validity};
 use floodmark_workers::AgentFacts;
 
-use crate::figure_window::{FigureWindow, WindowTimes};
-use crate::fold::{fold_run, test_validity};
-use crate::run_events::{MeasuredSecond, RunEvents};
+use crate::fold::test_validity;
+use crate::joined_run::JoinedRun;
 
 /// Folds each agent's own events while a load runs. Individual seconds are not kept, so memory use does
 /// not grow with the load's length.
-pub struct AgentRuns(Vec<AgentPart>);
-
-/// One agent's part of a load so far.
-struct AgentPart {
-    events: RunEvents,
-    times: WindowTimes,
-}
+pub struct AgentRuns(Vec<JoinedRun>);
 
 impl AgentRuns {
     /// Creates empty parts for `agents` agents. `plan` is the plan of the whole load.
     pub fn new(id: &RunId, plan: &Plan, agents: usize) -> Self {
-        let part = || AgentPart {
-            // An agent's part has no figures for the groups of a mix.
-            events: RunEvents::new(
-                id.clone(),
-                Plan {
-                    mix: None,
-                    ..plan.clone()
-                },
-                0,
-            ),
-            times: WindowTimes::default(),
+        // An agent's part has no figures for the groups of a mix.
+        let plan = Plan {
+            mix: None,
+            ..plan.clone()
         };
+        let part = || JoinedRun::new(id.clone(), plan.clone());
         AgentRuns((0..agents).map(|_| part()).collect())
     }
 
     /// Adds an event of the agent with this index.
     pub fn take(&mut self, agent: usize, event: &Event) {
-        let Some(part) = self.0.get_mut(agent) else {
-            return;
-        };
-        let Event::Second(row) = event else {
-            return part.events.take(event.clone());
-        };
-        if row.phase == Phase::Measure {
-            part.times.add(row, true);
+        if let Some(part) = self.0.get_mut(agent) {
+            part.take(event);
         }
-        part.events.take(Event::Second(SecondRow {
-            histograms: BTreeMap::new(),
-            ..row.clone()
-        }));
-        part.join_rows();
     }
 
     /// Returns the agents' parts. `facts` has one entry per agent, in the same order. `expected`
@@ -71,77 +44,41 @@ impl AgentRuns {
             let plan = &mut part.events.plan;
             plan.connections = connections(plan, index, started as u32);
             index += u32::from(facts.cpus > 0);
-            part.finish(facts, here.as_deref(), expected)
+            agent_run(&part.finish(), facts, here.as_deref(), expected)
         });
         parts.collect()
     }
 }
 
-impl AgentPart {
-    /// Joins all measured seconds into one row.
-    fn join_rows(&mut self) {
-        let rows = &mut self.events.rows;
-        if let Some(last) = rows.pop() {
-            let row = match rows.pop() {
-                Some(before) => joined(before.row, &last.row),
-                None => last.row,
-            };
-            rows.push(MeasuredSecond::new(row, None, None));
-        }
-    }
-
-    fn finish(mut self, facts: &AgentFacts, here: Option<&str>, expected: &[String]) -> AgentRun {
-        self.events.complete();
-        self.join_rows();
-        let window = FigureWindow::whole(&self.events);
-        let run = fold_run(self.events, window, &self.times);
-        let us = |ns: u64| ns as f64 / 1e3;
-        let mut agent = AgentRun {
-            name: facts.name.clone(),
-            shares_host: here.is_some() && here == facts.boot_id.as_deref(),
-            boot_id: facts.boot_id.clone(),
-            host: facts.host.clone(),
-            cpus: facts.cpus,
-            skew_us: facts.skew_ns.map(|(skew_ns, _)| skew_ns as f64 / 1e3),
-            bound_us: facts.skew_ns.map(|(_, bound_ns)| us(bound_ns)),
-            late_start_us: us(facts.late_start_ns),
-            throughput_per_s: run.throughput_per_s.filter(|_| facts.lost.is_none()),
-            requests: run.requests.clone(),
-            longest_stall_ns: run.longest_stall_ns.filter(|_| facts.lost.is_none()),
-            client: run.client.clone(),
-            validity: Validity {
-                status: Status::Valid,
-                reasons: Vec::new(),
-                notes: Vec::new(),
-            },
-            lost: facts.lost.clone(),
-        };
-        let judged = floodmark_diagnose::agent_validity(&run, &agent, expected);
-        agent.validity = match agent.lost {
-            Some(_) => judged,
-            None => test_validity(judged),
-        };
-        agent
-    }
-}
-
-/// Returns one row for two consecutive parts of a measurement, without histograms and groups.
-fn joined(mut row: SecondRow, next: &SecondRow) -> SecondRow {
-    row.counts.merge(&next.counts);
-    SecondRow {
-        to_ns: next.to_ns,
-        good: row.good + next.good,
-        ok_in_window: row.ok_in_window + next.ok_in_window,
-        good_in_window: row.good_in_window + next.good_in_window,
-        bytes_sent: row.bytes_sent + next.bytes_sent,
-        bytes_received: row.bytes_received + next.bytes_received,
-        connects: row.connects + next.connects,
-        open_connections: next.open_connections,
-        user_s: row.user_s + next.user_s,
-        system_s: row.system_s + next.system_s,
-        groups: Vec::new(),
-        ..row
-    }
+/// Judges an agent's part of a load, `run`.
+fn agent_run(run: &Run, facts: &AgentFacts, here: Option<&str>, expected: &[String]) -> AgentRun {
+    let us = |ns: u64| ns as f64 / 1e3;
+    let mut agent = AgentRun {
+        name: facts.name.clone(),
+        shares_host: here.is_some() && here == facts.boot_id.as_deref(),
+        boot_id: facts.boot_id.clone(),
+        host: facts.host.clone(),
+        cpus: facts.cpus,
+        skew_us: facts.skew_ns.map(|(skew_ns, _)| skew_ns as f64 / 1e3),
+        bound_us: facts.skew_ns.map(|(_, bound_ns)| us(bound_ns)),
+        late_start_us: us(facts.late_start_ns),
+        throughput_per_s: run.throughput_per_s.filter(|_| facts.lost.is_none()),
+        requests: run.requests.clone(),
+        longest_stall_ns: run.longest_stall_ns.filter(|_| facts.lost.is_none()),
+        client: run.client.clone(),
+        validity: Validity {
+            status: Status::Valid,
+            reasons: Vec::new(),
+            notes: Vec::new(),
+        },
+        lost: facts.lost.clone(),
+    };
+    let judged = floodmark_diagnose::agent_validity(run, &agent, expected);
+    agent.validity = match agent.lost {
+        Some(_) => judged,
+        None => test_validity(judged),
+    };
+    agent
 }
 
 /// Returns the number of connections of the agent with this index. The threads of all agents divide

@@ -1,6 +1,8 @@
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use floodmark_record::events::{EndReason, PartRow, ThreadUsage, WorkerEnd};
+use floodmark_record::SecondRow;
+use floodmark_record::events::{EndReason, PartRow, Phase, ThreadUsage, WorkerEnd};
 use floodmark_record::groups::GroupRow;
 use floodmark_record::plan::{Length, Model, Rate, Schedule, Spacing};
 use floodmark_record::run::{Environment, ToolInfo};

@@ -39,7 +39,8 @@ pub fn open(folder: &mut Folder, tool: ToolInfo) {
 }
 
 /// Returns the wall-clock time in milliseconds since 1970.
-pub(crate) fn unix_ms() -> u64 {
+#[must_use]
+pub fn unix_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
@@ -89,6 +90,7 @@ fn proxy_used(pid: u32, since: Instant, before_s: f64) -> Option<Observation> {
 }
 
 /// The attempts of one plan and their environment.
+#[derive(Clone)]
 pub struct Attempts<'a> {
     /// The plan, its certificate authorities and its notices. Each attempt after the first
     /// increases the plan's seed by one.
@@ -156,14 +158,23 @@ impl Attempts<'_> {
         folder: &mut Folder,
         listener: &mut Listener<'_>,
     ) -> Option<WorkerFailure> {
-        let mut first_number = 1;
-        for attempt in 1..=self.attempts {
+        self.measure_from(&mut 1, folder, listener)
+    }
+
+    /// Runs the attempts like [`Self::measure`]. `first_number` is the next free request number.
+    pub(crate) fn measure_from(
+        &self,
+        first_number: &mut u64,
+        folder: &mut Folder,
+        listener: &mut Listener<'_>,
+    ) -> Option<WorkerFailure> {
+        for attempt in 0..self.attempts {
             let run = RunId {
-                attempt,
+                attempt: self.run.attempt + attempt,
                 ..self.run.clone()
             };
             let begin = Instant::now();
-            let end = self.attempt(&run, &mut first_number, folder, listener);
+            let end = self.attempt(&run, first_number, folder, listener);
             let exit = self.exits.and_then(|exits| exits.describe(begin));
             let cut_short = exit.or(end.interruption);
             let last = cut_short.is_some() || self.stop.is_set() || folder.failure().is_some();

@@ -19,6 +19,7 @@ use floodmark_record::tls::TlsRun;
 use floodmark_record::{Counts, Event, Record, TimeKind};
 use floodmark_stats::{attempts, interval};
 
+use crate::capacity::CapacityEvents;
 use crate::external_client;
 use crate::figure_window::{FigureWindow, WindowTimes};
 use crate::folder::EVENTS;
@@ -97,7 +98,7 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
     let expected = expected.map_or_else(Vec::new, |asked| asked.expected_causes.clone());
     let mut responses: BTreeMap<RunId, ResponsesSoFar> = BTreeMap::new();
     for (events, (window, times, steps)) in events.runs.into_iter().zip(folded) {
-        if events.superseded {
+        if events.left_out {
             continue;
         }
         let process = RunId {
@@ -120,9 +121,16 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
         run.validity = validity(&run, run.client_cpus(record.environment.cpus), &expected);
         record.runs.push(run);
     }
+    let mut capacities = events.capacity.iter().map(CapacityEvents::result);
     match record.experiment {
-        None => record.overall = overall(&record.runs),
+        None => {
+            record.capacity = capacities.next();
+            if record.capacity.is_none() {
+                record.overall = overall(&record.runs);
+            }
+        }
         Some(_) => {
+            record.capacities = capacities.collect();
             record.comparisons = comparing::comparisons(&record);
             record.sweeps = comparing::sweeps(&record);
             record.claims = comparing::claims(&record);
@@ -166,6 +174,12 @@ pub(crate) fn test_validity(judged: Validity) -> Validity {
         reasons,
         ..judged
     }
+}
+
+/// Removes the fault of a trial's client if [`TEST_VALIDITY`] is set in debug builds.
+pub(crate) fn test_fault(fault: Option<String>) -> Option<String> {
+    let is_test = cfg!(debug_assertions) && std::env::var_os(TEST_VALIDITY).is_some();
+    fault.filter(|_| !is_test)
 }
 
 /// Computes the figures of a run, except its judgements.

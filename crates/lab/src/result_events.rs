@@ -9,6 +9,7 @@ use floodmark_record::Event;
 use floodmark_record::experiment::{ExperimentDescription, Resumed};
 use floodmark_record::run::{Environment, ToolInfo};
 
+use crate::capacity::CapacityEvents;
 use crate::crash_results::CrashEvents;
 use crate::run_events::RunEvents;
 use floodmark_workers::EVENT_LIMIT;
@@ -25,10 +26,12 @@ pub struct ResultEvents {
     pub resumed: Vec<Resumed>,
     /// One-line messages about skipped systems, trials and steps.
     pub skipped: Vec<String>,
-    /// The runs, including superseded ones.
+    /// The runs, including those that the record leaves out.
     pub runs: Vec<RunEvents>,
     /// The crash rounds of each trial.
     pub crash: Vec<CrashEvents>,
+    /// The searches for a capacity.
+    pub capacity: Vec<CapacityEvents>,
 }
 
 impl ResultEvents {
@@ -51,7 +54,7 @@ impl ResultEvents {
             Event::Experiment(asked) => self.experiment = Some(asked),
             Event::Resumed(resumed) => {
                 for run in &mut self.runs {
-                    run.superseded |= resumed.anew.contains(&run.id);
+                    run.left_out |= resumed.anew.contains(&run.id);
                 }
                 // A resumed experiment retries skipped systems.
                 self.skipped.clear();
@@ -74,6 +77,17 @@ impl ResultEvents {
             }
             Event::CrashBegan(began) => CrashEvents::begin(&mut self.crash, began),
             Event::CrashRound(round) => CrashEvents::add(&mut self.crash, round),
+            Event::CapacityBegan(began) => self.capacity.push(CapacityEvents::new(began)),
+            event @ (Event::CapacityTrial(_) | Event::CapacityEnded(_)) => {
+                if matches!(event, Event::CapacityTrial(_))
+                    && let Some(run) = self.runs.last_mut()
+                {
+                    run.left_out = true;
+                }
+                if let Some(search) = self.capacity.last_mut() {
+                    search.take(&event);
+                }
+            }
             event => {
                 if let Some(run) = self.runs.last_mut() {
                     run.take(event);

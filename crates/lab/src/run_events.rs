@@ -54,8 +54,9 @@ pub struct RunEvents {
     pub ended: bool,
     /// Why the run is incomplete.
     pub cut_short: Option<String>,
-    /// Whether a later run replaced this run.
-    pub superseded: bool,
+    /// Whether the record leaves out this run: a later run replaced it, or it was a trial of a search
+    /// for the capacity.
+    pub left_out: bool,
 }
 
 /// One second of the measurement, with figures computed from its histograms.
@@ -144,7 +145,7 @@ impl RunEvents {
             logged: Logged::default(),
             ended: false,
             cut_short: None,
-            superseded: false,
+            left_out: false,
         }
     }
 

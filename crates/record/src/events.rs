@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentRun;
 use crate::api_check::ItemsFile;
+use crate::capacity::{CapacityBegan, CapacityEnded, CapacityTrial};
 use crate::client::ClientRan;
 use crate::crash::{CrashBegan, CrashRound};
 use crate::experiment::{ExperimentDescription, Resumed};
@@ -133,6 +134,12 @@ pub enum Event {
     CrashBegan(CrashBegan),
     /// A crash round ended; all earlier events are synced to disk.
     CrashRound(CrashRound),
+    /// A search for the capacity started.
+    CapacityBegan(CapacityBegan),
+    /// The previous run was a trial of the search. The record contains only this summary.
+    CapacityTrial(CapacityTrial),
+    /// The search ended.
+    CapacityEnded(CapacityEnded),
 }
 
 /// Identifies an attempt within a result.

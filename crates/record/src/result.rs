@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA_VERSION;
+use crate::capacity::CapacityResult;
 use crate::comparison::{ClaimResult, Comparison};
 use crate::crash::CrashResult;
 use crate::experiment::{ExperimentDescription, Resumed};
@@ -46,6 +47,12 @@ pub struct Record {
     /// Results of crash rounds, by trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub crash: Vec<CrashResult>,
+    /// Result of `floodmark capacity`; null for other commands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacityResult>,
+    /// Capacities of the server processes of an experiment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capacities: Vec<CapacityResult>,
     /// Version of each judge.
     pub judges: std::collections::BTreeMap<String, String>,
 }
@@ -93,6 +100,8 @@ impl Record {
             sweeps: Vec::new(),
             claims: Vec::new(),
             crash: Vec::new(),
+            capacity: None,
+            capacities: Vec::new(),
             judges: std::collections::BTreeMap::new(),
         }
     }

@@ -19,6 +19,7 @@ mod fixture;
 #[cfg(test)]
 mod summary_tests;
 
+pub use model::capacity::{capacity_progress_line, capacity_trial_line};
 pub use model::ratios::{measured, published};
 pub use progress::LoadProgress;
 pub use style::Style;

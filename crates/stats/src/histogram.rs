@@ -82,6 +82,12 @@ impl Histogram {
         Some(self.inner.median_equivalent(top))
     }
 
+    /// Returns the number of durations of at most `ns`, with the precision of the buckets.
+    #[must_use]
+    pub fn count_up_to(&self, ns: u64) -> u64 {
+        self.inner.count_between(0, ns)
+    }
+
     /// Returns the mean in ns, or `None` if the histogram is empty.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {

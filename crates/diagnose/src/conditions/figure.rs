@@ -6,6 +6,7 @@ use floodmark_record::groups::GroupFigures;
 use floodmark_record::run::Run;
 use floodmark_record::times::Times;
 use floodmark_record::units::{show_count, show_duration, show_ns};
+use floodmark_stats::Histogram;
 
 use crate::text::per_s;
 
@@ -41,7 +42,33 @@ macro_rules! field {
     };
 }
 
+impl<'a> Subject<'a> {
+    /// Returns the group with a name, or the whole run without a name. Returns `None` if there is no
+    /// such group.
+    pub(super) fn of(run: &'a Run, name: Option<&str>) -> Option<Self> {
+        let group = match name {
+            None => None,
+            Some(name) => Some(run.groups.iter().find(|group| group.name == name)?),
+        };
+        Some(Subject { run, group })
+    }
+}
+
 impl Subject<'_> {
+    /// Returns the share of requests with an ok response within `deadline`, even if the response
+    /// arrived after the sending window.
+    pub(super) fn good_share(self, deadline: Duration) -> Option<f64> {
+        let times = field!(self, response_time_us);
+        let good = match (&times.histogram, deadline < self.run.plan.timeout) {
+            (Some(text), true) => Histogram::decode(text)
+                .ok()?
+                .count_up_to(deadline.as_nanos() as u64),
+            _ => times.count - times.censored,
+        };
+        let known = self.known();
+        (known > 0).then(|| good as f64 / known as f64)
+    }
+
     /// Returns the number of intended requests that were not in flight at the end of the run.
     fn known(self) -> u64 {
         let requests = field!(self, requests);
@@ -179,15 +206,22 @@ impl Figure {
             FigureUnit::Time | FigureUnit::CpuTime => show_ns(value * 1e3),
             FigureUnit::Rate if value == 0.0 => "0/s".to_owned(),
             FigureUnit::Rate => per_s(value),
-            FigureUnit::Share if value == 0.0 => "0 %".to_owned(),
-            // Use three significant digits, so that a figure close to the condition's value does
-            // not look equal to that value.
-            FigureUnit::Share => {
-                let percent = value * 100.0;
+            FigureUnit::Share => Figure::show_share(Some(value)),
+            FigureUnit::Count => show_count(value as u64),
+        }
+    }
+
+    /// Formats a share. Three significant digits show that a figure close to a condition's value is
+    /// not equal to it.
+    pub(super) fn show_share(share: Option<f64>) -> String {
+        match share {
+            None => "not measured".to_owned(),
+            Some(0.0) => "0 %".to_owned(),
+            Some(share) => {
+                let percent = share * 100.0;
                 let decimals = (2.0 - percent.log10().floor()).clamp(0.0, 12.0);
                 format!("{percent:.0$} %", decimals as usize)
             }
-            FigureUnit::Count => show_count(value as u64),
         }
     }
 

@@ -1,10 +1,14 @@
 //! `--fail-if` conditions: syntax and evaluation.
 
+mod capacity;
 mod figure;
+mod objective;
 mod ratio;
 mod run;
 
+pub use capacity::CapacityCondition;
 pub(crate) use figure::{Figure, Subject};
+pub use objective::{Objective, check_objectives};
 pub use ratio::RatioCondition;
 pub use run::Condition;
 
@@ -21,6 +25,7 @@ struct Parts<'a> {
     /// The complete condition without leading and trailing spaces.
     text: &'a str,
     figure: &'a str,
+    operator: &'a str,
     comparator: Comparator,
     value: &'a str,
 }
@@ -58,13 +63,34 @@ impl<'a> Parts<'a> {
         Ok(Parts {
             text,
             figure,
+            operator,
             comparator,
             value,
         })
     }
 
+    /// Splits the figure into the name of a group, if any, and the name of the figure.
+    fn group_and_name(&self, form: &str) -> Result<(Option<&'a str>, &'a str), ConditionError> {
+        // A figure's name never contains a colon.
+        let (group, name) = match self.figure.split_once(':') {
+            Some((group, name)) => (Some(group.trim()), name.trim()),
+            None => (None, self.figure),
+        };
+        match name.is_empty() || group == Some("") {
+            true => Err(invalid_form(self.text, form)),
+            false => Ok((group, name)),
+        }
+    }
+
     fn invalid_value(&self, problem: &str) -> ConditionError {
         ConditionError(format!("in \"{}\": {problem}", self.text))
+    }
+
+    fn unsuitable_figure(&self, name: &str, why: &str) -> ConditionError {
+        let text = self.text;
+        ConditionError(format!(
+            "\"{name}\" in \"{text}\" cannot be an objective: {why}"
+        ))
     }
 
     fn unknown_figure(&self, name: &str, fix: &str) -> ConditionError {

@@ -8,7 +8,7 @@ use floodmark_record::run::Run;
 use floodmark_record::units::{parse_count, parse_duration, parse_rate};
 
 use super::figure::{Figure, FigureUnit, Subject};
-use super::{Comparator, ConditionError, Parts, invalid_form};
+use super::{Comparator, ConditionError, Parts};
 
 const FORM: &str = "a figure, an operator and a value, such as 'p99 > 50ms'";
 
@@ -30,14 +30,7 @@ impl FromStr for Condition {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parts = Parts::split(text, FORM)?;
-        // A figure's name never contains a colon.
-        let (group, name) = match parts.figure.split_once(':') {
-            Some((group, name)) => (Some(group.trim()), name.trim()),
-            None => (None, parts.figure),
-        };
-        if name.is_empty() || group == Some("") {
-            return Err(invalid_form(parts.text, FORM));
-        }
+        let (group, name) = parts.group_and_name(FORM)?;
         let unknown = || parts.unknown_figure(name, &Figure::nearest(name));
         let figure = Figure::named(name).ok_or_else(unknown)?;
         let value = parse_value(figure.unit(), parts.value);
@@ -52,7 +45,7 @@ impl FromStr for Condition {
 }
 
 /// Parses a value and returns it in the figure's unit.
-fn parse_value(unit: FigureUnit, text: &str) -> Result<f64, String> {
+pub(super) fn parse_value(unit: FigureUnit, text: &str) -> Result<f64, String> {
     let micros = |text| parse_duration(text).map(|time| time.as_nanos() as f64 / 1e3);
     match unit {
         FigureUnit::Time => micros(text),
@@ -72,7 +65,7 @@ fn parse_value(unit: FigureUnit, text: &str) -> Result<f64, String> {
 }
 
 /// Parses `1%` or `0.01`. The value `1` without a percent sign is ambiguous.
-fn parse_share(text: &str) -> Result<f64, String> {
+pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     let invalid = || format!("\"{text}\" is not a share; write a value such as \"1%\" or \"0.01\"");
     let (number, scale) = match text.strip_suffix('%') {
         Some(number) => (number.trim_end(), 100.0),
@@ -131,14 +124,10 @@ impl Condition {
 
     /// Returns whether a run meets the condition, and the formatted figure.
     pub(super) fn judge_run(&self, run: &Run) -> (Option<bool>, String) {
-        let group = match &self.group {
-            None => None,
-            Some(name) => match run.groups.iter().find(|group| group.name == *name) {
-                None => return (None, "not measured (no such group)".to_owned()),
-                group => group,
-            },
+        let Some(subject) = Subject::of(run, self.group.as_deref()) else {
+            return (None, "not measured (no such group)".to_owned());
         };
-        let figure = self.figure.of(Subject { run, group });
+        let figure = self.figure.of(subject);
         let met = figure.map(|figure| (self.comparator)(&figure, &self.value));
         (
             met,

@@ -7,6 +7,7 @@ mod api_check;
 mod backend;
 mod bad_input;
 mod budget;
+mod capacity;
 mod changing;
 mod compare;
 mod death;

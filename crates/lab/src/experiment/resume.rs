@@ -40,7 +40,7 @@ impl EarlierResult {
     pub fn read(folder: &Path, experiment: &Experiment) -> Result<Self, String> {
         let events = ResultEvents::read(&folder.join(EVENTS), &[]);
         let mut events = events.map_err(|error| format!("--resume: {error}"))?;
-        events.runs.retain(|run| !run.superseded);
+        events.runs.retain(|run| !run.left_out);
         let different = |what: String| {
             format!(
                 "--resume {}: {what}; repeat the original command line, or start again without --resume",

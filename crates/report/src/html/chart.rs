@@ -73,8 +73,14 @@ fn svg(chart: &Chart) -> Markup {
             @for at in &chart.marks { (upright("mark", at)) }
             @for curve in curves {
                 @for piece in &curve.pieces {
-                    @let outside = if piece.faint { " outside" } else { "" };
-                    polyline class={ (class(curve.role)) (outside) } points=(points(piece)) {}
+                    @if let CurveRole::Dots(_) = curve.role {
+                        @for (at, value) in &piece.points {
+                            circle class=(class(curve.role)) cx=(x(at)) cy=(y(value)) r="6" {}
+                        }
+                    } @else {
+                        @let outside = if piece.faint { " outside" } else { "" };
+                        polyline class={ (class(curve.role)) (outside) } points=(points(piece)) {}
+                    }
                 }
             }
         }
@@ -84,6 +90,7 @@ fn svg(chart: &Chart) -> Markup {
 fn class(role: CurveRole) -> String {
     match role {
         CurveRole::Measured(i) => format!("curve k{i}"),
+        CurveRole::Dots(i) => format!("dot d{i}"),
         CurveRole::Offered => "curve offered".to_owned(),
     }
 }
@@ -92,7 +99,11 @@ fn class(role: CurveRole) -> String {
 fn swatch(curve: &Curve) -> Markup {
     html! {
         svg.swatch viewBox="0 0 44 10" aria-hidden="true" {
-            line class=(class(curve.role)) x1="0" y1="5" x2="44" y2="5" {}
+            @if let CurveRole::Dots(_) = curve.role {
+                circle class=(class(curve.role)) cx="22" cy="5" r="4.5" {}
+            } @else {
+                line class=(class(curve.role)) x1="0" y1="5" x2="44" y2="5" {}
+            }
         }
     }
 }

@@ -7,6 +7,7 @@
 pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod attempts;
+pub(crate) mod capacity;
 pub(crate) mod chart;
 pub(crate) mod claims;
 pub(crate) mod comparison;

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use super::chart::MAX_CURVES;
 use super::figures::{count_of, settings};
-use super::plan;
 use super::run::same_load;
+use super::{capacity, plan};
 
 /// A run with a name that is unique on the page.
 #[derive(Debug, Clone)]
@@ -34,7 +34,11 @@ pub(crate) fn named(record: &Record) -> Vec<NamedRun<'_>> {
         false => of_plan.into_iter().filter(differs).collect(),
     };
     parts.extend(repetition.into_iter().filter(differs));
+    let capacity = record.capacity.as_ref().and_then(|found| found.rate_per_s);
     let name = |run: &Run| {
+        if let Some(per_s) = capacity {
+            return capacity::load_name(run, per_s);
+        }
         let texts = parts
             .iter()
             .map(|part| part(run))

@@ -3,13 +3,13 @@
 use floodmark_record::Record;
 use floodmark_record::run::{Run, Status};
 
-use super::chart::{DamagedHistogram, distribution, observed, over_time, swept};
+use super::chart::{self, DamagedHistogram, distribution, observed, over_time, swept};
 use super::figures::count_of;
 use super::names::{self, NamedRun};
 use super::{
-    Block, Blocks, FigureTable, agents, answer, attempts, claims, comparison, crash, environment,
-    faint, groups, ladder, line, outcomes, plain, plan, process_use, repeat, run, steps, summary,
-    sweep, times,
+    Block, Blocks, FigureTable, agents, answer, attempts, capacity, claims, comparison, crash,
+    environment, faint, groups, ladder, line, outcomes, plain, plan, process_use, repeat, run,
+    steps, summary, sweep, times,
 };
 
 /// Maximum number of rows in a table.
@@ -49,13 +49,18 @@ impl PageContent {
         environment.gap();
         environment.lines(environment::settings(record));
         Ok(PageContent {
-            title: match &record.experiment {
-                Some(experiment) => experiment.question.clone(),
-                None => title(&all),
+            title: match (&record.experiment, &record.capacity) {
+                (Some(experiment), _) => experiment.question.clone(),
+                (None, Some(found)) => capacity::title(found, &title(&all)),
+                (None, None) => title(&all),
             },
             plans: plans(&all),
-            answer: answer::blocks(record, &all, next),
+            answer: match &record.capacity {
+                Some(found) => capacity::paragraphs(record, found),
+                None => answer::blocks(record, &all, next),
+            },
             sections: vec![
+                ("Capacity", capacity_section(record)),
                 ("Crash rounds", crash_rounds(record)),
                 (
                     "Cost of each step",
@@ -119,6 +124,18 @@ fn plans(all: &[NamedRun<'_>]) -> Blocks {
         let started = names::timestamp(started);
         blocks.paragraph([plain(format!("{words}{times}. Started {started}."))]);
     }
+    blocks
+}
+
+/// Returns the charts and tables of a search for a capacity.
+fn capacity_section(record: &Record) -> Blocks {
+    let Some(found) = &record.capacity else {
+        return Blocks::default();
+    };
+    let mut blocks = Blocks::of_charts(chart::capacity::charts(record, found), []);
+    blocks.tables(capacity::levels(record, found));
+    blocks.subheading("Trials");
+    blocks.tables([capacity::trials_table(found)]);
     blocks
 }
 

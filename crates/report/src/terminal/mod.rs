@@ -35,6 +35,12 @@ pub fn experiment(record: &Record, style: Style) -> String {
     draw(&model::experiment::document(record), style)
 }
 
+/// Draws the result of `floodmark capacity`.
+#[must_use]
+pub fn capacity(record: &Record, style: Style) -> String {
+    draw(&model::capacity::document(record), style)
+}
+
 /// Draws what limited each run. `None` stands for a run without a verdict.
 #[must_use]
 pub fn why<'a>(

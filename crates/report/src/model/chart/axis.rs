@@ -63,6 +63,17 @@ impl Axis {
         Axis::linear(0.0, steps * step, ticks.map(|at| (at, label(at))))
     }
 
+    /// Returns a linear axis from `from` to `to`.
+    pub(crate) fn of_range((from, to): (f64, f64), label: impl Fn(f64) -> String) -> Self {
+        let step = round_step((to - from).max(f64::MIN_POSITIVE) / STEPS);
+        let (first, last) = (
+            (from / step).ceil() as i64,
+            (to / step + 1e-9).floor() as i64,
+        );
+        let ticks = (first..=last).map(|i| i as f64 * step);
+        Axis::linear(from, to, ticks.map(|at| (at, label(at))))
+    }
+
     /// Returns an axis for microseconds: linear from zero, or logarithmic for a wide range.
     pub(crate) fn of_times(values: impl Iterator<Item = f64> + Clone) -> Self {
         let largest = values.clone().fold(0.0, f64::max);

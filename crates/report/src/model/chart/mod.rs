@@ -1,6 +1,7 @@
 //! Charts: curves on axes, with notes.
 
 mod axis;
+pub(crate) mod capacity;
 mod curves;
 pub(crate) mod distribution;
 pub(crate) mod observed;
@@ -18,6 +19,8 @@ pub(crate) const MAX_CURVES: usize = 5;
 pub(crate) enum CurveRole {
     /// A measured curve. The index selects its color.
     Measured(usize),
+    /// Measured points that are not connected. The index selects their color.
+    Dots(usize),
     /// The rate offered by the plan.
     Offered,
 }
@@ -53,6 +56,16 @@ impl Curve {
             name: name.to_owned(),
             role: CurveRole::Measured(color),
             pieces,
+        }
+    }
+
+    /// Creates points that are not connected.
+    pub(crate) fn dots(color: usize, name: &str, points: Vec<(f64, f64)>) -> Self {
+        let pieces = (!points.is_empty()).then(|| CurvePiece::of(points));
+        Curve {
+            name: name.to_owned(),
+            role: CurveRole::Dots(color),
+            pieces: Vec::from_iter(pieces),
         }
     }
 

@@ -1,0 +1,220 @@
+//! Tests of `floodmark capacity` against servers whose capacity is known.
+
+use std::path::Path;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use floodmark_record::Record;
+use floodmark_record::capacity::{
+    CapacityBound, CapacityEnd, CapacityKind, CapacityResult, TrialOutcome,
+};
+use floodmark_truth::Scenario;
+use floodmark_truth::scenario::Service;
+
+use crate::support::{code, finish, floodmark, run, signal, text, truth, valid, wait_for};
+
+/// Runs `floodmark capacity` and validates the record, which must be the only output on stdout.
+fn capacity(url: &str, arguments: &[&str]) -> (Output, Record) {
+    let mut all = vec!["capacity", url, "--json", "-"];
+    all.extend_from_slice(arguments);
+    let output = run(&all);
+    let value = serde_json::from_slice(&output.stdout);
+    let value = value.unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    (output, valid(value))
+}
+
+fn found(record: &Record) -> &CapacityResult {
+    record.capacity.as_ref().unwrap()
+}
+
+/// Mean service time of the queue in microseconds.
+const SERVICE_US: f64 = 500.0;
+
+fn queue() -> (floodmark_truth::TruthServer, String) {
+    truth(Scenario::from(Service::Exponential {
+        mean_us: SERVICE_US,
+    }))
+}
+
+#[test]
+fn finds_the_capacity_of_a_queue() {
+    let (_server, url) = queue();
+    let (output, record) = capacity(
+        &url,
+        &[
+            "--slo",
+            "p90 < 10ms",
+            "--budget",
+            "25s",
+            "--fail-if",
+            "capacity < 100/s",
+            "--fail-if",
+            "capacity < 1M/s",
+        ],
+    );
+    assert_eq!(code(&output), 1, "{}", text(&output.stderr));
+    let result = found(&record);
+    assert_eq!(result.finding, CapacityKind::Capacity);
+    // The time in an M/M/1 system is exponential: p90 = ln 10/(µ − λ).
+    let truth = 1e6 / SERVICE_US - 10f64.ln() / 0.010;
+    let estimate = result.rate_per_s.unwrap();
+    assert!(
+        (estimate / truth - 1.0).abs() < 0.15,
+        "{estimate} instead of {truth}"
+    );
+    let (low, high) = (result.low.unwrap(), result.high.unwrap());
+    assert!(low < estimate && estimate < high);
+    let outcomes = |outcome| {
+        result
+            .trials
+            .iter()
+            .filter(|t| t.outcome == outcome)
+            .count()
+    };
+    assert!(outcomes(TrialOutcome::Pass) > 2 && outcomes(TrialOutcome::Miss) > 2);
+    for trial in &result.trials {
+        let is_met = trial.missed().next().is_none();
+        assert_eq!(is_met, trial.outcome == TrialOutcome::Pass, "{trial:?}");
+    }
+    // One connection, the closed model, and five rates around the capacity.
+    let rates: Vec<_> = record
+        .runs
+        .iter()
+        .map(|run| run.plan.rate_per_s())
+        .collect();
+    assert_eq!(rates[..2], [None, None]);
+    let levels = rates[2..]
+        .iter()
+        .map(|rate| (100.0 * rate.unwrap() / estimate).round());
+    assert_eq!(levels.collect::<Vec<_>>(), [50.0, 80.0, 95.0, 100.0, 105.0]);
+    let met: Vec<_> = record.thresholds.iter().map(|t| t.met).collect();
+    assert_eq!(met, [Some(false), Some(true)]);
+    let lines = text(&output.stderr);
+    assert!(lines.contains("trial 1: "), "{lines}");
+}
+
+#[test]
+fn says_soon_that_objectives_are_never_met() {
+    let (_server, url) = truth(Scenario::from(Service::Fixed { delay_us: 30_000 }));
+    let begin = Instant::now();
+    let (output, record) = capacity(&url, &["--slo", "p50 < 20ms"]);
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    assert_eq!(code(&output), 1);
+    let printed = text(&output.stderr);
+    assert!(
+        printed.contains("the server meets the objectives at no rate"),
+        "{printed}"
+    );
+    let result = found(&record);
+    assert_eq!(result.finding, CapacityKind::Never);
+    assert_eq!(result.bound, Some(CapacityBound::Upper));
+    let (_server, url) = truth(Scenario::from(Service::Fixed { delay_us: 30_000 }));
+    let output = run(&["capacity", &url, "--slo", "p50 < 20ms"]);
+    let printed = text(&output.stdout);
+    assert!(printed.contains("capacity     none"), "{printed}");
+    assert!(printed.contains("fails first  p50 < 20ms (30"), "{printed}");
+}
+
+fn trials(events: &Path) -> usize {
+    let text = std::fs::read_to_string(events).unwrap_or_default();
+    text.matches("\"event\":\"capacity_trial\"").count()
+}
+
+#[test]
+fn resumes_an_interrupted_search() {
+    let (_server, url) = queue();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("result");
+    let flag = out.to_str().unwrap();
+    let all = [
+        "capacity",
+        &url,
+        "--slo",
+        "p90 < 10ms",
+        "--budget",
+        "30s",
+        "-q",
+    ];
+    let child = floodmark(&[&all[..], &["--out", flag]].concat())
+        .spawn()
+        .unwrap();
+    wait_for("four trials", || {
+        (trials(&out.join("events.jsonl")) >= 4).then_some(())
+    });
+    signal(child.id(), libc::SIGINT);
+    assert_eq!(code(&finish(child)), 130);
+    let read = || {
+        let text = std::fs::read_to_string(out.join("record.json")).unwrap();
+        valid(serde_json::from_str(&text).unwrap())
+    };
+    let first = read();
+    let ended = |record: &Record| found(record).end.clone().unwrap();
+    assert_eq!(ended(&first).reason, CapacityEnd::Interrupted);
+
+    let other = run(&["capacity", &url, "--slo", "p90 < 11ms", "--resume", flag]);
+    assert_eq!(code(&other), 2);
+    let printed = text(&other.stderr);
+    assert!(
+        printed.contains("the objectives differ; repeat the original command line"),
+        "{printed}"
+    );
+
+    let output = run(&[&all[..], &["--resume", flag]].concat());
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let second = read();
+    let (before, after) = (&found(&first).trials, &found(&second).trials);
+    assert!(before.len() >= 4 && after.len() > before.len());
+    assert_eq!(after[..before.len()], before[..]);
+    assert_eq!(
+        second.runs.len(),
+        7,
+        "repeated loads replace the interrupted ones"
+    );
+    assert!(ended(&second).elapsed_s > ended(&first).elapsed_s);
+}
+
+#[test]
+fn refuses_invalid_objectives() {
+    let url = "http://127.0.0.1:9/";
+    let refused = |arguments: &[&str]| {
+        let output = run(&[&["capacity", url], arguments].concat());
+        assert_eq!(code(&output), 2, "{arguments:?}");
+        text(&output.stderr)
+    };
+    for (arguments, words) in [
+        (&["--slo", "p99 < 20"][..], "\"20\" has no unit"),
+        (&["--slo", "p99 < 0ms"], "no server meets this objective"),
+        (&["--slo", "p98 < 5ms"], "unknown figure \"p98\""),
+        (&["--slo", "p99 > 5ms"], "needs the operator \"<\""),
+        (&["--slo", "throughput > 5/s"], "cannot be an objective"),
+        (
+            &["--slo", "p99 < 5ms", "--slo", "p99 < 9ms"],
+            "limits the same figure",
+        ),
+        (
+            &["--slo", "p99 < 6s"],
+            "the limit is not below the timeout of 5 s",
+        ),
+        (
+            &["--slo", "a: p99 < 5ms"],
+            "only requests in a --mix have names",
+        ),
+        (
+            &["--slo", "p99 < 5ms", "--fail-if", "capacity < 0ms"],
+            "is not a rate",
+        ),
+        (&[], "--slo <OBJECTIVE>"),
+    ] {
+        let printed = refused(arguments);
+        assert!(printed.contains(words), "{arguments:?}: {printed}");
+    }
+}
+
+#[test]
+fn an_unreachable_server_ends_with_3() {
+    let output = run(&["capacity", "http://127.0.0.1:9/", "--slo", "p99 < 5ms"]);
+    assert_eq!(code(&output), 3);
+    let printed = text(&output.stderr);
+    assert!(printed.contains("connection refused"), "{printed}");
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+}

@@ -1,0 +1,13 @@
+//! Searches for the highest rate at which a server meets its objectives.
+//!
+//! [`CapacityRun`] sends the loads, `floodmark_stats::capacity` chooses their rates, and
+//! [`CapacityEvents`] derives the result from the recorded trials.
+
+mod figures;
+mod loads;
+mod result;
+mod run;
+mod searches;
+
+pub use result::{CapacityEvents, EarlierSearch};
+pub use run::CapacityRun;

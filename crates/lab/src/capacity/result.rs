@@ -1,0 +1,147 @@
+//! Derives the result of a search from its recorded trials.
+
+use std::path::Path;
+
+use floodmark_record::Event;
+use floodmark_record::capacity::{
+    CapacityBegan, CapacityEnded, CapacityPlan, CapacityResult, CapacityTrial,
+};
+use floodmark_record::events::RunId;
+
+use super::searches::CapacitySearches;
+use crate::folder::EVENTS;
+use crate::result_events::ResultEvents;
+
+/// The events of one search.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CapacityEvents {
+    /// The server process and the settings.
+    pub began: CapacityBegan,
+    /// The trials so far.
+    pub trials: Vec<CapacityTrial>,
+    /// How the search ended. An interrupted search may have ended several times.
+    pub ended: Option<CapacityEnded>,
+}
+
+impl CapacityEvents {
+    /// Returns a search that has just started.
+    #[must_use]
+    pub fn new(began: CapacityBegan) -> Self {
+        CapacityEvents {
+            began,
+            trials: Vec::new(),
+            ended: None,
+        }
+    }
+
+    /// Adds an event, and ignores events that do not belong to a search.
+    pub fn take(&mut self, event: &Event) {
+        match event {
+            Event::CapacityTrial(trial) => self.trials.push(trial.clone()),
+            Event::CapacityEnded(ended) => self.ended = Some(ended.clone()),
+            _ => {}
+        }
+    }
+
+    /// Returns the result of the trials so far.
+    #[must_use]
+    pub fn result(&self) -> CapacityResult {
+        let mut searches = CapacitySearches::new(&self.began.settings, false);
+        self.trials.iter().for_each(|trial| searches.record(trial));
+        let found = searches.finding();
+        CapacityResult {
+            trial: self.began.run.trial.clone(),
+            process: self.began.run.process,
+            settings: self.began.settings.clone(),
+            finding: found.kind,
+            rate_per_s: found.rate_per_s,
+            low: found.interval.map(|(low, _)| low),
+            high: found.interval.map(|(_, high)| high),
+            level: found.level,
+            bound: found.bound,
+            falling: found.falling,
+            last_per_s: found.last_per_s,
+            scatter: found.scatter,
+            is_confirmed: found.is_confirmed,
+            end: self.ended.clone(),
+            trials: self.trials.clone(),
+        }
+    }
+}
+
+/// An interrupted search.
+#[derive(Debug)]
+pub struct EarlierSearch {
+    /// The events of the search.
+    pub events: CapacityEvents,
+    /// Runs that are no trials. They are repeated when the search resumes.
+    pub others: Vec<RunId>,
+    /// Number of the last attempt.
+    pub last_attempt: u32,
+    /// Next free request number.
+    pub first_number: u64,
+}
+
+impl EarlierSearch {
+    /// Returns the length of the search so far, in seconds.
+    pub(super) fn elapsed_s(&self) -> f64 {
+        let last = self.events.trials.last();
+        let trials_s = last.map_or(0.0, |last| last.at_s + last.transient_s + last.judged_s);
+        let ended = self.events.ended.as_ref();
+        ended.map_or(trials_s, |ended| ended.elapsed_s.max(trials_s))
+    }
+
+    /// Returns the design effect of the last trial.
+    pub(super) fn design_effect(&self) -> Option<f64> {
+        self.events.trials.last()?.design_effect
+    }
+
+    /// Reads an interrupted search from its result folder. `system` and `workload` name the server
+    /// and the requests of the command line.
+    ///
+    /// # Errors
+    /// The folder contains no interrupted search, or its settings differ.
+    pub fn read(
+        folder: &Path,
+        (system, workload): (&str, &str),
+        objectives: &[String],
+    ) -> Result<Self, String> {
+        let events = ResultEvents::read(&folder.join(EVENTS), &[]);
+        let mut events = events.map_err(|error| format!("--resume: {error}"))?;
+        let different = |what: &str| {
+            format!(
+                "--resume {}: {what}; repeat the original command line, or start again without --resume",
+                folder.display()
+            )
+        };
+        let Some(search) = events
+            .capacity
+            .pop()
+            .filter(|_| events.experiment.is_none())
+        else {
+            return Err(different(
+                "not the result of an interrupted floodmark capacity",
+            ));
+        };
+        let run = &search.began.run;
+        if (run.system.as_str(), run.workload.as_str()) != (system, workload) {
+            return Err(different("the URL or the mix differs"));
+        }
+        let CapacityPlan {
+            objectives: then, ..
+        } = &search.began.settings;
+        if then != objectives {
+            return Err(different("the objectives differ"));
+        }
+        let last_attempt = events.runs.iter().map(|run| run.id.attempt).max();
+        let numbers = events.runs.iter().filter_map(|run| run.end.as_ref());
+        let first_number = numbers.map(|end| end.next_number).max();
+        let others = events.runs.iter().filter(|run| !run.left_out);
+        Ok(EarlierSearch {
+            others: others.map(|run| run.id.clone()).collect(),
+            events: search,
+            last_attempt: last_attempt.unwrap_or(0),
+            first_number: first_number.unwrap_or(1),
+        })
+    }
+}

@@ -1,0 +1,508 @@
+//! Runs a search: sends its loads, judges its trials and records them.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use floodmark_diagnose::client_fault;
+use floodmark_diagnose::conditions::Objective;
+use floodmark_plan::Planned;
+use floodmark_record::Event;
+use floodmark_record::capacity::{
+    CapacityBegan, CapacityBound, CapacityEnd, CapacityEnded, CapacityPlan, CapacityTrial,
+    TrialOutcome, TrialStart,
+};
+use floodmark_record::events::RunId;
+use floodmark_record::plan::Plan;
+use floodmark_record::run::Run;
+use floodmark_record::worker_input::WorkerInput;
+use floodmark_stats::capacity::{
+    LATEST_TRIALS, SHORTEST_TRANSIENT_S, TrialLength, TrialRow, design_effect, trial_length,
+};
+use floodmark_workers::{self as workers, WorkerFailure};
+
+use super::figures::{MeasuredTrial, OpenTrial};
+use super::loads::{CapacityLoads, OVERLOAD_FACTOR, OVERLOAD_S, default_connections, with_anchors};
+use super::result::{CapacityEvents, EarlierSearch};
+use super::searches::{CapacitySearches, CapacityStepTrial, NextTrial};
+use crate::attempt::{Attempts, Listener};
+use crate::fold::test_fault;
+use crate::folder::Folder;
+use crate::joined_run::JoinedRun;
+
+/// Share of the budget that a single trial may use.
+const TRIAL_SHARE: f64 = 1.0 / 40.0;
+
+/// Maximum transient of a trial whose length the budget limits, as a share of the judged time.
+const TRANSIENT_SHARE: f64 = 0.3;
+
+/// Time that a trial takes in addition to its load, in seconds: the client starts and ends.
+const OVERHEAD_S: f64 = 0.25;
+
+/// Lowest rate to try, as a share of the throughput of the closed model.
+const LOWEST_SHARE: f64 = 0.01;
+
+/// Lowest rate to try if even a single connection misses an objective, as a share of the
+/// connection's throughput.
+const LOWEST_IDLE_SHARE: f64 = 0.5;
+
+/// First rate to try, as a share of the throughput of the closed model.
+const START_SHARE: f64 = 0.9;
+
+/// Highest rate to try, as a multiple of the throughput of the closed model.
+const HIGHEST_FACTOR: f64 = 1e3;
+
+/// Maximum wait for the server to recover after a trial that missed.
+const RECOVERY_WAIT: Duration = Duration::from_secs(10);
+
+/// Pause between two looks at whether the server has recovered.
+const PROBE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Rates of the last loads, as shares of the capacity.
+const LEVELS: [f64; 5] = [0.5, 0.8, 0.95, 1.0, 1.05];
+
+/// A search and its environment.
+pub struct CapacityRun<'a> {
+    /// Environment of the loads. Its plan is that of the open model.
+    pub attempts: Attempts<'a>,
+    /// Plan of the closed model.
+    pub closed: &'a Planned,
+    /// Objectives that the server must meet.
+    pub objectives: &'a [Objective],
+    /// Number of CPUs of this host.
+    pub cpus: u32,
+    /// Number of connections of the open model; `None` for the default.
+    pub connections: Option<u32>,
+    /// Half-width of the interval at which the search ends, as a share of the capacity.
+    pub precision: f64,
+    /// Maximum length of the search.
+    pub budget: Duration,
+}
+
+/// A search that is running.
+struct Session<'s, 'l> {
+    run: &'s CapacityRun<'s>,
+    folder: &'s mut Folder,
+    listener: &'s mut Listener<'l>,
+    /// Number of the last attempt.
+    attempt: u32,
+    /// Next free request number.
+    first_number: u64,
+    /// Start of the search, moved back by the length of its earlier parts.
+    begin: Instant,
+    notes: Vec<String>,
+    /// Parts of the latest trials that passed.
+    passed: VecDeque<Vec<TrialRow>>,
+    /// Design effect of an earlier part of the search.
+    earlier_effect: Option<f64>,
+    /// Response time beyond which about a tenth of the requests are slow.
+    slow: Option<Duration>,
+    /// Median service time over a single connection, in microseconds.
+    idle_us: f64,
+}
+
+/// Why a search cannot continue.
+enum Stopped {
+    Interrupted,
+    Failed(Option<WorkerFailure>),
+}
+
+impl CapacityRun<'_> {
+    /// Searches for the capacity and records the events in `folder`. Returns the failure of a load
+    /// process, if any.
+    pub fn measure(
+        &self,
+        earlier: Option<EarlierSearch>,
+        folder: &mut Folder,
+        listener: &mut Listener<'_>,
+    ) -> Option<WorkerFailure> {
+        let elapsed = earlier.as_ref().map_or(0.0, EarlierSearch::elapsed_s);
+        let now = Instant::now();
+        let mut session = Session {
+            run: self,
+            folder,
+            listener,
+            attempt: earlier.as_ref().map_or(0, |earlier| earlier.last_attempt),
+            first_number: earlier.as_ref().map_or(1, |earlier| earlier.first_number),
+            begin: now
+                .checked_sub(Duration::from_secs_f64(elapsed))
+                .unwrap_or(now),
+            notes: Vec::new(),
+            passed: VecDeque::new(),
+            earlier_effect: earlier.as_ref().and_then(EarlierSearch::design_effect),
+            slow: None,
+            idle_us: 0.0,
+        };
+        match session.search(earlier) {
+            Ok(()) | Err(Stopped::Interrupted) => None,
+            Err(Stopped::Failed(failure)) => failure,
+        }
+    }
+}
+
+impl Session<'_, '_> {
+    fn search(&mut self, earlier: Option<EarlierSearch>) -> Result<(), Stopped> {
+        let idle = self.load(self.loads().idle())?;
+        self.idle_us = idle.service_time_us.p50.unwrap_or(0.0);
+        if idle.requests.ok == 0 {
+            return Err(Stopped::Failed(None));
+        }
+        let deadline = self.run.attempts.planned.plan.deadline;
+        let mut objectives = self.run.objectives.iter();
+        let is_met_idle = objectives.all(|objective| objective.judge(&idle, deadline).is_met);
+        let closed = self.load(self.loads().closed())?;
+        let per_s = closed.throughput_per_s.filter(|per_s| *per_s > 0.0);
+        let per_s = per_s.ok_or(Stopped::Failed(None))?;
+        self.slow = closed
+            .response_time_us
+            .p90
+            .map(|us| Duration::from_secs_f64(us / 1e6));
+        let mut events = match earlier {
+            Some(earlier) => earlier.events,
+            None => {
+                let idle_per_s = idle.throughput_per_s.unwrap_or(per_s);
+                let lowest_per_s = match is_met_idle {
+                    true => LOWEST_SHARE * per_s,
+                    false => LOWEST_IDLE_SHARE * idle_per_s,
+                };
+                let settings = CapacityPlan {
+                    objectives: self.run.objectives.iter().map(|o| o.text.clone()).collect(),
+                    start_per_s: match is_met_idle {
+                        true => START_SHARE * per_s,
+                        false => lowest_per_s,
+                    },
+                    lowest_per_s: lowest_per_s.max(f64::MIN_POSITIVE),
+                    highest_per_s: HIGHEST_FACTOR * per_s,
+                    precision: self.run.precision,
+                    budget_s: self.run.budget.as_secs_f64(),
+                };
+                let run = RunId {
+                    attempt: 0,
+                    ..self.run.attempts.run.clone()
+                };
+                let began = CapacityBegan { run, settings };
+                self.record(Event::CapacityBegan(began.clone()));
+                CapacityEvents::new(began)
+            }
+        };
+        let reason = self.trials(&mut events);
+        let (reason, stopped) = match reason {
+            Ok(reason) => (reason, None),
+            Err(Stopped::Interrupted) => (CapacityEnd::Interrupted, Some(Stopped::Interrupted)),
+            Err(failed) => (CapacityEnd::Failed, Some(failed)),
+        };
+        let ended = CapacityEnded {
+            elapsed_s: self.elapsed_s(),
+            reason,
+            notes: std::mem::take(&mut self.notes),
+        };
+        self.record(Event::CapacityEnded(ended));
+        self.folder.sync();
+        if let Some(stopped) = stopped {
+            return Err(stopped);
+        }
+        self.levels(&events)
+    }
+
+    /// Runs trials until the result is precise or the budget is used up.
+    fn trials(&mut self, events: &mut CapacityEvents) -> Result<CapacityEnd, Stopped> {
+        let settings = &events.began.settings;
+        let mut searches = CapacitySearches::new(settings, self.can_overload());
+        events
+            .trials
+            .iter()
+            .for_each(|trial| searches.record(trial));
+        let mut is_after_miss = events
+            .trials
+            .last()
+            .is_some_and(|trial| trial.outcome == TrialOutcome::Miss);
+        loop {
+            let (next, start) = match searches.next() {
+                NextTrial::Rising(next) => (next, TrialStart::Idle),
+                NextTrial::Falling(next) => (next, TrialStart::Overload),
+                NextTrial::Settled => return Ok(CapacityEnd::Settled),
+            };
+            let capacity_per_s = searches
+                .estimate()
+                .map_or(next.rate_per_s, |e| e.rate_per_s);
+            let (length, required_s) = self.length(next.rate_per_s, start, capacity_per_s);
+            let needed_s = OVERHEAD_S + length.transient_s + length.judged_s;
+            let reserve_s = self.levels_s(capacity_per_s);
+            if self.elapsed_s() + needed_s + reserve_s > self.run.budget.as_secs_f64() {
+                return Ok(CapacityEnd::Budget);
+            }
+            if is_after_miss {
+                self.await_recovery()?;
+            }
+            let trial = self.trial(next, (start, capacity_per_s), (length, required_s))?;
+            is_after_miss = trial.outcome == TrialOutcome::Miss;
+            searches.record(&trial);
+            events.trials.push(trial.clone());
+            self.record(Event::CapacityTrial(trial));
+            self.folder.sync();
+        }
+    }
+
+    /// Runs one trial.
+    fn trial(
+        &mut self,
+        CapacityStepTrial {
+            rate_per_s,
+            purpose,
+        }: CapacityStepTrial,
+        (start, capacity_per_s): (TrialStart, f64),
+        (length, required_s): (TrialLength, Option<f64>),
+    ) -> Result<CapacityTrial, Stopped> {
+        let at_s = self.elapsed_s();
+        let plan = self
+            .loads()
+            .trial(rate_per_s, start, length, capacity_per_s, self.slow);
+        let plan = self.connected(plan, rate_per_s);
+        let mut open = OpenTrial::new(self.next_id(), &plan);
+        self.send(plan, |event| open.take(event))?;
+        let MeasuredTrial {
+            run,
+            parts,
+            server_cpus,
+        } = open.finish();
+        let deadline = self.run.attempts.planned.plan.deadline;
+        let judge = |objective: &Objective| objective.judge(&run, deadline);
+        let figures: Vec<_> = self.run.objectives.iter().map(judge).collect();
+        let fault = test_fault(client_fault(&run, run.client_cpus(self.run.cpus)));
+        let outcome = match &fault {
+            Some(_) => TrialOutcome::Void,
+            None if figures.iter().all(|figure| figure.is_met) => TrialOutcome::Pass,
+            None => TrialOutcome::Miss,
+        };
+        if outcome == TrialOutcome::Pass {
+            self.slow = run
+                .response_time_us
+                .p90
+                .map(|us| Duration::from_secs_f64(us / 1e6))
+                .or(self.slow);
+            self.passed.push_back(parts);
+            if self.passed.len() > LATEST_TRIALS {
+                self.passed.pop_front();
+            }
+        }
+        let counts = &run.requests;
+        let due = counts.intended.saturating_sub(counts.in_flight_at_end);
+        Ok(CapacityTrial {
+            rate_per_s,
+            purpose,
+            start,
+            at_s,
+            transient_s: length.transient_s,
+            judged_s: length.judged_s,
+            required_s,
+            outcome,
+            fault,
+            figures,
+            throughput_per_s: run.throughput_per_s,
+            error_share: (due > 0).then(|| due.saturating_sub(counts.ok) as f64 / due as f64),
+            p50_us: run.response_time_us.p50,
+            p99_us: run.response_time_us.p99,
+            design_effect: self.design_effect(),
+            server_cpus,
+        })
+    }
+
+    /// Waits until the server responds as fast as before the search.
+    fn await_recovery(&mut self) -> Result<(), Stopped> {
+        let since = Instant::now();
+        let mut responded = false;
+        while since.elapsed() < RECOVERY_WAIT {
+            let run = self.probe()?;
+            responded |= run.requests.ok > 0;
+            let is_fast = |us: f64| us <= 2.0 * self.idle_us + 500.0;
+            if run.service_time_us.p50.is_some_and(is_fast) {
+                return Ok(());
+            }
+            std::thread::sleep(PROBE_PAUSE);
+        }
+        if !responded {
+            // The record keeps a run that shows what happened.
+            self.load(self.loads().idle())?;
+            return Err(Stopped::Failed(None));
+        }
+        self.note(format!(
+            "the server did not recover within {} s after an overload",
+            RECOVERY_WAIT.as_secs()
+        ));
+        Ok(())
+    }
+
+    /// Sends a few requests over one connection, without recording them.
+    fn probe(&mut self) -> Result<Run, Stopped> {
+        let plan = self.loads().probe();
+        let mut run = JoinedRun::new(self.run.attempts.run.clone(), plan.clone());
+        let input = WorkerInput {
+            plan,
+            first_number: self.first_number,
+            answers_file: None,
+            anchors: self.run.closed.anchors.clone(),
+            outlasts_server: false,
+            share: None,
+            anyway: false,
+        };
+        let attempts = &self.run.attempts;
+        let sent = workers::run(attempts.side, &input, attempts.stop, |event| {
+            if let Event::End(end) = &event {
+                self.first_number = end.next_number;
+            }
+            run.take(&event);
+        });
+        match sent {
+            _ if attempts.stop.is_set() => Err(Stopped::Interrupted),
+            Ok(()) => Ok(run.finish()),
+            Err(failure) => Err(Stopped::Failed(Some(failure))),
+        }
+    }
+
+    /// Sends loads at rates around the capacity, which show the times at each rate and what fails
+    /// first.
+    fn levels(&mut self, events: &CapacityEvents) -> Result<(), Stopped> {
+        let result = events.result();
+        let Some(per_s) = result.rate_per_s else {
+            return Ok(());
+        };
+        let levels = match result.bound {
+            None => &LEVELS[..],
+            // Higher rates cannot be sent.
+            Some(CapacityBound::Lower) => &LEVELS[..4],
+            // The trials missed the objectives at every rate.
+            Some(CapacityBound::Upper) => &[],
+        };
+        for level in levels {
+            let rate_per_s = level * per_s;
+            let (length, _) = self.length(rate_per_s, TrialStart::Idle, per_s);
+            let Some(plan) = self.loads().at_rate(rate_per_s, length) else {
+                continue;
+            };
+            let plan = self.connected(plan, rate_per_s);
+            self.load(plan)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the length of a trial, and the length that precision requires if it is longer.
+    fn length(
+        &self,
+        rate_per_s: f64,
+        start: TrialStart,
+        capacity_per_s: f64,
+    ) -> (TrialLength, Option<f64>) {
+        let quantiles = self.run.objectives.iter().map(Objective::quantile);
+        let quantile = quantiles.fold(0.5, f64::max);
+        let effect = self.design_effect().unwrap_or(1.0);
+        let mut length = trial_length(rate_per_s, quantile, effect);
+        let most_s = (self.run.budget.as_secs_f64() * TRIAL_SHARE).max(1.0);
+        let required_s = (length.judged_s > most_s).then_some(length.judged_s);
+        length.judged_s = length.judged_s.min(most_s);
+        if required_s.is_some() {
+            let most_s = (TRANSIENT_SHARE * length.judged_s).max(SHORTEST_TRANSIENT_S);
+            length.transient_s = length.transient_s.min(most_s);
+        }
+        if start == TrialStart::Overload {
+            // A healthy server needs this time to answer the requests of the overload.
+            let queue_s = (OVERLOAD_FACTOR - 1.0) * OVERLOAD_S;
+            let spare = 1.0 - rate_per_s / capacity_per_s;
+            length.transient_s += 1.5 * queue_s / spare.max(0.05);
+        }
+        (length, required_s)
+    }
+
+    fn design_effect(&self) -> Option<f64> {
+        let passed: Vec<_> = self.passed.iter().cloned().collect();
+        design_effect(&passed).or(self.earlier_effect)
+    }
+
+    /// Returns the time that the last loads take, in seconds.
+    fn levels_s(&self, capacity_per_s: f64) -> f64 {
+        let (length, _) = self.length(capacity_per_s, TrialStart::Idle, capacity_per_s);
+        LEVELS.len() as f64 * (OVERHEAD_S + length.transient_s + length.judged_s)
+    }
+
+    /// Returns whether loads from an overload can be sent and judged. The figures of a mix's
+    /// requests cover a whole load, including the overload.
+    fn can_overload(&self) -> bool {
+        self.run.objectives.iter().all(|o| o.group.is_none())
+    }
+
+    /// Sets the number of connections of an open-model plan.
+    fn connected(&self, plan: Plan, rate_per_s: f64) -> Plan {
+        let limits = self
+            .run
+            .objectives
+            .iter()
+            .filter_map(Objective::time_limit_s);
+        let limit_s = limits.reduce(f64::max);
+        let most = plan.connections;
+        let default = || default_connections(rate_per_s, limit_s, most);
+        Plan {
+            connections: self.run.connections.unwrap_or_else(default),
+            ..plan
+        }
+    }
+
+    fn loads(&self) -> CapacityLoads<'_> {
+        CapacityLoads {
+            closed: &self.run.closed.plan,
+            open: &self.run.attempts.planned.plan,
+        }
+    }
+
+    fn next_id(&self) -> RunId {
+        RunId {
+            attempt: self.attempt + 1,
+            ..self.run.attempts.run.clone()
+        }
+    }
+
+    /// Sends a load that the record contains as a run.
+    fn load(&mut self, plan: Plan) -> Result<Run, Stopped> {
+        let mut run = JoinedRun::new(self.next_id(), plan.clone());
+        self.send(plan, |event| run.take(event))?;
+        Ok(run.finish())
+    }
+
+    /// Sends a load and records its events.
+    fn send(&mut self, plan: Plan, mut on_event: impl FnMut(&Event)) -> Result<(), Stopped> {
+        let run = self.next_id();
+        self.attempt += 1;
+        let planned = with_anchors(plan, self.run.closed);
+        let attempts = Attempts {
+            planned: &planned,
+            attempts: 1,
+            run,
+            ..self.run.attempts.clone()
+        };
+        let listener = &mut *self.listener;
+        let mut on_event = |event: &Event| {
+            on_event(event);
+            listener(event);
+        };
+        let failure = attempts.measure_from(&mut self.first_number, self.folder, &mut on_event);
+        if self.run.attempts.stop.is_set() {
+            return Err(Stopped::Interrupted);
+        }
+        match failure {
+            None if self.folder.failure().is_none() => Ok(()),
+            failure => Err(Stopped::Failed(failure)),
+        }
+    }
+
+    fn record(&mut self, event: Event) {
+        self.folder.append(&event);
+        (self.listener)(&event);
+    }
+
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    fn elapsed_s(&self) -> f64 {
+        self.begin.elapsed().as_secs_f64()
+    }
+}

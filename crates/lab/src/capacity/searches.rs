@@ -1,0 +1,260 @@
+//! The searches for the two capacities of a server: one for a load that rises from idle, and one for
+//! a load that falls from an overload.
+
+use floodmark_record::capacity::{
+    CapacityBound, CapacityKind, CapacityPlan, CapacityTrial, FallingCapacity, TrialOutcome,
+    TrialPurpose, TrialStart,
+};
+use floodmark_stats::capacity::{
+    CapacityEstimate, CapacityFinding, CapacityLimit, CapacitySearch, CapacitySettings,
+    CapacityStep,
+};
+
+/// Maximum number of trials of one search.
+const MOST_TRIALS: usize = 200;
+
+/// Rate of the first trial from an overload, as a share of the capacity. A healthy server with a
+/// queue recovers slowly at rates close to its capacity.
+pub const RECOVERY_SHARE: f64 = 0.9;
+
+/// Number of trials from an overload that decide whether a second capacity exists.
+const RECOVERY_TRIALS: usize = 3;
+
+/// The state of both searches.
+pub struct CapacitySearches {
+    settings: CapacityPlan,
+    rising: CapacitySearch,
+    /// Trials from an overload at the same rate, before the second search.
+    recoveries: Vec<bool>,
+    /// The second search, if the server does not recover.
+    falling: Option<CapacitySearch>,
+    /// Whether to try the server after an overload.
+    tries_overload: bool,
+}
+
+/// The next trial, or the end of the search.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum NextTrial {
+    /// A trial from idle.
+    Rising(CapacityStepTrial),
+    /// A trial from an overload.
+    Falling(CapacityStepTrial),
+    /// The result is as precise as requested.
+    Settled,
+}
+
+/// Rate and purpose of a trial.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CapacityStepTrial {
+    /// Offered rate in requests per second.
+    pub rate_per_s: f64,
+    /// Why the trial has this rate.
+    pub purpose: TrialPurpose,
+}
+
+/// What both searches found. The fields are those of the record's `CapacityResult`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SearchesFinding {
+    pub kind: CapacityKind,
+    pub rate_per_s: Option<f64>,
+    pub interval: Option<(f64, f64)>,
+    pub level: f64,
+    pub bound: Option<CapacityBound>,
+    pub falling: Option<FallingCapacity>,
+    pub last_per_s: Option<f64>,
+    pub scatter: Option<f64>,
+    pub is_confirmed: bool,
+}
+
+impl CapacitySearches {
+    /// Starts the searches. `tries_overload` is false if no overload can be sent.
+    pub fn new(settings: &CapacityPlan, tries_overload: bool) -> Self {
+        CapacitySearches {
+            rising: CapacitySearch::new(
+                settings.start_per_s,
+                search_settings(settings, settings.highest_per_s),
+            ),
+            settings: settings.clone(),
+            recoveries: Vec::new(),
+            falling: None,
+            tries_overload,
+        }
+    }
+
+    /// Records a trial.
+    pub fn record(&mut self, trial: &CapacityTrial) {
+        match (trial.start, &mut self.falling) {
+            (TrialStart::Idle, _) => self.rising.record(trial.rate_per_s, trial.outcome),
+            (TrialStart::Overload, Some(falling)) => {
+                falling.record(trial.rate_per_s, trial.outcome);
+            }
+            (TrialStart::Overload, None) => {
+                // A void trial counts as a recovery, so that it does not repeat forever.
+                self.recoveries.push(trial.outcome != TrialOutcome::Miss);
+                let misses = self.recoveries.iter().filter(|passed| !**passed).count();
+                if 2 * misses > RECOVERY_TRIALS {
+                    let settings = search_settings(&self.settings, trial.rate_per_s);
+                    self.falling = Some(CapacitySearch::new(0.8 * trial.rate_per_s, settings));
+                }
+            }
+        }
+    }
+
+    /// Returns the next trial, or that the result is precise.
+    pub fn next(&self) -> NextTrial {
+        if let CapacityStep::Trial {
+            rate_per_s,
+            purpose,
+        } = self.rising.next()
+        {
+            return NextTrial::Rising(CapacityStepTrial {
+                rate_per_s,
+                purpose,
+            });
+        }
+        if let Some(falling) = &self.falling {
+            return match falling.next() {
+                CapacityStep::Trial {
+                    rate_per_s,
+                    purpose,
+                } => NextTrial::Falling(CapacityStepTrial {
+                    rate_per_s,
+                    purpose,
+                }),
+                CapacityStep::Done(_) => NextTrial::Settled,
+            };
+        }
+        match self.rising.finding() {
+            CapacityFinding::Capacity(found)
+                if self.tries_overload && !self.recoveries.contains(&true) =>
+            {
+                NextTrial::Falling(CapacityStepTrial {
+                    rate_per_s: RECOVERY_SHARE * found.interval.low,
+                    purpose: TrialPurpose::Confirm,
+                })
+            }
+            _ => NextTrial::Settled,
+        }
+    }
+
+    /// Returns the capacity so far in requests per second, if trials passed and missed.
+    pub fn estimate(&self) -> Option<CapacityEstimate> {
+        match self.rising.finding() {
+            CapacityFinding::Capacity(found) => Some(found),
+            CapacityFinding::Hysteresis { rising, .. } => Some(rising),
+            _ => None,
+        }
+    }
+
+    /// Returns what the trials so far show.
+    pub fn finding(&self) -> SearchesFinding {
+        let mut found = one_search(self.rising.finding());
+        if let Some(falling) = &self.falling {
+            found.falling = match one_search(falling.finding()) {
+                SearchesFinding {
+                    rate_per_s: Some(rate_per_s),
+                    interval,
+                    bound: None,
+                    ..
+                } => Some(FallingCapacity {
+                    rate_per_s,
+                    low: interval.map(|(low, _)| low),
+                    high: interval.map(|(_, high)| high),
+                }),
+                SearchesFinding {
+                    rate_per_s: Some(rate_per_s),
+                    bound: Some(CapacityBound::Lower),
+                    ..
+                } => Some(FallingCapacity {
+                    rate_per_s,
+                    low: Some(rate_per_s),
+                    high: None,
+                }),
+                // Even the lowest rate missed, or too few trials were possible.
+                SearchesFinding { rate_per_s, .. } => Some(FallingCapacity {
+                    rate_per_s: rate_per_s.unwrap_or(self.settings.lowest_per_s),
+                    low: None,
+                    high: rate_per_s,
+                }),
+            };
+            found.kind = CapacityKind::Hysteresis;
+        }
+        found
+    }
+}
+
+fn search_settings(settings: &CapacityPlan, highest_per_s: f64) -> CapacitySettings {
+    CapacitySettings {
+        lowest_per_s: settings.lowest_per_s,
+        highest_per_s,
+        precision: settings.precision,
+        most_trials: MOST_TRIALS,
+    }
+}
+
+fn one_search(finding: CapacityFinding) -> SearchesFinding {
+    let nothing = SearchesFinding {
+        kind: CapacityKind::Unfinished,
+        rate_per_s: None,
+        interval: None,
+        level: floodmark_stats::interval::CONFIDENCE,
+        bound: None,
+        falling: None,
+        last_per_s: None,
+        scatter: None,
+        is_confirmed: false,
+    };
+    let estimated = |kind, found: &CapacityEstimate| SearchesFinding {
+        kind,
+        rate_per_s: Some(found.rate_per_s),
+        interval: Some((found.interval.low, found.interval.high)),
+        scatter: Some(found.scatter),
+        is_confirmed: found.is_confirmed,
+        ..nothing.clone()
+    };
+    let bounded = |kind, rate_per_s, bound| SearchesFinding {
+        kind,
+        rate_per_s: Some(rate_per_s),
+        bound: Some(bound),
+        ..nothing.clone()
+    };
+    match finding {
+        CapacityFinding::Capacity(found) => estimated(CapacityKind::Capacity, &found),
+        CapacityFinding::Hysteresis { rising, falling } => SearchesFinding {
+            falling: Some(FallingCapacity {
+                rate_per_s: falling.rate_per_s,
+                low: Some(falling.interval.low),
+                high: Some(falling.interval.high),
+            }),
+            ..estimated(CapacityKind::Hysteresis, &rising)
+        },
+        CapacityFinding::NotStationary {
+            first_per_s,
+            last_per_s,
+        } => SearchesFinding {
+            kind: CapacityKind::NotStationary,
+            rate_per_s: Some(first_per_s),
+            last_per_s: Some(last_per_s),
+            ..nothing
+        },
+        CapacityFinding::AtLeast { rate_per_s, limit } => {
+            let kind = match limit {
+                CapacityLimit::Client => CapacityKind::ClientLimit,
+                CapacityLimit::Settings => CapacityKind::AboveHighest,
+                CapacityLimit::Unfinished => CapacityKind::Unfinished,
+            };
+            bounded(kind, rate_per_s, CapacityBound::Lower)
+        }
+        CapacityFinding::Below {
+            rate_per_s,
+            is_lowest,
+        } => {
+            let kind = match is_lowest {
+                true => CapacityKind::Never,
+                false => CapacityKind::Unfinished,
+            };
+            bounded(kind, rate_per_s, CapacityBound::Upper)
+        }
+        CapacityFinding::Unknown => nothing,
+    }
+}

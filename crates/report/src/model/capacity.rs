@@ -1,0 +1,400 @@
+//! The result of a search for a capacity.
+
+use std::time::Duration;
+
+use floodmark_record::Record;
+use floodmark_record::capacity::{
+    CapacityBound, CapacityEnd, CapacityKind, CapacityResult, CapacityTrial, TrialOutcome,
+    TrialStart,
+};
+use floodmark_record::run::Run;
+use floodmark_record::units::show_duration;
+
+use super::figures::{
+    count_of, duration, interval, level, optional, per_second, rate, share, time,
+};
+use super::{
+    Blocks, ColumnCell, Detail, Emphasis, FigureTable, Span, TextLine, faint, line, plain,
+    process_use, summary, verdict,
+};
+
+/// Maximum scatter up to which intervals are reliable, as a share. Longer trials scatter less.
+const MOST_SCATTER: f64 = 0.04;
+
+/// Maximum budget that a note recommends, in minutes.
+const LONGEST_BUDGET_MIN: f64 = 60.0;
+
+/// Returns the summary of a record with the result of a search.
+pub(crate) fn document(record: &Record) -> Blocks {
+    let mut blocks = Blocks::default();
+    let Some(result) = &record.capacity else {
+        return summary::document(record, None);
+    };
+    let url = record.runs.first().map(|run| run.plan.target.url.as_str());
+    blocks.paragraph([Emphasis::Strong.span(title(result, url.unwrap_or_default()))]);
+    blocks.gap();
+    blocks.lines(answer(result));
+    blocks.lines(failure(record, result));
+    if let Some(levels) = levels(record, result) {
+        blocks.gap();
+        blocks.tables([levels]);
+    }
+    blocks.lines(notes(result));
+    blocks.lines(record.thresholds.iter().map(summary::threshold));
+    blocks
+}
+
+/// Returns the question of a search: `Capacity of URL for p99 < 5ms`.
+pub(crate) fn title(result: &CapacityResult, url: &str) -> String {
+    format!(
+        "Capacity of {url} for {}",
+        result.settings.objectives.join(", ")
+    )
+}
+
+/// Returns the capacity with its interval, and how it was found.
+pub(crate) fn answer(result: &CapacityResult) -> Vec<TextLine> {
+    let mut lines = vec![TextLine::new("capacity", capacity(result))];
+    if let Some(falling) = &result.falling {
+        let bounds = match (falling.low, falling.high) {
+            (Some(low), Some(high)) => format!(" [{} to {}]", per_second(low), rate(high)),
+            _ => String::new(),
+        };
+        let text = format!(
+            "{}{bounds}: after an overload, the server meets the objectives only up to this rate",
+            rate(falling.rate_per_s)
+        );
+        lines.push(line("overload", text));
+    }
+    lines.push(line("trials", trials(result)));
+    lines
+}
+
+/// Returns the capacity with its interval.
+fn capacity(result: &CapacityResult) -> Vec<Span> {
+    let known = result.rate_per_s.map(rate).unwrap_or_default();
+    let figure = match result.bound {
+        None => known.clone(),
+        Some(CapacityBound::Lower) => format!("at least {known}"),
+        Some(CapacityBound::Upper) => format!("below {known}"),
+    };
+    let strong = |text: String| Emphasis::Strong.span(text);
+    let level = level(result.level);
+    match result.finding {
+        CapacityKind::Capacity | CapacityKind::Hysteresis => {
+            let range = result.interval().zip(result.rate_per_s);
+            let range = range.map_or_else(String::new, |(range, per_s)| {
+                format!(
+                    "{} ({level}; within this server process)",
+                    interval(per_s, &range)
+                )
+            });
+            let rising = match result.finding {
+                CapacityKind::Hysteresis => "for a load that rises from idle",
+                _ => "",
+            };
+            vec![strong(figure), plain(range), plain(rising)]
+        }
+        CapacityKind::NotStationary => {
+            let last = result.last_per_s.map(rate).unwrap_or_default();
+            vec![
+                Emphasis::Warn.span("not stationary"),
+                plain(format!(
+                    "{known} at the first trial, {last} at the last; find out what changes in the server \
+                     (warm-up, memory, throttling), and repeat"
+                )),
+            ]
+        }
+        CapacityKind::ClientLimit => vec![
+            strong(figure),
+            plain(
+                "the client cannot send a higher rate on time; use more load threads (-t) or --agents",
+            ),
+        ],
+        CapacityKind::AboveHighest => {
+            vec![strong(figure), plain("the search has tried no higher rate")]
+        }
+        CapacityKind::Never => {
+            vec![
+                Emphasis::Bad.span("none"),
+                plain(format!("the server misses the objectives even at {known}")),
+            ]
+        }
+        CapacityKind::Unfinished if result.rate_per_s.is_some() => {
+            vec![strong(figure), plain("the search ended early")]
+        }
+        CapacityKind::Unfinished => vec![plain("unknown; no trial was complete")],
+    }
+}
+
+/// Describes the trials: `38 trials in 52 s: 17 met the objectives, 20 missed one, 1 was void`.
+fn trials(result: &CapacityResult) -> String {
+    let count = |outcome| {
+        let trials = result.trials.iter();
+        trials.filter(|trial| trial.outcome == outcome).count()
+    };
+    let mut text = count_of(result.trials.len() as u64, "trial");
+    if let Some(end) = &result.end {
+        text.push_str(&format!(" in {}", duration(end.elapsed_s.round())));
+    }
+    text.push_str(&format!(
+        ": {} met the objectives, {} missed",
+        count(TrialOutcome::Pass),
+        count(TrialOutcome::Miss)
+    ));
+    match count(TrialOutcome::Void) {
+        0 => {}
+        n => text.push_str(&format!(", {n} void because the client was late")),
+    }
+    if let Some(scatter) = result.scatter {
+        text.push_str(&format!(
+            "; scatter between trials {:.1} %",
+            100.0 * scatter
+        ));
+    }
+    text
+}
+
+/// Returns what fails first above the capacity, and why.
+pub(crate) fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
+    let Some(per_s) = result.rate_per_s else {
+        return Vec::new();
+    };
+    let missed = result
+        .trials
+        .iter()
+        .filter(|trial| trial.outcome == TrialOutcome::Miss && trial.start == TrialStart::Idle);
+    let nearest = |trial: &&CapacityTrial| (trial.rate_per_s / (1.05 * per_s)).ln().abs();
+    let first = missed.min_by(|a, b| nearest(a).total_cmp(&nearest(b)));
+    let mut lines = Vec::new();
+    if let Some(trial) = first {
+        let figures = trial.missed();
+        let figures = figures.map(|of| format!("{} ({})", of.objective, of.figure));
+        let figures = figures.collect::<Vec<_>>().join(", ");
+        lines.push(line(
+            "fails first",
+            format!("{figures} at {}", rate(trial.rate_per_s)),
+        ));
+    }
+    // The last load has the highest rate. If no rate meets the objectives, the first load over a
+    // single connection shows why.
+    let run = match result.finding {
+        CapacityKind::Never => record.runs.first(),
+        _ => open_runs(record).next_back(),
+    };
+    if let Some(run) = run
+        && let Some((verdict, cause)) = verdict::most_frequent([run])
+    {
+        lines.push(cause);
+        lines.extend(verdict::evidence(verdict));
+    }
+    lines
+}
+
+/// Returns the loads at rates around the capacity, in ascending order.
+fn open_runs(record: &Record) -> impl DoubleEndedIterator<Item = &Run> {
+    record.runs.iter().filter(|run| run.plan.is_open())
+}
+
+/// Returns a table of the loads: over a single connection, in the closed model, and at rates around
+/// the capacity.
+pub(crate) fn levels(record: &Record, result: &CapacityResult) -> Option<FigureTable> {
+    let per_s = result.rate_per_s?;
+    let rows: Vec<(String, Vec<ColumnCell>)> = record
+        .runs
+        .iter()
+        .map(|run| (load_name(run, per_s), cells(run)))
+        .collect();
+    (!rows.is_empty()).then(|| FigureTable::of(rows, "").captioned("load"))
+}
+
+/// Names a load by its share of the capacity.
+pub(crate) fn load_name(run: &Run, capacity_per_s: f64) -> String {
+    match run.plan.rate_per_s() {
+        Some(per_s) => format!("{:.0} %", 100.0 * per_s / capacity_per_s),
+        None => match run.plan.connections {
+            1 => "closed, 1 connection".to_owned(),
+            n => format!("closed, {n} connections"),
+        },
+    }
+}
+
+fn cells(run: &Run) -> Vec<ColumnCell> {
+    let essential = |head, text: String| (head, Detail::Essential, plain(text).into());
+    let times = &run.response_time_us;
+    let percentile = |us| time(us, times, &run.plan);
+    let counts = &run.requests;
+    let due = counts.intended.saturating_sub(counts.in_flight_at_end);
+    vec![
+        essential("offered/s", optional(run.plan.rate_per_s(), per_second)),
+        essential("ok/s", optional(run.throughput_per_s, per_second)),
+        essential("p50", percentile(times.p50)),
+        essential("p99", percentile(times.p99)),
+        essential("not ok", share(due.saturating_sub(counts.ok), due)),
+        essential(
+            "server CPUs",
+            optional(process_use::cpus(run.server.as_ref()), |cpus| {
+                format!("{cpus:.2}")
+            }),
+        ),
+    ]
+}
+
+/// Returns remarks about the precision of the result.
+pub(crate) fn notes(result: &CapacityResult) -> Vec<TextLine> {
+    let mut notes: Vec<String> = Vec::new();
+    let end = result.end.as_ref();
+    let has_interval = result.low.is_some();
+    match end.map(|end| end.reason) {
+        Some(CapacityEnd::Settled) | None => {}
+        Some(CapacityEnd::Budget) => notes.push(format!(
+            "the budget of {} ended the search before the interval was ± {} %; use a longer --budget",
+            duration(result.settings.budget_s),
+            100.0 * result.settings.precision
+        )),
+        Some(CapacityEnd::Trials) => notes.push("the search used all trials".to_owned()),
+        Some(CapacityEnd::Interrupted) => {
+            notes.push("interrupted; continue with --resume".to_owned());
+        }
+        Some(CapacityEnd::Failed) => notes.push("a trial failed".to_owned()),
+    }
+    let required = result.trials.iter().filter_map(|trial| {
+        let required_s = trial.required_s?;
+        Some((required_s / trial.judged_s, required_s, trial.judged_s))
+    });
+    if let Some((factor, required_s, judged_s)) = required.max_by(|a, b| a.0.total_cmp(&b.0))
+        && has_interval
+    {
+        let minutes = (result.settings.budget_s * factor / 60.0).ceil();
+        let fix = match minutes <= LONGEST_BUDGET_MIN {
+            true => format!("use --budget {minutes:.0}m"),
+            false => "use a longer --budget, or an objective for a lower percentile".to_owned(),
+        };
+        notes.push(format!(
+            "trials of {} are shorter than the {} that the percentile needs, because requests are \
+             correlated; the capacity may be overestimated by a few percent; {fix}",
+            duration(judged_s),
+            duration(required_s.round()),
+        ));
+    }
+    if result.scatter.is_some_and(|scatter| scatter > MOST_SCATTER) {
+        notes.push(
+            "trials scatter by more than 4 %, so the interval may be too narrow; longer trials scatter \
+             less (--budget)"
+                .to_owned(),
+        );
+    }
+    notes.extend(end.into_iter().flat_map(|end| end.notes.iter().cloned()));
+    notes.into_iter().map(|note| line("note", note)).collect()
+}
+
+/// Returns the paragraphs that answer the question of a page.
+pub(crate) fn paragraphs(record: &Record, result: &CapacityResult) -> Blocks {
+    let mut blocks = Blocks::default();
+    let lines = [answer(result), failure(record, result), notes(result)].concat();
+    for of in lines {
+        let mut spans = Vec::new();
+        if !of.label.is_empty() {
+            spans.push(faint(format!("{}:", of.label)));
+        }
+        spans.extend(of.spans);
+        blocks.paragraph(spans);
+    }
+    blocks
+}
+
+/// Returns a table of all trials.
+pub(crate) fn trials_table(result: &CapacityResult) -> FigureTable {
+    let rows = result.trials.iter().enumerate().map(|(number, trial)| {
+        let outcome = match trial.outcome {
+            TrialOutcome::Pass => Emphasis::Good.span("met"),
+            TrialOutcome::Miss => Emphasis::Bad.span("missed"),
+            TrialOutcome::Void => Emphasis::Warn.span("void"),
+        };
+        let figures = trial.figures.iter().map(|of| of.figure.clone());
+        let figures = figures.collect::<Vec<_>>().join(", ");
+        let essential = |head, span: Span| (head, Detail::Essential, span.into());
+        let cells: Vec<ColumnCell> = vec![
+            essential("offered/s", plain(per_second(trial.rate_per_s))),
+            essential(
+                "from",
+                plain(match trial.start {
+                    TrialStart::Idle => "idle",
+                    TrialStart::Overload => "overload",
+                }),
+            ),
+            essential("length", plain(duration(trial.judged_s))),
+            essential("objectives", outcome),
+            essential("figures", plain(figures)),
+        ];
+        ((number + 1).to_string(), cells)
+    });
+    FigureTable::of(rows, "").captioned("trial")
+}
+
+/// Describes a trial in one line: `trial 12: 20,104/s missed p99 < 5ms (7.31 ms); capacity 19,842/s
+/// ± 3.1 %`.
+#[must_use]
+pub fn capacity_trial_line(trial: &CapacityTrial, result: &CapacityResult) -> String {
+    let outcome = match trial.outcome {
+        TrialOutcome::Pass => "met the objectives".to_owned(),
+        TrialOutcome::Void => format!(
+            "void: {}",
+            trial.fault.as_deref().unwrap_or("the client was late")
+        ),
+        TrialOutcome::Miss => {
+            let missed = trial.missed();
+            let missed = missed.map(|of| format!("{} ({})", of.objective, of.figure));
+            format!("missed {}", missed.collect::<Vec<_>>().join(", "))
+        }
+    };
+    let start = match trial.start {
+        TrialStart::Idle => "",
+        TrialStart::Overload => " after an overload",
+    };
+    format!(
+        "trial {}: {}{start} {outcome}{}",
+        result.trials.len(),
+        rate(trial.rate_per_s),
+        so_far(result)
+    )
+    .replace('\u{a0}', " ")
+}
+
+/// Describes the search so far in one line of at most `width` characters, with the remaining time.
+#[must_use]
+pub fn capacity_progress_line(result: &CapacityResult, left: Duration, width: usize) -> String {
+    let last = result.trials.last().map_or_else(String::new, |trial| {
+        let outcome = match trial.outcome {
+            TrialOutcome::Pass => "met",
+            TrialOutcome::Miss => "missed",
+            TrialOutcome::Void => "void",
+        };
+        format!(" · {} {outcome}", rate(trial.rate_per_s))
+    });
+    let left = Duration::from_secs(left.as_secs());
+    let line = format!(
+        "trial {}{last}{} · at most {} left",
+        result.trials.len(),
+        so_far(result),
+        show_duration(left)
+    );
+    let line = line.replace('\u{a0}', " ");
+    line.chars().take(width.saturating_sub(1)).collect()
+}
+
+/// Returns the estimate so far.
+fn so_far(result: &CapacityResult) -> String {
+    match (result.interval(), result.rate_per_s, result.bound) {
+        (Some(range), Some(per_s), _) => {
+            format!("; capacity {} {}", rate(per_s), interval(per_s, &range))
+        }
+        (None, Some(per_s), Some(CapacityBound::Lower)) => {
+            format!("; capacity at least {}", rate(per_s))
+        }
+        (None, Some(per_s), Some(CapacityBound::Upper)) => {
+            format!("; capacity below {}", rate(per_s))
+        }
+        _ => String::new(),
+    }
+}
