@@ -79,7 +79,7 @@ pub struct CapacityRun<'a> {
 }
 
 /// A search that is running.
-struct Session<'s, 'l> {
+struct CapacitySession<'s, 'l> {
     run: &'s CapacityRun<'s>,
     folder: &'s mut Folder,
     listener: &'s mut Listener<'l>,
@@ -101,7 +101,7 @@ struct Session<'s, 'l> {
 }
 
 /// Why a search cannot continue.
-enum Stopped {
+enum SearchStopped {
     Interrupted,
     Failed(Option<WorkerFailure>),
 }
@@ -117,7 +117,7 @@ impl CapacityRun<'_> {
     ) -> Option<WorkerFailure> {
         let elapsed = earlier.as_ref().map_or(0.0, EarlierSearch::elapsed_s);
         let now = Instant::now();
-        let mut session = Session {
+        let mut session = CapacitySession {
             run: self,
             folder,
             listener,
@@ -133,25 +133,25 @@ impl CapacityRun<'_> {
             idle_us: 0.0,
         };
         match session.search(earlier) {
-            Ok(()) | Err(Stopped::Interrupted) => None,
-            Err(Stopped::Failed(failure)) => failure,
+            Ok(()) | Err(SearchStopped::Interrupted) => None,
+            Err(SearchStopped::Failed(failure)) => failure,
         }
     }
 }
 
-impl Session<'_, '_> {
-    fn search(&mut self, earlier: Option<EarlierSearch>) -> Result<(), Stopped> {
+impl CapacitySession<'_, '_> {
+    fn search(&mut self, earlier: Option<EarlierSearch>) -> Result<(), SearchStopped> {
         let idle = self.load(self.loads().idle())?;
         self.idle_us = idle.service_time_us.p50.unwrap_or(0.0);
         if idle.requests.ok == 0 {
-            return Err(Stopped::Failed(None));
+            return Err(SearchStopped::Failed(None));
         }
         let deadline = self.run.attempts.planned.plan.deadline;
         let mut objectives = self.run.objectives.iter();
         let is_met_idle = objectives.all(|objective| objective.judge(&idle, deadline).is_met);
         let closed = self.load(self.loads().closed())?;
         let per_s = closed.throughput_per_s.filter(|per_s| *per_s > 0.0);
-        let per_s = per_s.ok_or(Stopped::Failed(None))?;
+        let per_s = per_s.ok_or(SearchStopped::Failed(None))?;
         self.slow = closed
             .response_time_us
             .p90
@@ -187,7 +187,9 @@ impl Session<'_, '_> {
         let reason = self.trials(&mut events);
         let (reason, stopped) = match reason {
             Ok(reason) => (reason, None),
-            Err(Stopped::Interrupted) => (CapacityEnd::Interrupted, Some(Stopped::Interrupted)),
+            Err(SearchStopped::Interrupted) => {
+                (CapacityEnd::Interrupted, Some(SearchStopped::Interrupted))
+            }
             Err(failed) => (CapacityEnd::Failed, Some(failed)),
         };
         let ended = CapacityEnded {
@@ -204,7 +206,7 @@ impl Session<'_, '_> {
     }
 
     /// Runs trials until the result is precise or the budget is used up.
-    fn trials(&mut self, events: &mut CapacityEvents) -> Result<CapacityEnd, Stopped> {
+    fn trials(&mut self, events: &mut CapacityEvents) -> Result<CapacityEnd, SearchStopped> {
         let settings = &events.began.settings;
         let mut searches = CapacitySearches::new(settings, self.can_overload());
         events
@@ -251,7 +253,7 @@ impl Session<'_, '_> {
         }: CapacityStepTrial,
         (start, capacity_per_s): (TrialStart, f64),
         (length, required_s): (TrialLength, Option<f64>),
-    ) -> Result<CapacityTrial, Stopped> {
+    ) -> Result<CapacityTrial, SearchStopped> {
         let at_s = self.elapsed_s();
         let plan = self
             .loads()
@@ -307,7 +309,7 @@ impl Session<'_, '_> {
     }
 
     /// Waits until the server responds as fast as before the search.
-    fn await_recovery(&mut self) -> Result<(), Stopped> {
+    fn await_recovery(&mut self) -> Result<(), SearchStopped> {
         let since = Instant::now();
         let mut responded = false;
         while since.elapsed() < RECOVERY_WAIT {
@@ -322,7 +324,7 @@ impl Session<'_, '_> {
         if !responded {
             // The record keeps a run that shows what happened.
             self.load(self.loads().idle())?;
-            return Err(Stopped::Failed(None));
+            return Err(SearchStopped::Failed(None));
         }
         self.note(format!(
             "the server did not recover within {} s after an overload",
@@ -332,7 +334,7 @@ impl Session<'_, '_> {
     }
 
     /// Sends a few requests over one connection, without recording them.
-    fn probe(&mut self) -> Result<Run, Stopped> {
+    fn probe(&mut self) -> Result<Run, SearchStopped> {
         let plan = self.loads().probe();
         let mut run = JoinedRun::new(self.run.attempts.run.clone(), plan.clone());
         let input = WorkerInput {
@@ -352,15 +354,15 @@ impl Session<'_, '_> {
             run.take(&event);
         });
         match sent {
-            _ if attempts.stop.is_set() => Err(Stopped::Interrupted),
+            _ if attempts.stop.is_set() => Err(SearchStopped::Interrupted),
             Ok(()) => Ok(run.finish()),
-            Err(failure) => Err(Stopped::Failed(Some(failure))),
+            Err(failure) => Err(SearchStopped::Failed(Some(failure))),
         }
     }
 
     /// Sends loads at rates around the capacity, which show the times at each rate and what fails
     /// first.
-    fn levels(&mut self, events: &CapacityEvents) -> Result<(), Stopped> {
+    fn levels(&mut self, events: &CapacityEvents) -> Result<(), SearchStopped> {
         let result = events.result();
         let Some(per_s) = result.rate_per_s else {
             return Ok(());
@@ -459,14 +461,14 @@ impl Session<'_, '_> {
     }
 
     /// Sends a load that the record contains as a run.
-    fn load(&mut self, plan: Plan) -> Result<Run, Stopped> {
+    fn load(&mut self, plan: Plan) -> Result<Run, SearchStopped> {
         let mut run = JoinedRun::new(self.next_id(), plan.clone());
         self.send(plan, |event| run.take(event))?;
         Ok(run.finish())
     }
 
     /// Sends a load and records its events.
-    fn send(&mut self, plan: Plan, mut on_event: impl FnMut(&Event)) -> Result<(), Stopped> {
+    fn send(&mut self, plan: Plan, mut on_event: impl FnMut(&Event)) -> Result<(), SearchStopped> {
         let run = self.next_id();
         self.attempt += 1;
         let planned = with_anchors(plan, self.run.closed);
@@ -483,11 +485,11 @@ impl Session<'_, '_> {
         };
         let failure = attempts.measure_from(&mut self.first_number, self.folder, &mut on_event);
         if self.run.attempts.stop.is_set() {
-            return Err(Stopped::Interrupted);
+            return Err(SearchStopped::Interrupted);
         }
         match failure {
             None if self.folder.failure().is_none() => Ok(()),
-            failure => Err(Stopped::Failed(failure)),
+            failure => Err(SearchStopped::Failed(failure)),
         }
     }
 
