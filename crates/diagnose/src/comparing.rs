@@ -3,6 +3,7 @@
 //! Server processes are the independent repetitions. Each process has one figure, which combines
 //! its attempts.
 
+mod capacity;
 mod claims;
 mod differences;
 mod process_figures;
@@ -13,9 +14,10 @@ use floodmark_record::Record;
 use floodmark_record::comparison::{Compared, ComparedMetric, Comparison, Conclusion};
 use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::run::Status;
-use floodmark_stats::comparison::{Ratio, geometric_mean};
+use floodmark_stats::comparison::{Ratio, conclusion as conclusion_of, geometric_mean};
 use floodmark_stats::interval::CONFIDENCE;
 
+pub use capacity::trial_capacities;
 pub use claims::claims;
 pub use differences::{Caveats, caveats};
 use process_figures::ProcessFigures;
@@ -63,7 +65,7 @@ pub fn comparisons(record: &Record) -> Vec<Comparison> {
             // Add these notes to every comparison in the record. `floodmark compare` prints the
             // notes only once for all metrics.
             let notes = [trial, baseline].map(|of| differences::validity_notes(of));
-            for metric in ComparedMetric::ALL {
+            for metric in trial.metrics() {
                 let mut comparison = compare(trial, baseline, metric);
                 comparison.notes.extend(notes.concat());
                 comparisons.push(comparison);
@@ -79,9 +81,12 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
     let (of_a, of_b) = (ProcessFigures::of(a, metric), ProcessFigures::of(b, metric));
     let usable = of_a.usable().zip(of_b.usable());
     let ratio = usable.and_then(|(a, b)| Ratio::of(a, b));
-    let interval = ratio.as_ref().and_then(Ratio::interval);
+    let across = ratio.as_ref().and_then(Ratio::interval);
+    let within =
+        || capacity::interval_of_ratio(a, b).filter(|_| metric == ComparedMetric::Capacity);
+    let interval = across.clone().or_else(within);
     let mut notes = [&of_a.notes[..], &of_b.notes].concat();
-    if ratio.is_some() && interval.is_none() {
+    if ratio.is_some() && across.is_none() {
         notes.push(too_few(&[(a, &of_a), (b, &of_b)]));
     }
     let mut method = match (&ratio, &interval) {
@@ -89,7 +94,7 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
         (Some(_), None) => "ratio of geometric means, without an interval".to_owned(),
         (None, None) => "no ratio".to_owned(),
     };
-    let conclusion = ratio.as_ref().map(Ratio::conclusion);
+    let conclusion = interval.as_ref().map(conclusion_of);
     let conclusion = conclusion.unwrap_or(Conclusion::Undecided);
     let has_attempts = |figures: &ProcessFigures| figures.attempts > figures.values.len();
     if ratio.is_some() && (has_attempts(&of_a) || has_attempts(&of_b)) {

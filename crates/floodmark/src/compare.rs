@@ -74,7 +74,25 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
     files.check_writable()?;
     let (a, b) = (read_a.side()?, read_b.side()?);
     let like = caveats((&a, &read_a.records), (&b, &read_b.records));
-    let all = ComparedMetric::ALL.map(|metric| compare_groups(&a, &b, metric));
+    if a.metrics() != b.metrics() {
+        return Err(Ending::usage(format!(
+            "{} has a capacity, and {} has none; compare two results of the same command",
+            if a.capacities.is_empty() {
+                &args.b
+            } else {
+                &args.a
+            },
+            if a.capacities.is_empty() {
+                &args.a
+            } else {
+                &args.b
+            },
+        )));
+    }
+    let metrics = a.metrics().into_iter();
+    let all: Vec<Comparison> = metrics
+        .map(|metric| compare_groups(&a, &b, metric))
+        .collect();
     let wanted = |c: &&Comparison| args.metric.is_empty() || args.metric.contains(&c.metric);
     let judge = |condition: &RatioCondition| {
         let of = all.iter().find(|c| c.metric == condition.metric);
@@ -138,10 +156,11 @@ impl Operand {
             Ending::usage(format!("{path}: {error}{fix}"))
         })?;
         // Processes from different results are never merged.
-        let processes = parts.into_iter().flat_map(|part| part.processes);
+        let capacities = parts.iter().flat_map(|part| part.capacities.clone());
         Ok(RunGroup {
             name: self.text.clone(),
-            processes: processes.collect(),
+            capacities: capacities.collect(),
+            processes: parts.into_iter().flat_map(|part| part.processes).collect(),
         })
     }
 }

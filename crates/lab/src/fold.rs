@@ -131,6 +131,7 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
         }
         Some(_) => {
             record.capacities = capacities.collect();
+            record.trial_capacities = comparing::trial_capacities(&record);
             record.comparisons = comparing::comparisons(&record);
             record.sweeps = comparing::sweeps(&record);
             record.claims = comparing::claims(&record);

@@ -56,6 +56,10 @@ impl ResultEvents {
                 for run in &mut self.runs {
                     run.left_out |= resumed.anew.contains(&run.id);
                 }
+                // An experiment repeats incomplete searches.
+                if self.experiment.is_some() {
+                    self.capacity.retain(CapacityEvents::is_complete);
+                }
                 // A resumed experiment retries skipped systems.
                 self.skipped.clear();
                 self.resumed.push(resumed);

@@ -32,6 +32,15 @@ pub struct CapacityPlan {
     pub budget_s: f64,
 }
 
+/// Search for the capacity of each server process of an experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapacityGoal {
+    /// Objectives that the servers must meet, as given.
+    pub objectives: Vec<String>,
+    /// Maximum length of each search in seconds.
+    pub budget_s: f64,
+}
+
 /// What a trial showed about the objectives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -219,6 +228,22 @@ pub struct FallingCapacity {
     pub low: Option<f64>,
     /// Upper bound of the interval, in requests per second; null without an interval.
     pub high: Option<f64>,
+}
+
+/// Capacity of a trial of an experiment, over its server processes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialCapacity {
+    /// Name of the trial.
+    pub trial: String,
+    /// Geometric mean over server processes, in requests per second; null if no process has a
+    /// capacity.
+    pub rate_per_s: Option<f64>,
+    /// Interval over server processes, or over the trials of a single process; null if unknown.
+    pub interval: Option<Interval>,
+    /// Number of server processes with a capacity.
+    pub processes: u32,
+    /// Number of server processes of which only a bound is known.
+    pub bounded: u32,
 }
 
 /// What the trials of a search show.

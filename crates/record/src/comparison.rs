@@ -14,6 +14,8 @@ crate::names::named! {
     ComparedMetric {
         /// Ok responses per second.
         Throughput = "throughput",
+        /// Highest offered rate at which the server meets its objectives, in requests per second.
+        Capacity = "capacity",
         /// Ok responses per second that met their deadline.
         Goodput = "goodput",
         /// Median response time, in microseconds.

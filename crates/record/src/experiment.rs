@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::capacity::CapacityGoal;
 use crate::comparison::{Agreement, ComparedMetric};
 use crate::crash::CrashSettings;
 use crate::events::RunId;
@@ -45,6 +46,9 @@ pub struct ExperimentDescription {
     /// Crash rounds of each trial. Such an experiment has no other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash: Option<CrashSettings>,
+    /// Search for the capacity of each server process. Such an experiment compares capacities only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacityGoal>,
 }
 
 /// Resumption of an interrupted experiment.

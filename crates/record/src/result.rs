@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA_VERSION;
-use crate::capacity::CapacityResult;
+use crate::capacity::{CapacityResult, TrialCapacity};
 use crate::comparison::{ClaimResult, Comparison};
 use crate::crash::CrashResult;
 use crate::experiment::{ExperimentDescription, Resumed};
@@ -53,6 +53,9 @@ pub struct Record {
     /// Capacities of the server processes of an experiment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capacities: Vec<CapacityResult>,
+    /// Capacities of the trials of an experiment, over their server processes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trial_capacities: Vec<TrialCapacity>,
     /// Version of each judge.
     pub judges: std::collections::BTreeMap<String, String>,
 }
@@ -102,6 +105,7 @@ impl Record {
             crash: Vec::new(),
             capacity: None,
             capacities: Vec::new(),
+            trial_capacities: Vec::new(),
             judges: std::collections::BTreeMap::new(),
         }
     }

@@ -79,6 +79,16 @@ pub struct Ratio {
     b: Spread,
 }
 
+/// Returns the conclusion that follows from the interval of a ratio.
+#[must_use]
+pub fn conclusion(interval: &Interval) -> Conclusion {
+    match interval {
+        i if EQUIVALENT.0 <= i.low && i.high <= EQUIVALENT.1 => Conclusion::Equivalent,
+        i if i.low > 1.0 || i.high < 1.0 => Conclusion::Different,
+        _ => Conclusion::Undecided,
+    }
+}
+
 impl Ratio {
     /// Returns a ÷ b, computed from one figure per server process.
     /// Returns `None` if a system has no figures, or if a figure is not positive.
@@ -124,11 +134,8 @@ impl Ratio {
     /// Returns the conclusion that follows from the interval.
     #[must_use]
     pub fn conclusion(&self) -> Conclusion {
-        match self.interval() {
-            Some(i) if EQUIVALENT.0 <= i.low && i.high <= EQUIVALENT.1 => Conclusion::Equivalent,
-            Some(i) if i.low > 1.0 || i.high < 1.0 => Conclusion::Different,
-            _ => Conclusion::Undecided,
-        }
+        self.interval()
+            .map_or(Conclusion::Undecided, |interval| conclusion(&interval))
     }
 
     /// Returns how many processes of each system a new measurement needs to decide the comparison.

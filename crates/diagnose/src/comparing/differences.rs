@@ -83,7 +83,15 @@ fn differences(names: [&str; 2], a: &Properties, b: &Properties) -> Vec<String> 
 fn load(group: &RunGroup<'_>) -> Properties {
     let mut properties = Properties::new();
     let mut add = |key: &str, value| properties.entry(key.to_owned()).or_default().insert(value);
-    for run in group.runs() {
+    // The loads of a search follow from its first load and its objectives.
+    let runs = match group.capacities.is_empty() {
+        true => usize::MAX,
+        false => 1,
+    };
+    for found in &group.capacities {
+        add("objectives", found.settings.objectives.join(", "));
+    }
+    for run in group.runs().take(runs) {
         add(WORKLOAD, run.workload.clone());
         let client = run.client.name.as_deref().unwrap_or("floodmark");
         add("load generator", client.to_owned());

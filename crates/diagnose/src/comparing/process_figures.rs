@@ -5,6 +5,7 @@ use floodmark_record::run::{Run, Status, SteadyClass};
 use floodmark_record::watch::Server;
 use floodmark_stats::attempts::{median, outliers, slow_first};
 
+use super::capacity;
 use super::run_group::RunGroup;
 use crate::conditions::{Figure, Subject};
 use crate::text::{per_s, plural, show_s};
@@ -21,6 +22,9 @@ pub(super) struct ProcessFigures {
 
 impl ProcessFigures {
     pub(super) fn of(group: &RunGroup<'_>, metric: ComparedMetric) -> Self {
+        if metric == ComparedMetric::Capacity {
+            return capacity::process_figures(group);
+        }
         let (mut values, mut numbers, mut used) = (Vec::new(), Vec::new(), 0);
         let (mut invalid, mut warming, mut unmeasured) = (0, 0, 0);
         let mut slow = Vec::new();
@@ -88,7 +92,11 @@ impl ProcessFigures {
 }
 
 /// Returns the reasons why the figures cannot be compared.
-fn not_comparable(values: &[f64], metric: ComparedMetric, group: &RunGroup<'_>) -> Vec<String> {
+pub(super) fn not_comparable(
+    values: &[f64],
+    metric: ComparedMetric,
+    group: &RunGroup<'_>,
+) -> Vec<String> {
     let all = plural(values.len() as u64, "process");
     let mut reasons = Vec::new();
     if values.is_empty() {
@@ -129,12 +137,18 @@ fn figure(run: &Run, metric: ComparedMetric) -> Option<f64> {
 }
 
 /// Returns one note per outlier. The figures include outliers.
-fn outlier_notes(values: &[f64], numbers: &[u32], metric: ComparedMetric) -> Vec<String> {
+pub(super) fn outlier_notes(
+    values: &[f64],
+    numbers: &[u32],
+    metric: ComparedMetric,
+) -> Vec<String> {
     if values.iter().any(|v| !v.is_finite()) {
         return Vec::new();
     }
     let show = |value: f64| match metric {
-        ComparedMetric::Throughput | ComparedMetric::Goodput => per_s(value),
+        ComparedMetric::Throughput | ComparedMetric::Goodput | ComparedMetric::Capacity => {
+            per_s(value)
+        }
         _ => show_s(value / 1e6),
     };
     let note = |i: usize| {

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use floodmark_record::Record;
-use floodmark_record::comparison::ComparedResult;
+use floodmark_record::capacity::CapacityResult;
+use floodmark_record::comparison::{ComparedMetric, ComparedResult};
 use floodmark_record::run::Run;
 
 /// The runs of one trial or system.
@@ -14,6 +15,9 @@ pub struct RunGroup<'a> {
     pub name: String,
     /// The attempts on each server process, in chronological order.
     pub processes: Vec<Vec<&'a Run>>,
+    /// The capacity of each server process, if it was searched. The attempts then have different
+    /// loads.
+    pub capacities: Vec<&'a CapacityResult>,
 }
 
 /// The reason why a group cannot be selected.
@@ -34,6 +38,14 @@ impl<'a> RunGroup<'a> {
     /// Returns all runs of the group.
     pub fn runs(&self) -> impl Iterator<Item = &'a Run> {
         self.processes.iter().flatten().copied()
+    }
+
+    /// Returns the metrics that the group's figures allow to compare.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<ComparedMetric> {
+        let has_capacity = !self.capacities.is_empty();
+        let fits = |metric: &ComparedMetric| (*metric == ComparedMetric::Capacity) == has_capacity;
+        ComparedMetric::ALL.into_iter().filter(fits).collect()
     }
 
     /// Returns whether the group is a trial of an experiment.
@@ -72,8 +84,16 @@ pub fn run_groups(record: &Record) -> Vec<RunGroup<'_>> {
         .map(|runs| RunGroup {
             name: name(runs[0], &firsts),
             processes: grouped(runs.iter().copied(), |a, b| a.process == b.process),
+            capacities: capacities(record)
+                .filter(|found| found.trial == runs[0].trial)
+                .collect(),
         })
         .collect()
+}
+
+/// Returns the capacities of a record.
+fn capacities(record: &Record) -> impl Iterator<Item = &CapacityResult> {
+    record.capacity.iter().chain(&record.capacities)
 }
 
 /// Groups items that are equal according to `is_same`. Items and groups keep their order.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use floodmark_diagnose::conditions::check_objectives;
 use floodmark_host::{ProcessPlacement, Stop, open_files};
-use floodmark_lab::capacity::{CapacityRun, EarlierSearch};
+use floodmark_lab::capacity::{CAPACITY_PRECISION, CapacityRun, EarlierSearch};
 use floodmark_lab::{Attempts, Folder, attempt, finish};
 use floodmark_observe::{Root, environment::environment};
 use floodmark_plan::Planned;
@@ -24,9 +24,6 @@ use progress::CapacityProgress;
 
 pub mod args;
 mod progress;
-
-/// Half-width of the interval at which a search ends, as a share of the capacity.
-const PRECISION: f64 = 0.02;
 
 /// Runs the command.
 pub fn run(args: &CapacityArgs) -> Result<(), Ending> {
@@ -127,7 +124,7 @@ fn measure(
         objectives: &args.objectives,
         cpus: environment(&Root::host()).cpus,
         connections: args.connections.map(|_| plan.connections),
-        precision: PRECISION,
+        precision: CAPACITY_PRECISION,
         budget: args.budget,
     };
     match &earlier {

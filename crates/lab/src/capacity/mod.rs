@@ -11,3 +11,6 @@ mod searches;
 
 pub use result::{CapacityEvents, EarlierSearch};
 pub use run::CapacityRun;
+
+/// Half-width of the interval at which a search ends, as a share of the capacity.
+pub const CAPACITY_PRECISION: f64 = 0.02;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use floodmark_record::Event;
 use floodmark_record::capacity::{
-    CapacityBegan, CapacityEnded, CapacityPlan, CapacityResult, CapacityTrial,
+    CapacityBegan, CapacityEnd, CapacityEnded, CapacityPlan, CapacityResult, CapacityTrial,
 };
 use floodmark_record::events::RunId;
 
@@ -41,6 +41,16 @@ impl CapacityEvents {
             Event::CapacityEnded(ended) => self.ended = Some(ended.clone()),
             _ => {}
         }
+    }
+
+    /// Returns whether the search ended with a result.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let reason = self.ended.as_ref().map(|ended| ended.reason);
+        matches!(
+            reason,
+            Some(CapacityEnd::Settled | CapacityEnd::Budget | CapacityEnd::Trials)
+        )
     }
 
     /// Returns the result of the trials so far.

@@ -141,6 +141,10 @@ impl CapacityRun<'_> {
 
 impl CapacitySession<'_, '_> {
     fn search(&mut self, earlier: Option<EarlierSearch>) -> Result<(), SearchStopped> {
+        // The closed model comes first, because it may include a warm-up.
+        let closed = self.load(self.loads().closed())?;
+        let per_s = closed.throughput_per_s.filter(|per_s| *per_s > 0.0);
+        let per_s = per_s.ok_or(SearchStopped::Failed(None))?;
         let idle = self.load(self.loads().idle())?;
         self.idle_us = idle.service_time_us.p50.unwrap_or(0.0);
         if idle.requests.ok == 0 {
@@ -149,9 +153,6 @@ impl CapacitySession<'_, '_> {
         let deadline = self.run.attempts.planned.plan.deadline;
         let mut objectives = self.run.objectives.iter();
         let is_met_idle = objectives.all(|objective| objective.judge(&idle, deadline).is_met);
-        let closed = self.load(self.loads().closed())?;
-        let per_s = closed.throughput_per_s.filter(|per_s| *per_s > 0.0);
-        let per_s = per_s.ok_or(SearchStopped::Failed(None))?;
         self.slow = closed
             .response_time_us
             .p90

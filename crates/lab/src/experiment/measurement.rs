@@ -1,20 +1,25 @@
 //! Measures one server process of a trial, and checks that server, store and client keep running.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
-use floodmark_observe::MonitorTargets;
-use floodmark_plan::Planned;
+use floodmark_host::Cpus;
+use floodmark_observe::{MonitorTargets, Root, cpu};
+use floodmark_plan::spec::Warmup;
+use floodmark_plan::{PlanSpec, Planned};
 use floodmark_record::Event;
 use floodmark_record::events::RunId;
+use floodmark_record::plan::{Rate, Spacing};
 
 use super::client::ExternalClient;
 use super::delay_proxy::DelayProxy;
 use super::program::RunningProgram;
 use super::store::StoreInstance;
-use super::{ExperimentRunner, ExperimentState, TrialHosts, plan_trial, proof};
+use super::{ExperimentRunner, ExperimentState, TrialHosts, plan_spec, plan_trial, proof};
 use crate::attempt::{Attempts, Monitoring};
+use crate::capacity::{CAPACITY_PRECISION, CapacityRun};
 use crate::exit_monitor::ExitMonitor;
-use crate::manifest::Trial;
+use crate::manifest::{CapacitySearchPlan, Trial};
 use crate::readback::{SetFault, check_set};
 use crate::server_log::ServerLog;
 use floodmark_workers::{AgentsSetting, WorkerFailure};
@@ -89,7 +94,17 @@ pub(super) fn measure<'a>(
         }
     }
     let proxy = proxy.as_ref().map(DelayProxy::pid);
-    let failure = run_attempts(runner, process, &planned, proxy, state);
+    let open = runner.experiment.capacity.as_ref().map(|search| {
+        let spec = open_spec(trial.spec(hosts.client.cpus.as_ref().map(Cpus::count)));
+        plan_spec(&spec, hosts, &url).map(|open| (search, open))
+    });
+    let failure = match open.transpose() {
+        Ok(search) => run_attempts(runner, process, (&planned, search.as_ref()), proxy, state),
+        Err(what) => {
+            state.fail_trial(trial, format!("{}: {what}", trial.place));
+            return None;
+        }
+    };
     let survived = check_survivors(process, state);
     if survived && runner.experiment.prove && failure.is_none() {
         proof::prove(runner, process, &planned, state);
@@ -97,10 +112,18 @@ pub(super) fn measure<'a>(
     failure
 }
 
+/// Returns the settings of an open-model load at a nominal rate, for a load of the closed model.
+fn open_spec(mut spec: PlanSpec) -> PlanSpec {
+    spec.load.rate = Rate::new(1.0);
+    spec.load.arrivals = Some(Spacing::Poisson);
+    spec.load.warmup = Some(Warmup::Before(Duration::ZERO));
+    spec
+}
+
 fn run_attempts<'a>(
     runner: &ExperimentRunner<'a>,
     process: &TrialProcess<'a, '_>,
-    planned: &Planned,
+    (planned, search): (&Planned, Option<&(&CapacitySearchPlan, Planned)>),
     proxy: Option<u32>,
     state: &mut ExperimentState<'a, '_>,
 ) -> Option<WorkerFailure> {
@@ -150,6 +173,23 @@ fn run_attempts<'a>(
         stop: runner.stop,
     };
     let listener = &mut *state.listener;
+    if let Some((search, open)) = search {
+        let search = CapacityRun {
+            attempts: Attempts {
+                planned: open,
+                ..attempts.clone()
+            },
+            closed: planned,
+            objectives: &search.objectives,
+            cpus: cpu::allowed(&Root::host()),
+            connections: trial.load.connections.map(|_| open.plan.connections),
+            precision: CAPACITY_PRECISION,
+            budget: search.budget,
+        };
+        return search.measure(None, state.folder, &mut |event: &Event| {
+            listener.on_event(event)
+        });
+    }
     let mut client_failure = None;
     let failure = attempts.measure(state.folder, &mut |event: &Event| {
         if let Event::ClientRan(ran) = event {

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 
 use floodmark_host::{Cpus, Stop, open_files, sweep, sweep_folders};
 use floodmark_observe::{Root, cpu};
-use floodmark_plan::{FileError, Planned, plan, target};
+use floodmark_plan::{FileError, PlanSpec, Planned, plan, target};
 use floodmark_record::experiment::Resumed;
 use floodmark_record::run::ToolInfo;
 use floodmark_record::{Event, Record};
@@ -83,13 +83,18 @@ impl StepError {
 /// The trial cannot be planned. The error message is a single line.
 pub fn plan_trial(trial: &Trial, hosts: &TrialHosts, url: &str) -> Result<Planned, String> {
     let spec = trial.spec(hosts.client.cpus.as_ref().map(Cpus::count));
-    let resolved = target::resolve(url, &spec).map_err(|error| error.to_string())?;
+    plan_spec(&spec, hosts, url)
+}
+
+/// Plans a load on a trial's hosts.
+fn plan_spec(spec: &PlanSpec, hosts: &TrialHosts, url: &str) -> Result<Planned, String> {
+    let resolved = target::resolve(url, spec).map_err(|error| error.to_string())?;
     // The client raises its soft limit on open files to the hard limit.
     let open_files = Some(open_files().hard);
     // Read the ports and kernel settings of the client's network.
     hosts
         .client
-        .within(|| plan(&spec, resolved, open_files))
+        .within(|| plan(spec, resolved, open_files))
         .map_err(|error| error.to_string())?
         .map_err(|error| format!("load: {error}"))
 }

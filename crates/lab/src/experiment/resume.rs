@@ -13,6 +13,7 @@ use floodmark_record::plan::Plan;
 use floodmark_record::run::Environment;
 
 use super::{TrialHosts, plan_trial, with_crash_load};
+use crate::capacity::CapacityEvents;
 use crate::crash_results::CrashEvents;
 use crate::folder::EVENTS;
 use crate::manifest::Experiment;
@@ -58,11 +59,28 @@ impl EarlierResult {
         check_crash_load(&events.crash, experiment).map_err(different)?;
         let named = |trial: CrashEvents| (trial.began.trial.clone(), trial);
         let crash = experiment.description.crash.as_ref();
+        if experiment.capacity.is_some() {
+            return Ok(Self::of_searches(&events.capacity, &events.runs));
+        }
         Ok(EarlierResult {
             crash: events.crash.into_iter().map(named).collect(),
             crash_rounds: crash.map_or(0, |crash| crash.rounds),
             ..Self::of(&events.runs, experiment)
         })
+    }
+
+    /// Searches that ended are complete. All runs of other processes are repeated.
+    fn of_searches(searches: &[CapacityEvents], runs: &[RunEvents]) -> Self {
+        let ended = searches.iter().filter(|search| search.is_complete());
+        let complete: BTreeSet<(String, u32)> =
+            ended.map(|search| process_of(&search.began.run)).collect();
+        let ids = runs.iter().map(|run| &run.id);
+        let incomplete = ids.filter(|id| !complete.contains(&process_of(id)));
+        EarlierResult {
+            incomplete: incomplete.cloned().collect(),
+            complete,
+            ..EarlierResult::default()
+        }
     }
 
     /// Returns whether a server process of a trial was measured completely.
@@ -90,7 +108,6 @@ impl EarlierResult {
     }
 
     fn of(runs: &[RunEvents], experiment: &Experiment) -> Self {
-        let process_of = |id: &RunId| (id.trial.clone().unwrap_or_default(), id.process);
         let mut attempts: BTreeMap<(String, u32), u32> = BTreeMap::new();
         for run in runs
             .iter()
@@ -112,6 +129,10 @@ impl EarlierResult {
             ..EarlierResult::default()
         }
     }
+}
+
+fn process_of(id: &RunId) -> (String, u32) {
+    (id.trial.clone().unwrap_or_default(), id.process)
 }
 
 fn check_experiment(
@@ -140,7 +161,7 @@ fn check_experiment(
     match then == now {
         true => Ok(()),
         false => Err(
-            "the experiment's question, claims, expectations or crash rounds have changed"
+            "the experiment's question, claims, expectations, crash rounds or objectives have changed"
                 .to_owned(),
         ),
     }

@@ -49,6 +49,8 @@ impl TrialSchedule {
             None => experiment.description.processes,
             Some(_) => 0,
         };
+        // A search has one entry, which starts with its first load.
+        let budget = experiment.capacity.as_ref().map(|search| search.budget);
         let rounds = 1..=processes;
         let entries = rounds.flat_map(|process| {
             experiment.trials.iter().flat_map(move |trial| {
@@ -56,7 +58,7 @@ impl TrialSchedule {
                     trial: trial.name.clone(),
                     process,
                     attempt,
-                    length: trial.load.length(),
+                    length: budget.or_else(|| trial.load.length()),
                 })
             })
         });

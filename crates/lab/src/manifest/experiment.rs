@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use floodmark_record::capacity::CapacityGoal;
 use floodmark_record::cause::Cause;
 use floodmark_record::experiment::{ExpectedCheck, ExperimentDescription};
 use floodmark_record::path::StepKind;
@@ -13,6 +14,7 @@ use floodmark_plan::{FileError, LoadSpec, did_you_mean};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::capacity::{self, CapacitySearchPlan, CapacitySection};
 use super::claim::{ClaimSection, claim};
 use super::client::Client;
 use super::crash::{self, CrashSection};
@@ -48,6 +50,9 @@ pub(super) struct ExperimentManifest {
     prove: bool,
     /// Crash rounds. Each trial then has these rounds instead of measurements. Default: none.
     crash: Option<Located<CrashSection>>,
+    /// Search for the capacity of each server process: the highest rate at which it meets all
+    /// objectives. Each trial then has this search instead of measurements. Default: none.
+    capacity: Option<Located<CapacitySection>>,
     /// Expected outcome.
     #[serde(default)]
     expect: ExpectSection,
@@ -79,6 +84,8 @@ pub struct Experiment {
     pub trials: Vec<Trial>,
     /// Whether to perturb each measured process to prove what limited the process.
     pub prove: bool,
+    /// Search for the capacity of each server process, instead of measurements.
+    pub capacity: Option<CapacitySearchPlan>,
 }
 
 /// Changes to an experiment from the command line.
@@ -186,8 +193,27 @@ impl Experiment {
             );
             return Err(file.error_at_start(what));
         }
+        let capacity = manifest
+            .capacity
+            .map(|section| capacity::search(&file, &section, &trials));
+        let capacity = capacity.transpose()?;
+        let other = [
+            ("prove", manifest.prove),
+            ("sweep", !sweeps.is_empty()),
+            ("[crash]", crash.is_some()),
+        ];
+        if capacity.is_some()
+            && let Some((key, _)) = other.iter().find(|(_, is_given)| *is_given)
+        {
+            let what = format!("`{key}` conflicts with [capacity]; remove one of them");
+            return Err(file.error_at_start(what));
+        }
         Ok(Experiment {
             description: ExperimentDescription {
+                capacity: capacity.as_ref().map(|search| CapacityGoal {
+                    objectives: search.objectives.iter().map(|o| o.text.clone()).collect(),
+                    budget_s: search.budget.as_secs_f64(),
+                }),
                 name: name.into_owned(),
                 question: manifest.question,
                 trials: names(&trials),
@@ -203,6 +229,7 @@ impl Experiment {
             },
             trials,
             prove: manifest.prove,
+            capacity,
         })
     }
 
@@ -274,6 +301,18 @@ impl Experiment {
             about.sweeps.retain(|sweep| !sweep.points.is_empty());
         }
         self.change_rounds(changes)?;
+        let conflicting = [
+            ("--attempts", changes.attempts.is_some()),
+            ("--duration", changes.duration.is_some()),
+            ("--prove", changes.prove),
+        ];
+        if self.capacity.is_some()
+            && let Some((flag, _)) = conflicting.iter().find(|(_, is_given)| *is_given)
+        {
+            return Err(format!(
+                "{flag} conflicts with [capacity], which chooses its loads; remove the flag"
+            ));
+        }
         self.prove |= changes.prove;
         for trial in &mut self.trials {
             if let Some(attempts) = changes.attempts {

@@ -4,6 +4,7 @@
 //! Serde types read manifests strictly and also generate their JSON Schemas. Every error
 //! message contains the line number.
 
+mod capacity;
 mod claim;
 mod client;
 mod crash;
@@ -24,6 +25,7 @@ mod workload;
 use floodmark_plan::toml_file::schema;
 use serde_json::{Value as Json, json};
 
+pub use capacity::CapacitySearchPlan;
 pub use client::Client;
 pub use experiment::{Changes, Experiment};
 pub use fill::{CommandWords, Filler};

@@ -6,7 +6,7 @@
 use maud::{Markup, html};
 
 use super::Harmless;
-use crate::model::chart::{Chart, Curve, CurvePiece, CurveRole};
+use crate::model::chart::{Chart, Curve, CurvePiece, CurveRole, DotColor};
 
 /// Width of a chart in drawing units. One unit is about half a pixel.
 const WIDTH: f64 = 880.0;
@@ -75,7 +75,7 @@ fn svg(chart: &Chart) -> Markup {
                 @for piece in &curve.pieces {
                     @if let CurveRole::Dots(_) = curve.role {
                         @for (at, value) in &piece.points {
-                            circle class=(class(curve.role)) cx=(x(at)) cy=(y(value)) r="6" {}
+                            circle class=(class(curve.role)) cx=(x(at)) cy=(y(value)) r="8" {}
                         }
                     } @else {
                         @let outside = if piece.faint { " outside" } else { "" };
@@ -90,7 +90,8 @@ fn svg(chart: &Chart) -> Markup {
 fn class(role: CurveRole) -> String {
     match role {
         CurveRole::Measured(i) => format!("curve k{i}"),
-        CurveRole::Dots(i) => format!("dot d{i}"),
+        CurveRole::Dots(DotColor::Good) => "dot good".to_owned(),
+        CurveRole::Dots(DotColor::Bad) => "dot bad".to_owned(),
         CurveRole::Offered => "curve offered".to_owned(),
     }
 }

@@ -176,10 +176,10 @@ pub(crate) fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine>
             format!("{figures} at {}", rate(trial.rate_per_s)),
         ));
     }
-    // The last load has the highest rate. If no rate meets the objectives, the first load over a
-    // single connection shows why.
+    // The last load has the highest rate. If no rate meets the objectives, the load over a single
+    // connection shows why.
     let run = match result.finding {
-        CapacityKind::Never => record.runs.first(),
+        CapacityKind::Never => record.runs.iter().find(|run| run.plan.connections == 1),
         _ => open_runs(record).next_back(),
     };
     if let Some(run) = run
@@ -206,6 +206,24 @@ pub(crate) fn levels(record: &Record, result: &CapacityResult) -> Option<FigureT
         .map(|run| (load_name(run, per_s), cells(run)))
         .collect();
     (!rows.is_empty()).then(|| FigureTable::of(rows, "").captioned("load"))
+}
+
+/// Returns the search that sent a run, if a search sent it.
+pub(crate) fn of_run<'a>(record: &'a Record, run: &Run) -> Option<&'a CapacityResult> {
+    let mut all = record.capacity.iter().chain(&record.capacities);
+    all.find(|found| found.trial == run.trial && found.process == run.process)
+}
+
+/// Names a run of a search by its trial, if any, and its load.
+pub(crate) fn run_name(found: &CapacityResult, run: &Run) -> String {
+    let load = match found.rate_per_s {
+        Some(per_s) => load_name(run, per_s),
+        None => load_name(run, f64::INFINITY),
+    };
+    match &run.trial {
+        Some(trial) => format!("{trial}, process {}, {load}", run.process),
+        None => load,
+    }
 }
 
 /// Names a load by its share of the capacity.
@@ -329,7 +347,9 @@ pub(crate) fn trials_table(result: &CapacityResult) -> FigureTable {
         ];
         ((number + 1).to_string(), cells)
     });
-    FigureTable::of(rows, "").captioned("trial")
+    let mut table = FigureTable::of(rows, "").captioned("trial");
+    table.collapsed = Some(count_of(result.trials.len() as u64, "trial"));
+    table
 }
 
 /// Describes a trial in one line: `trial 12: 20,104/s missed p99 < 5ms (7.31 ms); capacity 19,842/s

@@ -14,15 +14,20 @@ use super::{
 };
 
 /// Metrics that a terminal shows for an experiment. The page and the record contain all metrics.
-const ON_TERMINAL: [ComparedMetric; 4] = [
+const ON_TERMINAL: [ComparedMetric; 5] = [
     ComparedMetric::Throughput,
+    ComparedMetric::Capacity,
     ComparedMetric::P50,
     ComparedMetric::P99,
     ComparedMetric::CpuPerRequest,
 ];
 
 /// Metrics whose result is also stated in a sentence.
-const IN_SENTENCES: [ComparedMetric; 2] = [ComparedMetric::Throughput, ComparedMetric::P99];
+const IN_SENTENCES: [ComparedMetric; 3] = [
+    ComparedMetric::Throughput,
+    ComparedMetric::Capacity,
+    ComparedMetric::P99,
+];
 
 /// Describes the comparison of two results: differences in setup, one row per metric, then notes.
 pub(crate) fn document(compared: &ComparisonReport) -> Blocks {

@@ -11,7 +11,8 @@ use super::figures::{
 };
 use super::{
     Blocks, ColumnCell, Detail, Emphasis, FigureTable, Span, TextLine, claims, comparison, crash,
-    faint, ladder, line, outcomes, placement, plain, process_use, run, sweep, verdict,
+    faint, ladder, line, outcomes, placement, plain, process_use, run, sweep, trial_capacities,
+    verdict,
 };
 
 /// Explanation above the table of trials.
@@ -32,14 +33,18 @@ pub(crate) fn document(record: &Record) -> Blocks {
     let trials: Vec<(&str, TrialRuns<'_>)> = trials.collect();
     blocks.paragraph([Emphasis::Strong.span(&experiment.question)]);
     blocks.gap();
-    if experiment.crash.is_none() {
+    let has_capacities = experiment.capacity.is_some();
+    trial_capacities::add(&mut blocks, record);
+    if experiment.crash.is_none() && !has_capacities {
         let rows = trials.iter();
         let rows = rows.map(|(name, runs)| ((*name).to_owned(), cells(runs)));
         blocks.tables([FigureTable::of(rows, "")]);
         blocks.paragraph([faint(EXPLANATION)]);
     }
     crash::add(&mut blocks, &record.crash);
-    blocks.lines(verdict::of_trials(&trials));
+    if !has_capacities {
+        blocks.lines(verdict::of_trials(&trials));
+    }
     for (name, runs) in &trials {
         let client = runs.first().map(|run| process_use::external_client(run));
         blocks.lines_of(name, client.into_iter().flatten());

@@ -33,6 +33,7 @@ pub(crate) mod summary;
 pub(crate) mod sweep;
 mod table;
 pub(crate) mod times;
+pub(crate) mod trial_capacities;
 pub(crate) mod verdict;
 
 use std::collections::BTreeSet;

@@ -34,10 +34,9 @@ pub(crate) fn named(record: &Record) -> Vec<NamedRun<'_>> {
         false => of_plan.into_iter().filter(differs).collect(),
     };
     parts.extend(repetition.into_iter().filter(differs));
-    let capacity = record.capacity.as_ref().and_then(|found| found.rate_per_s);
     let name = |run: &Run| {
-        if let Some(per_s) = capacity {
-            return capacity::load_name(run, per_s);
+        if let Some(found) = capacity::of_run(record, run) {
+            return capacity::run_name(found, run);
         }
         let texts = parts
             .iter()

@@ -9,7 +9,7 @@ use super::names::{self, NamedRun};
 use super::{
     Block, Blocks, FigureTable, agents, answer, attempts, capacity, claims, comparison, crash,
     environment, faint, groups, ladder, line, outcomes, plain, plan, process_use, repeat, run,
-    steps, summary, sweep, times,
+    steps, summary, sweep, times, trial_capacities,
 };
 
 /// Maximum number of rows in a table.
@@ -54,7 +54,10 @@ impl PageContent {
                 (None, Some(found)) => capacity::title(found, &title(&all)),
                 (None, None) => title(&all),
             },
-            plans: plans(&all),
+            plans: match record.capacity {
+                Some(_) => plans(&all[..all.len().min(1)]),
+                None => plans(&all),
+            },
             answer: match &record.capacity {
                 Some(found) => capacity::paragraphs(record, found),
                 None => answer::blocks(record, &all, next),
@@ -130,7 +133,16 @@ fn plans(all: &[NamedRun<'_>]) -> Blocks {
 /// Returns the charts and tables of a search for a capacity.
 fn capacity_section(record: &Record) -> Blocks {
     let Some(found) = &record.capacity else {
-        return Blocks::default();
+        let mut blocks = Blocks::default();
+        if !record.trial_capacities.is_empty() {
+            blocks
+                .0
+                .push(Block::Charts(Vec::from_iter(chart::capacity::trials(
+                    record,
+                ))));
+            blocks.tables([trial_capacities::table(record)]);
+        }
+        return blocks;
     };
     let mut blocks = Blocks::of_charts(chart::capacity::charts(record, found), []);
     blocks.tables(capacity::levels(record, found));

@@ -109,7 +109,9 @@ fn claimed(claim: &ClaimResult, value: f64) -> String {
 /// Formats a metric's figure with its unit.
 pub(crate) fn figure(metric: ComparedMetric, value: Option<f64>) -> String {
     match metric {
-        ComparedMetric::Throughput | ComparedMetric::Goodput => optional(value, rate),
+        ComparedMetric::Throughput | ComparedMetric::Goodput | ComparedMetric::Capacity => {
+            optional(value, rate)
+        }
         _ => optional(value, microseconds),
     }
 }
@@ -126,6 +128,7 @@ fn describe_metric(metric: ComparedMetric) -> &'static str {
     match metric {
         ComparedMetric::Throughput => "throughput",
         ComparedMetric::Goodput => "goodput",
+        ComparedMetric::Capacity => "capacity",
         ComparedMetric::P50 => "response time p50",
         ComparedMetric::P99 => "response time p99",
         ComparedMetric::ServiceP50 => "service time p50",

@@ -8,6 +8,7 @@ use floodmark_record::Record;
 use crate::support::{alive, code, finish, floodmark, succeeds, text, valid};
 
 mod beside;
+mod capacity;
 mod checks;
 mod clients;
 mod crash;

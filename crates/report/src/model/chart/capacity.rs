@@ -6,10 +6,11 @@ use floodmark_record::run::Run;
 use floodmark_stats::capacity::pass_probability;
 
 use super::axis::drawable;
-use super::{Axis, Chart, Curve, CurvePiece};
+use super::{Axis, Chart, Curve, CurvePiece, DotColor, MAX_CURVES};
 use crate::model::figures::per_second;
+use crate::model::trial_capacities;
 
-/// Range of rates that the charts show, as shares of the capacity.
+/// Range of rates that the charts show at least, as shares of the capacity.
 const SHOWN: (f64, f64) = (0.7, 1.3);
 
 /// Number of points of the pass curve.
@@ -21,7 +22,15 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
     let (Some(per_s), Some(scatter)) = (result.rate_per_s, result.scatter) else {
         return Vec::new();
     };
-    let range = (SHOWN.0 * per_s, SHOWN.1 * per_s);
+    let least = result
+        .low
+        .map_or(per_s, |low| 0.95 * low)
+        .min(SHOWN.0 * per_s);
+    let most = result
+        .high
+        .map_or(per_s, |high| 1.05 * high)
+        .max(SHOWN.1 * per_s);
+    let range = (least, most);
     let idle: Vec<&CapacityTrial> = result
         .trials
         .iter()
@@ -59,8 +68,16 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
         ),
         vec![
             Curve::measured(0, "expected share", vec![CurvePiece::of(curve.collect())]),
-            Curve::dots(1, "met", dots(TrialOutcome::Pass, &share(100.0))),
-            Curve::dots(2, "missed", dots(TrialOutcome::Miss, &share(0.0))),
+            Curve::dots(
+                DotColor::Good,
+                "met",
+                dots(TrialOutcome::Pass, &share(100.0)),
+            ),
+            Curve::dots(
+                DotColor::Bad,
+                "missed",
+                dots(TrialOutcome::Miss, &share(0.0)),
+            ),
         ],
     ));
     let p99 = |trial: &CapacityTrial| trial.p99_us;
@@ -75,12 +92,12 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
         Curve::measured(0, "p50", levels(|run| run.response_time_us.p50)),
         Curve::measured(3, "p99", levels(|run| run.response_time_us.p99)),
         Curve::dots(
-            1,
+            DotColor::Good,
             "p99 of trials that met the objectives",
             dots(TrialOutcome::Pass, &p99),
         ),
         Curve::dots(
-            2,
+            DotColor::Bad,
             "p99 of trials that missed",
             dots(TrialOutcome::Miss, &p99),
         ),
@@ -93,4 +110,40 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
         curves,
     ));
     vec![passes, times]
+}
+
+/// Returns the response times of an experiment's trials by offered rate, for the first server
+/// process of each trial. Returns `None` without open-model loads.
+pub(crate) fn trials(record: &Record) -> Option<Chart> {
+    let mut shown = Vec::new();
+    for (i, trial) in record.trial_capacities.iter().take(MAX_CURVES).enumerate() {
+        let loads = trial_capacities::loads(record, &trial.trial);
+        let loads = loads.filter(|(run, _)| run.process == 1);
+        let points = loads.filter_map(|(run, _)| {
+            let us = run.response_time_us.p99.filter(|us| drawable(*us))?;
+            Some((run.plan.rate_per_s()?, us))
+        });
+        let points: Vec<(f64, f64)> = points.collect();
+        let pieces = (!points.is_empty()).then(|| CurvePiece::of(points));
+        shown.push(Curve::measured(i, &trial.trial, Vec::from_iter(pieces)));
+    }
+    let points = || {
+        shown
+            .iter()
+            .flat_map(|curve| &curve.pieces)
+            .flat_map(|piece| &piece.points)
+    };
+    let furthest = points().map(|(rate, _)| *rate).max_by(f64::total_cmp)?;
+    let values: Vec<f64> = points().map(|(_, us)| *us).collect();
+    let axes = (
+        Axis::from_zero(furthest, per_second),
+        Axis::of_times(values.iter().copied()),
+    );
+    let unit = "p99 by offered requests per second, 50 to 105 % of the capacity";
+    let mut chart = Chart::new("Response time", unit, axes, shown);
+    let more = record.trial_capacities.len().saturating_sub(MAX_CURVES);
+    chart
+        .notes
+        .extend((more > 0).then(|| format!("{more} more in the table.")));
+    Some(chart)
 }

@@ -19,10 +19,17 @@ pub(crate) const MAX_CURVES: usize = 5;
 pub(crate) enum CurveRole {
     /// A measured curve. The index selects its color.
     Measured(usize),
-    /// Measured points that are not connected. The index selects their color.
-    Dots(usize),
+    /// Measured points that are not connected.
+    Dots(DotColor),
     /// The rate offered by the plan.
     Offered,
+}
+
+/// Color of points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DotColor {
+    Good,
+    Bad,
 }
 
 /// A part of a curve without gaps.
@@ -60,7 +67,7 @@ impl Curve {
     }
 
     /// Creates points that are not connected.
-    pub(crate) fn dots(color: usize, name: &str, points: Vec<(f64, f64)>) -> Self {
+    pub(crate) fn dots(color: DotColor, name: &str, points: Vec<(f64, f64)>) -> Self {
         let pieces = (!points.is_empty()).then(|| CurvePiece::of(points));
         Curve {
             name: name.to_owned(),

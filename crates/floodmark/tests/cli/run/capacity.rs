@@ -1,0 +1,94 @@
+//! Tests of experiments that search for capacities.
+
+use floodmark_record::comparison::ComparedMetric;
+use floodmark_record::plan::Length;
+
+use super::ExperimentFolder;
+use crate::support::{code, finish, text};
+
+/// A single-threaded server that works for a given time on each request.
+const SERVER: &str = r#"
+import selectors, socket, sys, time
+work_s, port = float(sys.argv[1]) / 1000, int(sys.argv[2])
+listener = socket.create_server(("127.0.0.1", port), backlog=1000)
+waiting = selectors.DefaultSelector()
+waiting.register(listener, selectors.EVENT_READ)
+while True:
+    for key, _ in waiting.select():
+        if key.fileobj is listener:
+            waiting.register(listener.accept()[0], selectors.EVENT_READ)
+            continue
+        try:
+            request = key.fileobj.recv(4096)
+            if request:
+                time.sleep(work_s)
+                key.fileobj.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                continue
+        except OSError:
+            pass
+        waiting.unregister(key.fileobj)
+        key.fileobj.close()
+"#;
+
+fn experiment(more: &str) -> ExperimentFolder {
+    let trial = |name: &str, work_ms: u32| {
+        format!("[[trial]]\nname = \"{name}\"\ncommand = \"python3 server.py {work_ms} {{port}}\"\n")
+    };
+    let folder = ExperimentFolder::new(&format!(
+        "question = \"Which server can take more?\"\n\
+         [capacity]\nslo = [\"p90 < 50ms\"]\nbudget = \"9s\"\n{}{}{more}",
+        trial("fast", 2),
+        trial("slow", 6),
+    ));
+    std::fs::write(folder.0.path().join("server.py"), SERVER).unwrap();
+    folder
+}
+
+#[test]
+fn compares_the_capacities_of_trials() {
+    let folder = experiment("");
+    let (code, record, printed) = folder.run(&[]);
+    assert_eq!(code, 0, "{printed}");
+    let rates: Vec<f64> = record
+        .trial_capacities
+        .iter()
+        .map(|trial| trial.rate_per_s.unwrap())
+        .collect();
+    let ratio = rates[0] / rates[1];
+    assert!((1.8..5.0).contains(&ratio), "{rates:?}");
+    let [compared] = &record.comparisons[..] else {
+        panic!("{:?}", record.comparisons);
+    };
+    assert_eq!(compared.metric, ComparedMetric::Capacity);
+    assert!((compared.ratio.unwrap() * ratio - 1.0).abs() < 1e-6);
+    assert!(compared.low.unwrap() < compared.ratio.unwrap());
+    let searches: Vec<_> = record.capacities.iter().map(|found| found.trials.len()).collect();
+    assert!(searches.iter().all(|trials| *trials > 3), "{searches:?}");
+    // The record contains the loads around the capacity instead of the trials.
+    for trial in ["fast", "slow"] {
+        let lengths = record.runs_of(trial).map(|run| run.plan.length());
+        let lengths: Vec<Length> = lengths.collect();
+        assert_eq!(lengths.len(), 7, "{lengths:?}");
+    }
+    for words in ["capacity/s", "p99 at 80 %", "a = slow, b = fast"] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+}
+
+#[test]
+fn refuses_settings_that_conflict_with_a_search() {
+    let refused = |more: &str| {
+        let folder = experiment(more);
+        let output = finish(folder.start(&[]));
+        assert_eq!(code(&output), 2);
+        text(&output.stderr)
+    };
+    for (more, words) in [
+        ("load = { rate = 500 }\n", "the search chooses its loads; remove `rate`"),
+        ("load = { attempts = 2 }\n", "remove `attempts`"),
+        ("load = { timeout = \"20ms\" }\n", "the limit is not below the timeout of 20 ms"),
+    ] {
+        let printed = refused(more);
+        assert!(printed.contains(words), "{printed}");
+    }
+}
