@@ -14,6 +14,7 @@ mod choice;
 pub mod log;
 pub mod scenario;
 pub mod server;
+pub mod service;
 pub mod store;
 mod sys;
 
