@@ -179,6 +179,10 @@ impl Scenario {
         }
         if let Some(speed) = self.speed {
             speed.check()?;
+            let rejects = matches!(self.service, Service::Limiter(_));
+            if matches!(speed, Speed::Hysteresis { .. }) && !rejects {
+                return Err("speed: hysteresis needs a limiter, which rejects requests".to_owned());
+            }
         }
         Ok(())
     }
@@ -276,6 +280,10 @@ mod tests {
             .into(),
             speed(Speed::Scatter { deviation: -0.1 }),
             speed(Speed::Degrading { per_s: f64::NAN }),
+            speed(Speed::Hysteresis {
+                factor: 0.8,
+                rejected_share: 0.1,
+            }),
         ] {
             assert!(invalid.check().is_err(), "{invalid:?}");
         }

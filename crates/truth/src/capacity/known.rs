@@ -70,7 +70,7 @@ pub fn known_servers() -> Vec<KnownServer> {
     };
     let limiter = Service::Limiter(Limiter {
         rate_per_s: 4_000.0,
-        burst: 20,
+        burst: 40,
     });
     let crossing = Service::Crossing(Crossing {
         mean_us: 4_000.0,
@@ -84,7 +84,7 @@ pub fn known_servers() -> Vec<KnownServer> {
     let degrading = Speed::Degrading { per_s: 0.005 };
     let hysteresis = Speed::Hysteresis {
         factor: 0.8,
-        rejected_share: errors.allowed_share(),
+        rejected_share: 0.1,
     };
     [
         ("M/M/1", exponential(250.0, 1), None, p95),
@@ -218,34 +218,33 @@ mod tests {
     }
 
     #[test]
-    fn an_overload_lowers_the_capacity_until_a_lower_rate_passes() {
+    fn an_overload_lowers_the_capacity_until_the_server_is_idle() {
         let servers = known_servers();
         let server = servers.iter().find(|server| server.name == "hysteresis");
-        let server = server.unwrap();
-        let KnownAnswer::Hysteresis { rising, falling } = server.answer() else {
-            panic!("{:?}", server.answer());
+        let KnownServer {
+            scenario,
+            objective,
+            ..
+        } = server.unwrap();
+        let answer = server.unwrap().answer();
+        let KnownAnswer::Hysteresis { rising, falling } = answer else {
+            panic!("{answer:?}");
         };
         assert!((falling / rising - 0.8).abs() < 1e-9);
-        let mut virtual_server = VirtualServer::new(&server.scenario);
-        let mut now_ns = SECOND_NS;
-        for (rate, is_met) in [
-            (0.9 * rising, true),
-            (1.1 * rising, false),
-            (0.9 * rising, false),
-            (1.1 * falling, false),
-            (0.9 * falling, true),
-            (1.1 * falling, true),
-            (0.9 * rising, true),
-        ] {
-            let requests = (3.0 * rate) as u64;
-            let objective = server.objective;
-            let (share, last_ns) = load(&mut virtual_server, objective, now_ns, rate, requests);
-            assert_eq!(
-                share <= objective.allowed_share(),
-                is_met,
-                "{share} at {rate}"
-            );
-            now_ns = last_ns + 100_000_000;
+        let mut server = VirtualServer::new(scenario);
+        let mut is_met = |begin_ns: u64, rate: f64, length_s: f64| {
+            let requests = (length_s * rate) as u64;
+            let (share, last_ns) = load(&mut server, *objective, begin_ns, rate, requests);
+            (share <= objective.allowed_share(), last_ns)
+        };
+        let mut begin_ns = SECOND_NS;
+        for (factor, is_met_after) in [(0.96, true), (1.04, false)] {
+            let (is_met_before, last_ns) = is_met(begin_ns, factor * rising, 10.0);
+            assert_eq!(is_met_before, factor < 1.0, "{factor} from idle");
+            let (_, last_ns) = is_met(last_ns + SECOND_NS, 1.5 * rising, 0.5);
+            let (after, last_ns) = is_met(last_ns + 100_000, factor * falling, 10.0);
+            assert_eq!(after, is_met_after, "{factor} after an overload");
+            begin_ns = last_ns + SECOND_NS;
         }
     }
 }

@@ -8,9 +8,8 @@ use crate::choice::normal;
 /// arrivals, such a gap has a probability of 4·10⁻⁷ per request at 300/s.
 pub const IDLE_MS: u64 = 50;
 
-/// Minimum length of a burst that changes the speed under hysteresis, in ms. Shorter bursts are not
-/// trials.
-const SHORTEST_BURST_MS: u64 = 500;
+/// Number of consecutive requests in which an overload is detected.
+const OVERLOAD_REQUESTS: u64 = 500;
 
 /// The speed of the server, as a factor: at half the speed, everything takes twice the time. A
 /// *burst* is the load between two idle times of at least [`IDLE_MS`].
@@ -27,12 +26,13 @@ pub enum Speed {
         /// Standard deviation of the logarithm.
         deviation: f64,
     },
-    /// After an overloaded burst, the speed is lower until the end of a burst without overload. The
-    /// speed changes only between bursts of at least 0.5 s, so both capacities are exact.
+    /// After an overload, the speed is lower until the end of the burst, however low the rate is
+    /// then. An overload is a large share of rejected requests among 500 consecutive requests.
     Hysteresis {
         /// Speed after an overload, from 0 to 1.
         factor: f64,
-        /// Minimum share of rejected requests in an overloaded burst.
+        /// Minimum share of rejected requests in an overload. It must be so far above the share
+        /// that an objective allows that no burst below the capacity reaches it by chance.
         rejected_share: f64,
     },
 }
@@ -72,14 +72,9 @@ pub struct SpeedClock {
     last_ns: u64,
     virtual_ns: f64,
     factor: f64,
-    burst: Burst,
     bursts: u64,
-}
-
-/// The current burst.
-#[derive(Debug, Clone, Copy, Default)]
-struct Burst {
-    begin_ns: u64,
+    /// Requests since the start of the burst or since overload was last judged, and how many of
+    /// them were rejected.
     requests: u64,
     rejected: u64,
 }
@@ -92,8 +87,9 @@ impl SpeedClock {
             last_ns: 0,
             virtual_ns: 0.0,
             factor: 1.0,
-            burst: Burst::default(),
             bursts: 0,
+            requests: 0,
+            rejected: 0,
         }
     }
 
@@ -110,25 +106,12 @@ impl SpeedClock {
             Some(Speed::Scatter { deviation }) if begins_burst => {
                 self.factor = (deviation * normal(self.seed, self.bursts)).exp();
             }
-            Some(Speed::Hysteresis {
-                factor,
-                rejected_share,
-            }) if begins_burst => {
-                let burst = self.burst;
-                if self.last_ns - burst.begin_ns >= SHORTEST_BURST_MS * 1_000_000 {
-                    let most = rejected_share * burst.requests as f64;
-                    let is_overloaded = burst.rejected as f64 > most;
-                    self.factor = if is_overloaded { factor } else { 1.0 };
-                }
-            }
+            Some(Speed::Hysteresis { .. }) if begins_burst => self.factor = 1.0,
             _ => {}
         }
         if begins_burst {
             self.bursts += 1;
-            self.burst = Burst {
-                begin_ns: now_ns,
-                ..Burst::default()
-            };
+            (self.requests, self.rejected) = (0, 0);
         }
         self.last_ns = now_ns;
         self.virtual_ns as u64
@@ -137,10 +120,22 @@ impl SpeedClock {
     /// Returns the real time of a time on the server's clock, and notes whether the request was
     /// rejected. Both times are in ns, and the request is the one that arrived last.
     pub fn reply(&mut self, due_ns: Option<u64>) -> Option<u64> {
-        self.burst.requests += 1;
-        self.burst.rejected += u64::from(due_ns.is_none());
-        let after_ns = (due_ns? as f64 - self.virtual_ns).max(0.0) / self.factor;
-        Some(self.last_ns + after_ns as u64)
+        let after_ns = |due_ns: u64| (due_ns as f64 - self.virtual_ns).max(0.0) / self.factor;
+        let reply_ns = due_ns.map(|due_ns| self.last_ns + after_ns(due_ns) as u64);
+        self.requests += 1;
+        self.rejected += u64::from(due_ns.is_none());
+        if self.requests == OVERLOAD_REQUESTS {
+            if let Some(Speed::Hysteresis {
+                factor,
+                rejected_share,
+            }) = self.speed
+                && self.rejected as f64 >= rejected_share * self.requests as f64
+            {
+                self.factor = factor;
+            }
+            (self.requests, self.rejected) = (0, 0);
+        }
+        reply_ns
     }
 }
 
@@ -151,15 +146,15 @@ mod tests {
     const MS: u64 = 1_000_000;
     const FIRST_NS: u64 = 1_000 * MS;
 
-    /// Sends a request every millisecond from `begin_ms` to `end_ms` after the first request.
-    /// Returns the time until the response to a request that takes 1 ms of the server's time, in
-    /// ms, at the end.
-    fn load(clock: &mut SpeedClock, begin_ms: u64, end_ms: u64, rejects_from_ms: u64) -> f64 {
+    /// Sends a request every millisecond from `begin_ms` to `end_ms` after the first request, and
+    /// rejects all requests before `rejects_to_ms`. Returns the time until the last response, in ms.
+    /// A response takes 1 ms of the server's time.
+    fn load(clock: &mut SpeedClock, begin_ms: u64, end_ms: u64, rejects_to_ms: u64) -> f64 {
         let mut last_ms = 0.0;
         for ms in begin_ms..end_ms {
             let now_ns = FIRST_NS + ms * MS;
             let due_ns = clock.arrive(FIRST_NS, now_ns) + MS;
-            let reply = clock.reply((ms < rejects_from_ms).then_some(due_ns));
+            let reply = clock.reply((ms >= rejects_to_ms).then_some(due_ns));
             if let Some(due_ns) = reply {
                 last_ms = (due_ns - now_ns) as f64 / 1e6;
             }
@@ -178,8 +173,8 @@ mod tests {
     #[test]
     fn a_degrading_server_slows_from_its_first_request() {
         let mut clock = SpeedClock::new(Some(Speed::Degrading { per_s: 0.1 }), 1);
-        assert!((load(&mut clock, 0, 1, u64::MAX) - 1.0).abs() < 1e-6);
-        let slow = load(&mut clock, 4_999, 5_001, u64::MAX);
+        assert!((load(&mut clock, 0, 1, 0) - 1.0).abs() < 1e-6);
+        let slow = load(&mut clock, 4_999, 5_001, 0);
         assert!((slow - 0.5f64.exp()).abs() < 1e-5, "{slow}");
     }
 
@@ -189,8 +184,8 @@ mod tests {
         let mut logs = Vec::new();
         for burst in 0..1_000 {
             let begin_ms = burst * 100;
-            let early = load(&mut clock, begin_ms, begin_ms + 1, u64::MAX);
-            let late = load(&mut clock, begin_ms + 1, begin_ms + 51, u64::MAX);
+            let early = load(&mut clock, begin_ms, begin_ms + 1, 0);
+            let late = load(&mut clock, begin_ms + 1, begin_ms + 51, 0);
             assert!((early - late).abs() < 1e-5, "{early} {late}");
             logs.push(early.ln());
         }
@@ -201,27 +196,21 @@ mod tests {
     }
 
     #[test]
-    fn an_overload_slows_the_bursts_after_it() {
+    fn an_overload_slows_the_server_until_it_is_idle() {
         let speed = Speed::Hysteresis {
             factor: 0.8,
             rejected_share: 0.1,
         };
         let mut clock = SpeedClock::new(Some(speed), 1);
-        let mut burst = |begin_ms: u64, length_ms: u64, rejects_from_ms: u64| {
-            let ms = load(
-                &mut clock,
-                begin_ms,
-                begin_ms + length_ms,
-                begin_ms + rejects_from_ms,
-            );
+        let mut last_ms = |begin_ms: u64, end_ms: u64, rejected: u64| {
+            let ms = load(&mut clock, begin_ms, end_ms, begin_ms + rejected);
             (ms * 100.0).round() as u32
         };
-        assert_eq!(burst(0, 1_000, 950), 100);
-        // A tenth of the requests is no overload; more is one.
-        assert_eq!(burst(2_000, 1_000, 890), 100);
-        // Short bursts and long pauses change nothing.
-        assert_eq!(burst(4_000, 400, 400), 125);
-        assert_eq!(burst(60_000, 1_000, 1_000), 125);
-        assert_eq!(burst(62_000, 1_000, 1_000), 100);
+        assert_eq!(last_ms(0, 500, 49), 100);
+        assert_eq!(last_ms(500, 1_000, 50), 100);
+        assert_eq!(last_ms(1_000, 5_000, 0), 125);
+        // Slower arrivals are no idle time.
+        assert_eq!(last_ms(5_040, 5_041, 0), 125);
+        assert_eq!(last_ms(5_091, 5_092, 0), 100);
     }
 }
