@@ -276,6 +276,7 @@ mod tests {
             Service::Limiter(Limiter {
                 rate_per_s: 1.0,
                 burst: 0,
+                delay_us: 0,
             })
             .into(),
             speed(Speed::Scatter { deviation: -0.1 }),

@@ -60,6 +60,7 @@ fn a_limiter_rejects_requests_above_its_rate() {
     let server = start(Scenario::from(Service::Limiter(Limiter {
         rate_per_s: 0.001,
         burst: 3,
+        delay_us: 0,
     })));
     let mut stream = connect(&server);
     let is_ok: Vec<bool> = (0..5)

@@ -8,6 +8,7 @@ mod workload;
 use std::fmt;
 
 use crate::scenario::{Scenario, Service};
+use crate::service::Limiter;
 
 pub use formulas::{deterministic_share_over, exponential_share_over};
 pub use known::{KnownAnswer, KnownServer, known_servers};
@@ -99,7 +100,9 @@ fn missed_share(service: &Service, objective: KnownObjective, rate_per_s: f64) -
         (KnownObjective::ResponseTime { limit_ms, .. }, service) => {
             let limit_s = limit_ms / 1e3;
             match service {
-                Service::Fixed { delay_us } => f64::from(*delay_us as f64 / 1e6 >= limit_s),
+                Service::Fixed { delay_us } | Service::Limiter(Limiter { delay_us, .. }) => {
+                    f64::from(*delay_us as f64 / 1e6 >= limit_s)
+                }
                 Service::Exponential { mean_us, servers } => {
                     let speed_per_s = f64::from(*servers) * 1e6 / mean_us;
                     exponential_share_over(*servers as usize, rate_per_s, speed_per_s, limit_s)
@@ -108,7 +111,6 @@ fn missed_share(service: &Service, objective: KnownObjective, rate_per_s: f64) -
                     let pauses = pauses.as_ref();
                     deterministic_share_over(rate_per_s, time_us / 1e6, pauses, limit_s)
                 }
-                Service::Limiter(_) => 0.0,
                 Service::Crossing(crossing) => {
                     formulas::crossing_share_over(rate_per_s, crossing, limit_s)
                 }

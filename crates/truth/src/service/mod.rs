@@ -40,7 +40,7 @@ pub enum Service {
         #[serde(default)]
         pauses: Option<Pauses>,
     },
-    /// Requests above a rate are rejected. All other requests are answered immediately.
+    /// Requests above a rate are rejected. Any number of responses can be due at once.
     Limiter(Limiter),
     /// Response times that grow with the rate of arrivals. Any number of responses can be due at
     /// once.
@@ -73,8 +73,9 @@ impl Service {
                     ]
                 }));
             }
-            Service::Limiter(Limiter { rate_per_s, burst }) => {
-                positive.extend([("rate_per_s", *rate_per_s), ("burst", f64::from(*burst))]);
+            Service::Limiter(limiter) => {
+                let burst = f64::from(limiter.burst);
+                positive.extend([("rate_per_s", limiter.rate_per_s), ("burst", burst)]);
             }
             Service::Crossing(crossing) => positive.extend([
                 ("mean_us", crossing.mean_us),

@@ -112,7 +112,7 @@ impl ServiceState {
                 }
                 Some(queue.complete_ns(now_ns, *time_ns))
             }
-            ServiceState::Limiter(bucket) => bucket.take(now_ns).then_some(now_ns),
+            ServiceState::Limiter(bucket) => bucket.take(now_ns),
             ServiceState::Crossing { crossing, arrivals } => {
                 let mean_us = crossing.mean_us_after(arrivals.count(now_ns) as f64);
                 Some(now_ns + draw_ns(mean_us * 1e3))
