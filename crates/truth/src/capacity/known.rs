@@ -82,7 +82,7 @@ pub fn known_servers() -> Vec<KnownServer> {
     let (rare, errors) = (KnownObjective::Errors(0.1), KnownObjective::Errors(1.0));
     let (p95, slow) = (percentile(95.0, 5.0), percentile(99.0, 20.0));
     let scatter = |deviation| Some(Speed::Scatter { deviation });
-    let degrading = Speed::Degrading { per_s: 0.005 };
+    let degrading = Speed::Degrading { per_s: 0.003 };
     let hysteresis = Speed::Hysteresis {
         factor: 0.8,
         rejected_share: 0.1,
