@@ -68,7 +68,7 @@ enum Task {
     Contract(BenchArguments),
     /// Count how often the verdict names the known cause of a fault
     Confusion(BenchArguments),
-    /// Count how often the search for a server's capacity is right on simulated servers
+    /// Count how often the search for a server's capacity is right
     Capacity(BenchArguments),
     /// Compare floodmark with other load generators, and write docs/peers.md
     Peers(BenchArguments),

@@ -30,7 +30,7 @@ use crate::bench::{Bench, Failure};
 enum Measurement {
     /// Compare a server with itself and with a copy slowed by 5 %
     Aa(difference::DifferenceOptions),
-    /// Count how often the search for a server's capacity is right on simulated servers
+    /// Count how often the search for a server's capacity is right
     Capacity(capacity::CapacityOptions),
     /// Judge the cases that run on every change
     Causes,
@@ -70,7 +70,7 @@ fn run(measurement: &Measurement) -> Result<bool, Failure> {
     let bench = || Bench::new(None);
     match measurement {
         Measurement::Aa(options) => difference::run(options),
-        Measurement::Capacity(options) => Ok(capacity::run(options)),
+        Measurement::Capacity(options) => capacity::run(options),
         Measurement::Causes => confusion::causes(&bench()?),
         Measurement::Confusion(options) => confusion::run(&bench()?, options),
         Measurement::Contract(options) => Ok(contracts::contract::run(options)),

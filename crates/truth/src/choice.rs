@@ -18,6 +18,13 @@ pub fn exponential_ns(seed: u64, index: u64, mean_ns: f64) -> u64 {
     (-mean_ns * (1.0 - uniform(seed, index)).ln()).round() as u64
 }
 
+/// Returns a standard normal value (Box and Muller, "A Note on the Generation of Random Normal
+/// Deviates", Annals of Mathematical Statistics 29, 1958).
+pub fn normal(seed: u64, index: u64) -> f64 {
+    let radius = (-2.0 * (1.0 - uniform(seed, 2 * index)).ln()).sqrt();
+    radius * (std::f64::consts::TAU * uniform(seed, 2 * index + 1)).cos()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,15 +5,19 @@
 //! Client and server read the same clock (CLOCK_MONOTONIC of one host), so the server's log is an
 //! independent reference for the client's figures.
 //!
+//! [`capacity`] computes the capacities of scenarios.
+//!
 //! [`store::StartedStore`] runs this repository's stores for the tests of other crates.
 //!
 //! This crate is used only in tests and measurements of floodmark.
 
+pub mod capacity;
 pub mod cases;
 mod choice;
 pub mod log;
 pub mod scenario;
 pub mod server;
+pub mod service;
 pub mod store;
 mod sys;
 

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::service::{Service, Speed};
+
 /// A scenario. The default injects nothing: the server responds with status 200 immediately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -13,6 +15,8 @@ pub struct Scenario {
     pub service: Service,
     /// Change of the service time during the run.
     pub change: Option<ServiceChange>,
+    /// Variation of the server's speed; constant by default.
+    pub speed: Option<Speed>,
     /// Periods in which the server stalls.
     pub stall: Option<Stall>,
     /// Faults, each with a share of the requests. All other requests get the normal response.
@@ -31,6 +35,7 @@ impl Default for Scenario {
             seed: 1,
             service: Service::Fixed { delay_us: 0 },
             change: None,
+            speed: None,
             stall: None,
             faults: Vec::new(),
             close_after: None,
@@ -47,23 +52,6 @@ impl From<Service> for Scenario {
             ..Scenario::default()
         }
     }
-}
-
-/// The service time of the server.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Service {
-    /// Each response is sent after this delay. Any number of responses can be due at once.
-    Fixed {
-        /// Delay, in microseconds.
-        delay_us: u64,
-    },
-    /// One server with a FIFO queue and exponential service times. Queued requests are stored as
-    /// due times, so the times are exact and waiting takes no CPU time.
-    Exponential {
-        /// Mean service time, in microseconds.
-        mean_us: f64,
-    },
 }
 
 /// A change of the service time.
@@ -183,14 +171,17 @@ impl Scenario {
         if self.close_after.is_some_and(|c| c.requests == 0) {
             return Err("close_after: requests is 0; it must be at least 1".to_owned());
         }
-        let changed = self.change.map(|change| change.service);
-        for service in [self.service].into_iter().chain(changed) {
-            if let Service::Exponential { mean_us } = service
-                && !(mean_us > 0.0 && mean_us.is_finite())
-            {
-                return Err(format!(
-                    "service: mean_us is {mean_us}; it must be positive"
-                ));
+        for service in [self.service]
+            .into_iter()
+            .chain(self.change.map(|c| c.service))
+        {
+            service.check()?;
+        }
+        if let Some(speed) = self.speed {
+            speed.check()?;
+            let rejects = matches!(self.service, Service::Limiter(_));
+            if matches!(speed, Speed::Hysteresis { .. }) && !rejects {
+                return Err("speed: hysteresis needs a limiter, which rejects requests".to_owned());
             }
         }
         Ok(())
@@ -224,6 +215,7 @@ impl Stall {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::Limiter;
 
     #[test]
     fn reads_json_with_defaults() {
@@ -232,6 +224,11 @@ mod tests {
         assert_eq!(read.service, Service::Fixed { delay_us: 1000 });
         assert_eq!(read.faults[1].fault, ResponseFault::NoResponse);
         assert_eq!(read.body, "Hello, World!");
+        let text =
+            r#"{"service":{"exponential":{"mean_us":250}},"speed":{"scatter":{"deviation":0.03}}}"#;
+        let read: Scenario = serde_json::from_str(text).unwrap();
+        let (mean_us, servers) = (250.0, 1);
+        assert_eq!(read.service, Service::Exponential { mean_us, servers });
         assert!(serde_json::from_str::<Scenario>(r#"{"stal":{}}"#).is_err());
     }
 
@@ -250,7 +247,14 @@ mod tests {
             ..Scenario::default()
         };
         let exponential = |mean_us| Scenario {
-            service: Service::Exponential { mean_us },
+            service: Service::Exponential {
+                mean_us,
+                servers: 1,
+            },
+            ..Scenario::default()
+        };
+        let speed = |speed| Scenario {
+            speed: Some(speed),
             ..Scenario::default()
         };
         for invalid in [
@@ -269,6 +273,18 @@ mod tests {
             stall(100),
             exponential(0.0),
             exponential(f64::INFINITY),
+            Service::Limiter(Limiter {
+                rate_per_s: 1.0,
+                burst: 0,
+                delay_us: 0,
+            })
+            .into(),
+            speed(Speed::Scatter { deviation: -0.1 }),
+            speed(Speed::Degrading { per_s: f64::NAN }),
+            speed(Speed::Hysteresis {
+                factor: 0.8,
+                rejected_share: 0.1,
+            }),
         ] {
             assert!(invalid.check().is_err(), "{invalid:?}");
         }

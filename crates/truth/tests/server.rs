@@ -1,8 +1,9 @@
 //! Tests each fault through raw sockets, and checks the fault's count in the log.
 #![allow(clippy::unwrap_used, reason = "test helpers may panic")]
 
+mod support;
+
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use floodmark_truth::cases::awake::Awake;
@@ -12,46 +13,9 @@ use floodmark_truth::scenario::{
 };
 use floodmark_truth::{Log, Scenario, TruthServer};
 
-const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: t\r\n\r\n";
+use support::{GET, connect, exchange, response, start};
+
 const GET_AND_CLOSE: &[u8] = b"GET / HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n";
-
-fn start(scenario: Scenario) -> TruthServer {
-    TruthServer::start(scenario).unwrap()
-}
-
-fn connect(server: &TruthServer) -> TcpStream {
-    let stream = TcpStream::connect(server.address()).unwrap();
-    stream.set_nodelay(true).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
-    stream
-}
-
-/// Reads one response that has a `Content-Length`.
-fn response(stream: &mut TcpStream) -> String {
-    let mut bytes = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        let n = stream.read(&mut buffer).unwrap();
-        assert_ne!(n, 0, "closed after {:?}", String::from_utf8_lossy(&bytes));
-        bytes.extend_from_slice(&buffer[..n]);
-        let text = String::from_utf8_lossy(&bytes);
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.split("Content-Length: ").nth(1).unwrap();
-            let length: usize = length.lines().next().unwrap().parse().unwrap();
-            if body.len() >= length {
-                assert_eq!(body.len(), length);
-                return text.into_owned();
-            }
-        }
-    }
-}
-
-fn exchange(stream: &mut TcpStream) -> String {
-    stream.write_all(GET).unwrap();
-    response(stream)
-}
 
 fn always(fault: ResponseFault) -> Scenario {
     Scenario {
@@ -197,46 +161,6 @@ fn does_nothing_during_a_stall() {
                 .ok_or(format!("response after {elapsed} ms")),
         )
     });
-}
-
-#[test]
-fn exponential_service_is_one_queue() {
-    let mean_us = 500.0;
-    let server = start(Scenario {
-        service: Service::Exponential { mean_us },
-        ..Scenario::default()
-    });
-    let mut streams: Vec<TcpStream> = (0..20).map(|_| connect(&server)).collect();
-    for _ in 0..20 {
-        for stream in &mut streams {
-            stream.write_all(GET).unwrap();
-        }
-        for stream in &mut streams {
-            response(stream);
-        }
-    }
-    let log = server.stop().unwrap();
-    let departures: Vec<u64> = log.requests.iter().map(|r| r.departure_ns).collect();
-    assert!(
-        departures.is_sorted(),
-        "responses are sent in order of arrival"
-    );
-    // The server is busy from the first arrival of each round. The mean of 20 service times has a
-    // standard deviation of 22 %. The median of 20 such means has a standard deviation of 6 %. One
-    // disturbed round does not change the median.
-    let mut free = 0;
-    let mut means: Vec<f64> = Vec::new();
-    for round in log.requests.chunks(20) {
-        let mut busy = 0;
-        for r in round {
-            busy += r.departure_ns - r.arrival_ns.max(free);
-            free = r.departure_ns;
-        }
-        means.push(busy as f64 / 20.0 / 1e3);
-    }
-    means.sort_by(f64::total_cmp);
-    let median = (means[9] + means[10]) / 2.0;
-    assert!((0.8..1.2).contains(&(median / mean_us)), "{median} µs");
 }
 
 #[test]

@@ -1,16 +1,17 @@
-//! `cargo xtask capacity`: counts how often the capacity search is right on simulated servers whose
-//! capacity is known, and compares other searches.
+//! `cargo xtask capacity`: counts how often the capacity search is right on servers whose capacity
+//! is known. On simulated servers, it compares other searches.
 
 mod methods;
 mod mlrsearch;
 mod queues;
 mod random;
+mod real;
 mod score;
 mod servers;
 
 use clap::Args;
 
-use crate::bench::word;
+use crate::bench::{Bench, Failure, word};
 use crate::table::{cell, table};
 
 use self::methods::{PRECISION, SearchMethod};
@@ -18,6 +19,9 @@ use self::queues::Queue;
 use self::random::Random;
 use self::score::{SearchScore, quantile};
 use self::servers::{Behavior, SPEED_PER_S, SimulatedServer};
+
+/// Default number of searches per server.
+const SEARCHES: u64 = 2000;
 
 /// Minimum number of searches for a judgment. With fewer, the share varies by chance by more than
 /// 1.4 %.
@@ -39,23 +43,45 @@ const START: (f64, f64) = (0.7, 1.6);
 /// Options of `cargo xtask capacity`.
 #[derive(Debug, Args)]
 pub struct CapacityOptions {
-    /// Number of searches per server; other methods search a quarter as often
-    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    searches: u64,
+    /// Search with `floodmark capacity` on real servers instead of simulated ones
+    #[arg(long)]
+    real: bool,
+    /// Number of searches per server [default: 2000, with --real 4]; on simulated servers, other
+    /// methods search a quarter as often
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    searches: Option<u64>,
     /// Measure only servers whose name contains TEXT
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
 }
 
-/// Prints a table and returns whether floodmark's search met its targets on every judged server.
-pub fn run(options: &CapacityOptions) -> bool {
-    let is_chosen = |server: &ServerRow| server.name.contains(&options.only);
+/// Prints a table and returns whether floodmark's search met its targets.
+///
+/// # Errors
+/// A real search fails or is interrupted.
+pub fn run(options: &CapacityOptions) -> Result<bool, Failure> {
+    match options.real {
+        true => {
+            let searches = options.searches.unwrap_or(real::SEARCHES);
+            real::run(&Bench::new(None)?, searches, &options.only)
+        }
+        false => Ok(simulate(
+            options.searches.unwrap_or(SEARCHES),
+            &options.only,
+        )),
+    }
+}
+
+/// Searches the capacities of simulated servers. Returns whether floodmark's search met its targets
+/// on every judged server.
+fn simulate(searches: u64, only: &str) -> bool {
+    let is_chosen = |server: &ServerRow| server.name.contains(only);
     let mut rows = Vec::new();
     let mut failed = Vec::new();
     for server in servers().into_iter().filter(is_chosen) {
         let scores = SearchMethod::ALL.map(|method| match method {
-            SearchMethod::Floodmark => server.score(method, options.searches),
-            _ => server.score(method, options.searches.div_ceil(OTHERS_DIVISOR)),
+            SearchMethod::Floodmark => server.score(method, searches),
+            _ => server.score(method, searches.div_ceil(OTHERS_DIVISOR)),
         });
         if server.is_judged && !meets_targets(&scores[0]) {
             failed.push(server.name);
@@ -72,7 +98,7 @@ pub fn run(options: &CapacityOptions) -> bool {
          half-width: medians; other searches: right, trials"
     );
     let (least, precision) = (LEAST_COVERAGE * 100.0, PRECISION * 100.0);
-    if options.searches < FEWEST_SEARCHES {
+    if searches < FEWEST_SEARCHES {
         println!("not judged: at least {FEWEST_SEARCHES} searches are needed");
         return true;
     }

@@ -1,6 +1,7 @@
 //! Simulated queues: which share of requests takes longer than the objective allows.
 
 use floodmark_stats::capacity::TrialLength;
+use floodmark_truth::capacity::{deterministic_share_over, exponential_share_over};
 
 use super::random::Random;
 
@@ -78,7 +79,9 @@ impl Queue {
             Queue::Exponential { servers } => {
                 exponential_share_over(servers, rate, speed_per_s, limit_s)
             }
-            Queue::Deterministic => deterministic_share_over(rate, speed_per_s, limit_s),
+            Queue::Deterministic => {
+                deterministic_share_over(rate, 1.0 / speed_per_s, None, limit_s)
+            }
             Queue::Pauses => {
                 let times = self.simulate(rate, speed_per_s, LONG_RUN, &mut Random::new(1));
                 share_over(&times, limit_s)
@@ -114,45 +117,3 @@ const LONG_RUN: TrialLength = TrialLength {
 
 /// Number of bisections; the result is exact to 1/65,536 of the speed.
 const BISECTIONS: usize = 16;
-
-/// Returns the share of requests in M/M/c whose response time exceeds `limit_s`. The waiting time
-/// is 0 or exponential (Erlang C).
-fn exponential_share_over(servers: usize, rate: f64, speed: f64, limit_s: f64) -> f64 {
-    let own = speed / servers as f64;
-    let load = rate / own;
-    // Erlang's B by recursion, then C.
-    let blocked = (1..=servers).fold(1.0, |b, n| load * b / (n as f64 + load * b));
-    let waits = blocked / (1.0 - rate / speed * (1.0 - blocked));
-    let left = speed - rate;
-    let served = (-own * limit_s).exp();
-    if servers == 1 {
-        return (-left * limit_s).exp();
-    }
-    // Sum of an exponential waiting time and an exponential service time. Equal rates have another
-    // formula; rates that differ a little give the same figure.
-    let left = if left == own {
-        left * (1.0 + 1e-6)
-    } else {
-        left
-    };
-    (1.0 - waits) * served + waits * (left * served - own * (-left * limit_s).exp()) / (left - own)
-}
-
-/// Returns the share of requests in M/D/1 whose response time exceeds `limit_s`, by the exponential
-/// tail of the waiting time (Cramér & Lundberg). Its error is negligible for limits of many service
-/// times.
-fn deterministic_share_over(rate: f64, speed: f64, limit_s: f64) -> f64 {
-    let (service_s, load) = (1.0 / speed, rate / speed);
-    // The decay θ > 0 solves λ (exp(θ d) − 1) = θ.
-    let (mut low, mut high) = (0.0, 100.0 / service_s);
-    for _ in 0..100 {
-        let decay = 0.5 * (low + high);
-        if rate * (decay * service_s).exp_m1() < decay {
-            low = decay;
-        } else {
-            high = decay;
-        }
-    }
-    let factor = (1.0 - load) / (load * (low * service_s).exp() - 1.0);
-    (factor * (-low * (limit_s - service_s)).exp()).min(1.0)
-}

@@ -1,9 +1,9 @@
 //! How well the results of many searches agree with the known answer.
 
 use floodmark_stats::capacity::{CapacityEstimate, CapacityFinding, CapacityLimit};
+use floodmark_truth::capacity::KnownAnswer;
 
 use super::methods::SearchRun;
-use super::servers::KnownAnswer;
 use crate::proportion::Proportion;
 
 /// Figures of many searches for one answer.

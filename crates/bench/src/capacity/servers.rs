@@ -7,7 +7,7 @@ use floodmark_stats::capacity::{
     LATEST_TRIALS, SHORTEST_TRIAL_S, SLOW_QUANTILE, TrialOutcome, TrialRow, design_effect,
     trial_length,
 };
-
+use floodmark_truth::capacity::KnownAnswer;
 use statrs::function::erf::erfc;
 
 use super::queues::{Queue, share_over};
@@ -19,26 +19,6 @@ pub const SPEED_PER_S: f64 = 20_000.0;
 
 /// Share of requests that may be slower than the limit of p99.
 const SHARE: f64 = 0.01;
-
-/// What a search should find.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum KnownAnswer {
-    /// One capacity in requests per second.
-    Capacity(f64),
-    /// Two capacities in requests per second.
-    Hysteresis {
-        /// Capacity when the load rises from idle.
-        rising: f64,
-        /// Capacity after an overload.
-        falling: f64,
-    },
-    /// The capacity changes during the search.
-    NotStationary,
-    /// The client sends at most this rate on time, and the server passes there.
-    ClientLimit(f64),
-    /// The objective is missed at any rate.
-    Never,
-}
 
 /// How a simulated server behaves.
 #[derive(Debug, Clone, Copy, PartialEq)]

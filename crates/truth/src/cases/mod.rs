@@ -85,7 +85,10 @@ const DRIP: ResponseFault = ResponseFault::Drip {
 const CONTINUE: ResponseFault = ResponseFault::Continue { gap_us: 20_000 };
 const INSTANT: Service = Service::Fixed { delay_us: 0 };
 const DELAY: Service = Service::Fixed { delay_us: 1_000 };
-const EXPONENTIAL: Service = Service::Exponential { mean_us: 500.0 };
+const EXPONENTIAL: Service = Service::Exponential {
+    mean_us: 500.0,
+    servers: 1,
+};
 
 #[rustfmt::skip]
 const CASES: &[Case] = &[

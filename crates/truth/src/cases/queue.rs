@@ -24,7 +24,11 @@ const RUNS_BEYOND: usize = 2;
 /// Offers a load of `rho` times the server's capacity.
 pub fn run(environment: &CaseEnvironment, rho: f64) -> CaseResult {
     let mean_us = SERVICE_US;
-    let scenario = Service::Exponential { mean_us }.into();
+    let scenario = Service::Exponential {
+        mean_us,
+        servers: 1,
+    }
+    .into();
     let rate = rho * 1e6 / SERVICE_US;
     let flags = format!("--rate {rate} --arrivals poisson -d {SECONDS}s");
     let (mut measured, overhead) =

@@ -18,9 +18,9 @@ use socket2::SockRef;
 use super::connection::ServerConnection;
 use super::request::RequestHead;
 use super::responses::{ResponseStep, Responses};
-use crate::choice::exponential_ns;
 use crate::log::{ClosedBy, ConnectionEntry, Log, RequestEntry, StallEntry};
-use crate::scenario::{ResponseFault, Scenario, Service, ServiceChange};
+use crate::scenario::{ResponseFault, Scenario};
+use crate::service::VirtualServer;
 use crate::sys::{monotonic_ns, run_delay_ns, sleep_until, timespec};
 
 /// Maximum time to wait for events. The loop checks the stop flag at least this often.
@@ -41,6 +41,9 @@ const ACCEPTS_PER_TURN: usize = 256;
 /// Maximum number of bytes per read.
 const READ_BYTES: usize = 64 * 1024;
 
+/// Response to a request that the service rejects.
+const REJECTED: ResponseFault = ResponseFault::Status { code: 503 };
+
 pub struct EventLoop {
     epoll: OwnedFd,
     listener: TcpListener,
@@ -52,8 +55,7 @@ pub struct EventLoop {
     /// Due times, each with the token of a connection.
     due: BinaryHeap<Reverse<(u64, u64)>>,
     first_request_ns: Option<u64>,
-    /// Time when the FIFO queue of exponential service becomes empty.
-    queue_free_ns: u64,
+    server: VirtualServer,
     buffer: Vec<u8>,
     log: Log,
 }
@@ -67,12 +69,12 @@ impl EventLoop {
             epoll,
             listener,
             responses: Responses::new(&scenario.body),
+            server: VirtualServer::new(&scenario),
             scenario,
             stop,
             connections: HashMap::new(),
             due: BinaryHeap::new(),
             first_request_ns: None,
-            queue_free_ns: 0,
             buffer: vec![0; READ_BYTES],
             log: Log {
                 started_ns: monotonic_ns(),
@@ -286,7 +288,13 @@ impl EventLoop {
         }
         self.first_request_ns.get_or_insert(arrival_ns);
         let index = self.log.totals.requests;
-        let fault = self.scenario.fault_of(index);
+        let (fault, due_ns) = match self.scenario.fault_of(index) {
+            Some(fault @ ResponseFault::Status { .. }) => (Some(fault), arrival_ns),
+            fault => match self.server.serve(arrival_ns) {
+                Some(due_ns) => (fault, due_ns),
+                None => (Some(REJECTED), arrival_ns),
+            },
+        };
         self.log.totals.requests += 1;
         connection.requests += 1;
         connection.entry = Some(self.log.requests.len());
@@ -301,32 +309,12 @@ impl EventLoop {
             bytes_in: u32::try_from(request.length as u64 + request.body).unwrap_or(u32::MAX),
             ..RequestEntry::default()
         });
-        let due_ns = match fault {
-            Some(ResponseFault::Status { .. }) => arrival_ns,
-            _ => self.due_ns(index, arrival_ns),
-        };
         let close_after = self.scenario.close_after;
         let last = close_after.filter(|c| connection.requests >= c.requests);
         let close_header = request.close || last.is_some_and(|c| c.announced);
         let close = (close_header, request.close || last.is_some());
         self.responses
             .script(fault, (arrival_ns, due_ns), close, steps);
-    }
-
-    /// Returns the due time of the response to a request that arrived at `arrival_ns`.
-    fn due_ns(&mut self, index: u64, arrival_ns: u64) -> u64 {
-        let first_ns = *self.first_request_ns.get_or_insert(arrival_ns);
-        let changed = |change: &ServiceChange| arrival_ns - first_ns >= change.at_ms * 1_000_000;
-        let changed = self.scenario.change.filter(changed);
-        let service = changed.map_or(self.scenario.service, |change| change.service);
-        match service {
-            Service::Fixed { delay_us } => arrival_ns + delay_us * 1000,
-            Service::Exponential { mean_us } => {
-                let takes_ns = exponential_ns(!self.scenario.seed, index, mean_us * 1e3);
-                self.queue_free_ns = self.queue_free_ns.max(arrival_ns) + takes_ns;
-                self.queue_free_ns
-            }
-        }
     }
 
     /// Logs the end of a connection. The caller drops the connection.
