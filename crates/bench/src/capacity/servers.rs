@@ -95,7 +95,7 @@ impl SimulatedServer {
                 let is_pass = share_over(&times, limit_s) <= SHARE;
                 // During an overload, the queue grows, so all of its requests are correlated.
                 if is_pass {
-                    self.passed.push_back(rows(&times));
+                    self.passed.push_back(rows(&times, limit_s));
                     if self.passed.len() > LATEST_TRIALS {
                         self.passed.pop_front();
                     }
@@ -171,18 +171,22 @@ const Z_99: f64 = 2.326_348;
 /// Maximum length of a trial in seconds, without its transient.
 const LONGEST_TRIAL_S: f64 = 60.0;
 
+/// Minimum response time of slow requests, as a share of the limit.
+const NEAR_LIMIT: f64 = 0.7;
+
 /// Counts slow requests in parts of a trial.
-fn rows(times: &[(f64, f64)]) -> Vec<TrialRow> {
+fn rows(times: &[(f64, f64)], limit_s: f64) -> Vec<TrialRow> {
     /// Length of a part in seconds, as in events.
     const PART_S: f64 = 0.1;
     let response_s: Vec<f64> = times.iter().map(|time| time.1).collect();
-    let (Some(first), Some(last), Some(slow_s)) = (
+    let (Some(first), Some(last), Some(p90_s)) = (
         times.first(),
         times.last(),
         quantile(&response_s, SLOW_QUANTILE),
     ) else {
         return Vec::new();
     };
+    let slow_s = p90_s.max(NEAR_LIMIT * limit_s);
     let count = (((last.0 - first.0) / PART_S) as usize).max(1);
     let mut rows = vec![
         TrialRow {

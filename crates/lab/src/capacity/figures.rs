@@ -15,6 +15,8 @@ pub struct OpenTrial {
     parts: Vec<TrialRow>,
     judged_from_ns: u64,
     judged_to_ns: u64,
+    /// Whether an objective limits failures more strictly than times.
+    failures_matter: bool,
     /// CPU time of the server and the time in which it was used, in seconds.
     server: Option<(f64, f64)>,
 }
@@ -23,7 +25,8 @@ pub struct OpenTrial {
 pub struct MeasuredTrial {
     /// The judged part as a run.
     pub run: Run,
-    /// Parts of 100 ms. Requests beyond the plan's deadline are slow.
+    /// Parts of 100 ms. If failures matter, slow requests are those that failed. Otherwise, they are
+    /// ok responses beyond the plan's deadline.
     pub parts: Vec<TrialRow>,
     /// CPUs that the server used; `None` if unknown.
     pub server_cpus: Option<f64>,
@@ -31,7 +34,8 @@ pub struct MeasuredTrial {
 
 impl OpenTrial {
     /// Returns a trial that has just started. The last step of the plan is judged.
-    pub fn new(id: RunId, plan: &Plan) -> Self {
+    /// `failures_matter` says whether failed requests or slow responses count as slow.
+    pub fn new(id: RunId, plan: &Plan, failures_matter: bool) -> Self {
         let steps = plan.steps().unwrap_or_default();
         let ns = |steps: &[RateStep]| {
             let length_s: f64 = steps.iter().map(|step| step.duration_s).sum();
@@ -43,6 +47,7 @@ impl OpenTrial {
             parts: Vec::new(),
             judged_from_ns: ns(&steps[..before]),
             judged_to_ns: ns(steps),
+            failures_matter,
             server: None,
         }
     }
@@ -53,10 +58,17 @@ impl OpenTrial {
             Event::Part(part) => {
                 let (from, to) = (self.judged_from_ns, self.judged_to_ns);
                 if part.from_ns >= from && part.to_ns <= to {
-                    let (ok, good) = (part.sums.counts.ok, part.sums.good);
-                    self.parts.push(TrialRow {
-                        requests: ok,
-                        slow: ok.saturating_sub(good),
+                    let counts = &part.sums.counts;
+                    let failed = counts.ended() - counts.ok + counts.connect_failed;
+                    self.parts.push(match self.failures_matter {
+                        true => TrialRow {
+                            requests: counts.ok + failed,
+                            slow: failed,
+                        },
+                        false => TrialRow {
+                            requests: counts.ok,
+                            slow: counts.ok.saturating_sub(part.sums.good),
+                        },
                     });
                 }
             }

@@ -51,6 +51,10 @@ const START_SHARE: f64 = 0.9;
 /// Highest rate to try, as a multiple of the throughput of the closed model.
 const HIGHEST_FACTOR: f64 = 1e3;
 
+/// Minimum response time of slow requests, as a share of the objective's limit. Variations of much
+/// faster responses do not matter.
+const NEAR_LIMIT: f64 = 0.7;
+
 /// Maximum wait for the server to recover after a trial that missed.
 const RECOVERY_WAIT: Duration = Duration::from_secs(10);
 
@@ -153,10 +157,7 @@ impl CapacitySession<'_, '_> {
         let deadline = self.run.attempts.planned.plan.deadline;
         let mut objectives = self.run.objectives.iter();
         let is_met_idle = objectives.all(|objective| objective.judge(&idle, deadline).is_met);
-        self.slow = closed
-            .response_time_us
-            .p90
-            .map(|us| Duration::from_secs_f64(us / 1e6));
+        self.slow = self.slow_from(&closed);
         let mut events = match earlier {
             Some(earlier) => earlier.events,
             None => {
@@ -224,10 +225,9 @@ impl CapacitySession<'_, '_> {
                 NextTrial::Falling(next) => (next, TrialStart::Overload),
                 NextTrial::Settled => return Ok(CapacityEnd::Settled),
             };
-            let capacity_per_s = searches
-                .estimate()
-                .map_or(next.rate_per_s, |e| e.rate_per_s);
-            let (length, required_s) = self.length(next.rate_per_s, start, capacity_per_s);
+            let estimate = searches.estimate().map(|estimate| estimate.rate_per_s);
+            let capacity_per_s = estimate.unwrap_or(next.rate_per_s);
+            let (length, required_s) = self.length(next.rate_per_s, start, estimate);
             let needed_s = OVERHEAD_S + length.transient_s + length.judged_s;
             let reserve_s = self.levels_s(capacity_per_s);
             if self.elapsed_s() + needed_s + reserve_s > self.run.budget.as_secs_f64() {
@@ -260,7 +260,8 @@ impl CapacitySession<'_, '_> {
             .loads()
             .trial(rate_per_s, start, length, capacity_per_s, self.slow);
         let plan = self.connected(plan, rate_per_s);
-        let mut open = OpenTrial::new(self.next_id(), &plan);
+        let failures_matter = self.strictest().and_then(Objective::time_limit_s).is_none();
+        let mut open = OpenTrial::new(self.next_id(), &plan, failures_matter);
         self.send(plan, |event| open.take(event))?;
         let MeasuredTrial {
             run,
@@ -277,11 +278,7 @@ impl CapacitySession<'_, '_> {
             None => TrialOutcome::Miss,
         };
         if outcome == TrialOutcome::Pass {
-            self.slow = run
-                .response_time_us
-                .p90
-                .map(|us| Duration::from_secs_f64(us / 1e6))
-                .or(self.slow);
+            self.slow = self.slow_from(&run).or(self.slow);
             self.passed.push_back(parts);
             if self.passed.len() > LATEST_TRIALS {
                 self.passed.pop_front();
@@ -377,7 +374,7 @@ impl CapacitySession<'_, '_> {
         };
         for level in levels {
             let rate_per_s = level * per_s;
-            let (length, _) = self.length(rate_per_s, TrialStart::Idle, per_s);
+            let (length, _) = self.length(rate_per_s, TrialStart::Idle, Some(per_s));
             let Some(plan) = self.loads().at_rate(rate_per_s, length) else {
                 continue;
             };
@@ -388,16 +385,17 @@ impl CapacitySession<'_, '_> {
     }
 
     /// Returns the length of a trial, and the length that precision requires if it is longer.
+    /// `capacity_per_s` is `None` until trials have passed and missed.
     fn length(
         &self,
         rate_per_s: f64,
         start: TrialStart,
-        capacity_per_s: f64,
+        capacity_per_s: Option<f64>,
     ) -> (TrialLength, Option<f64>) {
-        let quantiles = self.run.objectives.iter().map(Objective::quantile);
-        let quantile = quantiles.fold(0.5, f64::max);
-        let effect = self.design_effect().unwrap_or(1.0);
-        let mut length = trial_length(rate_per_s, quantile, effect);
+        // Far from the capacity, the outcome does not depend on the precision of the figures.
+        let effect = self.design_effect().filter(|_| capacity_per_s.is_some());
+        let quantile = self.strictest().map_or(0.5, Objective::quantile);
+        let mut length = trial_length(rate_per_s, quantile, effect.unwrap_or(1.0));
         let most_s = (self.run.budget.as_secs_f64() * TRIAL_SHARE).max(1.0);
         let required_s = (length.judged_s > most_s).then_some(length.judged_s);
         length.judged_s = length.judged_s.min(most_s);
@@ -408,10 +406,26 @@ impl CapacitySession<'_, '_> {
         if start == TrialStart::Overload {
             // A healthy server needs this time to answer the requests of the overload.
             let queue_s = (OVERLOAD_FACTOR - 1.0) * OVERLOAD_S;
-            let spare = 1.0 - rate_per_s / capacity_per_s;
+            let spare = 1.0 - rate_per_s / capacity_per_s.unwrap_or(rate_per_s);
             length.transient_s += 1.5 * queue_s / spare.max(0.05);
         }
         (length, required_s)
+    }
+
+    /// Returns the objective that demands the most precise figures.
+    fn strictest(&self) -> Option<&Objective> {
+        let objectives = self.run.objectives.iter();
+        objectives.max_by(|a, b| a.quantile().total_cmp(&b.quantile()))
+    }
+
+    /// Returns the response time beyond which requests are slow: the 90th percentile of a run, or a
+    /// time close to the limit if that is longer.
+    fn slow_from(&self, run: &Run) -> Option<Duration> {
+        let limit_s = self.strictest().and_then(Objective::time_limit_s);
+        let near_s = limit_s.map_or(0.0, |limit_s| NEAR_LIMIT * limit_s);
+        Some(Duration::from_secs_f64(
+            (run.response_time_us.p90? / 1e6).max(near_s),
+        ))
     }
 
     fn design_effect(&self) -> Option<f64> {
@@ -421,7 +435,7 @@ impl CapacitySession<'_, '_> {
 
     /// Returns the time that the last loads take, in seconds.
     fn levels_s(&self, capacity_per_s: f64) -> f64 {
-        let (length, _) = self.length(capacity_per_s, TrialStart::Idle, capacity_per_s);
+        let (length, _) = self.length(capacity_per_s, TrialStart::Idle, Some(capacity_per_s));
         LEVELS.len() as f64 * (OVERHEAD_S + length.transient_s + length.judged_s)
     }
 

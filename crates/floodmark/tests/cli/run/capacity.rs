@@ -32,7 +32,9 @@ while True:
 
 fn experiment(more: &str) -> ExperimentFolder {
     let trial = |name: &str, work_ms: u32| {
-        format!("[[trial]]\nname = \"{name}\"\ncommand = \"python3 server.py {work_ms} {{port}}\"\n")
+        format!(
+            "[[trial]]\nname = \"{name}\"\ncommand = \"python3 server.py {work_ms} {{port}}\"\n"
+        )
     };
     let folder = ExperimentFolder::new(&format!(
         "question = \"Which server can take more?\"\n\
@@ -62,7 +64,11 @@ fn compares_the_capacities_of_trials() {
     assert_eq!(compared.metric, ComparedMetric::Capacity);
     assert!((compared.ratio.unwrap() * ratio - 1.0).abs() < 1e-6);
     assert!(compared.low.unwrap() < compared.ratio.unwrap());
-    let searches: Vec<_> = record.capacities.iter().map(|found| found.trials.len()).collect();
+    let searches: Vec<_> = record
+        .capacities
+        .iter()
+        .map(|found| found.trials.len())
+        .collect();
     assert!(searches.iter().all(|trials| *trials > 3), "{searches:?}");
     // The record contains the loads around the capacity instead of the trials.
     for trial in ["fast", "slow"] {
@@ -84,9 +90,15 @@ fn refuses_settings_that_conflict_with_a_search() {
         text(&output.stderr)
     };
     for (more, words) in [
-        ("load = { rate = 500 }\n", "the search chooses its loads; remove `rate`"),
+        (
+            "load = { rate = 500 }\n",
+            "the search chooses its loads; remove `rate`",
+        ),
         ("load = { attempts = 2 }\n", "remove `attempts`"),
-        ("load = { timeout = \"20ms\" }\n", "the limit is not below the timeout of 20 ms"),
+        (
+            "load = { timeout = \"20ms\" }\n",
+            "the limit is not below the timeout of 20 ms",
+        ),
     ] {
         let printed = refused(more);
         assert!(printed.contains(words), "{printed}");
