@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use floodmark_diagnose::conditions::{CapacityCondition, Objective};
+use floodmark_lab::capacity::SHORTEST_BUDGET;
 use floodmark_plan::PlanSpec;
 use floodmark_plan::spec::{LoadSpec, Warmup};
 use floodmark_plan::values::{count_from_one, positive_duration, seed};
 use floodmark_record::plan::{Expect, Rate};
+use floodmark_record::units::show_duration;
 use floodmark_workers::AgentsPlace;
 
 use crate::files::Files;
@@ -41,9 +43,9 @@ pub struct CapacityArgs {
     )]
     pub objectives: Vec<Objective>,
 
-    /// Maximum duration of the search, with a unit; if the time is up, the interval is wider than
-    /// 2 %
-    #[arg(long, value_name = "TIME", value_parser = positive_duration, default_value = "3m", help_heading = "Search")]
+    /// Maximum duration of the search, with a unit, at least 15s; if the time is up, the interval is
+    /// wider than ± 2 %
+    #[arg(long, value_name = "TIME", value_parser = budget, default_value = "3m", help_heading = "Search")]
     pub budget: Duration,
 
     /// Duration of a closed-model load before the search, with a unit: 5s [default: none]
@@ -134,6 +136,17 @@ pub struct CapacityArgs {
     /// Agents.
     #[command(flatten)]
     pub agents: AgentsArgs,
+}
+
+fn budget(text: &str) -> Result<Duration, String> {
+    let budget = positive_duration(text)?;
+    match budget < SHORTEST_BUDGET {
+        true => Err(format!(
+            "a search needs at least {}",
+            show_duration(SHORTEST_BUDGET)
+        )),
+        false => Ok(budget),
+    }
 }
 
 impl CapacityArgs {

@@ -184,6 +184,10 @@ fn ending(
             let message = "the server meets the objectives at no rate";
             all.push(Ending::new(Exit::Check, message));
         }
+        Some(found) if found.rate_per_s.is_none() && !stop.is_set() => {
+            let message = "no trial was complete; see the notes above";
+            all.push(Ending::new(Exit::Invalid, message));
+        }
         Some(_) => {}
         // The server did not respond, or the first loads were interrupted.
         None if record.runs.iter().all(|run| run.requests.ok == 0) => {

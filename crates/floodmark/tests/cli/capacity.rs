@@ -33,6 +33,7 @@ const SERVICE_US: f64 = 500.0;
 fn queue() -> (floodmark_truth::TruthServer, String) {
     truth(Scenario::from(Service::Exponential {
         mean_us: SERVICE_US,
+        servers: 1,
     }))
 }
 
@@ -202,6 +203,10 @@ fn refuses_invalid_objectives() {
         (
             &["--slo", "p99 < 5ms", "--fail-if", "capacity < 0ms"],
             "is not a rate",
+        ),
+        (
+            &["--slo", "p99 < 5ms", "--budget", "9s"],
+            "a search needs at least 15 s",
         ),
         (&[], "--slo <OBJECTIVE>"),
     ] {

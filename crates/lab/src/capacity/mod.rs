@@ -10,7 +10,7 @@ mod run;
 mod searches;
 
 pub use result::{CapacityEvents, EarlierSearch};
-pub use run::CapacityRun;
+pub use run::{CapacityRun, SHORTEST_BUDGET};
 
 /// Half-width of the interval at which a search ends, as a share of the capacity.
 pub const CAPACITY_PRECISION: f64 = 0.02;

@@ -29,8 +29,17 @@ use crate::fold::test_fault;
 use crate::folder::Folder;
 use crate::joined_run::JoinedRun;
 
+/// Minimum length of a search. Shorter searches have time for too few trials.
+pub const SHORTEST_BUDGET: Duration = Duration::from_secs(15);
+
 /// Share of the budget that a single trial may use.
 const TRIAL_SHARE: f64 = 1.0 / 40.0;
+
+/// Share of the budget that each of the last loads may use.
+const LEVEL_SHARE: f64 = 1.0 / 30.0;
+
+/// Minimum length of the last loads, in seconds, if the budget limits it.
+const SHORTEST_LEVEL_S: f64 = 0.5;
 
 /// Maximum transient of a trial whose length the budget limits, as a share of the judged time.
 const TRANSIENT_SHARE: f64 = 0.3;
@@ -78,7 +87,7 @@ pub struct CapacityRun<'a> {
     pub connections: Option<u32>,
     /// Half-width of the interval at which the search ends, as a share of the capacity.
     pub precision: f64,
-    /// Maximum length of the search.
+    /// Maximum length of the search without its warm-up, at least [`SHORTEST_BUDGET`].
     pub budget: Duration,
 }
 
@@ -230,7 +239,8 @@ impl CapacitySession<'_, '_> {
             let (length, required_s) = self.length(next.rate_per_s, start, estimate);
             let needed_s = OVERHEAD_S + length.transient_s + length.judged_s;
             let reserve_s = self.levels_s(capacity_per_s);
-            if self.elapsed_s() + needed_s + reserve_s > self.run.budget.as_secs_f64() {
+            let most_s = self.run.budget + self.run.closed.plan.warmup;
+            if self.elapsed_s() + needed_s + reserve_s > most_s.as_secs_f64() {
                 return Ok(CapacityEnd::Budget);
             }
             if is_after_miss {
@@ -374,7 +384,7 @@ impl CapacitySession<'_, '_> {
         };
         for level in levels {
             let rate_per_s = level * per_s;
-            let (length, _) = self.length(rate_per_s, TrialStart::Idle, Some(per_s));
+            let length = self.level_length(rate_per_s, per_s);
             let Some(plan) = self.loads().at_rate(rate_per_s, length) else {
                 continue;
             };
@@ -435,8 +445,16 @@ impl CapacitySession<'_, '_> {
 
     /// Returns the time that the last loads take, in seconds.
     fn levels_s(&self, capacity_per_s: f64) -> f64 {
-        let (length, _) = self.length(capacity_per_s, TrialStart::Idle, Some(capacity_per_s));
+        let length = self.level_length(capacity_per_s, capacity_per_s);
         LEVELS.len() as f64 * (OVERHEAD_S + length.transient_s + length.judged_s)
+    }
+
+    /// Returns the length of one of the last loads.
+    fn level_length(&self, rate_per_s: f64, capacity_per_s: f64) -> TrialLength {
+        let (mut length, _) = self.length(rate_per_s, TrialStart::Idle, Some(capacity_per_s));
+        let most_s = self.run.budget.as_secs_f64() * LEVEL_SHARE;
+        length.judged_s = length.judged_s.min(most_s.max(SHORTEST_LEVEL_S));
+        length
     }
 
     /// Returns whether loads from an overload can be sent and judged. The figures of a mix's

@@ -7,10 +7,12 @@ use floodmark_plan::FileError;
 use floodmark_plan::scalar::PositiveDuration;
 use floodmark_plan::toml_file::{Located, TomlFile};
 use floodmark_record::plan::DEFAULT_TIMEOUT;
+use floodmark_record::units::show_duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::trial::Trial;
+use crate::capacity::SHORTEST_BUDGET;
 
 /// Default length of a search.
 const DEFAULT_BUDGET: Duration = Duration::from_secs(60);
@@ -21,7 +23,8 @@ const DEFAULT_BUDGET: Duration = Duration::from_secs(60);
 pub(super) struct CapacitySection {
     /// Objectives that each server must meet, such as ["p99 < 20ms", "errors < 0.1%"].
     slo: Vec<Located<String>>,
-    /// Maximum length of the search on each server process. Default: 60s.
+    /// Maximum length of the search on each server process without its warm-up, at least 15s.
+    /// Default: 60s.
     budget: Option<PositiveDuration>,
 }
 
@@ -67,13 +70,15 @@ pub(super) fn search(
             return Err(invalid(format!("{}: {what}", trial.name)));
         }
     }
-    Ok(CapacitySearchPlan {
-        objectives,
-        budget: section
-            .budget
-            .as_ref()
-            .map_or(DEFAULT_BUDGET, |budget| budget.0),
-    })
+    let budget = section
+        .budget
+        .as_ref()
+        .map_or(DEFAULT_BUDGET, |budget| budget.0);
+    if budget < SHORTEST_BUDGET {
+        let least = show_duration(SHORTEST_BUDGET);
+        return Err(invalid(format!("budget: a search needs at least {least}")));
+    }
+    Ok(CapacitySearchPlan { objectives, budget })
 }
 
 /// Returns why the capacity of a trial cannot be searched, and how to fix it.

@@ -4,7 +4,7 @@ use floodmark_record::Record;
 use floodmark_record::capacity::{CapacityKind, TrialCapacity};
 use floodmark_record::run::Run;
 
-use super::figures::{count_of, interval, median, microseconds, optional, per_second, rate};
+use super::figures::{interval, median, microseconds, optional, per_second, rate};
 use super::{
     Blocks, ColumnCell, Detail, Emphasis, FigureTable, TextLine, capacity, faint, line, plain,
     process_use, verdict,
@@ -114,8 +114,11 @@ fn remarks(record: &Record) -> Vec<TextLine> {
         .collect();
     notes.sort_unstable();
     notes.chunk_by(|a, b| a == b).for_each(|same| {
-        let n = count_of(same.len() as u64, "search");
-        lines.push(line("note", format!("{n}: {}", same[0])));
+        let searches = match same.len() {
+            1 => "1 search".to_owned(),
+            n => format!("{n} searches"),
+        };
+        lines.push(line("note", format!("{searches}: {}", same[0])));
     });
     lines
 }

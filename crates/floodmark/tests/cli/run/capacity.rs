@@ -38,7 +38,7 @@ fn experiment(more: &str) -> ExperimentFolder {
     };
     let folder = ExperimentFolder::new(&format!(
         "question = \"Which server can take more?\"\n\
-         [capacity]\nslo = [\"p90 < 50ms\"]\nbudget = \"9s\"\n{}{}{more}",
+         [capacity]\nslo = [\"p90 < 50ms\"]\nbudget = \"20s\"\n{}{}{more}",
         trial("fast", 2),
         trial("slow", 6),
     ));
@@ -94,6 +94,7 @@ fn refuses_settings_that_conflict_with_a_search() {
             "load = { rate = 500 }\n",
             "the search chooses its loads; remove `rate`",
         ),
+        ("load = { burst = 9, within = \"1s\" }\n", "remove `burst`"),
         ("load = { attempts = 2 }\n", "remove `attempts`"),
         (
             "load = { timeout = \"20ms\" }\n",
