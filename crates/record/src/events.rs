@@ -25,6 +25,7 @@ use crate::run::{Environment, ToolInfo};
 use crate::target::Address;
 use crate::times::TimeKind;
 use crate::tls::TlsUse;
+use crate::tuning::FailedSetting;
 use crate::watch::{Observed, ServerUsed};
 
 /// An event, stored as one line of `events.jsonl`.
@@ -133,6 +134,13 @@ pub enum Event {
     CrashBegan(CrashBegan),
     /// A crash round ended; all earlier events are synced to disk.
     CrashRound(CrashRound),
+    /// The server failed at a setting of a tuning.
+    SettingFailed(FailedSetting),
+    /// The time limit of a tuning was reached.
+    OutOfTime {
+        /// The time limit in seconds.
+        budget_s: f64,
+    },
 }
 
 /// Identifies an attempt within a result.

@@ -8,6 +8,7 @@ use crate::crash::CrashSettings;
 use crate::events::RunId;
 use crate::run::ToolInfo;
 use crate::sweep::Sweep;
+use crate::tuning::TuningDescription;
 
 /// An experiment as described in its file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,6 +46,9 @@ pub struct ExperimentDescription {
     /// Crash rounds of each trial. Such an experiment has no other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash: Option<CrashSettings>,
+    /// Tuning of a trial's knobs. Its trials are in `tuning`, not in `trials`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<TuningDescription>,
 }
 
 /// Resumption of an interrupted experiment.

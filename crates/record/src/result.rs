@@ -9,6 +9,7 @@ use crate::crash::CrashResult;
 use crate::experiment::{ExperimentDescription, Resumed};
 use crate::run::{Environment, Interval, Run, ToolInfo};
 use crate::sweep::Swept;
+use crate::tuning::Tuning;
 
 /// The record of one command, derived from `events.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +47,9 @@ pub struct Record {
     /// Results of crash rounds, by trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub crash: Vec<CrashResult>,
+    /// Result of a tuning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<Tuning>,
     /// Version of each judge.
     pub judges: std::collections::BTreeMap<String, String>,
 }
@@ -93,6 +97,7 @@ impl Record {
             sweeps: Vec::new(),
             claims: Vec::new(),
             crash: Vec::new(),
+            tuning: None,
             judges: std::collections::BTreeMap::new(),
         }
     }
