@@ -33,7 +33,7 @@ use crate::run_events::RunEvents;
 const TEST_VALIDITY: &str = "FLOODMARK_TEST_VALIDITY";
 
 /// Names of the judges whose versions the record lists.
-const JUDGES: [&str; 10] = [
+const JUDGES: [&str; 11] = [
     "steady",
     "saturation",
     "intervals",
@@ -44,6 +44,7 @@ const JUDGES: [&str; 10] = [
     "sweeps",
     "claims",
     "crash",
+    "tuning",
 ];
 
 /// Folds the events of a result folder and evaluates the runs. Ignores an incomplete last line.
@@ -120,8 +121,16 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
         run.validity = validity(&run, run.client_cpus(record.environment.cpus), &expected);
         record.runs.push(run);
     }
+    let tuning = record.experiment.as_ref();
+    let tuning = tuning.and_then(|asked| asked.tuning.clone());
+    if let Some(tuning) = &tuning {
+        let (tuned, _) = floodmark_diagnose::tuning::judge(&record, tuning, events.tuning);
+        record.tuning = Some(tuned);
+    }
     match record.experiment {
         None => record.overall = overall(&record.runs),
+        // The settings of a tuning are compared by the tuning.
+        Some(_) if tuning.is_some() => {}
         Some(_) => {
             record.comparisons = comparing::comparisons(&record);
             record.sweeps = comparing::sweeps(&record);

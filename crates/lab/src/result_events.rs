@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use floodmark_diagnose::tuning::TuningState;
 use floodmark_plan::FileError;
 use floodmark_record::Event;
 use floodmark_record::experiment::{ExperimentDescription, Resumed};
@@ -29,6 +30,8 @@ pub struct ResultEvents {
     pub runs: Vec<RunEvents>,
     /// The crash rounds of each trial.
     pub crash: Vec<CrashEvents>,
+    /// Failures and the time limit of a tuning.
+    pub tuning: TuningState,
 }
 
 impl ResultEvents {
@@ -55,6 +58,7 @@ impl ResultEvents {
                 }
                 // A resumed experiment retries skipped systems.
                 self.skipped.clear();
+                self.tuning = TuningState::default();
                 self.resumed.push(resumed);
             }
             Event::Skipped { what } => self.skipped.push(what),
@@ -74,6 +78,8 @@ impl ResultEvents {
             }
             Event::CrashBegan(began) => CrashEvents::begin(&mut self.crash, began),
             Event::CrashRound(round) => CrashEvents::add(&mut self.crash, round),
+            Event::SettingFailed(failed) => self.tuning.failed.push(failed),
+            Event::OutOfTime { budget_s } => self.tuning.out_of_time_s = Some(budget_s),
             event => {
                 if let Some(run) = self.runs.last_mut() {
                     run.take(event);
