@@ -24,6 +24,7 @@ mod report;
 mod run;
 mod serve;
 mod slow;
+mod tune;
 mod why;
 mod worker;
 
@@ -41,6 +42,7 @@ struct Cli {
 enum Command {
     Load(Box<load::args::LoadArgs>),
     Run(run::args::RunArgs),
+    Tune(tune::args::TuneArgs),
     Init(init::InitArgs),
     Serve(serve::ServeArgs),
     Disk(disk::DiskArgs),
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
     ended(match &cli.command {
         Command::Load(args) => load::run(args),
         Command::Run(args) => run::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::Init(args) => init::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Disk(args) => disk::run(args),

@@ -20,5 +20,6 @@ mod fixture;
 mod summary_tests;
 
 pub use model::ratios::{measured, published};
+pub use model::tuning::{tuning_action, tuning_scope, tuning_step};
 pub use progress::LoadProgress;
 pub use style::Style;

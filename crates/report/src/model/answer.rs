@@ -11,7 +11,7 @@ use super::figures::{count_of, extremes, rate, time};
 use super::names::{NamedRun, by_load};
 use super::{
     Block, Blocks, Emphasis, Span, attempts, comparison, crash, experiment, outcomes, plain, run,
-    sweep, verdict,
+    sweep, tuning, verdict,
 };
 
 /// Returns the paragraphs that answer a record's question.
@@ -34,8 +34,12 @@ pub(crate) fn blocks(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     if all.is_empty() && record.crash.is_empty() {
         blocks.paragraph([plain("Nothing was measured.")]);
     }
-    // The points of a sweep are shown as curves instead of sentences.
-    for load in &single {
+    let tuning = record.tuning.iter().flat_map(tuning::sentences);
+    for sentence in tuning {
+        blocks.paragraph([plain(format!("{}.", capitalized(&sentence)))]);
+    }
+    // The points of a sweep and the settings of a tuning are shown as curves instead of sentences.
+    for load in single.iter().filter(|_| record.tuning.is_none()) {
         let name = several.then(|| Emphasis::Strong.span(format!("{}:", load_name(load))));
         let mut spans = Vec::from_iter(name);
         spans.extend(result(load, record.overall.as_ref().filter(|_| !several)));

@@ -32,6 +32,7 @@ pub(crate) mod summary;
 pub(crate) mod sweep;
 mod table;
 pub(crate) mod times;
+pub(crate) mod tuning;
 pub(crate) mod verdict;
 
 use std::collections::BTreeSet;

@@ -3,13 +3,13 @@
 use floodmark_record::Record;
 use floodmark_record::run::{Run, Status};
 
-use super::chart::{DamagedHistogram, distribution, observed, over_time, swept};
+use super::chart::{DamagedHistogram, distribution, observed, over_time, swept, tuned};
 use super::figures::count_of;
 use super::names::{self, NamedRun};
 use super::{
     Block, Blocks, FigureTable, agents, answer, attempts, claims, comparison, crash, environment,
     faint, groups, ladder, line, outcomes, plain, plan, process_use, repeat, run, steps, summary,
-    sweep, times,
+    sweep, times, tuning,
 };
 
 /// Maximum number of rows in a table.
@@ -57,6 +57,7 @@ impl PageContent {
             answer: answer::blocks(record, &all, next),
             sections: vec![
                 ("Crash rounds", crash_rounds(record)),
+                ("Tuning", tuned(record)),
                 (
                     "Cost of each step",
                     Blocks::of_tables(ladder::table(record)),
@@ -125,6 +126,20 @@ fn plans(all: &[NamedRun<'_>]) -> Blocks {
 fn crash_rounds(record: &Record) -> Blocks {
     let mut blocks = Blocks::of_tables(crash::table(&record.crash));
     blocks.lines(crash::losses(&record.crash));
+    blocks
+}
+
+fn tuned(record: &Record) -> Blocks {
+    let mut blocks = Blocks::default();
+    if let Some(tuning) = &record.tuning {
+        blocks.0.push(Block::Charts(tuned::charts(tuning)));
+        blocks.tables([tuning::steps(tuning)]);
+        if let Some(frontier) = tuning::frontier(tuning) {
+            blocks.subheading("Frontier");
+            blocks.paragraph([faint(tuning::FRONTIER)]);
+            blocks.tables([frontier]);
+        }
+    }
     blocks
 }
 
