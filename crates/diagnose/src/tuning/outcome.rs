@@ -177,3 +177,25 @@ fn setting(search: &Search<'_>, values: KnobValues) -> TunedSetting {
         values,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_on_the_frontier_is_not_clearly_worse_in_both_respects() {
+        // Throughput in 1/s, p99 in µs.
+        let own = (1_000.0, 50_000.0);
+        for (other, expected) in [
+            ((1_100.0, 50_000.0), true),
+            ((1_000.0, 40_000.0), true),
+            ((1_100.0, 40_000.0), true),
+            ((1_100.0, 60_000.0), false),
+            ((900.0, 40_000.0), false),
+            ((1_010.0, 50_500.0), false),
+            ((990.0, 40_000.0), true),
+        ] {
+            assert_eq!(dominates(other, own), expected, "{other:?}");
+        }
+    }
+}

@@ -207,7 +207,8 @@ impl<'a> Search<'a> {
             let value = smallest[&knob.name];
             let lowest = at_least(knob, 1);
             let below = line.iter().copied().rfind(|other| *other < value);
-            let floor = below.into_iter().chain(self.too_few(knob)).max();
+            let too_few = self.too_few(knob, &smallest).filter(|n| *n >= lowest);
+            let floor = below.into_iter().chain(too_few).max();
             let next = match floor {
                 None if value > lowest => Some((lowest, "the smallest value".to_owned())),
                 None => None,
@@ -237,22 +238,30 @@ impl<'a> Search<'a> {
         Some((next, format!("between {best} and {above}")))
     }
 
-    /// Returns a number of units that is certainly too small. If a pool with `n` units is full, a
-    /// larger pool of `m` units serves at most `m/n` times as many requests.
-    fn too_few(&self, knob: &TunedKnob) -> Option<u64> {
+    /// Returns a number of units, below the knob's value in `at`, that is certainly too small. A pool
+    /// of `m` units serves at most `m/n` times as many requests as a smaller pool of `n` units does
+    /// with the same other knobs, or as a full pool of `n` units does with other ones.
+    fn too_few(&self, knob: &TunedKnob, at: &KnobValues) -> Option<u64> {
+        if knob.sizes == KnobKind::Other {
+            return None;
+        }
+        let value = at[&knob.name];
         let wanted = self.figure(&self.best())? * ENOUGH * CERTAIN;
         let too_few = self.steps.iter().filter_map(|step| {
-            let pool = full_pool(step.measured.verdict.as_ref()?)?;
             let values = &step.trial.values;
-            let raised = knob_of(pool, &self.tuning.knobs, values)?;
+            let verdict = step.measured.verdict.as_ref();
+            let full = verdict.and_then(full_pool);
+            let raised = full.and_then(|pool| knob_of(pool, &self.tuning.knobs, values));
+            let is_full = raised.is_some_and(|raised| raised.name == knob.name);
             let units = match values[&knob.name] {
-                0 => pool.held?,
-                value => value as f64,
+                0 => full.filter(|_| is_full)?.held?,
+                own if is_full || with(values, knob, value) == *at => own as f64,
+                _ => return None,
             };
-            let per_unit = step.measured.figure? / units;
-            (raised.name == knob.name).then_some((wanted / per_unit).ceil() as u64)
+            let needed = (wanted / (step.measured.figure? / units)).ceil() as u64;
+            (units < value as f64).then_some(needed.min(value).saturating_sub(1))
         });
-        too_few.map(|units| units.saturating_sub(1)).max()
+        too_few.max()
     }
 
     /// Returns whether a setting's figure is within 2 % of the best. Measures more processes if the
@@ -459,7 +468,7 @@ fn limit(verdict: &Verdict) -> String {
         .filter(|_| verdict.cause == Cause::Concurrency)
     {
         None => limit,
-        Some(step) => format!("{limit} (they are in: {step})"),
+        Some(step) => format!("{limit}; where they wait: {step}"),
     }
 }
 

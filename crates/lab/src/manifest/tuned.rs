@@ -130,7 +130,10 @@ fn choose(mut bases: Vec<Trial>, only: Option<&str>) -> Result<Trial, String> {
             ));
         }
     } else {
-        bases.retain(|trial| trial.server.knobs.values().any(is_numeric));
+        bases.retain(|trial| {
+            let mut knobs = trial.server.knobs.values();
+            knobs.any(|knob| is_numeric(knob) || has_no_limit(knob))
+        });
     }
     match bases.len() {
         0 => Err(
@@ -151,8 +154,18 @@ fn knob_names(trial: &Trial, requested: &[String]) -> Result<Vec<String>, String
     let server = &trial.server;
     let numeric = || server.knobs.iter().filter(|(_, knob)| is_numeric(knob));
     let known: Vec<&str> = numeric().map(|(name, _)| name.as_str()).collect();
-    if known.is_empty() {
-        return Err(format!("{} has no knob with a number", server.name));
+    let mut knobs = server.knobs.iter();
+    let is_wanted = |name| requested.contains(name) || known.is_empty();
+    match knobs.find(|(name, knob)| is_wanted(name) && has_no_limit(knob)) {
+        Some((name, _)) => {
+            return Err(format!(
+                "the knob \"{name}\" has no upper limit; add high = … to it"
+            ));
+        }
+        None if known.is_empty() => {
+            return Err(format!("{} has no knob with a number", server.name));
+        }
+        None => {}
     }
     for (i, name) in requested.iter().enumerate() {
         if requested[..i].contains(name) {
@@ -161,9 +174,6 @@ fn knob_names(trial: &Trial, requested: &[String]) -> Result<Vec<String>, String
         if !known.contains(&name.as_str()) {
             let fix = did_you_mean(name, known.iter().copied());
             return Err(match server.knobs.get(name) {
-                Some(knob) if has_no_limit(knob) => {
-                    format!("--knob {name}: the knob has no upper limit; add high = … to it")
-                }
                 Some(_) => format!("--knob {name}: the knob is not a number; {fix}"),
                 None => format!("--knob {name}: {} has no such knob; {fix}", server.name),
             });
@@ -199,9 +209,11 @@ fn is_numeric(knob: &Knob) -> bool {
     }
 }
 
+/// Returns whether a knob is a number without an upper limit.
 fn has_no_limit(knob: &Knob) -> bool {
     let default = knob.default.as_ref();
-    knob.values.is_empty() && default.is_none_or(|default| default.0.parse::<u64>().is_ok())
+    let is_open = knob.values.is_empty() && knob.limits().1.is_none();
+    is_open && default.is_none_or(|default| default.0.parse::<u64>().is_ok())
 }
 
 /// Returns what a knob sizes: as stated, or as its name suggests.

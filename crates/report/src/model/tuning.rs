@@ -194,7 +194,7 @@ pub fn tuning_scope(tuning: &TuningDescription) -> String {
     format!("trial {}, {noun} {knobs}", tuning.trial)
 }
 
-/// Formats the values of knobs: `threads = 8, connections = 30`. Threads come first.
+/// Formats the values of knobs in reverse alphabetical order: `threads = 8, connections = 30`.
 pub(crate) fn setting(values: &KnobValues) -> String {
     let each = values.iter().rev();
     let each = each.map(|(name, value)| format!("{name} = {value}"));
@@ -311,3 +311,7 @@ fn irrelevance(tuning: &Tuning, knob: &str) -> String {
         "{knob} does not matter: all measured values from {least} to {most} are within 2 % of the best"
     )
 }
+
+#[cfg(test)]
+#[path = "tuning_tests.rs"]
+mod tests;

@@ -1,4 +1,4 @@
-//! The path of a tuning: the figure by step, and the figure by the value of each knob.
+//! The path of a tuning: the figure by step, the settings tried, and the figure by each knob.
 
 use floodmark_record::tuning::{TunedSetting, Tuning};
 
@@ -11,7 +11,8 @@ pub(crate) fn charts(tuning: &Tuning) -> Vec<Chart> {
     let path = path(tuning).into_iter();
     let knobs = tuning.settings.first().into_iter();
     let knobs = knobs.flat_map(|setting| setting.values.keys().rev());
-    path.chain(knobs.filter_map(|knob| by_knob(tuning, knob)))
+    path.chain(settings(tuning))
+        .chain(knobs.filter_map(|knob| by_knob(tuning, knob)))
         .collect()
 }
 
@@ -24,7 +25,25 @@ fn path(tuning: &Tuning) -> Option<Chart> {
     });
     let points: Vec<(f64, f64)> = points.collect();
     let title = "Path of the tuning";
-    chart(title, "ok responses per second by step", points, Vec::new())
+    let labels = (label as Label, per_second as Label);
+    chart(title, "ok responses per second by step", points, labels)
+}
+
+/// Returns the settings of two knobs in the order in which they were tried.
+fn settings(tuning: &Tuning) -> Option<Chart> {
+    let names: Vec<&String> = tuning.settings.first()?.values.keys().collect();
+    let [x, y] = names[..] else { return None };
+    let at = |setting: &TunedSetting, name| setting.values.get(name).map(|value| *value as f64);
+    let points = tuning.settings.iter();
+    let points = points.filter_map(|setting| at(setting, x).zip(at(setting, y)));
+    let points = points.filter(|(x, y)| drawable(*x) && drawable(*y));
+    let title = format!("Path over {y} and {x}");
+    let unit = format!("{y} by {x}; the line marks the chosen value");
+    let labels = (label as Label, label as Label);
+    let mut chart = chart(&title, &unit, points.collect(), labels)?;
+    let chosen = tuning.chosen.as_ref().and_then(|name| tuning.setting(name));
+    chart.marks.extend(chosen.and_then(|chosen| at(chosen, x)));
+    Some(chart)
 }
 
 /// Returns the figure by the value of a knob, with the other knobs as in the chosen setting. The
@@ -44,25 +63,37 @@ fn by_knob(tuning: &Tuning, knob: &str) -> Option<Chart> {
     });
     let mut points: Vec<(f64, f64)> = points.filter(|(x, _)| drawable(*x)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let marks = chosen.values.get(knob).map(|value| *value as f64);
     let title = format!("Figure by {knob}");
     let unit = format!("ok responses per second by {knob}; the line marks the chosen value");
-    chart(&title, &unit, points, marks.into_iter().collect())
+    let mut chart = chart(&title, &unit, points, (label, per_second))?;
+    chart
+        .marks
+        .extend(chosen.values.get(knob).map(|value| *value as f64));
+    Some(chart)
 }
 
-/// Returns a chart of at least two points.
-fn chart(title: &str, unit: &str, points: Vec<(f64, f64)>, marks: Vec<f64>) -> Option<Chart> {
+/// Formats the label of a tick.
+type Label = fn(f64) -> String;
+
+fn label(value: f64) -> String {
+    value.to_string()
+}
+
+/// Returns a chart of at least two points with labels for both axes.
+fn chart(
+    title: &str,
+    unit: &str,
+    points: Vec<(f64, f64)>,
+    labels: (Label, Label),
+) -> Option<Chart> {
     if points.len() < 2 {
         return None;
     }
     let furthest = points.iter().map(|(x, _)| *x).fold(0.0, f64::max);
-    let curve = Curve::measured(0, title, vec![CurvePiece::of(points)]);
-    let curves = vec![curve];
+    let curves = vec![Curve::measured(0, title, vec![CurvePiece::of(points)])];
     let axes = (
-        Axis::from_zero(furthest, |x| format!("{x}")),
-        Axis::from_zero(largest(&curves), per_second),
+        Axis::from_zero(furthest, labels.0),
+        Axis::from_zero(largest(&curves), labels.1),
     );
-    let mut chart = Chart::new(title, unit, axes, curves);
-    chart.marks = marks;
-    Some(chart)
+    Some(Chart::new(title, unit, axes, curves))
 }

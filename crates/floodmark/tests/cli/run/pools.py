@@ -18,6 +18,7 @@ parser.add_argument("--listen", required=True)
 parser.add_argument("--store", required=True)
 parser.add_argument("--threads", type=int, required=True)
 parser.add_argument("--connections", type=int, required=True)
+parser.add_argument("--cache", type=int, help="has no effect")
 arguments = parser.parse_args()
 
 
