@@ -41,7 +41,7 @@ pub struct TuningRunner<'a> {
     pub floodmark: PathBuf,
     /// The result to resume, if any.
     pub earlier: Option<&'a EarlierResult>,
-    /// Time limit. No process starts that would probably exceed it.
+    /// Time limit, without the time for builds. No process starts that would probably exceed it.
     pub budget: Duration,
     /// Ends the tuning early.
     pub stop: &'a Stop,
@@ -58,7 +58,6 @@ impl TuningRunner<'_> {
         folder: &mut Folder,
         listener: &mut dyn TuningListener,
     ) -> Result<ExperimentOutcome, FileError> {
-        let begin = Instant::now();
         let temporary = own_temporary()?;
         match self.earlier {
             None => {
@@ -84,7 +83,7 @@ impl TuningRunner<'_> {
         };
         let mut worker_failure = None;
         if session.prepare(folder, listener) {
-            worker_failure = self.search(&mut session, begin, folder, listener)?;
+            worker_failure = self.search(&mut session, folder, listener)?;
         }
         let (record, worker_failure) = attempt::finish(folder, worker_failure)?;
         Ok(ExperimentOutcome {
@@ -98,13 +97,13 @@ impl TuningRunner<'_> {
     fn search(
         &self,
         session: &mut Session<'_>,
-        begin: Instant,
         folder: &mut Folder,
         listener: &mut dyn TuningListener,
     ) -> Result<Option<WorkerFailure>, FileError> {
         let Some(tuning) = &self.experiment.description.tuning else {
             return Ok(None);
         };
+        let begin = Instant::now();
         let mut longest = Duration::ZERO;
         loop {
             let record = fold_with(folder.path(), folder.unsaved())?;

@@ -272,3 +272,7 @@ fn tuned_knob(
         values,
     })
 }
+
+#[cfg(test)]
+#[path = "tuned_tests.rs"]
+mod tests;

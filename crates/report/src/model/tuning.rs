@@ -22,6 +22,9 @@ const INTERVALS: &str = "; 95 % intervals within the run";
 pub(crate) const FRONTIER: &str = "no other setting has both a higher throughput and a lower p99; differences below 2 % do \
     not count";
 
+/// Relative difference at which two throughputs count as equal.
+const SAME: f64 = 0.02;
+
 /// Returns the result of a record's tuning, or no blocks for other records.
 pub(crate) fn document(record: &Record) -> Blocks {
     let mut blocks = Blocks::default();
@@ -284,11 +287,14 @@ fn against_default(tuning: &Tuning) -> Option<String> {
         return Some("the chosen setting is the default".to_owned());
     }
     let (own, before) = chosen.figure_per_s.zip(default.figure_per_s)?;
+    let compared = match own / before {
+        ratio if (1.0 - SAME..=1.0 + SAME).contains(&ratio) => "about as many".to_owned(),
+        ratio => format!("{ratio:.2} times as many"),
+    };
     Some(format!(
-        "{} serves {}; the chosen setting serves {:.2} times as many",
+        "{} serves {}; the chosen setting serves {compared}",
         setting(&default.values),
-        rate(before),
-        own / before
+        rate(before)
     ))
 }
 
