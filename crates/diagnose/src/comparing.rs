@@ -122,6 +122,13 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
     }
 }
 
+/// Returns the figure of a group with one server process. Returns `None` if the process has no valid
+/// run, or if its figure is not finite and positive.
+pub(crate) fn process_figure(group: &RunGroup<'_>, metric: ComparedMetric) -> Option<f64> {
+    let figures = ProcessFigures::of(group, metric);
+    figures.usable().and_then(geometric_mean)
+}
+
 /// Returns whether any run in a group is valid or bound.
 #[must_use]
 pub fn has_valid(group: &RunGroup<'_>) -> bool {

@@ -12,6 +12,7 @@ mod stalled;
 mod stopped;
 mod text;
 pub mod tls;
+pub mod tuning;
 pub mod validity;
 pub mod why;
 

@@ -25,6 +25,7 @@ mod report;
 mod run;
 mod serve;
 mod slow;
+mod tune;
 mod why;
 mod worker;
 
@@ -43,6 +44,7 @@ enum Command {
     Load(Box<load::args::LoadArgs>),
     Capacity(Box<capacity::args::CapacityArgs>),
     Run(run::args::RunArgs),
+    Tune(tune::args::TuneArgs),
     Init(init::InitArgs),
     Serve(serve::ServeArgs),
     Disk(disk::DiskArgs),
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load::run(args),
         Command::Capacity(args) => capacity::run(args),
         Command::Run(args) => run::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::Init(args) => init::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Disk(args) => disk::run(args),

@@ -34,7 +34,7 @@ use crate::run_events::RunEvents;
 const TEST_VALIDITY: &str = "FLOODMARK_TEST_VALIDITY";
 
 /// Names of the judges whose versions the record lists.
-const JUDGES: [&str; 10] = [
+const JUDGES: [&str; 11] = [
     "steady",
     "saturation",
     "intervals",
@@ -45,6 +45,7 @@ const JUDGES: [&str; 10] = [
     "sweeps",
     "claims",
     "crash",
+    "tuning",
 ];
 
 /// Folds the events of a result folder and evaluates the runs. Ignores an incomplete last line.
@@ -121,6 +122,12 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
         run.validity = validity(&run, run.client_cpus(record.environment.cpus), &expected);
         record.runs.push(run);
     }
+    let tuning = record.experiment.as_ref();
+    let tuning = tuning.and_then(|asked| asked.tuning.clone());
+    if let Some(tuning) = &tuning {
+        let (tuned, _) = floodmark_diagnose::tuning::judge(&record, tuning, events.tuning);
+        record.tuning = Some(tuned);
+    }
     let mut capacities = events.capacity.iter().map(CapacityEvents::result);
     match record.experiment {
         None => {
@@ -129,6 +136,8 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
                 record.overall = overall(&record.runs);
             }
         }
+        // The settings of a tuning are compared by the tuning.
+        Some(_) if tuning.is_some() => {}
         Some(_) => {
             record.capacities = capacities.collect();
             record.trial_capacities = comparing::trial_capacities(&record);

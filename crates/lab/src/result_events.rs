@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use floodmark_diagnose::tuning::TuningState;
 use floodmark_plan::FileError;
 use floodmark_record::Event;
 use floodmark_record::experiment::{ExperimentDescription, Resumed};
@@ -32,6 +33,8 @@ pub struct ResultEvents {
     pub crash: Vec<CrashEvents>,
     /// The searches for a capacity.
     pub capacity: Vec<CapacityEvents>,
+    /// Failures and the time limit of a tuning.
+    pub tuning: TuningState,
 }
 
 impl ResultEvents {
@@ -62,6 +65,7 @@ impl ResultEvents {
                 }
                 // A resumed experiment retries skipped systems.
                 self.skipped.clear();
+                self.tuning = TuningState::default();
                 self.resumed.push(resumed);
             }
             Event::Skipped { what } => self.skipped.push(what),
@@ -92,6 +96,8 @@ impl ResultEvents {
                     search.take(&event);
                 }
             }
+            Event::SettingFailed(failed) => self.tuning.failed.push(failed),
+            Event::OutOfTime { budget_s } => self.tuning.out_of_time_s = Some(budget_s),
             event => {
                 if let Some(run) = self.runs.last_mut() {
                     run.take(event);

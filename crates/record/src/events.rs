@@ -26,6 +26,7 @@ use crate::run::{Environment, ToolInfo};
 use crate::target::Address;
 use crate::times::TimeKind;
 use crate::tls::TlsUse;
+use crate::tuning::FailedSetting;
 use crate::watch::{Observed, ServerUsed};
 
 /// An event, stored as one line of `events.jsonl`.
@@ -140,6 +141,13 @@ pub enum Event {
     CapacityTrial(CapacityTrial),
     /// The search ended.
     CapacityEnded(CapacityEnded),
+    /// The server failed at a setting of a tuning.
+    SettingFailed(FailedSetting),
+    /// The time limit of a tuning was reached.
+    OutOfTime {
+        /// The time limit in seconds.
+        budget_s: f64,
+    },
 }
 
 /// Identifies an attempt within a result.

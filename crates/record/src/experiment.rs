@@ -9,6 +9,7 @@ use crate::crash::CrashSettings;
 use crate::events::RunId;
 use crate::run::ToolInfo;
 use crate::sweep::Sweep;
+use crate::tuning::TuningDescription;
 
 /// An experiment as described in its file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,6 +50,9 @@ pub struct ExperimentDescription {
     /// Search for the capacity of each server process. Such an experiment compares capacities only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacityGoal>,
+    /// Tuning of a trial's knobs. Its trials are in `tuning`, not in `trials`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<TuningDescription>,
 }
 
 /// Resumption of an interrupted experiment.

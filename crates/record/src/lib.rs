@@ -44,6 +44,7 @@ pub mod target;
 pub mod times;
 pub mod timetable;
 pub mod tls;
+pub mod tuning;
 pub mod units;
 pub mod verdict;
 pub mod watch;

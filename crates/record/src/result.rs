@@ -10,6 +10,7 @@ use crate::crash::CrashResult;
 use crate::experiment::{ExperimentDescription, Resumed};
 use crate::run::{Environment, Interval, Run, ToolInfo};
 use crate::sweep::Swept;
+use crate::tuning::Tuning;
 
 /// The record of one command, derived from `events.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -56,6 +57,9 @@ pub struct Record {
     /// Capacities of the trials of an experiment, over their server processes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trial_capacities: Vec<TrialCapacity>,
+    /// Result of a tuning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<Tuning>,
     /// Version of each judge.
     pub judges: std::collections::BTreeMap<String, String>,
 }
@@ -106,6 +110,7 @@ impl Record {
             capacity: None,
             capacities: Vec::new(),
             trial_capacities: Vec::new(),
+            tuning: None,
             judges: std::collections::BTreeMap::new(),
         }
     }

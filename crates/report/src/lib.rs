@@ -21,5 +21,6 @@ mod summary_tests;
 
 pub use model::capacity::{capacity_progress_line, capacity_trial_line};
 pub use model::ratios::{measured, published};
+pub use model::tuning::{tuning_action, tuning_scope, tuning_step};
 pub use progress::LoadProgress;
 pub use style::Style;

@@ -30,7 +30,7 @@ pub(super) const RARE: f64 = 0.02;
 
 /// Range of ratios at which two numbers count as equal. Both numbers are means of samples, and
 /// service times vary.
-pub(super) const SAME: RangeInclusive<f64> = 0.75..=1.34;
+pub(crate) const SAME: RangeInclusive<f64> = 0.75..=1.34;
 
 /// Means that indicate one request at a time. Servers with one lock had means of 0.75 to 1.43,
 /// except one that also waits for an upstream (3.1).

@@ -25,6 +25,11 @@ fn of_run() {
 }
 
 #[test]
+fn of_tune() {
+    insta::assert_snapshot!(help(&["tune", "--help"]));
+}
+
+#[test]
 fn of_serve() {
     insta::assert_snapshot!(help(&["serve", "--help"]));
 }
@@ -60,6 +65,7 @@ fn no_line_exceeds_100_columns() {
         &["--help"][..],
         &["load", "--help"],
         &["run", "--help"],
+        &["tune", "--help"],
         &["init", "--help"],
         &["disk", "--help"],
         &["serve", "--help"],
@@ -75,7 +81,7 @@ fn no_line_exceeds_100_columns() {
 
 #[test]
 fn every_flag_with_a_value_names_its_default() {
-    for command in ["load", "run", "serve", "observe"] {
+    for command in ["load", "run", "tune", "serve", "observe"] {
         let help = help(&[command, "--help"]);
         let flags = help.split("\n\n").filter(|part| part.contains("--"));
         let mut seen = 0;

@@ -19,6 +19,7 @@ mod server;
 mod state;
 mod store;
 mod trial_schedule;
+mod tuning;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -46,6 +47,7 @@ pub use hosts::{PlacementError, TrialHosts};
 pub use resume::EarlierResult;
 pub use state::ExperimentListener;
 pub use trial_schedule::{ScheduleProgress, TrialSchedule};
+pub use tuning::{TuningListener, TuningRunner};
 
 /// Folder for leases, inside the temporary folder.
 const LEASES: &str = "leases";
@@ -281,14 +283,19 @@ impl<'a> ExperimentRunner<'a> {
         let mut filler = Filler::default();
         filler.set("host", hosts.address.to_string());
         filler.set("floodmark", self.floodmark.display().to_string());
-        let threads = match &hosts.server.cpus {
-            Some(cpus) => cpus.count(),
-            None => (cpu::allowed(&Root::host()) / 2).max(1),
-        };
-        filler.set("threads", threads.to_string());
+        filler.set("threads", default_threads(hosts).to_string());
         let workload = trial.workload.map_or("", |workload| workload.name());
         filler.set("workload", workload);
         filler
+    }
+}
+
+/// Returns the default value of {threads}: the number of the server's own CPUs, or half the CPUs.
+#[must_use]
+pub fn default_threads(hosts: &TrialHosts) -> u32 {
+    match &hosts.server.cpus {
+        Some(cpus) => cpus.count(),
+        None => (cpu::allowed(&Root::host()) / 2).max(1),
     }
 }
 

@@ -83,6 +83,29 @@ impl EarlierResult {
         }
     }
 
+    /// Reads the interrupted result of a tuning. Its trials are those that were measured.
+    ///
+    /// # Errors
+    /// The same as for [`EarlierResult::read`].
+    pub fn read_tuning(folder: &Path, experiment: &Experiment) -> Result<Self, String> {
+        let events = ResultEvents::read(&folder.join(EVENTS), &[]);
+        let events = events.map_err(|error| format!("--resume: {error}"))?;
+        let mut measured = experiment.clone();
+        measured.trials.clear();
+        for base in &experiment.trials {
+            for run in &events.runs {
+                let name = run.id.trial.clone().unwrap_or_default();
+                if !measured.trials.iter().any(|trial| trial.name == name) {
+                    let mut trial = base.clone();
+                    trial.name = name;
+                    trial.setting.clone_from(&run.id.setting);
+                    measured.trials.push(trial);
+                }
+            }
+        }
+        Self::read(folder, &measured)
+    }
+
     /// Returns whether a server process of a trial was measured completely.
     #[must_use]
     pub fn contains(&self, trial: &str, process: u32) -> bool {
@@ -157,6 +180,9 @@ fn check_experiment(
             "the number of processes per trial was {}, not {}",
             then.processes, now.processes
         ));
+    }
+    if then.tuning != now.tuning {
+        return Err("the result tunes a different trial or different knobs".to_owned());
     }
     match then == now {
         true => Ok(()),

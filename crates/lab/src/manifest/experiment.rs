@@ -226,6 +226,7 @@ impl Experiment {
                 expected_path,
                 expected_check: expect.check,
                 crash,
+                tuning: None,
             },
             trials,
             prove: manifest.prove,

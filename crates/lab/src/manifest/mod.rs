@@ -20,6 +20,7 @@ mod sweep;
 mod system;
 mod template;
 mod trial;
+mod tuned;
 mod workload;
 
 use floodmark_plan::toml_file::schema;
@@ -37,6 +38,7 @@ pub use store::{Store, StoreSource, TrialStore};
 pub use system::System;
 pub use template::{Template, write_template};
 pub use trial::Trial;
+pub use tuned::TuningRequest;
 pub use workload::{Workload, WorkloadRequest};
 
 /// Returns the JSON Schema of `system.toml`, kept in `docs/system.schema.json`.

@@ -1,6 +1,7 @@
 //! Keys that systems, stores and clients share: a program's folder, build, start and settings.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use floodmark_plan::scalar::{Count, MAX_COUNT, Name, PositiveDuration, ScalarText};
 use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
 use floodmark_plan::{FileError, did_you_mean};
+use floodmark_record::tuning::KnobKind;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -83,9 +85,23 @@ pub struct Knob {
     low: Option<Count<0, MAX_COUNT>>,
     /// Highest allowed number.
     high: Option<Count<0, MAX_COUNT>>,
+    /// What the knob sizes: "threads", "connections" or "other". floodmark tune changes the knob
+    /// whose pool is full. Default: inferred from the knob's name.
+    sizes: Option<KnobKind>,
 }
 
 impl Knob {
+    /// Returns the lowest and the highest allowed number, as far as they are given.
+    pub(super) fn limits(&self) -> (Option<u64>, Option<u64>) {
+        let of = |count: &Option<Count<0, MAX_COUNT>>| count.as_ref().map(|n| n.0);
+        (of(&self.low), of(&self.high))
+    }
+
+    /// Returns what the knob sizes, if that is given.
+    pub(super) fn sizes(&self) -> Option<KnobKind> {
+        self.sizes
+    }
+
     /// Checks a value.
     fn check(&self, name: &str, value: &str) -> Result<(), String> {
         let values = self.values.iter().map(|one| one.0.as_str());
@@ -266,6 +282,13 @@ impl Program {
     ) -> Result<Self, FileError> {
         let mut known = placeholders.to_vec();
         for (name, knob) in &knobs {
+            if let (Some(low), Some(high)) = knob.limits()
+                && low > high
+            {
+                let what =
+                    format!("the knob \"{name}\" has low = {low} above high = {high}; swap them");
+                return Err(file.error(&knob.span(), what));
+            }
             let what = if name == "threads" {
                 continue;
             } else if placeholders.contains(&name.as_str()) {
@@ -288,6 +311,20 @@ impl Program {
                 .map(|(name, knob)| (name, knob.into_inner()))
                 .collect(),
         })
+    }
+
+    /// Returns whether the command or one of the copied files contains a knob's placeholder.
+    pub(super) fn uses(&self, knob: &str) -> bool {
+        let placeholder = format!("{{{knob}}}");
+        let mut files = self.start.files.iter();
+        self.start
+            .command
+            .iter()
+            .any(|word| word.contains(&placeholder))
+            || files.any(|name| {
+                let text = fs::read_to_string(self.folder.join(name.as_str()));
+                text.is_ok_and(|text| text.contains(&placeholder))
+            })
     }
 
     /// Sets the placeholder of each knob to the experiment's value, or to the default value.

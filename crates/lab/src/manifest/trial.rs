@@ -18,7 +18,7 @@ use super::client::Client;
 use super::fill::CommandWords;
 use super::found::{ManifestCache, folder_of};
 use super::place::{TrialPlace, TrialPlacement};
-use super::program::{ManifestPackage, Program, ReadyPath, Start};
+use super::program::{Knob, ManifestPackage, Program, ReadyPath, Start};
 use super::store::{Store, StoreSection, StoreSource, TrialStore};
 use super::sweep::SweepSection;
 use super::system::{self, System};
@@ -38,7 +38,7 @@ pub(super) struct TrialSection {
     /// Workload to request. Optional for a trial with `command`, and for a system without workloads.
     /// Without a workload, the trial requests the path of `ready`.
     workload: Option<Located<Workload>>,
-    /// Knobs of the system, such as { threads = 2 }.
+    /// Values of the server's knobs, such as { threads = 2 }.
     setting: Option<Located<LocatedMap<ScalarText>>>,
     /// Knobs to vary, such as { threads = [8, 32, 100] }. Each value, or each combination of the
     /// values of several knobs, becomes a trial. The first knob is the axis of the curve.
@@ -69,6 +69,10 @@ pub(super) struct TrialSection {
     /// Port that the server listens on. Requires `command`. Default: a free port. The command gets
     /// this port from {port}.
     port: Option<Located<Count<1, 65535>>>,
+    /// Settings of your own server that `setting`, `sweep` and floodmark tune can change, such as
+    /// { threads = { low = 1, high = 200 } }. Requires `command`. {name} in the command stands for
+    /// the value of the setting with this name.
+    knobs: Option<Located<LocatedMap<Knob>>>,
 }
 
 /// One server, and its settings and load.
@@ -78,7 +82,7 @@ pub struct Trial {
     pub name: String,
     /// Position of the trial in its file, as `file:line`.
     pub place: String,
-    /// The server. The user's own server is a system without workloads or knobs.
+    /// The server. The user's own server is a system without workloads.
     pub server: Arc<System>,
     /// Fixed port of the user's own server; `None` for a free port.
     pub port: Option<u16>,
@@ -233,6 +237,7 @@ impl TrialReader<'_> {
                 ("ready", span(&section.ready)),
                 ("ready-within", span(&section.ready_within)),
                 ("port", span(&section.port)),
+                ("knobs", span(&section.knobs)),
             ];
             let mut given = own_server_keys
                 .iter()
@@ -247,15 +252,17 @@ impl TrialReader<'_> {
                 &command.span(),
                 "`command` conflicts with `system`; remove one of them",
             )
+        } else if section.knobs.is_some() {
+            Ok(())
         } else if let Some(span) = span(&section.setting) {
             refuse(
                 &span,
-                "setting: only systems have knobs; write the value into the command",
+                "setting: the server has no knobs; write the value into the command, or add knobs = …",
             )
         } else if let Some(span) = span(&section.sweep) {
             refuse(
                 &span,
-                "sweep: only systems have knobs; write one trial per value",
+                "sweep: the server has no knobs; write one trial per value, or add knobs = …",
             )
         } else {
             Ok(())
@@ -302,7 +309,16 @@ impl TrialReader<'_> {
             ready_within: ready_within.map(Located::into_inner),
             stop_within: None,
         };
-        let knobs = LocatedMap::new();
+        let knobs = section.knobs.as_ref().map(|knobs| (**knobs).clone());
+        let knobs = knobs.unwrap_or_default();
+        for (name, knob) in &knobs {
+            let placeholder = format!("{{{name}}}");
+            if !command.iter().any(|word| word.contains(&placeholder)) {
+                let what =
+                    format!("the knob \"{name}\" has no effect; add {placeholder} to the command");
+                return Err(self.file.error(&knob.span(), what));
+            }
+        }
         Ok(System {
             program: Program::new(self.file, package, start, knobs, &system::PLACEHOLDERS)?,
             workloads: Vec::new(),

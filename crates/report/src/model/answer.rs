@@ -11,7 +11,7 @@ use super::figures::{count_of, extremes, rate, time};
 use super::names::{NamedRun, by_load};
 use super::{
     Block, Blocks, Emphasis, Span, attempts, comparison, crash, experiment, outcomes, plain, run,
-    sweep, trial_capacities, verdict,
+    sweep, trial_capacities, tuning, verdict,
 };
 
 /// Returns the paragraphs that answer a record's question.
@@ -37,9 +37,13 @@ pub(crate) fn blocks(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     for sentence in trial_capacities::sentences(record) {
         blocks.paragraph([plain(format!("{sentence}."))]);
     }
-    // The points of a sweep are shown as curves instead of sentences, and the loads of a search in
-    // tables.
-    let shown = record.trial_capacities.is_empty();
+    let tuning = record.tuning.iter().flat_map(tuning::sentences);
+    for sentence in tuning {
+        blocks.paragraph([plain(format!("{}.", capitalized(&sentence)))]);
+    }
+    // The points of a sweep and the settings of a tuning are shown as curves instead of sentences,
+    // and the loads of a search in tables.
+    let shown = record.tuning.is_none() && record.trial_capacities.is_empty();
     for load in single.iter().filter(|_| shown) {
         let name = several.then(|| Emphasis::Strong.span(format!("{}:", load_name(load))));
         let mut spans = Vec::from_iter(name);

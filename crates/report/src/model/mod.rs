@@ -34,6 +34,7 @@ pub(crate) mod sweep;
 mod table;
 pub(crate) mod times;
 pub(crate) mod trial_capacities;
+pub(crate) mod tuning;
 pub(crate) mod verdict;
 
 use std::collections::BTreeSet;

@@ -3,13 +3,13 @@
 use floodmark_record::Record;
 use floodmark_record::run::{Run, Status};
 
-use super::chart::{self, DamagedHistogram, distribution, observed, over_time, swept};
+use super::chart::{self, DamagedHistogram, distribution, observed, over_time, swept, tuned};
 use super::figures::count_of;
 use super::names::{self, NamedRun};
 use super::{
     Block, Blocks, FigureTable, agents, answer, attempts, capacity, claims, comparison, crash,
     environment, faint, groups, ladder, line, outcomes, plain, plan, process_use, repeat, run,
-    steps, summary, sweep, times, trial_capacities,
+    steps, summary, sweep, times, trial_capacities, tuning,
 };
 
 /// Maximum number of rows in a table.
@@ -65,6 +65,7 @@ impl PageContent {
             sections: vec![
                 ("Capacity", capacity_section(record)),
                 ("Crash rounds", crash_rounds(record)),
+                ("Tuning", tuned(record)),
                 (
                     "Cost of each step",
                     Blocks::of_tables(ladder::table(record)),
@@ -154,6 +155,20 @@ fn capacity_section(record: &Record) -> Blocks {
 fn crash_rounds(record: &Record) -> Blocks {
     let mut blocks = Blocks::of_tables(crash::table(&record.crash));
     blocks.lines(crash::losses(&record.crash));
+    blocks
+}
+
+fn tuned(record: &Record) -> Blocks {
+    let mut blocks = Blocks::default();
+    if let Some(tuning) = &record.tuning {
+        blocks.0.push(Block::Charts(tuned::charts(tuning)));
+        blocks.tables([tuning::steps(tuning)]);
+        if let Some(frontier) = tuning::frontier(tuning) {
+            blocks.subheading("Frontier");
+            blocks.paragraph([faint(tuning::FRONTIER)]);
+            blocks.tables([frontier]);
+        }
+    }
     blocks
 }
 

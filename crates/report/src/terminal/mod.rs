@@ -32,7 +32,13 @@ pub fn summary(record: &Record, next: Option<&str>, style: Style) -> String {
 /// Draws the result of a record's experiment. Returns an empty string for other records.
 #[must_use]
 pub fn experiment(record: &Record, style: Style) -> String {
-    draw(&model::experiment::document(record), style)
+    draw(
+        &match record.tuning {
+            Some(_) => model::tuning::document(record),
+            None => model::experiment::document(record),
+        },
+        style,
+    )
 }
 
 /// Draws the result of `floodmark capacity`.

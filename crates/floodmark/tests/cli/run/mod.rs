@@ -21,6 +21,7 @@ mod proving;
 mod resumed;
 mod separate;
 mod stores;
+mod tuning;
 
 /// A folder with an experiment and its result.
 struct ExperimentFolder(tempfile::TempDir);

@@ -7,6 +7,7 @@ pub(crate) mod distribution;
 pub(crate) mod observed;
 pub(crate) mod over_time;
 pub(crate) mod swept;
+pub(crate) mod tuned;
 
 pub(crate) use axis::Axis;
 pub use distribution::DamagedHistogram;

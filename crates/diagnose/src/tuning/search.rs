@@ -1,0 +1,480 @@
+//! The search: raises the pool that is full, and then looks for the smallest setting that is good
+//! enough. It assumes that the figure rises with a knob, and then levels off or falls.
+
+use std::collections::BTreeSet;
+
+use floodmark_record::cause::Cause;
+use floodmark_record::tuning::{
+    KnobKind, KnobValues, TunedKnob, TuningAction, TuningDescription, TuningRatio,
+};
+use floodmark_record::verdict::Verdict;
+use floodmark_stats::comparison::{Ratio, geometric_mean};
+
+use super::ENOUGH;
+use super::advice::{Advice, advice, full_pool, knob_of};
+use super::line::{at_least, between, coarse_step};
+use super::measured::{Measured, MeasuredProcess};
+
+/// Standard deviation of the logarithms of two processes' figures, if a knob makes no difference.
+/// Fresh processes on one host differ by about this much (docs/decisions/0010-comparisons.md).
+const SCATTER: f64 = 0.02;
+
+/// A figure that is lower than good enough by at most this many standard errors may be good enough.
+const DOUBT: f64 = 1.5;
+
+/// Maximum number of processes per setting before the confirmation.
+const MOST_PROCESSES: usize = 3;
+
+/// Number of fresh processes that confirm a choice: at first, and if the choice is undecided.
+const ROUNDS: [usize; 2] = [3, 5];
+
+/// Share of the smallest possible number of units in a pool that is certainly too small. The figure
+/// of one process can be too high.
+const CERTAIN: f64 = 0.9;
+
+/// The process that a tuning measures next.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NextTrial {
+    /// Values of the tuned knobs.
+    pub values: KnobValues,
+    /// Name of the trial.
+    pub trial: String,
+    /// Number of the setting's server process, starting at 1.
+    pub process: u32,
+    /// Why the process is measured.
+    pub action: TuningAction,
+    /// Knob that differs from the setting before.
+    pub knob: Option<String>,
+    /// Why this setting is measured, in one line.
+    pub reason: String,
+}
+
+/// A process that the search has used.
+pub(super) struct Step {
+    pub(super) trial: NextTrial,
+    pub(super) measured: MeasuredProcess,
+}
+
+/// A complete search.
+pub(super) struct Choice {
+    pub(super) chosen: KnobValues,
+    pub(super) best: KnobValues,
+    pub(super) ratio: Option<TuningRatio>,
+    pub(super) irrelevant: Vec<String>,
+    /// Why the search looked no further, in one line.
+    pub(super) why: String,
+}
+
+/// How a search ends, apart from the need for another process.
+pub(super) enum Conclusion {
+    /// The default setting has no figure.
+    NoStart,
+    Choice(Choice),
+}
+
+/// A search in progress.
+pub(super) struct Search<'a> {
+    pub(super) tuning: &'a TuningDescription,
+    measured: &'a Measured,
+    /// Returns whether the server failed in a trial.
+    has_failed: &'a dyn Fn(&str) -> bool,
+    /// The processes used so far.
+    pub(super) steps: Vec<Step>,
+}
+
+type Searched<T> = Result<T, Box<NextTrial>>;
+
+impl<'a> Search<'a> {
+    pub(super) fn new(
+        tuning: &'a TuningDescription,
+        measured: &'a Measured,
+        has_failed: &'a dyn Fn(&str) -> bool,
+    ) -> Self {
+        Search {
+            tuning,
+            measured,
+            has_failed,
+            steps: Vec::new(),
+        }
+    }
+
+    /// Runs the search.
+    ///
+    /// # Errors
+    /// Returns the first process that was not measured.
+    pub(super) fn run(&mut self) -> Searched<Conclusion> {
+        let knobs = self.tuning.knobs.iter();
+        let start: KnobValues = knobs
+            .map(|knob| (knob.name.clone(), knob.default))
+            .collect();
+        self.take(&start, TuningAction::Start, None, "default setting")?;
+        if self.figure(&start).is_none() {
+            return Ok(Conclusion::NoStart);
+        }
+        let why = self.climb(start)?;
+        let mut at = self.best();
+        let mut irrelevant = Vec::new();
+        for knob in &self.tuning.knobs {
+            at = self.narrow(knob, at)?;
+            if self.is_irrelevant(knob, &at)? {
+                irrelevant.push(knob.name.clone());
+            }
+        }
+        let best = self.best();
+        let (chosen, ratio) = self.confirm(at, &best)?;
+        Ok(Conclusion::Choice(Choice {
+            chosen,
+            best,
+            ratio,
+            irrelevant,
+            why,
+        }))
+    }
+
+    /// Follows the verdicts, and sweeps a knob if no verdict points at one. Returns why it ends.
+    fn climb(&mut self, mut at: KnobValues) -> Searched<String> {
+        let mut moved: BTreeSet<&str> = BTreeSet::new();
+        loop {
+            let verdict = self.last(&at).verdict.clone();
+            let limit = verdict
+                .as_ref()
+                .map_or_else(|| "unknown limit".to_owned(), limit);
+            match advice(verdict.as_ref(), &self.tuning.knobs, &at) {
+                Advice::Stop => return Ok(limit),
+                Advice::Raise(knob) if moved.insert(&knob.name) => at = self.raise(knob, at)?,
+                // A pool that was raised already cannot be the only limit.
+                Advice::Raise(_) | Advice::Sweep => {
+                    let mut knobs = self.tuning.knobs.iter();
+                    let Some(knob) = knobs.find(|knob| !moved.contains(&*knob.name)) else {
+                        return Ok(limit);
+                    };
+                    moved.insert(&knob.name);
+                    at = self.sweep(knob, at)?;
+                }
+            }
+        }
+    }
+
+    /// Raises a knob to the number of requests in flight, because a larger pool has no use.
+    fn raise(&mut self, knob: &TunedKnob, at: KnobValues) -> Searched<KnobValues> {
+        let in_flight = self.last(&at).in_flight;
+        let raised = with(&at, knob, at_least(knob, in_flight));
+        if raised[&knob.name] <= at[&knob.name] {
+            return Ok(at);
+        }
+        let reason = format!("its pool is full, and {in_flight} requests are in flight");
+        self.take(&raised, TuningAction::Raise, Some(knob), &reason)?;
+        let is_lower = self.figure(&raised) < self.figure(&at).map(|figure| figure * ENOUGH);
+        Ok(if is_lower { at } else { raised })
+    }
+
+    /// Raises a knob in large steps while the figure rises.
+    fn sweep(&mut self, knob: &TunedKnob, mut at: KnobValues) -> Searched<KnobValues> {
+        let value = at[&knob.name];
+        let limit = match knob.sizes {
+            KnobKind::Other => knob.high,
+            // A pool that is larger than the number of requests has no use.
+            KnobKind::Threads | KnobKind::Connections => {
+                knob.high.min(self.last(&at).in_flight.max(value))
+            }
+        };
+        while let Some(next) = coarse_step(knob, at[&knob.name], limit) {
+            let next = with(&at, knob, next);
+            let reason = "no cause points at a knob";
+            self.take(&next, TuningAction::Sweep, Some(knob), reason)?;
+            let is_higher = self.figure(&next) > self.figure(&at).map(|figure| figure / ENOUGH);
+            if !is_higher {
+                break;
+            }
+            at = next;
+        }
+        Ok(at)
+    }
+
+    /// Looks for the smallest value of a knob that is good enough, and for a better value between
+    /// the best one and a larger one that is worse. Returns the smallest good setting.
+    fn narrow(&mut self, knob: &TunedKnob, at: KnobValues) -> Searched<KnobValues> {
+        loop {
+            let mut smallest = at.clone();
+            let line = self.line(knob, &at);
+            for value in &line {
+                let setting = with(&at, knob, *value);
+                if self.is_enough(&setting)? {
+                    smallest = setting;
+                    break;
+                }
+            }
+            let value = smallest[&knob.name];
+            let lowest = at_least(knob, 1);
+            let below = line.iter().copied().rfind(|other| *other < value);
+            let too_few = self.too_few(knob, &smallest).filter(|n| *n >= lowest);
+            let floor = below.into_iter().chain(too_few).max();
+            let next = match floor {
+                None if value > lowest => Some((lowest, "the smallest value".to_owned())),
+                None => None,
+                Some(floor) => between(knob, floor, value).map(|next| {
+                    let reason = format!("between {floor} and {value}");
+                    (next, reason)
+                }),
+            };
+            let next = next.or_else(|| self.above_best(knob, &at, &line));
+            let Some((next, reason)) = next else {
+                return Ok(smallest);
+            };
+            let next = with(&at, knob, next);
+            self.take(&next, TuningAction::Narrow, Some(knob), &reason)?;
+        }
+    }
+
+    /// Returns a value between the best value of a knob and the next larger one, if that is worse.
+    fn above_best(&self, knob: &TunedKnob, at: &KnobValues, line: &[u64]) -> Option<(u64, String)> {
+        let figure = |value: u64| self.figure(&with(at, knob, value));
+        let highest = |a: &u64, b: &u64| figure(*a).partial_cmp(&figure(*b));
+        let best = line.iter().copied();
+        let best = best.max_by(|a, b| highest(a, b).unwrap_or(std::cmp::Ordering::Equal))?;
+        let above = line.iter().copied().find(|value| *value > best)?;
+        let is_worse = figure(above) < figure(best).map(|best| best * ENOUGH);
+        let next = between(knob, best, above).filter(|_| is_worse)?;
+        Some((next, format!("between {best} and {above}")))
+    }
+
+    /// Returns a number of units, below the knob's value in `at`, that is certainly too small. A pool
+    /// of `m` units serves at most `m/n` times as many requests as a smaller pool of `n` units does
+    /// with the same other knobs, or as a full pool of `n` units does with other ones.
+    fn too_few(&self, knob: &TunedKnob, at: &KnobValues) -> Option<u64> {
+        if knob.sizes == KnobKind::Other {
+            return None;
+        }
+        let value = at[&knob.name];
+        let wanted = self.figure(&self.best())? * ENOUGH * CERTAIN;
+        let too_few = self.steps.iter().filter_map(|step| {
+            let values = &step.trial.values;
+            let verdict = step.measured.verdict.as_ref();
+            let full = verdict.and_then(full_pool);
+            let raised = full.and_then(|pool| knob_of(pool, &self.tuning.knobs, values));
+            let is_full = raised.is_some_and(|raised| raised.name == knob.name);
+            let units = match values[&knob.name] {
+                0 => full.filter(|_| is_full)?.held?,
+                own if is_full || with(values, knob, value) == *at => own as f64,
+                _ => return None,
+            };
+            let needed = (wanted / (step.measured.figure? / units)).ceil() as u64;
+            (units < value as f64).then_some(needed.min(value).saturating_sub(1))
+        });
+        too_few.max()
+    }
+
+    /// Returns whether a setting's figure is within 2 % of the best. Measures more processes if the
+    /// figure is only slightly too low.
+    fn is_enough(&mut self, setting: &KnobValues) -> Searched<bool> {
+        loop {
+            let best = self.best();
+            let figures = self.figure(setting).zip(self.figure(&best));
+            let Some((figure, highest)) = figures else {
+                return Ok(false);
+            };
+            let shortfall = (highest * ENOUGH / figure).ln();
+            let (n, of_best) = (self.taken(setting), self.taken(&best));
+            let error = SCATTER * (1.0 / n as f64 + 1.0 / of_best as f64).sqrt();
+            let again = if n <= of_best { setting } else { &best };
+            if shortfall <= 0.0 {
+                return Ok(true);
+            }
+            if shortfall > DOUBT * error || self.taken(again) >= MOST_PROCESSES {
+                return Ok(false);
+            }
+            let again = again.clone();
+            let reason = "another process decides whether the figure is within 2 % of the best";
+            self.take(&again, TuningAction::Repeat, None, reason)?;
+        }
+    }
+
+    /// Returns whether all measured values of a knob are good enough, from the lowest value on.
+    fn is_irrelevant(&mut self, knob: &TunedKnob, at: &KnobValues) -> Searched<bool> {
+        let line = self.line(knob, at);
+        let mut is_irrelevant = line.len() > 1 && line[0] <= at_least(knob, 1);
+        for value in line {
+            is_irrelevant = is_irrelevant && self.is_enough(&with(at, knob, value))?;
+        }
+        Ok(is_irrelevant)
+    }
+
+    /// Compares a setting with the best one on fresh processes. Tries the next larger setting if
+    /// the figure is not within 2 % of the best.
+    fn confirm(
+        &mut self,
+        mut chosen: KnobValues,
+        best: &KnobValues,
+    ) -> Searched<(KnobValues, Option<TuningRatio>)> {
+        let mut rejected = Vec::new();
+        while chosen != *best {
+            let mut ratio = None;
+            for rounds in ROUNDS {
+                self.confirm_on(&chosen, best, rounds)?;
+                ratio = Ratio::of(&self.confirmed(&chosen), &self.confirmed(best));
+                let interval = ratio.as_ref().and_then(Ratio::interval);
+                if interval.is_none_or(|i| i.low >= ENOUGH || i.high < ENOUGH) {
+                    break;
+                }
+            }
+            if let Some(ratio) = ratio.filter(|ratio| ratio.value() >= ENOUGH) {
+                let confirmed_by = self.confirmed(&chosen).len() as u32;
+                let ratio = TuningRatio {
+                    ratio: ratio.value(),
+                    interval: ratio.interval(),
+                    confirmed_by,
+                };
+                return Ok((chosen, Some(ratio)));
+            }
+            rejected.push(chosen);
+            let next = self.good_settings();
+            let mut next = next.into_iter().filter(|other| !rejected.contains(other));
+            chosen = next.next().unwrap_or_else(|| best.clone());
+        }
+        self.confirm_on(best, best, ROUNDS[0])?;
+        Ok((chosen, None))
+    }
+
+    /// Measures fresh processes of two settings in turn.
+    fn confirm_on(&mut self, a: &KnobValues, b: &KnobValues, rounds: usize) -> Searched<()> {
+        for round in 1..=rounds {
+            for setting in [a, b] {
+                if self.confirmations(setting).count() < round {
+                    let reason = "a fresh process confirms the result";
+                    self.take(setting, TuningAction::Confirm, None, reason)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the settings that are within 2 % of the best, smallest first.
+    pub(super) fn good_settings(&self) -> Vec<KnobValues> {
+        let enough = self.figure(&self.best()).map(|figure| figure * ENOUGH);
+        let size = |values: &KnobValues| -> f64 {
+            values
+                .values()
+                .map(|value| (*value.max(&1) as f64).ln())
+                .sum()
+        };
+        let mut good = self.settings();
+        good.retain(|setting| self.figure(setting).is_some_and(|f| Some(f) >= enough));
+        good.sort_by(|a, b| size(a).total_cmp(&size(b)));
+        good
+    }
+
+    /// Uses the next process of a setting.
+    fn take(
+        &mut self,
+        values: &KnobValues,
+        action: TuningAction,
+        knob: Option<&TunedKnob>,
+        reason: &str,
+    ) -> Searched<()> {
+        let taken = self.taken(values);
+        let trial = NextTrial {
+            values: values.clone(),
+            trial: self.tuning.trial_name(values),
+            process: taken as u32 + 1,
+            action,
+            knob: knob.map(|knob| knob.name.clone()),
+            reason: reason.to_owned(),
+        };
+        let measured = self.measured.get(values).and_then(|all| all.get(taken));
+        let measured = match measured {
+            Some(measured) => measured.clone(),
+            None if (self.has_failed)(&trial.trial) => MeasuredProcess::failed(),
+            None => return Err(Box::new(trial)),
+        };
+        self.steps.push(Step { trial, measured });
+        Ok(())
+    }
+
+    /// Returns the settings used so far, in order.
+    pub(super) fn settings(&self) -> Vec<KnobValues> {
+        let mut settings: Vec<KnobValues> = Vec::new();
+        for step in &self.steps {
+            if !settings.contains(&step.trial.values) {
+                settings.push(step.trial.values.clone());
+            }
+        }
+        settings
+    }
+
+    /// Returns the used processes of a setting.
+    pub(super) fn of<'s>(&'s self, values: &KnobValues) -> impl Iterator<Item = &'s Step> {
+        let values = values.clone();
+        let steps = self.steps.iter();
+        steps.filter(move |step| step.trial.values == values)
+    }
+
+    fn taken(&self, values: &KnobValues) -> usize {
+        self.of(values).count()
+    }
+
+    /// Returns the last process of a setting that was used.
+    fn last(&self, values: &KnobValues) -> &MeasuredProcess {
+        let step = self.of(values).last().expect("a setting of the search");
+        &step.measured
+    }
+
+    fn confirmations<'s>(&'s self, values: &KnobValues) -> impl Iterator<Item = &'s Step> {
+        let steps = self.of(values);
+        steps.filter(|step| step.trial.action == TuningAction::Confirm)
+    }
+
+    fn confirmed(&self, values: &KnobValues) -> Vec<f64> {
+        let steps = self.confirmations(values);
+        steps.filter_map(|step| step.measured.figure).collect()
+    }
+
+    /// Returns the figure of a setting without its confirmation, so that good luck in the search
+    /// does not count as a confirmation.
+    pub(super) fn figure(&self, values: &KnobValues) -> Option<f64> {
+        let steps = self.of(values);
+        let steps = steps.filter(|step| step.trial.action != TuningAction::Confirm);
+        let figures: Vec<f64> = steps.filter_map(|step| step.measured.figure).collect();
+        geometric_mean(&figures)
+    }
+
+    /// Returns the setting with the highest figure.
+    pub(super) fn best(&self) -> KnobValues {
+        let mut settings = self.settings().into_iter();
+        let first = settings.next().unwrap_or_default();
+        settings.fold(first, |best, other| {
+            match self.figure(&other) > self.figure(&best) {
+                true => other,
+                false => best,
+            }
+        })
+    }
+
+    /// Returns the measured values of a knob with the other knobs as in `at`, in ascending order.
+    fn line(&self, knob: &TunedKnob, at: &KnobValues) -> Vec<u64> {
+        let settings = self.settings().into_iter();
+        let on_line = settings.filter(|other| with(other, knob, at[&knob.name]) == *at);
+        let mut values: Vec<u64> = on_line.map(|other| other[&knob.name]).collect();
+        values.sort_unstable();
+        values
+    }
+}
+
+/// Describes what limits a setting.
+fn limit(verdict: &Verdict) -> String {
+    let limit = format!("{}: {}", verdict.cause, verdict.summary);
+    match verdict
+        .path
+        .last()
+        .filter(|_| verdict.cause == Cause::Concurrency)
+    {
+        None => limit,
+        Some(step) => format!("{limit}; where they wait: {step}"),
+    }
+}
+
+/// Returns a setting with another value of a knob.
+fn with(values: &KnobValues, knob: &TunedKnob, value: u64) -> KnobValues {
+    let mut values = values.clone();
+    values.insert(knob.name.clone(), value);
+    values
+}

@@ -1,0 +1,210 @@
+//! Tuning: the search for the smallest setting of a server's knobs that performs nearly as well as
+//! the best setting.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::cause::Cause;
+use crate::comparison::ComparedMetric;
+use crate::run::Interval;
+
+crate::names::named! {
+    /// What a knob sizes.
+    KnobKind {
+        /// A thread pool, or a number of worker processes.
+        Threads = "threads",
+        /// A pool of connections from the server to its store or upstream.
+        Connections = "connections",
+        /// Anything else.
+        Other = "other",
+    }
+
+    /// Figure that a tuning maximizes.
+    TuningGoal {
+        /// Ok responses per second.
+        Throughput = "throughput",
+    }
+
+    // In the order in which a tuning takes them.
+    /// Why a tuning measured a setting.
+    TuningAction {
+        /// The setting is the default.
+        Start = "start",
+        /// A full pool limits the previous setting, and this knob sizes the pool.
+        Raise = "raise",
+        /// No cause points at a knob.
+        Sweep = "sweep",
+        /// A smaller value may be enough, or a value between two others may be better.
+        Narrow = "narrow",
+        /// Another process is needed to decide whether the setting is good enough.
+        Repeat = "repeat",
+        /// Fresh processes confirm the chosen setting.
+        Confirm = "confirm",
+    }
+
+    /// How a tuning ended.
+    TuningEnd {
+        /// The search is complete.
+        Complete = "complete",
+        /// The time limit was reached.
+        OutOfTime = "out-of-time",
+        /// The default setting has no valid figure, so that the search cannot start.
+        NoStart = "no-start",
+        /// The tuning was interrupted, or a worker failed.
+        Interrupted = "interrupted",
+    }
+}
+
+impl TuningGoal {
+    /// Returns the metric that the tuning maximizes.
+    #[must_use]
+    pub fn metric(self) -> ComparedMetric {
+        match self {
+            TuningGoal::Throughput => ComparedMetric::Throughput,
+        }
+    }
+}
+
+/// Values of the tuned knobs, by the knobs' names.
+pub type KnobValues = BTreeMap<String, u64>;
+
+/// A knob that a tuning changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TunedKnob {
+    /// Name of the knob.
+    pub name: String,
+    /// What the knob sizes.
+    pub sizes: KnobKind,
+    /// Value at which the tuning starts.
+    pub default: u64,
+    /// Smallest value to try.
+    pub low: u64,
+    /// Largest value to try.
+    pub high: u64,
+    /// Allowed values in ascending order; empty if all values from `low` to `high` are allowed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<u64>,
+}
+
+/// A tuning as requested.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TuningDescription {
+    /// Common part of the names of the tuning's trials.
+    pub trial: String,
+    /// Figure to maximize.
+    pub goal: TuningGoal,
+    /// The tuned knobs, in the order in which the tuning looks for smaller values.
+    pub knobs: Vec<TunedKnob>,
+}
+
+impl TuningDescription {
+    /// Returns the name of the trial that measures a setting.
+    #[must_use]
+    pub fn trial_name(&self, values: &KnobValues) -> String {
+        let knobs = self.knobs.iter().map(|knob| &knob.name);
+        let suffix = knobs.map(|name| format!("-{name}-{}", values[name]));
+        self.trial.clone() + &suffix.collect::<String>()
+    }
+}
+
+/// A setting at which the server failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FailedSetting {
+    /// Name of the trial.
+    pub trial: String,
+    /// The failure, in one line.
+    pub what: String,
+}
+
+/// One measured server process of a tuning.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TuningStep {
+    /// Why the process was measured.
+    pub action: TuningAction,
+    /// Knob that differs from the setting before; null for the start and for repetitions.
+    pub knob: Option<String>,
+    /// Why this setting was chosen, in one line.
+    pub reason: String,
+    /// Values of the tuned knobs.
+    pub values: KnobValues,
+    /// Name of the trial, as in `runs[].trial`.
+    pub trial: String,
+    /// Number of the setting's server process, starting at 1.
+    pub process: u32,
+    /// Figure of this process per second; null if the server failed or the run is invalid.
+    pub figure_per_s: Option<f64>,
+    /// Interval within the run; null if unknown.
+    pub interval: Option<Interval>,
+    /// Cause that limits this process; null if unknown.
+    pub cause: Option<Cause>,
+    /// Explanation of the cause; null if the cause is unknown.
+    pub limit: Option<String>,
+}
+
+/// A measured setting.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TunedSetting {
+    /// Name of the trial, as in `runs[].trial`.
+    pub trial: String,
+    /// Values of the tuned knobs.
+    pub values: KnobValues,
+    /// Geometric mean of the figure over server processes, per second; null if the server failed.
+    pub figure_per_s: Option<f64>,
+    /// Interval over server processes, or within the run if there is only one process.
+    pub interval: Option<Interval>,
+    /// Number of server processes with a figure.
+    pub processes: u32,
+    /// Geometric mean of the 99th percentile of response time, in µs; null if not measured.
+    pub p99_us: Option<f64>,
+    /// Whether no other setting has both a higher figure and a lower 99th percentile.
+    /// Differences below 2 % do not count.
+    pub on_frontier: bool,
+}
+
+/// Comparison of the chosen setting with the best setting.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TuningRatio {
+    /// Figure of the chosen setting divided by that of the best setting.
+    pub ratio: f64,
+    /// Interval of the ratio; null with fewer than two processes of each setting.
+    pub interval: Option<Interval>,
+    /// Fresh processes of each setting that only confirm the choice; 0 if there are none.
+    pub confirmed_by: u32,
+}
+
+/// Result of a tuning.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Tuning {
+    /// The measured server processes, in order.
+    pub steps: Vec<TuningStep>,
+    /// The measured settings, in the order in which they were first measured.
+    pub settings: Vec<TunedSetting>,
+    /// Name of the trial with the highest figure; null if nothing was measured.
+    pub best: Option<String>,
+    /// Name of the trial with the smallest setting whose figure is within 2 % of the best.
+    /// Null if nothing was measured.
+    pub chosen: Option<String>,
+    /// Comparison of `chosen` with `best`; null if they are the same.
+    pub ratio: Option<TuningRatio>,
+    /// Cause that limits the chosen setting; null if unknown.
+    pub cause: Option<Cause>,
+    /// Knobs that do not matter: all measured values are within 2 % of the best.
+    pub irrelevant: Vec<String>,
+    /// How the tuning ended.
+    pub ended: TuningEnd,
+    /// Why the tuning ended, in one line.
+    pub why_ended: String,
+    /// Settings at which the server failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<FailedSetting>,
+}
+
+impl Tuning {
+    /// Returns the setting that a trial measured.
+    #[must_use]
+    pub fn setting(&self, trial: &str) -> Option<&TunedSetting> {
+        self.settings.iter().find(|setting| setting.trial == trial)
+    }
+}

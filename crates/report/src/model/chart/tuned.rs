@@ -1,0 +1,99 @@
+//! The path of a tuning: the figure by step, the settings tried, and the figure by each knob.
+
+use floodmark_record::tuning::{TunedSetting, Tuning};
+
+use super::axis::drawable;
+use super::{Axis, Chart, Curve, CurvePiece, largest};
+use crate::model::figures::per_second;
+
+/// Returns the charts of a tuning.
+pub(crate) fn charts(tuning: &Tuning) -> Vec<Chart> {
+    let path = path(tuning).into_iter();
+    let knobs = tuning.settings.first().into_iter();
+    let knobs = knobs.flat_map(|setting| setting.values.keys().rev());
+    path.chain(settings(tuning))
+        .chain(knobs.filter_map(|knob| by_knob(tuning, knob)))
+        .collect()
+}
+
+/// Returns the figure by step.
+fn path(tuning: &Tuning) -> Option<Chart> {
+    let steps = (1..).zip(&tuning.steps);
+    let points = steps.filter_map(|(number, step)| {
+        let figure = step.figure_per_s.filter(|y| drawable(*y))?;
+        Some((f64::from(number), figure))
+    });
+    let points: Vec<(f64, f64)> = points.collect();
+    let title = "Path of the tuning";
+    let labels = (label as Label, per_second as Label);
+    chart(title, "ok responses per second by step", points, labels)
+}
+
+/// Returns the settings of two knobs in the order in which they were tried.
+fn settings(tuning: &Tuning) -> Option<Chart> {
+    let names: Vec<&String> = tuning.settings.first()?.values.keys().collect();
+    let [x, y] = names[..] else { return None };
+    let at = |setting: &TunedSetting, name| setting.values.get(name).map(|value| *value as f64);
+    let points = tuning.settings.iter();
+    let points = points.filter_map(|setting| at(setting, x).zip(at(setting, y)));
+    let points = points.filter(|(x, y)| drawable(*x) && drawable(*y));
+    let title = format!("Path over {y} and {x}");
+    let unit = format!("{y} by {x}; the line marks the chosen value");
+    let labels = (label as Label, label as Label);
+    let mut chart = chart(&title, &unit, points.collect(), labels)?;
+    let chosen = tuning.chosen.as_ref().and_then(|name| tuning.setting(name));
+    chart.marks.extend(chosen.and_then(|chosen| at(chosen, x)));
+    Some(chart)
+}
+
+/// Returns the figure by the value of a knob, with the other knobs as in the chosen setting. The
+/// mark is the chosen value.
+fn by_knob(tuning: &Tuning, knob: &str) -> Option<Chart> {
+    let chosen = tuning.setting(tuning.chosen.as_ref()?)?;
+    let others = |setting: &TunedSetting| {
+        let mut values = setting.values.clone();
+        values.remove(knob);
+        values
+    };
+    let on_line = tuning.settings.iter();
+    let on_line = on_line.filter(|setting| others(setting) == others(chosen));
+    let points = on_line.filter_map(|setting| {
+        let figure = setting.figure_per_s.filter(|y| drawable(*y))?;
+        Some((*setting.values.get(knob)? as f64, figure))
+    });
+    let mut points: Vec<(f64, f64)> = points.filter(|(x, _)| drawable(*x)).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let title = format!("Figure by {knob}");
+    let unit = format!("ok responses per second by {knob}; the line marks the chosen value");
+    let mut chart = chart(&title, &unit, points, (label, per_second))?;
+    chart
+        .marks
+        .extend(chosen.values.get(knob).map(|value| *value as f64));
+    Some(chart)
+}
+
+/// Formats the label of a tick.
+type Label = fn(f64) -> String;
+
+fn label(value: f64) -> String {
+    value.to_string()
+}
+
+/// Returns a chart of at least two points with labels for both axes.
+fn chart(
+    title: &str,
+    unit: &str,
+    points: Vec<(f64, f64)>,
+    labels: (Label, Label),
+) -> Option<Chart> {
+    if points.len() < 2 {
+        return None;
+    }
+    let furthest = points.iter().map(|(x, _)| *x).fold(0.0, f64::max);
+    let curves = vec![Curve::measured(0, title, vec![CurvePiece::of(points)])];
+    let axes = (
+        Axis::from_zero(furthest, labels.0),
+        Axis::from_zero(largest(&curves), labels.1),
+    );
+    Some(Chart::new(title, unit, axes, curves))
+}
