@@ -11,7 +11,7 @@ use floodmark_record::verdict::{Confidence, Verdict};
 use proptest::prelude::*;
 
 use super::measured::{Measured, MeasuredProcess};
-use super::search::{Choice, Conclusion, NextTrial, Search};
+use super::search::{Choice, NextProcess, Search, SearchEnd};
 
 /// Number of requests in flight.
 const IN_FLIGHT: u64 = 100;
@@ -66,7 +66,7 @@ fn verdict(cause: Cause, held: f64) -> Verdict {
 struct Simulation {
     tuning: TuningDescription,
     measured: Measured,
-    trials: Vec<NextTrial>,
+    trials: Vec<NextProcess>,
 }
 
 impl Simulation {
@@ -87,8 +87,8 @@ impl Simulation {
         loop {
             let mut search = Search::new(&self.tuning, &self.measured, &|_| false);
             let next = match search.run() {
-                Ok(Conclusion::Choice(choice)) => return Some(choice),
-                Ok(Conclusion::NoStart) => return None,
+                Ok(SearchEnd::Choice(choice)) => return Some(choice),
+                Ok(SearchEnd::NoStart) => return None,
                 Err(next) => *next,
             };
             assert!(self.trials.len() < 100, "{:?}", self.trials);
