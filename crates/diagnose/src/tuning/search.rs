@@ -195,6 +195,7 @@ impl<'a> Search<'a> {
     /// the best one and a larger one that is worse. Returns the smallest good setting.
     fn narrow(&mut self, knob: &TunedKnob, at: KnobValues) -> Searched<KnobValues> {
         loop {
+            self.settle_best()?;
             let mut smallest = at.clone();
             let line = self.line(knob, &at);
             for value in &line {
@@ -224,6 +225,16 @@ impl<'a> Search<'a> {
             let next = with(&at, knob, next);
             self.take(&next, TuningAction::Narrow, Some(knob), &reason)?;
         }
+    }
+
+    /// Measures the best setting a second time, because the highest of several figures is often due
+    /// to chance.
+    fn settle_best(&mut self) -> Searched<()> {
+        while self.settings().len() > 1 && self.taken(&self.best()) < 2 {
+            let reason = "the highest figure may be due to chance";
+            self.take(&self.best(), TuningAction::Repeat, None, reason)?;
+        }
+        Ok(())
     }
 
     /// Returns a value between the best value of a knob and the next larger one, if that is worse.

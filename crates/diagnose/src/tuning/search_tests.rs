@@ -248,6 +248,27 @@ fn rejects_a_choice_that_fresh_processes_contradict() {
     assert_eq!(choice.chosen["threads"], 8);
 }
 
+#[test]
+fn a_lucky_measurement_is_no_best_setting() {
+    // The first process with 100 threads is 50 % too fast.
+    let mut simulation = Simulation::new(vec![threads(2)]);
+    let choice = simulation
+        .run(&pools, |n| if n == 1 { 1.5 } else { 1.0 })
+        .unwrap();
+    let (figure, ..) = pools(&choice.chosen);
+    assert_eq!(figure, Some(2_000.0), "{:?}", simulation.path());
+    assert!(simulation.trials[2].action == TuningAction::Repeat);
+    // A lucky small value does not win either.
+    let peaked = |values: &KnobValues| match values["threads"] {
+        8 => (Some(1_000.0), Cause::ServerCpu, 0.0),
+        _ => (Some(500.0), Cause::ServerCpu, 0.0),
+    };
+    let lucky_low = |n: usize| if n == 1 { 2.5 } else { 1.0 };
+    let mut simulation = Simulation::new(vec![threads(8)]);
+    let choice = simulation.run(&peaked, lucky_low).unwrap();
+    assert_eq!(choice.chosen["threads"], 8, "{:?}", simulation.trials);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
