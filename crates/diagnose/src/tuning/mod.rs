@@ -12,7 +12,7 @@ mod outcome;
 mod search;
 
 pub use outcome::{TuningState, judge};
-pub use search::NextTrial;
+pub use search::NextProcess;
 
 /// Settings whose figure is at least this share of the best figure are good enough.
 const ENOUGH: f64 = 0.98;

@@ -12,7 +12,7 @@ use floodmark_stats::comparison::{Ratio, geometric_mean, over_processes};
 
 use super::ENOUGH;
 use super::measured::measured;
-use super::search::{Choice, Conclusion, NextTrial, Search, Step};
+use super::search::{Choice, NextProcess, Search, SearchEnd, SearchStep};
 use crate::text::show_s;
 
 /// What a result's events say about its tuning, apart from the measured processes.
@@ -31,7 +31,7 @@ pub fn judge(
     record: &Record,
     tuning: &TuningDescription,
     state: TuningState,
-) -> (Tuning, Option<NextTrial>) {
+) -> (Tuning, Option<NextProcess>) {
     let failed: BTreeSet<&str> = state.failed.iter().map(|one| one.trial.as_str()).collect();
     let has_failed = |trial: &str| failed.contains(trial);
     let measured = measured(record, tuning, has_failed);
@@ -45,8 +45,8 @@ pub fn judge(
         .iter()
         .any(|step| step.measured.figure.is_some());
     let (choice, ended) = match conclusion {
-        Some(Conclusion::Choice(choice)) => (Some(choice), TuningEnd::Complete),
-        Some(Conclusion::NoStart) => (None, TuningEnd::NoStart),
+        Some(SearchEnd::Choice(choice)) => (Some(choice), TuningEnd::Complete),
+        Some(SearchEnd::NoStart) => (None, TuningEnd::NoStart),
         None => {
             let ended = match state.out_of_time_s {
                 Some(_) => TuningEnd::OutOfTime,
@@ -118,7 +118,7 @@ fn so_far(search: &Search<'_>, out_of_time_s: Option<f64>) -> Choice {
     }
 }
 
-fn step(step: &Step) -> TuningStep {
+fn step(step: &SearchStep) -> TuningStep {
     let (trial, measured) = (&step.trial, &step.measured);
     TuningStep {
         action: trial.action,
@@ -162,7 +162,7 @@ fn dominates((figure, p99): (f64, f64), (other, other_p99): (f64, f64)) -> bool 
 }
 
 fn setting(search: &Search<'_>, values: KnobValues) -> TunedSetting {
-    let steps: Vec<&Step> = search.of(&values).collect();
+    let steps: Vec<&SearchStep> = search.of(&values).collect();
     let figures = steps.iter().filter_map(|step| step.measured.figure);
     let figures: Vec<f64> = figures.collect();
     let p99 = steps.iter().filter_map(|step| step.measured.p99_us);

@@ -34,7 +34,7 @@ const CERTAIN: f64 = 0.9;
 
 /// The process that a tuning measures next.
 #[derive(Debug, Clone, PartialEq)]
-pub struct NextTrial {
+pub struct NextProcess {
     /// Values of the tuned knobs.
     pub values: KnobValues,
     /// Name of the trial.
@@ -50,8 +50,8 @@ pub struct NextTrial {
 }
 
 /// A process that the search has used.
-pub(super) struct Step {
-    pub(super) trial: NextTrial,
+pub(super) struct SearchStep {
+    pub(super) trial: NextProcess,
     pub(super) measured: MeasuredProcess,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Choice {
 }
 
 /// How a search ends, apart from the need for another process.
-pub(super) enum Conclusion {
+pub(super) enum SearchEnd {
     /// The default setting has no figure.
     NoStart,
     Choice(Choice),
@@ -79,10 +79,10 @@ pub(super) struct Search<'a> {
     /// Returns whether the server failed in a trial.
     has_failed: &'a dyn Fn(&str) -> bool,
     /// The processes used so far.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<SearchStep>,
 }
 
-type Searched<T> = Result<T, Box<NextTrial>>;
+type Searched<T> = Result<T, Box<NextProcess>>;
 
 impl<'a> Search<'a> {
     pub(super) fn new(
@@ -102,14 +102,14 @@ impl<'a> Search<'a> {
     ///
     /// # Errors
     /// Returns the first process that was not measured.
-    pub(super) fn run(&mut self) -> Searched<Conclusion> {
+    pub(super) fn run(&mut self) -> Searched<SearchEnd> {
         let knobs = self.tuning.knobs.iter();
         let start: KnobValues = knobs
             .map(|knob| (knob.name.clone(), knob.default))
             .collect();
         self.take(&start, TuningAction::Start, None, "default setting")?;
         if self.figure(&start).is_none() {
-            return Ok(Conclusion::NoStart);
+            return Ok(SearchEnd::NoStart);
         }
         let why = self.climb(start)?;
         let mut at = self.best();
@@ -122,7 +122,7 @@ impl<'a> Search<'a> {
         }
         let best = self.best();
         let (chosen, ratio) = self.confirm(at, &best)?;
-        Ok(Conclusion::Choice(Choice {
+        Ok(SearchEnd::Choice(Choice {
             chosen,
             best,
             ratio,
@@ -195,6 +195,7 @@ impl<'a> Search<'a> {
     /// the best one and a larger one that is worse. Returns the smallest good setting.
     fn narrow(&mut self, knob: &TunedKnob, at: KnobValues) -> Searched<KnobValues> {
         loop {
+            self.settle_best()?;
             let mut smallest = at.clone();
             let line = self.line(knob, &at);
             for value in &line {
@@ -224,6 +225,16 @@ impl<'a> Search<'a> {
             let next = with(&at, knob, next);
             self.take(&next, TuningAction::Narrow, Some(knob), &reason)?;
         }
+    }
+
+    /// Measures the best setting a second time, because the highest of several figures is often due
+    /// to chance.
+    fn settle_best(&mut self) -> Searched<()> {
+        while self.settings().len() > 1 && self.taken(&self.best()) < 2 {
+            let reason = "the highest figure may be due to chance";
+            self.take(&self.best(), TuningAction::Repeat, None, reason)?;
+        }
+        Ok(())
     }
 
     /// Returns a value between the best value of a knob and the next larger one, if that is worse.
@@ -372,7 +383,7 @@ impl<'a> Search<'a> {
         reason: &str,
     ) -> Searched<()> {
         let taken = self.taken(values);
-        let trial = NextTrial {
+        let trial = NextProcess {
             values: values.clone(),
             trial: self.tuning.trial_name(values),
             process: taken as u32 + 1,
@@ -386,7 +397,7 @@ impl<'a> Search<'a> {
             None if (self.has_failed)(&trial.trial) => MeasuredProcess::failed(),
             None => return Err(Box::new(trial)),
         };
-        self.steps.push(Step { trial, measured });
+        self.steps.push(SearchStep { trial, measured });
         Ok(())
     }
 
@@ -402,7 +413,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the used processes of a setting.
-    pub(super) fn of<'s>(&'s self, values: &KnobValues) -> impl Iterator<Item = &'s Step> {
+    pub(super) fn of<'s>(&'s self, values: &KnobValues) -> impl Iterator<Item = &'s SearchStep> {
         let values = values.clone();
         let steps = self.steps.iter();
         steps.filter(move |step| step.trial.values == values)
@@ -418,7 +429,7 @@ impl<'a> Search<'a> {
         &step.measured
     }
 
-    fn confirmations<'s>(&'s self, values: &KnobValues) -> impl Iterator<Item = &'s Step> {
+    fn confirmations<'s>(&'s self, values: &KnobValues) -> impl Iterator<Item = &'s SearchStep> {
         let steps = self.of(values);
         steps.filter(|step| step.trial.action == TuningAction::Confirm)
     }

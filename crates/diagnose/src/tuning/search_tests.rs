@@ -11,7 +11,7 @@ use floodmark_record::verdict::{Confidence, Verdict};
 use proptest::prelude::*;
 
 use super::measured::{Measured, MeasuredProcess};
-use super::search::{Choice, Conclusion, NextTrial, Search};
+use super::search::{Choice, NextProcess, Search, SearchEnd};
 
 /// Number of requests in flight.
 const IN_FLIGHT: u64 = 100;
@@ -66,7 +66,7 @@ fn verdict(cause: Cause, held: f64) -> Verdict {
 struct Simulation {
     tuning: TuningDescription,
     measured: Measured,
-    trials: Vec<NextTrial>,
+    trials: Vec<NextProcess>,
 }
 
 impl Simulation {
@@ -87,8 +87,8 @@ impl Simulation {
         loop {
             let mut search = Search::new(&self.tuning, &self.measured, &|_| false);
             let next = match search.run() {
-                Ok(Conclusion::Choice(choice)) => return Some(choice),
-                Ok(Conclusion::NoStart) => return None,
+                Ok(SearchEnd::Choice(choice)) => return Some(choice),
+                Ok(SearchEnd::NoStart) => return None,
                 Err(next) => *next,
             };
             assert!(self.trials.len() < 100, "{:?}", self.trials);
@@ -246,6 +246,27 @@ fn rejects_a_choice_that_fresh_processes_contradict() {
         .run(&server, |n| if n == 1 { 1.1 } else { 1.0 })
         .unwrap();
     assert_eq!(choice.chosen["threads"], 8);
+}
+
+#[test]
+fn a_lucky_measurement_is_no_best_setting() {
+    // The first process with 100 threads is 50 % too fast.
+    let mut simulation = Simulation::new(vec![threads(2)]);
+    let choice = simulation
+        .run(&pools, |n| if n == 1 { 1.5 } else { 1.0 })
+        .unwrap();
+    let (figure, ..) = pools(&choice.chosen);
+    assert_eq!(figure, Some(2_000.0), "{:?}", simulation.path());
+    assert!(simulation.trials[2].action == TuningAction::Repeat);
+    // A lucky small value does not win either.
+    let peaked = |values: &KnobValues| match values["threads"] {
+        8 => (Some(1_000.0), Cause::ServerCpu, 0.0),
+        _ => (Some(500.0), Cause::ServerCpu, 0.0),
+    };
+    let lucky_low = |n: usize| if n == 1 { 2.5 } else { 1.0 };
+    let mut simulation = Simulation::new(vec![threads(8)]);
+    let choice = simulation.run(&peaked, lucky_low).unwrap();
+    assert_eq!(choice.chosen["threads"], 8, "{:?}", simulation.trials);
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! Progress of a tuning on stderr: a line before and after each server process.
 
-use floodmark_diagnose::tuning::NextTrial;
+use floodmark_diagnose::tuning::NextProcess;
 use floodmark_lab::experiment::{ExperimentListener, TuningListener};
 use floodmark_record::Event;
 use floodmark_record::tuning::Tuning;
@@ -60,7 +60,7 @@ impl ExperimentListener for TuningProgress {
 }
 
 impl TuningListener for TuningProgress {
-    fn on_next(&mut self, next: &NextTrial) {
+    fn on_next(&mut self, next: &NextProcess) {
         let (action, knob) = (next.action, next.knob.as_deref());
         self.print_line(&tuning_action(action, knob, &next.values, &next.reason));
     }

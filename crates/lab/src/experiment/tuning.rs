@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use floodmark_diagnose::tuning::{NextTrial, TuningState, judge};
+use floodmark_diagnose::tuning::{NextProcess, TuningState, judge};
 use floodmark_host::Stop;
 use floodmark_plan::FileError;
 use floodmark_record::Event;
@@ -26,7 +26,7 @@ use crate::manifest::Experiment;
 /// Receives the events and the progress of a tuning.
 pub trait TuningListener: ExperimentListener {
     /// Called before each server process.
-    fn on_next(&mut self, next: &NextTrial);
+    fn on_next(&mut self, next: &NextProcess);
     /// Called with the result so far, after each server process.
     fn on_tuned(&mut self, tuning: &Tuning);
 }
@@ -70,7 +70,7 @@ impl TuningRunner<'_> {
                 anew: earlier.incomplete.clone(),
             })),
         }
-        let mut session = Session {
+        let mut session = TuningSession {
             runner: ExperimentRunner {
                 experiment: self.experiment,
                 tool: self.tool.clone(),
@@ -96,7 +96,7 @@ impl TuningRunner<'_> {
     /// Measures processes until the search is complete or the time is up.
     fn search(
         &self,
-        session: &mut Session<'_>,
+        session: &mut TuningSession<'_>,
         folder: &mut Folder,
         listener: &mut dyn TuningListener,
     ) -> Result<Option<WorkerFailure>, FileError> {
@@ -138,14 +138,14 @@ impl TuningRunner<'_> {
 }
 
 /// The running tuning.
-struct Session<'a> {
+struct TuningSession<'a> {
     runner: ExperimentRunner<'a>,
     temporary: PathBuf,
     /// One-line messages about failures.
     failures: Vec<String>,
 }
 
-impl Session<'_> {
+impl TuningSession<'_> {
     /// Builds the server, its store and its client. Returns whether they are available.
     fn prepare(&mut self, folder: &mut Folder, listener: &mut dyn TuningListener) -> bool {
         let mut state = self.state(folder, listener);
@@ -159,7 +159,7 @@ impl Session<'_> {
     /// Measures one server process. Records a failure of the server as a failed setting.
     fn measure(
         &mut self,
-        next: &NextTrial,
+        next: &NextProcess,
         folder: &mut Folder,
         listener: &mut dyn TuningListener,
     ) -> Option<WorkerFailure> {

@@ -22,6 +22,9 @@ const INTERVALS: &str = "; 95 % intervals within the run";
 pub(crate) const FRONTIER: &str = "no other setting has both a higher throughput and a lower p99; differences below 2 % do \
     not count";
 
+/// Relative half-width of an interval that is too wide to tell settings apart.
+const UNCERTAIN: f64 = 0.05;
+
 /// Relative difference at which two throughputs count as equal.
 const SAME: f64 = 0.02;
 
@@ -60,6 +63,7 @@ pub(crate) fn lines(tuning: &Tuning) -> Vec<TextLine> {
     lines.extend(against_default(tuning).map(|text| line("default", text)));
     let irrelevant = tuning.irrelevant.iter();
     lines.extend(irrelevant.map(|knob| line("note", irrelevance(tuning, knob))));
+    lines.extend(uncertainty(tuning).map(|text| line("note", text)));
     let failed = tuning.failed.iter();
     lines.extend(failed.map(|failed| line("failed", format!("{}: {}", failed.trial, failed.what))));
     let label = match tuning.ended {
@@ -85,6 +89,7 @@ pub(crate) fn sentences(tuning: &Tuning) -> Vec<String> {
         .chain(choice(tuning))
         .chain(against_default(tuning))
         .chain(irrelevant.map(|knob| irrelevance(tuning, knob)))
+        .chain(uncertainty(tuning))
         .chain([ended])
         .collect()
 }
@@ -296,6 +301,20 @@ fn against_default(tuning: &Tuning) -> Option<String> {
         setting(&default.values),
         rate(before)
     ))
+}
+
+/// States that the chosen setting's processes differ too much to tell settings apart.
+fn uncertainty(tuning: &Tuning) -> Option<String> {
+    let chosen = chosen(tuning)?;
+    let (figure, interval) = chosen.figure_per_s.zip(chosen.interval.as_ref())?;
+    let half = (interval.high - interval.low) / 2.0 / figure;
+    (half > UNCERTAIN).then(|| {
+        let half = figures::percent(half * 100.0);
+        format!(
+            "the interval of ± {half} is wider than the 2 % that the search looks for, so another setting may be better; \
+             repeat the tuning on an idle host, or with a longer --duration"
+        )
+    })
 }
 
 /// Describes a knob that does not matter.

@@ -129,6 +129,8 @@ fn says_that_an_unfinished_result_is_not_confirmed() {
     let text = sentences(tuning).join("\n");
     assert!(text.contains("not confirmed"), "{text}");
     assert!(text.ends_with("the time limit was reached"), "{text}");
+    assert!(!text.contains("wider than"), "{text}");
+    tuning.settings[2].interval = interval(900.0, 1_100.0);
     tuning.ratio = None;
     tuning.best = tuning.chosen.clone();
     let text = sentences(tuning).join("\n");
@@ -136,4 +138,5 @@ fn says_that_an_unfinished_result_is_not_confirmed() {
         text.contains("best setting so far; not confirmed"),
         "{text}"
     );
+    assert!(text.contains("± 10\u{a0}% is wider than the 2 %"), "{text}");
 }
