@@ -12,7 +12,8 @@ use crate::figure_window::{FigureWindow, WindowTimes};
 use crate::fold::fold_run;
 use crate::run_events::{MeasuredSecond, RunEvents};
 
-/// A run so far. Individual rows are not kept, so memory use does not grow with the run's length.
+/// A run in progress. It does not keep individual rows, so its memory use does not grow with the
+/// run's length.
 pub struct JoinedRun {
     pub(crate) events: RunEvents,
     times: WindowTimes,

@@ -9,7 +9,7 @@ use crate::run::Interval;
 /// Start of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CapacityBegan {
-    /// The server process that is loaded. The attempt is 0.
+    /// The server process under load. Its attempt number is always 0.
     pub run: RunId,
     /// Settings of the search.
     pub settings: CapacityPlan,

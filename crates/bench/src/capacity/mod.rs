@@ -1,5 +1,5 @@
-//! `cargo xtask capacity`: counts how often the capacity search is right on servers whose capacity
-//! is known. On simulated servers, it compares other searches.
+//! `cargo xtask capacity`: counts how often the capacity search finds the capacity of servers whose
+//! capacity is known. On simulated servers, it also compares the search with other methods.
 
 mod methods;
 mod mlrsearch;

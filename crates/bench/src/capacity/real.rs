@@ -17,7 +17,7 @@ use crate::bench::{Bench, Failure, word};
 use crate::proportion::Proportion;
 use crate::table::{cell, table};
 
-/// Default number of searches per server: 44 in total.
+/// Default number of searches per server; 44 searches of all 11 servers.
 pub const SEARCHES: u64 = 4;
 
 /// Minimum share of right results.

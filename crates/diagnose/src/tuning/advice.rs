@@ -41,8 +41,8 @@ const STOPS: [Cause; 18] = [
     Cause::None,
 ];
 
-/// The number of units in use and the size of a full pool differ by at most this number, or are
-/// about equal. Some runtimes have a thread more than the pool.
+/// Maximum difference between the units in use and the value of a knob that sizes the full pool. Some
+/// runtimes run one thread outside the pool.
 const SPARE_UNITS: f64 = 1.5;
 
 /// A full pool.

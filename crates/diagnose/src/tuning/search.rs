@@ -65,7 +65,7 @@ pub(super) struct Choice {
     pub(super) why: String,
 }
 
-/// How a search ends, apart from the need for another process.
+/// Outcome of a search that needs no further processes.
 pub(super) enum SearchEnd {
     /// The default setting has no figure.
     NoStart,
@@ -249,9 +249,10 @@ impl<'a> Search<'a> {
         Some((next, format!("between {best} and {above}")))
     }
 
-    /// Returns a number of units, below the knob's value in `at`, that is certainly too small. A pool
-    /// of `m` units serves at most `m/n` times as many requests as a smaller pool of `n` units does
-    /// with the same other knobs, or as a full pool of `n` units does with other ones.
+    /// Returns the largest number of units below the knob's value in `at` that is certainly too small.
+    /// If the other knobs are equal, a pool of `m` units serves at most `m/n` times as many requests
+    /// as a smaller pool of `n` units. If the pool of `n` units was full, this also holds if the other
+    /// knobs differ.
     fn too_few(&self, knob: &TunedKnob, at: &KnobValues) -> Option<u64> {
         if knob.sizes == KnobKind::Other {
             return None;
@@ -412,7 +413,7 @@ impl<'a> Search<'a> {
         settings
     }
 
-    /// Returns the used processes of a setting.
+    /// Returns the search steps that measured a setting.
     pub(super) fn of<'s>(&'s self, values: &KnobValues) -> impl Iterator<Item = &'s SearchStep> {
         let values = values.clone();
         let steps = self.steps.iter();

@@ -35,7 +35,8 @@ fn connections(default: u64) -> TunedKnob {
     knob("connections", KnobKind::Connections, default, 200)
 }
 
-/// A simulated server: a figure, a cause, and the units of the full pool.
+/// Simulates a server: maps knob values to a figure, a cause, and the number of units in use in the
+/// full pool.
 type Server<'a> = &'a dyn Fn(&KnobValues) -> (Option<f64>, Cause, f64);
 
 fn verdict(cause: Cause, held: f64) -> Verdict {
@@ -176,7 +177,7 @@ fn keeps_the_smallest_value_of_a_knob_that_does_not_matter() {
 
 #[test]
 fn finds_a_peak_between_the_values_of_a_sweep() {
-    // The figure rises up to 24, and falls above it.
+    // The figure peaks at size 24.
     let peaked = |values: &KnobValues| {
         let n = values["size"] as f64;
         (

@@ -48,7 +48,7 @@ pub struct CapacityArgs {
     #[arg(long, value_name = "TIME", value_parser = budget, default_value = "3m", help_heading = "Search")]
     pub budget: Duration,
 
-    /// Duration of a closed-model load before the search, with a unit: 5s [default: none]
+    /// Duration of the warm-up (closed model) before the search, with a unit: 5s [default: none]
     #[arg(long, value_name = "TIME", value_parser = positive_duration, help_heading = "Search")]
     pub warmup: Option<Duration>,
 

@@ -103,7 +103,7 @@ fn says_soon_that_objectives_are_never_met() {
     assert_eq!(code(&output), 1);
     let printed = text(&output.stderr);
     assert!(
-        printed.contains("the server meets the objectives at no rate"),
+        printed.contains("the server did not meet the objectives at any rate"),
         "{printed}"
     );
     let result = found(&record);

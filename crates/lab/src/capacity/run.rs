@@ -107,7 +107,7 @@ struct CapacitySession<'s, 'l> {
     passed: VecDeque<Vec<TrialRow>>,
     /// Design effect of an earlier part of the search.
     earlier_effect: Option<f64>,
-    /// Response time beyond which about a tenth of the requests are slow.
+    /// Response time above which a request is slow. About a tenth of the requests exceed it.
     slow: Option<Duration>,
     /// Median service time over a single connection, in microseconds.
     idle_us: f64,

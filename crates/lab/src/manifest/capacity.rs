@@ -23,7 +23,7 @@ const DEFAULT_BUDGET: Duration = Duration::from_secs(60);
 pub(super) struct CapacitySection {
     /// Objectives that each server must meet, such as ["p99 < 20ms", "errors < 0.1%"].
     slo: Vec<Located<String>>,
-    /// Maximum length of the search on each server process without its warm-up, at least 15s.
+    /// Maximum duration of the search on each server process, excluding the warm-up; at least 15s.
     /// Default: 60s.
     budget: Option<PositiveDuration>,
 }

@@ -44,7 +44,7 @@ pub(crate) fn document(record: &Record) -> Blocks {
     blocks
 }
 
-/// Returns the question of a search: `Capacity of URL for p99 < 5ms`.
+/// Returns the title of a search's result: `Capacity of URL for p99 < 5ms`.
 pub(crate) fn title(result: &CapacityResult, url: &str) -> String {
     format!(
         "Capacity of {url} for {}",
@@ -270,7 +270,7 @@ pub(crate) fn notes(result: &CapacityResult) -> Vec<TextLine> {
             duration(result.settings.budget_s),
             100.0 * result.settings.precision
         )),
-        Some(CapacityEnd::Trials) => notes.push("the search used all trials".to_owned()),
+        Some(CapacityEnd::Trials) => notes.push("the search reached its maximum number of trials".to_owned()),
         Some(CapacityEnd::Interrupted) => {
             notes.push("interrupted; continue with --resume".to_owned());
         }

@@ -38,7 +38,7 @@ pub fn work_at_most(x_s: f64, jobs: &[QueuedJobs]) -> f64 {
     let steps = (x_s / shortest_s * STEPS_PER_JOB).ceil() as usize;
     let step_s = x_s / steps as f64;
     let rate_per_s: f64 = jobs.iter().map(|job| job.rate_per_s).sum();
-    // Values of H and of its integral from 0.
+    // Latest value of H, and the integrals of H from 0 to each step.
     let mut last = 1.0;
     let mut integrals = Vec::with_capacity(steps + 1);
     integrals.push(0.0);

@@ -10,7 +10,7 @@ use super::{Axis, Chart, Curve, CurvePiece, DotColor, MAX_CURVES};
 use crate::model::figures::per_second;
 use crate::model::trial_capacities;
 
-/// Range of rates that the charts show at least, as shares of the capacity.
+/// Minimum range of rates in the charts, as shares of the capacity.
 const SHOWN: (f64, f64) = (0.7, 1.3);
 
 /// Number of points of the pass curve.
