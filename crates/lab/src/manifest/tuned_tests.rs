@@ -130,3 +130,49 @@ fn refuses_ambiguous_and_unsuitable_knobs() {
         assert!(!message.contains('\n'), "{message}");
     }
 }
+
+#[test]
+fn a_users_own_server_has_knobs() {
+    let read = |command: &str, keys: &str| {
+        let experiment =
+            format!("question = \"?\"\n[[trial]]\nname = \"mine\"\n{command}\n{keys}\n");
+        Lab::new(SYSTEM, &experiment).read()
+    };
+    let command = "command = \"serve {port} --size {size}\"";
+    let knob = "knobs.size = { default = 2, high = 8 }";
+    let swept = read(command, &format!("{knob}\nsweep = {{ size = [1, 8] }}")).unwrap();
+    let names: Vec<&str> = swept
+        .trials
+        .iter()
+        .map(|trial| trial.name.as_str())
+        .collect();
+    assert_eq!(names, ["mine-size-1", "mine-size-8"]);
+    let set = read(command, &format!("{knob}\nsetting = {{ size = 4 }}")).unwrap();
+    assert_eq!(set.trials[0].setting["size"], "4");
+    for (command, keys, expected) in [
+        (command, "", "e.toml:4: command: unknown placeholder {size}"),
+        (
+            "command = \"serve {port}\"",
+            "setting = { size = 4 }",
+            "e.toml:5: setting: the server has no knobs",
+        ),
+        (
+            "command = \"serve {port}\"",
+            knob,
+            "e.toml:5: the knob \"size\" has no effect; add {size} to the command",
+        ),
+        (
+            "system = \"one\"\nworkload = \"hello\"",
+            knob,
+            "e.toml:6: `knobs` requires your own server",
+        ),
+        (
+            command,
+            &format!("{knob}\nsetting = {{ size = 9 }}"),
+            "e.toml:6: setting: size: expected a whole number from 0 to 8",
+        ),
+    ] {
+        let message = read(command, keys).unwrap_err();
+        assert!(message.starts_with(expected), "{message}");
+    }
+}

@@ -123,8 +123,8 @@ fn step_figure(step: &TuningStep) -> TableCell {
     TableCell::new(text, interval)
 }
 
-/// Returns the settings on the frontier by throughput and p99. Returns `None` if one setting is best
-/// in both.
+/// Returns the settings on the frontier by throughput and p99. Returns `None` if no setting trades
+/// one for the other.
 pub(crate) fn frontier(tuning: &Tuning) -> Option<FigureTable> {
     let settings = tuning.settings.iter();
     let mut on_frontier: Vec<&TunedSetting> = settings.filter(|one| one.on_frontier).collect();
@@ -148,7 +148,13 @@ pub(crate) fn frontier(tuning: &Tuning) -> Option<FigureTable> {
         ];
         (setting(&one.values), cells)
     });
-    (on_frontier.len() > 1).then(|| FigureTable::of(rows, ""))
+    // Settings with equal throughputs trade nothing.
+    let ends = on_frontier.first().zip(on_frontier.last());
+    let trades = ends.is_some_and(|(highest, lowest)| {
+        let enough = highest.figure_per_s.map(|highest| highest * (1.0 - SAME));
+        lowest.figure_per_s < enough
+    });
+    trades.then(|| FigureTable::of(rows, ""))
 }
 
 /// Describes a measured server process: `threads = 8: 190/s ± 1.2 % (worker-pool: …)`.

@@ -43,7 +43,7 @@ fn tuned_record() -> Record {
         interval: interval(per_s * 0.97, per_s * 1.03),
         processes: 4,
         p99_us: Some(p99_us),
-        on_frontier: threads > 8,
+        on_frontier: threads != 100,
     };
     let mut record = fixture::record(Vec::new());
     record.experiment = Some(ExperimentDescription {
@@ -59,7 +59,7 @@ fn tuned_record() -> Record {
             step(TuningAction::Confirm, 40, 2, 995.0, Cause::ServerCpu),
         ],
         settings: vec![
-            setting(8, 190.0, 600_000.0),
+            setting(8, 190.0, 60_000.0),
             setting(100, 1_000.0, 130_000.0),
             setting(40, 990.0, 110_000.0),
         ],
@@ -90,6 +90,9 @@ fn shows_steps_result_and_frontier() {
         insta::assert_snapshot!(name, terminal::experiment(&record, style));
     }
     let tuning = record.tuning.as_ref().unwrap();
+    let mut without_trade = tuning.clone();
+    without_trade.settings.remove(0);
+    assert_eq!(frontier(&without_trade), None);
     let sentences = sentences(tuning);
     assert_eq!(
         sentences.last().unwrap(),
