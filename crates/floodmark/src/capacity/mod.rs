@@ -181,7 +181,8 @@ fn ending(
     all.extend(record.runs.iter().find_map(server_fault));
     match &record.capacity {
         Some(found) if found.finding == CapacityKind::Never => {
-            let message = "the server did not meet the objectives at any rate; see what limits it above";
+            let message =
+                "the server did not meet the objectives at any rate; see what limits it above";
             all.push(Ending::new(Exit::Check, message));
         }
         Some(found) if found.rate_per_s.is_none() && !stop.is_set() => {

@@ -251,7 +251,10 @@ fn choice(tuning: &Tuning) -> Option<String> {
         return Some(match (is_complete, tuning.settings.len()) {
             (false, _) => "best setting so far; not confirmed by fresh processes".to_owned(),
             (true, 1) => "no other value was worth a trial".to_owned(),
-            (true, _) => "the best setting; no smaller measured setting is within 2 % of its figure".to_owned(),
+            (true, _) => {
+                "the best setting; no smaller measured setting is within 2 % of its figure"
+                    .to_owned()
+            }
         });
     };
     let ratio_text = ratio_of(ratio);
