@@ -14,8 +14,6 @@ crate::names::named! {
     ComparedMetric {
         /// Ok responses per second.
         Throughput = "throughput",
-        /// Highest offered rate at which the server meets its objectives, in requests per second.
-        Capacity = "capacity",
         /// Ok responses per second that met their deadline.
         Goodput = "goodput",
         /// Median response time, in microseconds.
@@ -30,6 +28,8 @@ crate::names::named! {
         CpuPerRequest = "cpu_us_per_request",
         /// CPU time of the server and its store per request sent, in microseconds.
         ServerCpuPerRequest = "server_cpu_us_per_request",
+        /// Highest offered rate at which the server meets its objectives, in requests per second.
+        Capacity = "capacity",
     }
 }
 

@@ -81,8 +81,12 @@ pub(crate) mod tests {
     /// Adds two pairs of trials and one claim of each kind to a record.
     pub(crate) fn add_comparisons_and_claims(record: &mut Record) {
         for other in ["old", "older"] {
-            let mut all =
-                ComparedMetric::ALL.map(|metric| comparison(metric, Conclusion::Different));
+            // Loads have no capacity.
+            let metrics = ComparedMetric::ALL.into_iter();
+            let metrics = metrics.filter(|metric| *metric != ComparedMetric::Capacity);
+            let mut all: Vec<_> = metrics
+                .map(|metric| comparison(metric, Conclusion::Different))
+                .collect();
             all[3] = comparison(ComparedMetric::P99, Conclusion::Undecided);
             for of in &mut all {
                 of.a = other.to_owned();
