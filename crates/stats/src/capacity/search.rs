@@ -28,6 +28,10 @@ const TAIL: f64 = 0.02;
 /// Fresh trials at each bound of an interval.
 const CONFIRMATIONS: usize = 2;
 
+/// Number of consecutive trials after which the capacity must seem to change over time. A disturbance
+/// of the host that lasts for a few trials looks like a change, but passes.
+const DRIFT_TRIALS: usize = 6;
+
 /// Maximum difference between a rate to confirm and the rate of the trial, in grid steps. A client
 /// may round the rate.
 const SAME_RATE: u32 = 2;
@@ -63,6 +67,8 @@ pub struct CapacitySearch {
     confirmation: Option<Confirmation>,
     /// Whether the last confirmation agreed.
     is_confirmed: bool,
+    /// Number of the latest trials after which the capacity seemed to change over time.
+    drifting: usize,
 }
 
 /// Fresh trials at the bounds of an interval.
@@ -94,6 +100,7 @@ impl CapacitySearch {
             highest,
             confirmation: None,
             is_confirmed: false,
+            drifting: 0,
         }
     }
 
@@ -141,6 +148,11 @@ impl CapacitySearch {
         };
         self.judged.push(trial);
         self.update_models(&trial);
+        let is_drift = |models: &Models| models.decided() == CapacityModel::Drift;
+        self.drifting = match self.models.as_ref().is_some_and(is_drift) {
+            true => self.drifting + 1,
+            false => 0,
+        };
         if let Some(confirmation) = &mut self.confirmation {
             confirmation.add(&trial);
         }
@@ -268,7 +280,7 @@ impl CapacitySearch {
 
     fn is_settled(&self, models: &Models) -> bool {
         match models.decided() {
-            CapacityModel::Drift => true,
+            CapacityModel::Drift => self.drifting >= DRIFT_TRIALS,
             _ if models.is_doubtful() => false,
             CapacityModel::Hysteresis => self.is_confirmed && self.is_narrow(models),
             CapacityModel::Constant => {
