@@ -33,6 +33,9 @@ pub fn run(args: &ReportArgs) -> Result<(), Ending> {
     if files.is_empty() {
         out::show(false, |style| match record.experiment {
             Some(_) => floodmark_report::terminal::experiment(&record, style),
+            None if record.capacity.is_some() => {
+                floodmark_report::terminal::capacity(&record, style)
+            }
             None => {
                 let next = files::next_step(&record);
                 floodmark_report::terminal::summary(&record, next.as_deref(), style)

@@ -109,8 +109,10 @@ fn says_soon_that_objectives_are_never_met() {
     let result = found(&record);
     assert_eq!(result.finding, CapacityKind::Never);
     assert_eq!(result.bound, Some(CapacityBound::Upper));
-    let (_server, url) = truth(Scenario::from(Service::Fixed { delay_us: 30_000 }));
-    let output = run(&["capacity", &url, "--slo", "p50 < 20ms"]);
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("record.json");
+    std::fs::write(&json, &output.stdout).unwrap();
+    let output = run(&["report", json.to_str().unwrap()]);
     let printed = text(&output.stdout);
     assert!(printed.contains("capacity     none"), "{printed}");
     assert!(printed.contains("fails first  p50 < 20ms (30"), "{printed}");

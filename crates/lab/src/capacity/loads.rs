@@ -54,12 +54,7 @@ impl CapacityLoads<'_> {
 
     /// Returns the closed-model load over all connections. Its warm-up is the one of the plan.
     pub fn closed(&self) -> Plan {
-        Plan {
-            model: Model::Closed {
-                length: Length::Duration(CLOSED),
-            },
-            ..self.closed.clone()
-        }
+        closed_load(self.closed)
     }
 
     /// Returns the load that shows whether the server has recovered from an overload.
@@ -129,6 +124,16 @@ impl CapacityLoads<'_> {
             Some(Schedule::Constant { spacing, .. }) => *spacing,
             _ => Spacing::Poisson,
         }
+    }
+}
+
+/// Returns the first load of a search, for a plan of the closed model.
+pub fn closed_load(plan: &Plan) -> Plan {
+    Plan {
+        model: Model::Closed {
+            length: Length::Duration(CLOSED),
+        },
+        ..plan.clone()
     }
 }
 

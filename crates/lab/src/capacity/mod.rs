@@ -9,6 +9,7 @@ mod result;
 mod run;
 mod searches;
 
+pub(crate) use loads::closed_load;
 pub use result::{CapacityEvents, EarlierSearch};
 pub use run::{CapacityRun, SHORTEST_BUDGET};
 

@@ -23,7 +23,7 @@ use floodmark_workers::{self as workers, WorkerFailure};
 use super::figures::{MeasuredTrial, OpenTrial};
 use super::loads::{CapacityLoads, OVERLOAD_FACTOR, OVERLOAD_S, default_connections, with_anchors};
 use super::result::{CapacityEvents, EarlierSearch};
-use super::searches::{CapacitySearches, CapacityStepTrial, NextTrial};
+use super::searches::{CapacitySearches, CapacityStepTrial, MOST_TRIALS, NextTrial};
 use crate::attempt::{Attempts, Listener};
 use crate::fold::test_fault;
 use crate::folder::Folder;
@@ -195,8 +195,9 @@ impl CapacitySession<'_, '_> {
                 CapacityEvents::new(began)
             }
         };
-        let reason = self.trials(&mut events);
-        let (reason, stopped) = match reason {
+        let searched = self.trials(&mut events);
+        let searched = searched.and_then(|reason| self.levels(&events).map(|()| reason));
+        let (reason, stopped) = match searched {
             Ok(reason) => (reason, None),
             Err(SearchStopped::Interrupted) => {
                 (CapacityEnd::Interrupted, Some(SearchStopped::Interrupted))
@@ -210,10 +211,7 @@ impl CapacitySession<'_, '_> {
         };
         self.record(Event::CapacityEnded(ended));
         self.folder.sync();
-        if let Some(stopped) = stopped {
-            return Err(stopped);
-        }
-        self.levels(&events)
+        stopped.map_or(Ok(()), Err)
     }
 
     /// Runs trials until the result is precise or the budget is used up.
@@ -232,6 +230,9 @@ impl CapacitySession<'_, '_> {
             let (next, start) = match searches.next() {
                 NextTrial::Rising(next) => (next, TrialStart::Idle),
                 NextTrial::Falling(next) => (next, TrialStart::Overload),
+                NextTrial::Settled if events.trials.len() >= MOST_TRIALS => {
+                    return Ok(CapacityEnd::Trials);
+                }
                 NextTrial::Settled => return Ok(CapacityEnd::Settled),
             };
             let estimate = searches.estimate().map(|estimate| estimate.rate_per_s);

@@ -11,7 +11,7 @@ use floodmark_stats::capacity::{
 };
 
 /// Maximum number of trials of one search.
-const MOST_TRIALS: usize = 200;
+pub const MOST_TRIALS: usize = 200;
 
 /// Rate of the first trial from an overload, as a share of the capacity. A healthy server with a
 /// queue recovers slowly at rates close to its capacity.

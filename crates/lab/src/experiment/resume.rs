@@ -13,7 +13,7 @@ use floodmark_record::plan::Plan;
 use floodmark_record::run::Environment;
 
 use super::{TrialHosts, plan_trial, with_crash_load};
-use crate::capacity::CapacityEvents;
+use crate::capacity::{self, CapacityEvents};
 use crate::crash_results::CrashEvents;
 use crate::folder::EVENTS;
 use crate::manifest::Experiment;
@@ -224,6 +224,12 @@ fn check_load(runs: &[RunEvents], experiment: &Experiment) -> Result<(), String>
                 return changed("placement");
             }
             let now = plan_trial(trial, &hosts, &run.plan.target.url)?.plan;
+            let now = match experiment.capacity {
+                None => now,
+                Some(_) if run.id.attempt == 1 => capacity::closed_load(&now),
+                // The other loads of a search follow from its first load and its objectives.
+                Some(_) => continue,
+            };
             if comparable(&run.plan) != comparable(&now) {
                 return changed("load");
             }

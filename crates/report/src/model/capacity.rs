@@ -358,10 +358,11 @@ pub(crate) fn trials_table(result: &CapacityResult) -> FigureTable {
 pub fn capacity_trial_line(trial: &CapacityTrial, result: &CapacityResult) -> String {
     let outcome = match trial.outcome {
         TrialOutcome::Pass => "met the objectives".to_owned(),
-        TrialOutcome::Void => format!(
-            "void: {}",
-            trial.fault.as_deref().unwrap_or("the client was late")
-        ),
+        TrialOutcome::Void => {
+            // The rest of the fault is advice for a single load.
+            let fault = trial.fault.as_deref().unwrap_or("the client was late");
+            format!("void: {}", fault.split(';').next().unwrap_or(fault))
+        }
         TrialOutcome::Miss => {
             let missed = trial.missed();
             let missed = missed.map(|of| format!("{} ({})", of.objective, of.figure));

@@ -1,10 +1,11 @@
 //! Tests of experiments that search for capacities.
 
+use floodmark_record::Record;
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::plan::Length;
 
 use super::ExperimentFolder;
-use crate::support::{code, finish, text};
+use crate::support::{code, finish, signal, text, wait_for};
 
 /// A single-threaded server that works for a given time on each request.
 const SERVER: &str = r#"
@@ -47,9 +48,22 @@ fn experiment(more: &str) -> ExperimentFolder {
 }
 
 #[test]
-fn compares_the_capacities_of_trials() {
+fn compares_the_capacities_of_trials_and_resumes() {
     let folder = experiment("");
-    let (code, record, printed) = folder.run(&[]);
+    let child = folder.start(&[]);
+    wait_for("a search", || {
+        (folder.count("capacity_ended") > 0).then_some(())
+    });
+    signal(child.id(), libc::SIGINT);
+    let (code, first, printed) = folder.ended(child);
+    assert_eq!(code, 130, "{printed}");
+    let (code, record, printed) = folder.ended(folder.begin("--resume", &[]));
+    let of_fast = |record: &Record| record.capacities[0].clone();
+    assert_eq!(
+        of_fast(&first),
+        of_fast(&record),
+        "a complete search is not repeated"
+    );
     assert_eq!(code, 0, "{printed}");
     let rates: Vec<f64> = record
         .trial_capacities
