@@ -302,6 +302,12 @@ pub(crate) fn notes(result: &CapacityResult) -> Vec<TextLine> {
                 .to_owned(),
         );
     }
+    let is_tested = |trial: &CapacityTrial| {
+        trial.start == TrialStart::Overload && trial.outcome != TrialOutcome::Void
+    };
+    if result.finding == CapacityKind::Capacity && !result.trials.iter().any(is_tested) {
+        notes.push("no trial shows whether the server recovers from an overload".to_owned());
+    }
     notes.extend(end.into_iter().flat_map(|end| end.notes.iter().cloned()));
     notes.into_iter().map(|note| line("note", note)).collect()
 }
