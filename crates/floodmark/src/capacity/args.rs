@@ -22,9 +22,9 @@ use crate::load::request_args::RequestArgs;
 
 /// Find the highest rate at which a server meets its objectives.
 ///
-/// Sends open-model loads at rates that approach the capacity from both sides, and reports the
-/// capacity with a 95 % interval, the trials, the response times at 50 % to 100 % of the capacity,
-/// and what fails first above it. The interval covers the variation between trials of one server
+/// Sends open-model loads at rates that approach the capacity from both sides. Reports the capacity
+/// with a 95 % interval, the trials, the response times at 50 % to 100 % of the capacity, and the
+/// objective that fails first above the capacity. The interval covers the variation between trials of one server
 /// process, not between processes.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = crate::exit::HELP)]
@@ -52,8 +52,8 @@ pub struct CapacityArgs {
     #[arg(long, value_name = "TIME", value_parser = positive_duration, help_heading = "Search")]
     pub warmup: Option<Duration>,
 
-    /// Maximum number of connections [default: enough for ten time limits or 100 ms at each rate,
-    /// at least 100; 50 in the closed model]
+    /// Maximum number of connections [default: the number of requests in ten time limits, or in 100ms
+    /// if that is longer; at least 100; 50 in the closed model]
     #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
     pub connections: Option<u64>,
 
