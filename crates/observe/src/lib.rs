@@ -13,6 +13,7 @@ mod clock;
 mod code_map;
 mod code_profile;
 pub mod cpu;
+mod cpu_speed;
 mod descriptors;
 pub mod environment;
 mod figures;
@@ -53,6 +54,7 @@ mod time_wait;
 mod tree;
 mod upstreams;
 
+pub use cpu_speed::{CpuSpeedMonitor, CpuSpeedSample};
 pub use environment::environment;
 pub use observer::Observer;
 pub use produced::produced;

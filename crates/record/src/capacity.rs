@@ -51,6 +51,8 @@ pub enum TrialOutcome {
     Miss,
     /// The client could not send the requests on time, so the trial says nothing about the server.
     Void,
+    /// An objective was missed while the server's CPUs were slow, so the trial is weak evidence.
+    Disturbed,
 }
 
 /// Why a trial has its rate.
@@ -116,6 +118,10 @@ pub struct CapacityTrial {
     pub design_effect: Option<f64>,
     /// CPUs that the server used; null if unknown.
     pub server_cpus: Option<f64>,
+    /// Share of the time in which the server's CPUs were at least 10 % slower than usual, because
+    /// other machines or programs used the same cores; null if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_cpu_share: Option<f64>,
 }
 
 impl CapacityTrial {

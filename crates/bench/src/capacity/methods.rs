@@ -90,7 +90,7 @@ fn binary(server: &mut SimulatedServer, start_per_s: f64, width: f64) -> SearchR
         trials += 1;
         match server.trial(rate) {
             TrialOutcome::Pass => low = Some(rate),
-            TrialOutcome::Miss | TrialOutcome::Void => high = Some(rate),
+            TrialOutcome::Miss | TrialOutcome::Void | TrialOutcome::Disturbed => high = Some(rate),
         }
         rate = match (low, high) {
             (Some(low), Some(high)) if (high - low) / high <= width => {

@@ -151,6 +151,8 @@ fn servers() -> Vec<ServerRow> {
             0.03,
             true,
         ),
+        ("disturbed, scatter 1 %", Behavior::Disturbed, 0.01, true),
+        ("disturbed, scatter 3 %", Behavior::Disturbed, 0.03, false),
         ("hysteresis", Behavior::Hysteresis, 0.0, true),
         ("hysteresis, scatter 1 %", Behavior::Hysteresis, 0.01, true),
         ("hysteresis, scatter 3 %", Behavior::Hysteresis, 0.03, false),

@@ -41,6 +41,9 @@ pub enum Behavior {
     Degrading,
     /// The client cannot send more than half of the capacity.
     ClientLimit,
+    /// A limiter on a host that is disturbed during 40 % of the trials. Of these, 80 % miss at any
+    /// rate.
+    Disturbed,
     /// Every trial misses.
     Never,
 }
@@ -106,6 +109,15 @@ impl SimulatedServer {
                 let requests = self.random.poisson(rate) as f64;
                 requests * (1.0 - MOST_ERRORS) <= SPEED_PER_S
             }
+            Behavior::Disturbed => {
+                let is_pass = rate <= SPEED_PER_S;
+                let is_disturbed = self.random.uniform() < DISTURBED_TRIALS;
+                if is_disturbed && (!is_pass || self.random.uniform() < DISTURBED_MISSES) {
+                    self.time_s += length_s;
+                    return TrialOutcome::Disturbed;
+                }
+                is_pass
+            }
             Behavior::SlowlyCrossing => {
                 let z = Z_99 - 2.0 * (rate / SPEED_PER_S).ln();
                 let slow_share = 0.5 * erfc(z * FRAC_1_SQRT_2);
@@ -141,7 +153,9 @@ impl Behavior {
                 KnownAnswer::Capacity(queue.capacity_per_s(SPEED_PER_S, limit_s, SHARE))
             }
             Behavior::Limiter => KnownAnswer::Capacity(SPEED_PER_S / (1.0 - MOST_ERRORS)),
-            Behavior::Constant | Behavior::SlowlyCrossing => KnownAnswer::Capacity(SPEED_PER_S),
+            Behavior::Constant | Behavior::SlowlyCrossing | Behavior::Disturbed => {
+                KnownAnswer::Capacity(SPEED_PER_S)
+            }
             Behavior::Hysteresis => KnownAnswer::Hysteresis {
                 rising: SPEED_PER_S,
                 falling: FALLING_SHARE * SPEED_PER_S,
@@ -152,6 +166,12 @@ impl Behavior {
         }
     }
 }
+
+/// Share of the trials during which the host is disturbed.
+const DISTURBED_TRIALS: f64 = 0.4;
+
+/// Share of the disturbed trials that miss at any rate.
+const DISTURBED_MISSES: f64 = 0.8;
 
 /// Share of errors that the objective allows.
 const MOST_ERRORS: f64 = 0.001;

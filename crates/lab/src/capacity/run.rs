@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use floodmark_diagnose::client_fault;
 use floodmark_diagnose::conditions::Objective;
+use floodmark_observe::CpuSpeedMonitor;
 use floodmark_plan::Planned;
 use floodmark_record::Event;
 use floodmark_record::capacity::{
@@ -16,7 +17,8 @@ use floodmark_record::plan::Plan;
 use floodmark_record::run::Run;
 use floodmark_record::worker_input::WorkerInput;
 use floodmark_stats::capacity::{
-    LATEST_TRIALS, SHORTEST_TRANSIENT_S, TrialLength, TrialRow, design_effect, trial_length,
+    LATEST_TRIALS, SHORTEST_TRANSIENT_S, TrialLength, TrialRow, UsualCpuSpeed, design_effect,
+    trial_length,
 };
 use floodmark_workers::{self as workers, WorkerFailure};
 
@@ -24,7 +26,7 @@ use super::figures::{MeasuredTrial, OpenTrial};
 use super::loads::{CapacityLoads, OVERLOAD_FACTOR, OVERLOAD_S, default_connections, with_anchors};
 use super::result::{CapacityEvents, EarlierSearch};
 use super::searches::{CapacitySearches, CapacityStepTrial, MOST_TRIALS, NextTrial};
-use crate::attempt::{Attempts, Listener};
+use crate::attempt::{Attempts, Listener, Monitoring};
 use crate::fold::test_fault;
 use crate::folder::Folder;
 use crate::joined_run::JoinedRun;
@@ -73,6 +75,10 @@ const PROBE_PAUSE: Duration = Duration::from_millis(100);
 /// Rates of the last loads, as shares of the capacity.
 const LEVELS: [f64; 5] = [0.5, 0.8, 0.95, 1.0, 1.05];
 
+/// Minimum share of the time with slow CPUs in a disturbed trial. At a rate close to the capacity, a
+/// few slow milliseconds delay more than 1 % of the requests.
+const LEAST_SLOW_SHARE: f64 = 0.02;
+
 /// A search and its environment.
 pub struct CapacityRun<'a> {
     /// Environment of the loads. Its plan is that of the open model.
@@ -111,6 +117,11 @@ struct CapacitySession<'s, 'l> {
     slow: Option<Duration>,
     /// Median service time over a single connection, in microseconds.
     idle_us: f64,
+    /// Measures the server's CPUs; `None` if the server is not on this host.
+    cpu_speed: Option<CpuSpeedMonitor>,
+    usual_cpu_speed: UsualCpuSpeed,
+    /// Share of the latest load in which the server's CPUs were slow.
+    slow_cpu_share: Option<f64>,
 }
 
 /// Why a search cannot continue.
@@ -144,11 +155,24 @@ impl CapacityRun<'_> {
             earlier_effect: earlier.as_ref().and_then(EarlierSearch::design_effect),
             slow: None,
             idle_us: 0.0,
+            cpu_speed: self.cpu_speed(),
+            usual_cpu_speed: UsualCpuSpeed::default(),
+            slow_cpu_share: None,
         };
         match session.search(earlier) {
             Ok(()) | Err(SearchStopped::Interrupted) => None,
             Err(SearchStopped::Failed(failure)) => failure,
         }
+    }
+
+    /// Starts to measure the speed of the server's CPUs.
+    fn cpu_speed(&self) -> Option<CpuSpeedMonitor> {
+        let Monitoring::Local(targets) = &self.attempts.monitoring else {
+            return None;
+        };
+        let addresses: Vec<_> = self.closed.plan.target.addresses().collect();
+        let start = || CpuSpeedMonitor::of_server(targets, &addresses);
+        self.attempts.side.within(start).ok().flatten()
     }
 }
 
@@ -222,10 +246,7 @@ impl CapacitySession<'_, '_> {
             .trials
             .iter()
             .for_each(|trial| searches.record(trial));
-        let mut is_after_miss = events
-            .trials
-            .last()
-            .is_some_and(|trial| trial.outcome == TrialOutcome::Miss);
+        let mut is_after_miss = events.trials.last().is_some_and(is_missed);
         loop {
             let (next, start) = match searches.next() {
                 NextTrial::Rising(next) => (next, TrialStart::Idle),
@@ -248,7 +269,7 @@ impl CapacitySession<'_, '_> {
                 self.await_recovery()?;
             }
             let trial = self.trial(next, (start, capacity_per_s), (length, required_s))?;
-            is_after_miss = trial.outcome == TrialOutcome::Miss;
+            is_after_miss = is_missed(&trial);
             searches.record(&trial);
             events.trials.push(trial.clone());
             self.record(Event::CapacityTrial(trial));
@@ -286,6 +307,7 @@ impl CapacitySession<'_, '_> {
         let outcome = match &fault {
             Some(_) => TrialOutcome::Void,
             None if figures.iter().all(|figure| figure.is_met) => TrialOutcome::Pass,
+            None if self.slow_cpu_share >= Some(LEAST_SLOW_SHARE) => TrialOutcome::Disturbed,
             None => TrialOutcome::Miss,
         };
         if outcome == TrialOutcome::Pass {
@@ -314,6 +336,7 @@ impl CapacitySession<'_, '_> {
             p99_us: run.response_time_us.p99,
             design_effect: self.design_effect(),
             server_cpus,
+            slow_cpu_share: self.slow_cpu_share,
         })
     }
 
@@ -512,12 +535,19 @@ impl CapacitySession<'_, '_> {
             run,
             ..self.run.attempts.clone()
         };
+        if let Some(monitor) = &self.cpu_speed {
+            // Samples from the pause before the load do not count.
+            let _ = monitor.take();
+        }
         let listener = &mut *self.listener;
         let mut on_event = |event: &Event| {
             on_event(event);
             listener(event);
         };
         let failure = attempts.measure_from(&mut self.first_number, self.folder, &mut on_event);
+        let samples = self.cpu_speed.iter().flat_map(CpuSpeedMonitor::take);
+        let times = samples.map(|sample| (sample.cpu, sample.work_ns as f64));
+        self.slow_cpu_share = self.usual_cpu_speed.add(times);
         if self.run.attempts.stop.is_set() {
             return Err(SearchStopped::Interrupted);
         }
@@ -541,4 +571,9 @@ impl CapacitySession<'_, '_> {
     fn elapsed_s(&self) -> f64 {
         self.begin.elapsed().as_secs_f64()
     }
+}
+
+/// Returns whether the server may still be overloaded after a trial.
+fn is_missed(trial: &CapacityTrial) -> bool {
+    matches!(trial.outcome, TrialOutcome::Miss | TrialOutcome::Disturbed)
 }

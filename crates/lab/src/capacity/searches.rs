@@ -17,6 +17,10 @@ pub const MOST_TRIALS: usize = 200;
 /// queue recovers slowly at rates close to its capacity.
 pub const RECOVERY_SHARE: f64 = 0.9;
 
+/// Rate that the client can certainly send, as a share of the first rate. The client has already
+/// sent more in the closed model.
+const CERTAIN_SHARE: f64 = 0.25;
+
 /// Number of trials from an overload that decide whether a second capacity exists.
 const RECOVERY_TRIALS: usize = 3;
 
@@ -25,7 +29,7 @@ pub struct CapacitySearches {
     settings: CapacityPlan,
     rising: CapacitySearch,
     /// Trials from an overload at the same rate, before the second search.
-    recoveries: Vec<bool>,
+    recoveries: Vec<TrialOutcome>,
     /// The second search, if the server does not recover.
     falling: Option<CapacitySearch>,
     /// Whether to try the server after an overload.
@@ -89,9 +93,8 @@ impl CapacitySearches {
                 falling.record(trial.rate_per_s, trial.outcome);
             }
             (TrialStart::Overload, None) => {
-                // A void trial counts as a recovery, so that it does not repeat forever.
-                self.recoveries.push(trial.outcome != TrialOutcome::Miss);
-                let misses = self.recoveries.iter().filter(|passed| !**passed).count();
+                self.recoveries.push(trial.outcome);
+                let misses = self.recoveries(TrialOutcome::Miss);
                 if 2 * misses > RECOVERY_TRIALS {
                     let settings = search_settings(&self.settings, trial.rate_per_s);
                     self.falling = Some(CapacitySearch::new(0.8 * trial.rate_per_s, settings));
@@ -126,7 +129,7 @@ impl CapacitySearches {
         }
         match self.rising.finding() {
             CapacityFinding::Capacity(found)
-                if self.tries_overload && !self.recoveries.contains(&true) =>
+                if self.tries_overload && !self.is_recovery_decided() =>
             {
                 NextTrial::Falling(CapacityStepTrial {
                     rate_per_s: RECOVERY_SHARE * found.interval.low,
@@ -135,6 +138,18 @@ impl CapacitySearches {
             }
             _ => NextTrial::Settled,
         }
+    }
+
+    /// Returns whether the server recovered from an overload, or whether this cannot be tested.
+    fn is_recovery_decided(&self) -> bool {
+        self.recoveries(TrialOutcome::Pass) + self.recoveries(TrialOutcome::Void) > 0
+            || self.recoveries(TrialOutcome::Disturbed) >= RECOVERY_TRIALS
+    }
+
+    /// Returns the number of trials from an overload with an outcome.
+    fn recoveries(&self, outcome: TrialOutcome) -> usize {
+        let recoveries = self.recoveries.iter();
+        recoveries.filter(|found| **found == outcome).count()
     }
 
     /// Returns the capacity so far in requests per second, if trials passed and missed.
@@ -187,6 +202,7 @@ fn search_settings(settings: &CapacityPlan, highest_per_s: f64) -> CapacitySetti
     CapacitySettings {
         lowest_per_s: settings.lowest_per_s,
         highest_per_s,
+        certain_per_s: CERTAIN_SHARE * settings.start_per_s,
         precision: settings.precision,
         most_trials: MOST_TRIALS,
     }

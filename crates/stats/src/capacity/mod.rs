@@ -33,10 +33,12 @@
 mod models;
 mod posterior;
 mod search;
+mod slow_cpu;
 mod trial_length;
 
 pub use posterior::pass_probability;
 pub use search::CapacitySearch;
+pub use slow_cpu::UsualCpuSpeed;
 pub use trial_length::{
     LATEST_TRIALS, SHORTEST_TRANSIENT_S, SHORTEST_TRIAL_S, SLOW_QUANTILE, TrialLength, TrialRow,
     design_effect, least_samples, trial_length,
@@ -53,9 +55,12 @@ pub struct CapacitySettings {
     pub lowest_per_s: f64,
     /// Highest rate to try, in requests per second.
     pub highest_per_s: f64,
+    /// Rate that the client can certainly send, in requests per second. If it is late at this rate or
+    /// below, it was disturbed.
+    pub certain_per_s: f64,
     /// Half-width of the interval at which the search ends, as a share of the capacity.
     pub precision: f64,
-    /// Maximum number of trials, including those that were sent late.
+    /// Maximum number of trials, including those that are not judged.
     pub most_trials: usize,
 }
 
@@ -64,6 +69,7 @@ impl Default for CapacitySettings {
         CapacitySettings {
             lowest_per_s: 1.0,
             highest_per_s: 1e8,
+            certain_per_s: 1.0,
             precision: 0.02,
             most_trials: 200,
         }

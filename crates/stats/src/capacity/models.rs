@@ -4,7 +4,7 @@
 //! [`DECISIVE`]. For a constant capacity drawn from the prior, the Bayes factor ever reaches a value
 //! k with probability at most 1/k (Ville 1939), however often it is computed.
 
-use super::posterior::{Posterior, STEP};
+use super::posterior::{Posterior, STEP, TrialEvidence};
 
 /// Minimum Bayes factor to report another model. The probability of a false alarm is at most 1 %
 /// for each model.
@@ -26,7 +26,7 @@ const DRIFTS: [f64; 12] = [
 pub(super) struct JudgedTrial {
     /// Position of the rate in the grid.
     pub(super) rate: i32,
-    pub(super) is_pass: bool,
+    pub(super) evidence: TrialEvidence,
     /// Whether the previous trial missed, so that the server may still be overloaded.
     pub(super) is_after_miss: bool,
 }
@@ -78,21 +78,21 @@ impl Models {
 
     /// Adds a trial.
     pub(super) fn update(&mut self, trial: &JudgedTrial) {
-        let JudgedTrial { rate, is_pass, .. } = *trial;
-        self.constant.update(rate, is_pass);
+        let JudgedTrial { rate, evidence, .. } = *trial;
+        self.constant.update(rate, evidence);
         let own = if trial.is_after_miss {
             &mut self.falling
         } else {
             &mut self.rising
         };
-        own.update(rate, is_pass);
+        own.update(rate, evidence);
         for (posterior, gap) in self.gaps.iter_mut().zip(GAPS) {
             let gap = if trial.is_after_miss { gap } else { 0 };
-            posterior.update(rate + gap, is_pass);
+            posterior.update(rate + gap, evidence);
         }
         for (posterior, drift) in self.drifts.iter_mut().zip(DRIFTS) {
             let shift = (drift * f64::from(self.trials) / STEP).round() as i32;
-            posterior.update(rate - shift, is_pass);
+            posterior.update(rate - shift, evidence);
         }
         self.trials += 1;
     }

@@ -13,12 +13,26 @@ use statrs::function::erf::erfc;
 /// Distance between neighboring rates of the grid, as a difference of logarithms.
 pub(super) const STEP: f64 = 0.002;
 
-/// Spreads of the grid, as differences of logarithms. More small spreads would make intervals too
-/// narrow, and larger ones cost trials.
-const SPREADS: [f64; 8] = [0.0025, 0.0045, 0.008, 0.012, 0.018, 0.026, 0.038, 0.055];
+/// Spreads of the grid, as differences of logarithms, and their prior weights. More small spreads
+/// would make intervals too narrow. Large spreads are rare and cost trials.
+const SPREADS: [(f64, f64); 10] = [
+    (0.0025, 1.0),
+    (0.0045, 1.0),
+    (0.008, 1.0),
+    (0.012, 1.0),
+    (0.018, 1.0),
+    (0.026, 1.0),
+    (0.038, 1.0),
+    (0.055, 1.0),
+    (0.08, 0.3),
+    (0.12, 0.1),
+];
 
 /// Probability of an outcome that contradicts a rate far from the capacity.
 const LAPSE: f64 = 0.01;
+
+/// Probability that a disturbance makes a trial miss whose rate is below the capacity.
+const DISTURBED_MISSES: f64 = 0.7;
 
 /// Distance between rate and capacity, in grid steps, beyond which the outcome is certain except
 /// for lapses.
@@ -27,7 +41,7 @@ const REACH: i32 = 500;
 /// Pass probability for each spread, by capacity minus rate in grid steps plus [`REACH`].
 static PASS: LazyLock<Vec<Vec<f64>>> = LazyLock::new(|| {
     let pass = |offset: i32, spread: f64| pass_probability(f64::from(offset) * STEP, spread);
-    let row = |spread: &f64| {
+    let row = |(spread, _): &(f64, f64)| {
         (-REACH..=REACH)
             .map(|offset| pass(offset, *spread))
             .collect()
@@ -55,7 +69,24 @@ pub(super) fn rate_at(position: i32) -> f64 {
     (f64::from(position) * STEP).exp()
 }
 
-/// Joint posterior of capacity and spread. The prior is uniform.
+/// What a trial shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TrialEvidence {
+    /// The objectives were met.
+    Pass,
+    /// An objective was missed.
+    Miss,
+    /// An objective was missed, perhaps because of a disturbance of the host.
+    DisturbedMiss,
+}
+
+impl TrialEvidence {
+    pub(super) fn is_pass(self) -> bool {
+        self == TrialEvidence::Pass
+    }
+}
+
+/// Joint posterior of capacity and spread. The prior of the capacity is uniform.
 #[derive(Debug, Clone)]
 pub(super) struct Posterior {
     /// Position of the lowest capacity.
@@ -72,11 +103,12 @@ impl Posterior {
     /// Returns the prior for the positions from `lowest` to `highest`.
     pub(super) fn uniform(lowest: i32, highest: i32) -> Self {
         let width = (highest - lowest + 1).max(1) as usize;
-        let cells = width * SPREADS.len();
+        let total: f64 = SPREADS.iter().map(|(_, weight)| weight).sum();
+        let row = |(_, weight): (f64, f64)| vec![weight / total / width as f64; width];
         Posterior {
             lowest,
             width,
-            weights: vec![1.0 / cells as f64; cells],
+            weights: SPREADS.into_iter().flat_map(row).collect(),
             log_evidence: 0.0,
         }
     }
@@ -87,13 +119,17 @@ impl Posterior {
     }
 
     /// Adds the outcome of a trial.
-    pub(super) fn update(&mut self, rate: i32, is_pass: bool) {
+    pub(super) fn update(&mut self, rate: i32, evidence: TrialEvidence) {
         let first = self.lowest - rate;
         let mut total = 0.0;
         for (row, pass) in self.weights.chunks_exact_mut(self.width).zip(PASS.iter()) {
             for (weight, offset) in row.iter_mut().zip(first..) {
                 let pass = pass[(offset.clamp(-REACH, REACH) + REACH) as usize];
-                *weight *= if is_pass { pass } else { 1.0 - pass };
+                *weight *= match evidence {
+                    TrialEvidence::Pass => pass,
+                    TrialEvidence::Miss => 1.0 - pass,
+                    TrialEvidence::DisturbedMiss => 1.0 - (1.0 - DISTURBED_MISSES) * pass,
+                };
                 total += *weight;
             }
         }
@@ -119,7 +155,7 @@ impl Posterior {
     /// Returns the mean spread.
     pub(super) fn spread(&self) -> f64 {
         let rows = self.weights.chunks_exact(self.width).zip(SPREADS);
-        rows.map(|(row, spread)| spread * row.iter().sum::<f64>())
+        rows.map(|(row, (spread, _))| spread * row.iter().sum::<f64>())
             .sum()
     }
 
@@ -228,6 +264,29 @@ impl Entropy {
 mod tests {
     use super::*;
 
+    fn evidence(is_pass: bool) -> TrialEvidence {
+        match is_pass {
+            true => TrialEvidence::Pass,
+            false => TrialEvidence::Miss,
+        }
+    }
+
+    #[test]
+    fn a_disturbed_miss_is_weak_evidence() {
+        let median = |evidence: TrialEvidence| {
+            let mut posterior = Posterior::uniform(0, 400);
+            posterior.update(200, evidence);
+            posterior.quantile(0.5)
+        };
+        let (disturbed, undisturbed) = (
+            median(TrialEvidence::DisturbedMiss),
+            median(TrialEvidence::Miss),
+        );
+        // The odds of both halves are 1 : 0.3 instead of 1 : 0.01.
+        assert!((160.0..180.0).contains(&disturbed), "{disturbed}");
+        assert!(undisturbed < 110.0, "{undisturbed}");
+    }
+
     #[test]
     fn a_rate_keeps_its_position() {
         for rate in [1.0, 37.0, 20_000.0, 3.3e6] {
@@ -255,7 +314,7 @@ mod tests {
     #[test]
     fn a_pass_halves_the_range_and_has_its_evidence() {
         let mut posterior = Posterior::uniform(-1_000, 1_000);
-        posterior.update(0, true);
+        posterior.update(0, TrialEvidence::Pass);
         assert!((posterior.log_evidence - 0.5f64.ln()).abs() < 1e-3);
         assert!(
             posterior.quantile(0.03) > 0.0,
@@ -267,7 +326,7 @@ mod tests {
             "{}",
             posterior.quantile(0.5)
         );
-        posterior.update(0, false);
+        posterior.update(0, TrialEvidence::Miss);
         assert!(
             (posterior.quantile(0.5)).abs() < 1.0,
             "{}",
@@ -278,8 +337,8 @@ mod tests {
     #[test]
     fn a_wide_range_is_halved() {
         let mut posterior = Posterior::uniform(0, 1_000);
-        posterior.update(200, true);
-        posterior.update(800, false);
+        posterior.update(200, TrialEvidence::Pass);
+        posterior.update(800, TrialEvidence::Miss);
         let next = posterior.most_informative(i32::MAX);
         assert!((480..=520).contains(&next), "{next}");
         assert_eq!(posterior.most_informative(300), 300);
@@ -290,11 +349,11 @@ mod tests {
         let mut vague = Posterior::uniform(0, 400);
         let (mut noisy, mut steady) = (vague.clone(), vague.clone());
         for rate in [100, 220, 180, 260] {
-            vague.update(rate, rate < 200);
+            vague.update(rate, evidence(rate < 200));
         }
         for rate in [185, 215, 190, 210, 195, 205, 199, 201] {
-            noisy.update(rate, rate > 200);
-            steady.update(rate, rate < 200);
+            noisy.update(rate, evidence(rate > 200));
+            steady.update(rate, evidence(rate < 200));
         }
         let width = |other: &Posterior| {
             let posterior = vague.with_spread_of(other);

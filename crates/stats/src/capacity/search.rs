@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use floodmark_record::run::Interval;
 
 use super::models::{CapacityModel, JudgedTrial, Models};
-use super::posterior::{Posterior, STEP, position, rate_at};
+use super::posterior::{Posterior, STEP, TrialEvidence, position, rate_at};
 use super::{
     CapacityEstimate, CapacityFinding, CapacityLimit, CapacitySettings, CapacityStep, TrialOutcome,
     TrialPurpose,
@@ -20,6 +20,9 @@ const LARGEST_RISE: f64 = 4.0;
 
 /// Number of trials that decide whether a bound of the settings or of the client passes.
 const REPEATS: usize = 3;
+
+/// Number of void trials after which a search ends that could not send a single trial on time.
+const MOST_LATE: usize = 10;
 
 /// Probability of the posterior beyond each bound of an interval. A search that underestimates the
 /// scatter stops too early, so the bounds are wider than those of a fixed number of trials (2.5 %).
@@ -57,6 +60,8 @@ const MOST_AT_EDGE: f64 = 0.1;
 pub struct CapacitySearch {
     settings: CapacitySettings,
     start: i32,
+    /// Rate that the client can certainly send.
+    certain: i32,
     judged: Vec<JudgedTrial>,
     /// Positions of trials that were sent late.
     voids: Vec<i32>,
@@ -92,6 +97,7 @@ impl CapacitySearch {
         let highest = position(settings.highest_per_s);
         CapacitySearch {
             start: position(start_per_s.max(settings.lowest_per_s)).min(highest),
+            certain: position(settings.certain_per_s),
             settings,
             judged: Vec::new(),
             voids: Vec::new(),
@@ -107,7 +113,8 @@ impl CapacitySearch {
     /// Returns the next trial, or the result.
     #[must_use]
     pub fn next(&self) -> CapacityStep {
-        if self.judged.len() + self.voids.len() >= self.settings.most_trials {
+        let is_late = self.judged.is_empty() && self.voids.len() >= MOST_LATE;
+        if is_late || self.judged.len() + self.voids.len() >= self.settings.most_trials {
             return CapacityStep::Done(self.finding());
         }
         let Some(models) = &self.models else {
@@ -129,7 +136,7 @@ impl CapacitySearch {
     /// one that [`Self::next`] returned.
     pub fn record(&mut self, rate_per_s: f64, outcome: TrialOutcome) {
         let rate = position(rate_per_s);
-        let is_pass = match outcome {
+        let evidence = match outcome {
             TrialOutcome::Void => {
                 self.voids.push(rate);
                 let highest = self.highest_sendable();
@@ -138,13 +145,17 @@ impl CapacitySearch {
                 self.confirmation = self.confirmation.take().filter(is_sendable);
                 return;
             }
-            TrialOutcome::Pass => true,
-            TrialOutcome::Miss => false,
+            TrialOutcome::Pass => TrialEvidence::Pass,
+            TrialOutcome::Miss => TrialEvidence::Miss,
+            TrialOutcome::Disturbed => TrialEvidence::DisturbedMiss,
         };
         let trial = JudgedTrial {
             rate,
-            is_pass,
-            is_after_miss: self.judged.last().is_some_and(|last| !last.is_pass),
+            evidence,
+            is_after_miss: self
+                .judged
+                .last()
+                .is_some_and(|last| !last.evidence.is_pass()),
         };
         self.judged.push(trial);
         self.update_models(&trial);
@@ -214,7 +225,11 @@ impl CapacitySearch {
                 }
             }
             None => {
-                let passes = self.judged.iter().filter(|trial| trial.is_pass).count();
+                let passes = self
+                    .judged
+                    .iter()
+                    .filter(|trial| trial.evidence.is_pass())
+                    .count();
                 if passes > 0 && passes < self.judged.len() {
                     self.models = Some(Models::new(lowest, highest, &self.judged));
                 }
@@ -242,7 +257,11 @@ impl CapacitySearch {
     }
 
     fn has_enough(&self) -> bool {
-        let passes = self.judged.iter().filter(|trial| trial.is_pass).count();
+        let passes = self
+            .judged
+            .iter()
+            .filter(|trial| trial.evidence.is_pass())
+            .count();
         passes.min(self.judged.len() - passes) >= FEWEST_OF_EACH
     }
 
@@ -309,7 +328,10 @@ impl CapacitySearch {
 
     /// Returns the posterior used to choose the next trial.
     fn relevant<'a>(&self, models: &'a Models) -> Cow<'a, Posterior> {
-        let is_after_pass = self.judged.last().is_some_and(|last| last.is_pass);
+        let is_after_pass = self
+            .judged
+            .last()
+            .is_some_and(|last| last.evidence.is_pass());
         match models.likely() {
             CapacityModel::Constant | CapacityModel::Drift => Cow::Borrowed(&models.constant),
             CapacityModel::Hysteresis if is_after_pass => Cow::Owned(models.rising()),
@@ -340,7 +362,7 @@ impl CapacitySearch {
         let Some(last) = self.judged.last() else {
             // Repeat the first rate once, because the client may have been disturbed.
             let lower: f64 = (1..self.voids.len()).map(|n| factor(n - 1)).product();
-            let rate = self.start - steps(lower);
+            let rate = (self.start - steps(lower)).max(self.certain.min(self.start));
             let purpose = match self.voids.is_empty() {
                 true => TrialPurpose::Bracket,
                 false => TrialPurpose::ClientLimit,
@@ -348,7 +370,7 @@ impl CapacitySearch {
             return trial(rate.max(self.lowest), purpose);
         };
         let rates = || self.judged.iter().map(|trial| trial.rate);
-        if last.is_pass {
+        if last.evidence.is_pass() {
             let highest = rates().max().unwrap_or(self.start);
             let at_highest = rates().filter(|rate| *rate == highest).count();
             let limit = self.highest_sendable();
@@ -380,7 +402,11 @@ impl CapacitySearch {
             return CapacityFinding::Unknown;
         };
         let repeats = |bound: i32| rates().filter(|rate| *rate == bound).count() >= REPEATS;
-        match self.judged.last().is_some_and(|last| last.is_pass) {
+        match self
+            .judged
+            .last()
+            .is_some_and(|last| last.evidence.is_pass())
+        {
             true => CapacityFinding::AtLeast {
                 rate_per_s: rate_at(highest),
                 limit: match repeats(highest) && highest >= self.highest_sendable() {
@@ -410,7 +436,8 @@ impl CapacitySearch {
     /// so two are needed.
     fn client_limit(&self) -> Option<i32> {
         let sent = self.highest_sent();
-        let late = || self.voids.iter().filter(|rate| Some(**rate) > sent);
+        let least = sent.max(Some(self.certain));
+        let late = || self.voids.iter().filter(|rate| Some(**rate) > least);
         late().min().copied().filter(|_| late().count() >= 2)
     }
 
@@ -435,7 +462,11 @@ impl Confirmation {
         let (rate, is_expected_pass) = self.rates[self.done];
         if trial.rate.abs_diff(rate) <= SAME_RATE {
             self.done += 1;
-            let contradicts = trial.is_pass != is_expected_pass;
+            let contradicts = match trial.evidence {
+                TrialEvidence::Pass => !is_expected_pass,
+                TrialEvidence::Miss => is_expected_pass,
+                TrialEvidence::DisturbedMiss => false,
+            };
             self.contradictions[usize::from(is_expected_pass)] += usize::from(contradicts);
         }
     }

@@ -181,6 +181,52 @@ fn one_late_trial_is_repeated() {
 }
 
 #[test]
+fn a_disturbed_client_is_no_client_limit() {
+    let settings = CapacitySettings {
+        certain_per_s: 0.25 * CAPACITY,
+        ..settings()
+    };
+    let (finding, trials) = search(CAPACITY, settings.clone(), |_| TrialOutcome::Void);
+    assert_eq!((finding, trials), (CapacityFinding::Unknown, MOST_LATE));
+    // Late up to the certain rate at first, and then on time.
+    let mut server = scattered(1, 0.0, 0.0);
+    let mut trials = 0;
+    let (finding, _) = search(CAPACITY, settings, |rate| {
+        trials += 1;
+        match trials {
+            ..8 => TrialOutcome::Void,
+            _ => server(rate),
+        }
+    });
+    assert!(
+        matches!(finding, CapacityFinding::AtLeast { rate_per_s, .. } if rate_per_s > 0.24 * CAPACITY),
+        "{finding:?}"
+    );
+}
+
+#[test]
+fn disturbed_misses_do_not_mislead() {
+    let mut covered = 0;
+    for seed in 0..20 {
+        let mut server = scattered(seed, 0.01, 0.0);
+        let mut random = Normal::new(seed + 2_000);
+        let (finding, trials) = search(1.2 * CAPACITY, settings(), |rate| {
+            let outcome = server(rate);
+            match random.uniform() < 0.3 {
+                true => TrialOutcome::Disturbed,
+                false => outcome,
+            }
+        });
+        assert!(trials < 100, "seed {seed}: {trials} trials");
+        covered += usize::from(matches!(
+            finding,
+            CapacityFinding::Capacity(estimate) if covers(&estimate, CAPACITY)
+        ));
+    }
+    assert!(covered >= 17, "{covered} of 20");
+}
+
+#[test]
 fn an_objective_that_is_never_met_ends_within_10_trials() {
     let (finding, trials) = search(CAPACITY, settings(), |_| TrialOutcome::Miss);
     let below = CapacityFinding::Below {
