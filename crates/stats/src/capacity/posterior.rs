@@ -24,8 +24,8 @@ const SPREADS: [(f64, f64); 10] = [
     (0.026, 1.0),
     (0.038, 1.0),
     (0.055, 1.0),
-    (0.08, 0.3),
-    (0.12, 0.1),
+    (0.08, 0.06),
+    (0.12, 0.02),
 ];
 
 /// Probability of an outcome that contradicts a rate far from the capacity.
