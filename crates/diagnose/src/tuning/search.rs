@@ -139,6 +139,10 @@ impl<'a> Search<'a> {
             let limit = verdict
                 .as_ref()
                 .map_or_else(|| "unknown limit".to_owned(), limit);
+            // Settings beyond a lower bound cannot be told apart.
+            if let Some(why) = self.last(&at).figure.why_higher() {
+                return Ok(why.to_owned());
+            }
             match advice(verdict.as_ref(), &self.tuning.knobs, &at) {
                 Advice::Stop => return Ok(limit),
                 Advice::Raise(knob) if moved.insert(&knob.name) => at = self.raise(knob, at)?,
@@ -250,7 +254,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the largest number of units below the knob's value in `at` that is certainly too small.
-    /// If the other knobs are equal, a pool of `m` units serves at most `m/n` times as many requests
+    /// A figure is at most the throughput. If the other knobs are equal, a pool of `m` units serves at most `m/n` times as many requests
     /// as a smaller pool of `n` units. If the pool of `n` units was full, this also holds if the other
     /// knobs differ.
     fn too_few(&self, knob: &TunedKnob, at: &KnobValues) -> Option<u64> {
@@ -270,7 +274,8 @@ impl<'a> Search<'a> {
                 own if is_full || with(values, knob, value) == *at => own as f64,
                 _ => return None,
             };
-            let needed = (wanted / (step.measured.figure? / units)).ceil() as u64;
+            let throughput = step.measured.throughput_per_s?;
+            let needed = (wanted / (throughput / units)).ceil() as u64;
             (units < value as f64).then_some(needed.min(value).saturating_sub(1))
         });
         too_few.max()
@@ -301,10 +306,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns whether all measured values of a knob are good enough, from the lowest value on.
+    /// Returns whether all measured values of a knob are good enough, from the lowest value on. Lower
+    /// bounds do not show this.
     fn is_irrelevant(&mut self, knob: &TunedKnob, at: &KnobValues) -> Searched<bool> {
         let line = self.line(knob, at);
-        let mut is_irrelevant = line.len() > 1 && line[0] <= at_least(knob, 1);
+        let mut is_irrelevant =
+            line.len() > 1 && line[0] <= at_least(knob, 1) && !self.is_lower_bound(&self.best());
         for value in line {
             is_irrelevant = is_irrelevant && self.is_enough(&with(at, knob, value))?;
         }
@@ -437,7 +444,9 @@ impl<'a> Search<'a> {
 
     fn confirmed(&self, values: &KnobValues) -> Vec<f64> {
         let steps = self.confirmations(values);
-        steps.filter_map(|step| step.measured.figure).collect()
+        steps
+            .filter_map(|step| step.measured.figure.per_s())
+            .collect()
     }
 
     /// Returns the figure of a setting without its confirmation, so that good luck in the search
@@ -445,8 +454,16 @@ impl<'a> Search<'a> {
     pub(super) fn figure(&self, values: &KnobValues) -> Option<f64> {
         let steps = self.of(values);
         let steps = steps.filter(|step| step.trial.action != TuningAction::Confirm);
-        let figures: Vec<f64> = steps.filter_map(|step| step.measured.figure).collect();
+        let figures: Vec<f64> = steps
+            .filter_map(|step| step.measured.figure.per_s())
+            .collect();
         geometric_mean(&figures)
+    }
+
+    /// Returns whether the figure of a setting is only a lower bound.
+    pub(super) fn is_lower_bound(&self, values: &KnobValues) -> bool {
+        let mut steps = self.of(values);
+        steps.any(|step| step.measured.figure.why_higher().is_some())
     }
 
     /// Returns the setting with the highest figure.
