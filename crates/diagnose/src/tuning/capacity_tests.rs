@@ -166,6 +166,14 @@ fn finds_the_smallest_pool_with_the_best_capacity() {
 }
 
 #[test]
+fn says_that_the_load_limits_the_size_of_a_pool() {
+    let server = |threads: u64| SimulatedSearch::of(settled(40.0 * threads.min(50) as f64));
+    let tuned = tune(100, server);
+    let expected = "no larger pool was tried, because the load has 50 connections";
+    assert!(tuned.why_ended.ends_with(expected), "{}", tuned.why_ended);
+}
+
+#[test]
 fn computes_the_smallest_pool_from_the_throughput() {
     // The capacity per thread is 30/s with 2 threads, and 47.5/s with 16.
     let server = |threads: u64| SimulatedSearch {

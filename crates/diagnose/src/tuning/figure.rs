@@ -10,7 +10,7 @@ use crate::text::per_s;
 pub(super) enum MeasuredFigure {
     /// Figure per second, and its interval within the process.
     Known(f64, Option<Interval>),
-    /// Lower bound of the figure per second, and why the figure may be higher.
+    /// Lower bound of the figure per second, and what limits it.
     AtLeast(f64, String),
     /// There is no figure. Contains the reason, unless the runs of the process state it.
     Missing(Option<String>),
@@ -33,19 +33,19 @@ impl MeasuredFigure {
         }
     }
 
-    /// Returns why the figure may be higher; `None` if it is no lower bound.
-    pub(super) fn why_higher(&self) -> Option<&str> {
+    /// Returns what limits a lower bound; `None` for other figures.
+    pub(super) fn bound_limit(&self) -> Option<&str> {
         match self {
-            MeasuredFigure::AtLeast(_, why) => Some(why),
+            MeasuredFigure::AtLeast(_, limit) => Some(limit),
             MeasuredFigure::Known(..) | MeasuredFigure::Missing(_) => None,
         }
     }
 
-    /// Returns why the figure is missing or only a lower bound.
+    /// Returns why the figure is missing, or what limits a lower bound.
     pub(super) fn note(&self) -> Option<&String> {
         match self {
             MeasuredFigure::Known(..) => None,
-            MeasuredFigure::AtLeast(_, why) => Some(why),
+            MeasuredFigure::AtLeast(_, limit) => Some(limit),
             MeasuredFigure::Missing(why) => why.as_ref(),
         }
     }
@@ -66,13 +66,13 @@ impl MeasuredFigure {
         if let Some((per_s, interval)) = found.sustained() {
             return MeasuredFigure::Known(per_s, interval);
         }
-        let at_least = |per_s, why: &str| MeasuredFigure::AtLeast(per_s, why.to_owned());
+        let at_least = |per_s, limit: &str| MeasuredFigure::AtLeast(per_s, limit.to_owned());
         match (found.finding, found.rate_per_s, found.last_per_s) {
             (CapacityKind::ClientLimit, Some(rate), _) => {
-                at_least(rate, "the client cannot send a higher rate on time")
+                at_least(rate, "the highest rate that the client can send on time")
             }
             (CapacityKind::AboveHighest, Some(rate), _) => {
-                at_least(rate, "the search tried no higher rate")
+                at_least(rate, "the highest rate of the search")
             }
             (CapacityKind::Never, Some(rate), _) => missing(&format!(
                 "the server misses the objectives even at {}",

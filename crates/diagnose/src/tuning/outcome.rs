@@ -133,7 +133,7 @@ fn step(step: &SearchStep) -> TuningStep {
         trial: trial.trial.clone(),
         process: trial.process,
         figure_per_s: measured.figure.per_s(),
-        is_lower_bound: measured.figure.why_higher().is_some(),
+        is_lower_bound: measured.figure.bound_limit().is_some(),
         interval: measured.figure.interval().cloned(),
         note: measured.figure.note().cloned(),
         cause: measured.verdict.as_ref().map(|verdict| verdict.cause),

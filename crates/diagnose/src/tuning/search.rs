@@ -140,22 +140,36 @@ impl<'a> Search<'a> {
                 .as_ref()
                 .map_or_else(|| "unknown limit".to_owned(), limit);
             // Settings beyond a lower bound cannot be told apart.
-            if let Some(why) = self.last(&at).figure.why_higher() {
-                return Ok(why.to_owned());
+            if let Some(limit) = self.last(&at).figure.bound_limit() {
+                return Ok(limit.to_owned());
             }
             match advice(verdict.as_ref(), &self.tuning.knobs, &at) {
                 Advice::Stop => return Ok(limit),
                 Advice::Raise(knob) if moved.insert(&knob.name) => at = self.raise(knob, at)?,
                 // A pool that was raised already cannot be the only limit.
-                Advice::Raise(_) | Advice::Sweep => {
+                advice @ (Advice::Raise(_) | Advice::Sweep) => {
                     let mut knobs = self.tuning.knobs.iter();
                     let Some(knob) = knobs.find(|knob| !moved.contains(&*knob.name)) else {
-                        return Ok(limit);
+                        return Ok(match advice {
+                            Advice::Raise(full) => self.pool_limit(full, &at, limit),
+                            _ => limit,
+                        });
                     };
                     moved.insert(&knob.name);
                     at = self.sweep(knob, at)?;
                 }
             }
+        }
+    }
+
+    /// Describes the limit of a full pool, and why no larger pool was tried.
+    fn pool_limit(&self, knob: &TunedKnob, at: &KnobValues, limit: String) -> String {
+        let (value, in_flight) = (at[&knob.name], self.last(at).in_flight);
+        match value < knob.high && value >= in_flight {
+            true => format!(
+                "{limit}; no larger pool was tried, because the load has {in_flight} connections"
+            ),
+            false => limit,
         }
     }
 
@@ -166,7 +180,7 @@ impl<'a> Search<'a> {
         if raised[&knob.name] <= at[&knob.name] {
             return Ok(at);
         }
-        let reason = format!("its pool is full, and {in_flight} requests are in flight");
+        let reason = format!("its pool is full, and the load has {in_flight} connections");
         self.take(&raised, TuningAction::Raise, Some(knob), &reason)?;
         let is_lower = self.figure(&raised) < self.figure(&at).map(|figure| figure * ENOUGH);
         Ok(if is_lower { at } else { raised })
@@ -463,7 +477,7 @@ impl<'a> Search<'a> {
     /// Returns whether the figure of a setting is only a lower bound.
     pub(super) fn is_lower_bound(&self, values: &KnobValues) -> bool {
         let mut steps = self.of(values);
-        steps.any(|step| step.measured.figure.why_higher().is_some())
+        steps.any(|step| step.measured.figure.bound_limit().is_some())
     }
 
     /// Returns the setting with the highest figure.

@@ -1,5 +1,7 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::experiment::ExperimentDescription;
+use floodmark_record::run::Interval;
+use floodmark_record::tuning::{TuningEnd, TuningRatio};
 
 use super::*;
 use crate::fixture;
@@ -84,7 +86,7 @@ fn tuned_record() -> Record {
 
 fn sentences(record: &Record) -> Vec<String> {
     let (tuning, of) = of(record).unwrap();
-    super::sentences(tuning, &of)
+    tuning_result::sentences(tuning, &of)
 }
 
 #[test]
@@ -172,12 +174,16 @@ fn shows_capacities_and_their_bounds() {
         step.interval.take_if(|_| step.is_lower_bound);
     }
     tuning.steps[3].note = Some("the server misses the objectives even at 10/s".to_owned());
-    tuning.why_ended = "the client cannot send a higher rate on time".to_owned();
+    tuning.why_ended = "the highest rate that the client can send on time".to_owned();
     let style = Style {
         color: false,
         width: 110,
     };
     insta::assert_snapshot!("capacity", terminal::experiment(&record, style));
+    assert_eq!(
+        sentences(&record).last().unwrap(),
+        "the limit is now the highest rate that the client can send on time"
+    );
     let steps = &record.tuning.as_ref().unwrap().steps;
     assert_eq!(
         tuning_step(&steps[3]),
