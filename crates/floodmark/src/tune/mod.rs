@@ -172,6 +172,10 @@ fn no_result(record: &Record, tuning: &Tuning) -> Option<Ending> {
     let mut runs = record.runs.iter();
     let invalid = runs.find_map(|run| endings::invalid(run, || run.validity.reasons.join("; ")));
     let fault = record.runs.iter().find_map(endings::server_fault);
-    let failed = || Ending::server(format!("{}; see the reason above", tuning.why_ended));
+    let has_reason = tuning.steps.iter().any(|step| step.note.is_some());
+    let failed = || match has_reason {
+        true => Ending::server(tuning.why_ended.clone()),
+        false => Ending::server(format!("{}; see the reason above", tuning.why_ended)),
+    };
     Some(fault.or(invalid).unwrap_or_else(failed))
 }

@@ -176,10 +176,11 @@ fn beyond_client(tuning: &Tuning) -> Option<String> {
     })
 }
 
-/// States why processes have no capacity.
+/// States why processes have no capacity, unless this ended the tuning.
 fn missing(tuning: &Tuning) -> impl Iterator<Item = String> {
     let steps = tuning.steps.iter();
-    let missing = steps.filter(|step| step.figure_per_s.is_none());
+    let has_start = tuning.ended != TuningEnd::NoStart;
+    let missing = steps.filter(move |step| has_start && step.figure_per_s.is_none());
     missing.filter_map(|step| {
         let note = step.note.as_ref()?;
         Some(format!(
