@@ -10,6 +10,7 @@ use std::path::Path;
 use floodmark_diagnose::comparing;
 use floodmark_plan::FileError;
 use floodmark_record::events::{Phase, RunId};
+use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::metric::Role;
 use floodmark_record::result::Overall;
 use floodmark_record::run::{
@@ -122,24 +123,23 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
         run.validity = validity(&run, run.client_cpus(record.environment.cpus), &expected);
         record.runs.push(run);
     }
-    let tuning = record.experiment.as_ref();
-    let tuning = tuning.and_then(|asked| asked.tuning.clone());
-    if let Some(tuning) = &tuning {
-        let (tuned, _) = floodmark_diagnose::tuning::judge(&record, tuning, events.tuning);
-        record.tuning = Some(tuned);
-    }
     let mut capacities = events.capacity.iter().map(CapacityEvents::result);
     match record.experiment {
-        None => {
-            record.capacity = capacities.next();
-            if record.capacity.is_none() {
-                record.overall = overall(&record.runs);
-            }
-        }
+        None => record.capacity = capacities.next(),
+        Some(_) => record.capacities = capacities.collect(),
+    }
+    match &record.experiment {
+        None if record.capacity.is_some() => {}
+        None => record.overall = overall(&record.runs),
         // The settings of a tuning are compared by the tuning.
-        Some(_) if tuning.is_some() => {}
+        Some(ExperimentDescription {
+            tuning: Some(tuning),
+            ..
+        }) => {
+            let (tuned, _) = floodmark_diagnose::tuning::judge(&record, tuning, events.tuning);
+            record.tuning = Some(tuned);
+        }
         Some(_) => {
-            record.capacities = capacities.collect();
             record.trial_capacities = comparing::trial_capacities(&record);
             record.comparisons = comparing::comparisons(&record);
             record.sweeps = comparing::sweeps(&record);

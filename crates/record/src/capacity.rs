@@ -216,9 +216,26 @@ impl CapacityResult {
     /// Returns the interval of the capacity, if there is one.
     #[must_use]
     pub fn interval(&self) -> Option<Interval> {
+        self.interval_of(self.low, self.high)
+    }
+
+    /// Returns the capacity that remains after an overload, with its interval if there is one.
+    /// Returns `None` if the capacity is unknown, changed during the search, or is only a bound.
+    #[must_use]
+    pub fn sustained(&self) -> Option<(f64, Option<Interval>)> {
+        match (self.finding, &self.falling) {
+            (CapacityKind::Capacity, _) => Some((self.rate_per_s?, self.interval())),
+            (CapacityKind::Hysteresis, Some(of)) => {
+                Some((of.rate_per_s, self.interval_of(of.low, of.high)))
+            }
+            _ => None,
+        }
+    }
+
+    fn interval_of(&self, low: Option<f64>, high: Option<f64>) -> Option<Interval> {
         Some(Interval {
-            low: self.low?,
-            high: self.high?,
+            low: low?,
+            high: high?,
             confidence: self.level,
             method: "posterior of the capacity".to_owned(),
         })

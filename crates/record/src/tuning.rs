@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cause::Cause;
-use crate::comparison::ComparedMetric;
 use crate::run::Interval;
 
 crate::names::named! {
@@ -25,6 +24,8 @@ crate::names::named! {
     TuningGoal {
         /// Ok responses per second.
         Throughput = "throughput",
+        /// Highest rate at which the server meets the objectives of the experiment.
+        Capacity = "capacity",
     }
 
     // In the order in which a tuning takes them.
@@ -54,16 +55,6 @@ crate::names::named! {
         NoStart = "no-start",
         /// The tuning was interrupted, or a worker failed.
         Interrupted = "interrupted",
-    }
-}
-
-impl TuningGoal {
-    /// Returns the metric that the tuning maximizes.
-    #[must_use]
-    pub fn metric(self) -> ComparedMetric {
-        match self {
-            TuningGoal::Throughput => ComparedMetric::Throughput,
-        }
     }
 }
 
@@ -133,10 +124,17 @@ pub struct TuningStep {
     pub trial: String,
     /// Number of the setting's server process, starting at 1.
     pub process: u32,
-    /// Figure of this process per second; null if the server failed or the run is invalid.
+    /// Figure of this process per second; null if the server failed, the run is invalid or the search
+    /// found no capacity.
     pub figure_per_s: Option<f64>,
-    /// Interval within the run; null if unknown.
+    /// Whether the capacity may be higher than `figure_per_s`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_lower_bound: bool,
+    /// Interval within the server process; null if unknown.
     pub interval: Option<Interval>,
+    /// Why the capacity is unknown, or what limits a lower bound of it; null otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// Cause that limits this process; null if unknown.
     pub cause: Option<Cause>,
     /// Explanation of the cause; null if the cause is unknown.
@@ -152,11 +150,15 @@ pub struct TunedSetting {
     pub values: KnobValues,
     /// Geometric mean of the figure over server processes, per second; null if the server failed.
     pub figure_per_s: Option<f64>,
-    /// Interval over server processes, or within the run if there is only one process.
+    /// Whether the capacity of a process may be higher than its figure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_lower_bound: bool,
+    /// Interval over server processes, or within the process if there is only one.
     pub interval: Option<Interval>,
     /// Number of server processes with a figure.
     pub processes: u32,
-    /// Geometric mean of the 99th percentile of response time, in µs; null if not measured.
+    /// Geometric mean of the 99th percentile of response time, in µs; null if not measured. The
+    /// objectives limit it if the figure is the capacity, so it is null then.
     pub p99_us: Option<f64>,
     /// Whether no other setting has both a higher figure and a lower 99th percentile.
     /// Differences below 2 % do not count.

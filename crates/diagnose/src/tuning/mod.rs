@@ -6,6 +6,7 @@
 //! and a record can be judged again.
 
 mod advice;
+mod figure;
 mod line;
 mod measured;
 mod outcome;
@@ -17,5 +18,7 @@ pub use search::NextProcess;
 /// Settings whose figure is at least this share of the best figure are good enough.
 const ENOUGH: f64 = 0.98;
 
+#[cfg(test)]
+mod capacity_tests;
 #[cfg(test)]
 mod search_tests;

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use floodmark_record::Record;
-use floodmark_record::run::Interval;
 use floodmark_record::tuning::{
     FailedSetting, KnobValues, TunedSetting, Tuning, TuningDescription, TuningEnd, TuningRatio,
     TuningStep,
@@ -11,6 +10,7 @@ use floodmark_record::tuning::{
 use floodmark_stats::comparison::{Ratio, geometric_mean, over_processes};
 
 use super::ENOUGH;
+use super::figure::MeasuredFigure;
 use super::measured::measured;
 use super::search::{Choice, NextProcess, Search, SearchEnd, SearchStep};
 use crate::text::show_s;
@@ -43,7 +43,7 @@ pub fn judge(
     let has_figure = search
         .steps
         .iter()
-        .any(|step| step.measured.figure.is_some());
+        .any(|step| step.measured.figure.per_s().is_some());
     let (choice, ended) = match conclusion {
         Some(SearchEnd::Choice(choice)) => (Some(choice), TuningEnd::Complete),
         Some(SearchEnd::NoStart) => (None, TuningEnd::NoStart),
@@ -59,7 +59,12 @@ pub fn judge(
     let why_ended = match &choice {
         Some(choice) => choice.why.clone(),
         None if ended == TuningEnd::NoStart => {
-            "the default setting has no valid figure, so the search cannot start".to_owned()
+            let note = search
+                .steps
+                .iter()
+                .find_map(|step| step.measured.figure.note());
+            let note = note.map_or_else(String::new, |note| format!(": {note}"));
+            format!("the default setting has no valid figure, so the search cannot start{note}")
         }
         None => "the tuning ended before the first measurement".to_owned(),
     };
@@ -95,7 +100,7 @@ fn so_far(search: &Search<'_>, out_of_time_s: Option<f64>) -> Choice {
     let figures = |values| -> Vec<f64> {
         search
             .of(values)
-            .filter_map(|step| step.measured.figure)
+            .filter_map(|step| step.measured.figure.per_s())
             .collect()
     };
     let ratio = Ratio::of(&figures(&chosen), &figures(&best)).filter(|_| chosen != best);
@@ -127,8 +132,10 @@ fn step(step: &SearchStep) -> TuningStep {
         values: trial.values.clone(),
         trial: trial.trial.clone(),
         process: trial.process,
-        figure_per_s: measured.figure,
-        interval: measured.interval.clone(),
+        figure_per_s: measured.figure.per_s(),
+        is_lower_bound: measured.figure.bound_limit().is_some(),
+        interval: measured.figure.interval().cloned(),
+        note: measured.figure.note().cloned(),
         cause: measured.verdict.as_ref().map(|verdict| verdict.cause),
         limit: measured
             .verdict
@@ -163,14 +170,15 @@ fn dominates((figure, p99): (f64, f64), (other, other_p99): (f64, f64)) -> bool 
 
 fn setting(search: &Search<'_>, values: KnobValues) -> TunedSetting {
     let steps: Vec<&SearchStep> = search.of(&values).collect();
-    let figures = steps.iter().filter_map(|step| step.measured.figure);
-    let figures: Vec<f64> = figures.collect();
+    let all = || steps.iter().map(|step| &step.measured.figure);
+    let figures: Vec<f64> = all().filter_map(MeasuredFigure::per_s).collect();
     let p99 = steps.iter().filter_map(|step| step.measured.p99_us);
-    let within_run = || -> Option<Interval> { steps.first()?.measured.interval.clone() };
+    let within_process = || all().find_map(MeasuredFigure::interval).cloned();
     TunedSetting {
         trial: search.tuning.trial_name(&values),
         figure_per_s: geometric_mean(&figures),
-        interval: over_processes(&figures).or_else(within_run),
+        is_lower_bound: search.is_lower_bound(&values),
+        interval: over_processes(&figures).or_else(within_process),
         processes: figures.len() as u32,
         p99_us: geometric_mean(&p99.collect::<Vec<_>>()),
         on_frontier: false,

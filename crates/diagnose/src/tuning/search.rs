@@ -139,19 +139,37 @@ impl<'a> Search<'a> {
             let limit = verdict
                 .as_ref()
                 .map_or_else(|| "unknown limit".to_owned(), limit);
+            // Settings beyond a lower bound cannot be told apart.
+            if let Some(limit) = self.last(&at).figure.bound_limit() {
+                return Ok(limit.to_owned());
+            }
             match advice(verdict.as_ref(), &self.tuning.knobs, &at) {
                 Advice::Stop => return Ok(limit),
                 Advice::Raise(knob) if moved.insert(&knob.name) => at = self.raise(knob, at)?,
                 // A pool that was raised already cannot be the only limit.
-                Advice::Raise(_) | Advice::Sweep => {
+                advice @ (Advice::Raise(_) | Advice::Sweep) => {
                     let mut knobs = self.tuning.knobs.iter();
                     let Some(knob) = knobs.find(|knob| !moved.contains(&*knob.name)) else {
-                        return Ok(limit);
+                        return Ok(match advice {
+                            Advice::Raise(full) => self.pool_limit(full, &at, limit),
+                            _ => limit,
+                        });
                     };
                     moved.insert(&knob.name);
                     at = self.sweep(knob, at)?;
                 }
             }
+        }
+    }
+
+    /// Describes the limit of a full pool, and why no larger pool was tried.
+    fn pool_limit(&self, knob: &TunedKnob, at: &KnobValues, limit: String) -> String {
+        let (value, in_flight) = (at[&knob.name], self.last(at).in_flight);
+        match value < knob.high && value >= in_flight {
+            true => format!(
+                "{limit}; no larger pool was tried, because the load has {in_flight} connections"
+            ),
+            false => limit,
         }
     }
 
@@ -162,7 +180,7 @@ impl<'a> Search<'a> {
         if raised[&knob.name] <= at[&knob.name] {
             return Ok(at);
         }
-        let reason = format!("its pool is full, and {in_flight} requests are in flight");
+        let reason = format!("its pool is full, and the load has {in_flight} connections");
         self.take(&raised, TuningAction::Raise, Some(knob), &reason)?;
         let is_lower = self.figure(&raised) < self.figure(&at).map(|figure| figure * ENOUGH);
         Ok(if is_lower { at } else { raised })
@@ -250,7 +268,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the largest number of units below the knob's value in `at` that is certainly too small.
-    /// If the other knobs are equal, a pool of `m` units serves at most `m/n` times as many requests
+    /// A figure is at most the throughput. If the other knobs are equal, a pool of `m` units serves at most `m/n` times as many requests
     /// as a smaller pool of `n` units. If the pool of `n` units was full, this also holds if the other
     /// knobs differ.
     fn too_few(&self, knob: &TunedKnob, at: &KnobValues) -> Option<u64> {
@@ -270,7 +288,8 @@ impl<'a> Search<'a> {
                 own if is_full || with(values, knob, value) == *at => own as f64,
                 _ => return None,
             };
-            let needed = (wanted / (step.measured.figure? / units)).ceil() as u64;
+            let throughput = step.measured.throughput_per_s?;
+            let needed = (wanted / (throughput / units)).ceil() as u64;
             (units < value as f64).then_some(needed.min(value).saturating_sub(1))
         });
         too_few.max()
@@ -301,10 +320,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns whether all measured values of a knob are good enough, from the lowest value on.
+    /// Returns whether all measured values of a knob are good enough, from the lowest value on. Lower
+    /// bounds do not show this.
     fn is_irrelevant(&mut self, knob: &TunedKnob, at: &KnobValues) -> Searched<bool> {
         let line = self.line(knob, at);
-        let mut is_irrelevant = line.len() > 1 && line[0] <= at_least(knob, 1);
+        let mut is_irrelevant =
+            line.len() > 1 && line[0] <= at_least(knob, 1) && !self.is_lower_bound(&self.best());
         for value in line {
             is_irrelevant = is_irrelevant && self.is_enough(&with(at, knob, value))?;
         }
@@ -437,7 +458,9 @@ impl<'a> Search<'a> {
 
     fn confirmed(&self, values: &KnobValues) -> Vec<f64> {
         let steps = self.confirmations(values);
-        steps.filter_map(|step| step.measured.figure).collect()
+        steps
+            .filter_map(|step| step.measured.figure.per_s())
+            .collect()
     }
 
     /// Returns the figure of a setting without its confirmation, so that good luck in the search
@@ -445,8 +468,16 @@ impl<'a> Search<'a> {
     pub(super) fn figure(&self, values: &KnobValues) -> Option<f64> {
         let steps = self.of(values);
         let steps = steps.filter(|step| step.trial.action != TuningAction::Confirm);
-        let figures: Vec<f64> = steps.filter_map(|step| step.measured.figure).collect();
+        let figures: Vec<f64> = steps
+            .filter_map(|step| step.measured.figure.per_s())
+            .collect();
         geometric_mean(&figures)
+    }
+
+    /// Returns whether the figure of a setting is only a lower bound.
+    pub(super) fn is_lower_bound(&self, values: &KnobValues) -> bool {
+        let mut steps = self.of(values);
+        steps.any(|step| step.measured.figure.bound_limit().is_some())
     }
 
     /// Returns the setting with the highest figure.

@@ -10,6 +10,7 @@ use floodmark_record::tuning::{
 use floodmark_record::verdict::{Confidence, Verdict};
 use proptest::prelude::*;
 
+use super::figure::MeasuredFigure;
 use super::measured::{Measured, MeasuredProcess};
 use super::search::{Choice, NextProcess, Search, SearchEnd};
 
@@ -27,7 +28,7 @@ fn knob(name: &str, sizes: KnobKind, default: u64, high: u64) -> TunedKnob {
     }
 }
 
-fn threads(default: u64) -> TunedKnob {
+pub(super) fn threads(default: u64) -> TunedKnob {
     knob("threads", KnobKind::Threads, default, 200)
 }
 
@@ -39,7 +40,7 @@ fn connections(default: u64) -> TunedKnob {
 /// full pool.
 type Server<'a> = &'a dyn Fn(&KnobValues) -> (Option<f64>, Cause, f64);
 
-fn verdict(cause: Cause, held: f64) -> Verdict {
+pub(super) fn verdict(cause: Cause, held: f64) -> Verdict {
     let kind = match cause {
         Cause::ConnectionPool => StepKind::Connections,
         _ => StepKind::Threads,
@@ -96,10 +97,14 @@ impl Simulation {
             let (figure, cause, held) = server(&next.values);
             let processes = self.measured.entry(next.values.clone()).or_default();
             assert_eq!(processes.len() + 1, next.process as usize);
+            let figure = figure.map(|figure| figure * noise(self.trials.len()));
             processes.push(MeasuredProcess {
-                figure: figure.map(|figure| figure * noise(self.trials.len())),
+                figure: match figure {
+                    Some(per_s) => MeasuredFigure::Known(per_s, None),
+                    None => MeasuredFigure::Missing(None),
+                },
+                throughput_per_s: figure,
                 p99_us: None,
-                interval: None,
                 verdict: Some(verdict(cause, held)),
                 in_flight: IN_FLIGHT,
             });

@@ -31,7 +31,7 @@ pub struct TuneArgs {
     #[arg(long = "knob", value_name = "NAME")]
     pub knobs: Vec<String>,
 
-    /// Figure to maximize
+    /// Figure to maximize; capacity requires [capacity] in the experiment
     #[arg(long = "for", value_name = "FIGURE", default_value = TuningGoal::Throughput.name(), value_parser = goal())]
     pub goal: TuningGoal,
 
@@ -39,7 +39,8 @@ pub struct TuneArgs {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = positive_duration)]
     pub budget: Duration,
 
-    /// Duration of the load in each measurement, with a unit [default: set by the experiment]
+    /// Duration of the load in each measurement, with a unit; conflicts with --for capacity [default:
+    /// set by the experiment]
     #[arg(short, long, value_name = "TIME", value_parser = positive_duration)]
     pub duration: Option<Duration>,
 

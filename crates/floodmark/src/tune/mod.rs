@@ -59,16 +59,12 @@ pub fn run(args: &TuneArgs) -> Result<(), Ending> {
             return finish(args, &outcome, folder.path(), &stop);
         }
     }
-    if let Some(tuning) = experiment
-        .description
-        .tuning
-        .as_ref()
-        .filter(|_| !args.quiet)
-    {
+    let asked = &experiment.description;
+    if let Some(tuning) = asked.tuning.as_ref().filter(|_| !args.quiet) {
         out::note(&format!(
             "{} – {}\n",
-            floodmark_report::plain::line(&experiment.description.question),
-            tuning_scope(tuning)
+            floodmark_report::plain::line(&asked.question),
+            tuning_scope(tuning, asked.capacity.as_ref())
         ));
     }
     let mut progress = TuningProgress::new(args.quiet);
@@ -103,10 +99,10 @@ fn read(args: &TuneArgs) -> Result<Experiment, Ending> {
         Err(error) => Err(error.to_string()),
     };
     let experiment = Experiment::read(&path).map_err(Ending::usage)?;
-    let experiment = experiment.changed(&changes).map_err(Ending::usage)?;
-    experiment
+    let experiment = experiment
         .tuned(&request, threads)
-        .map_err(|what| Ending::usage(format!("tune {}: {what}", args.experiment)))
+        .map_err(|what| Ending::usage(format!("tune {}: {what}", args.experiment)))?;
+    experiment.changed(&changes).map_err(Ending::usage)
 }
 
 /// Checks that the trial can be planned, and that its load has no fixed rate.
@@ -176,6 +172,10 @@ fn no_result(record: &Record, tuning: &Tuning) -> Option<Ending> {
     let mut runs = record.runs.iter();
     let invalid = runs.find_map(|run| endings::invalid(run, || run.validity.reasons.join("; ")));
     let fault = record.runs.iter().find_map(endings::server_fault);
-    let failed = || Ending::server(format!("{}; see the reason above", tuning.why_ended));
+    let has_reason = tuning.steps.iter().any(|step| step.note.is_some());
+    let failed = || match has_reason {
+        true => Ending::server(tuning.why_ended.clone()),
+        false => Ending::server(format!("{}; see the reason above", tuning.why_ended)),
+    };
     Some(fault.or(invalid).unwrap_or_else(failed))
 }

@@ -62,7 +62,8 @@ impl ExperimentListener for TuningProgress {
 impl TuningListener for TuningProgress {
     fn on_next(&mut self, next: &NextProcess) {
         let (action, knob) = (next.action, next.knob.as_deref());
-        self.print_line(&tuning_action(action, knob, &next.values, &next.reason));
+        let process = (&next.values, next.process);
+        self.print_line(&tuning_action(action, knob, process, &next.reason));
     }
 
     fn on_tuned(&mut self, tuning: &Tuning) {

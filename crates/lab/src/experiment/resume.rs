@@ -182,7 +182,9 @@ fn check_experiment(
         ));
     }
     if then.tuning != now.tuning {
-        return Err("the result tunes a different trial or different knobs".to_owned());
+        return Err(
+            "the result tunes a different trial, different knobs or a different figure".to_owned(),
+        );
     }
     match then == now {
         true => Ok(()),

@@ -31,7 +31,8 @@ pub struct TuningRequest {
 }
 
 impl Experiment {
-    /// Returns an experiment that tunes one trial. Its only trial has the default setting.
+    /// Returns an experiment that tunes one trial. Its only trial has the default setting. It keeps
+    /// the capacity search only if the tuning maximizes the capacity.
     /// `default_threads` returns the default of a knob `threads` without a default.
     ///
     /// # Errors
@@ -45,6 +46,13 @@ impl Experiment {
         if self.description.crash.is_some() {
             return Err(
                 "the experiment has crash rounds, which measure no throughput; tune another experiment"
+                    .to_owned(),
+            );
+        }
+        let is_capacity = request.goal == TuningGoal::Capacity;
+        if is_capacity && self.capacity.is_none() {
+            return Err(
+                "--for capacity: the experiment has no objectives; add [capacity] with slo = [\"p99 < 20ms\"]"
                     .to_owned(),
             );
         }
@@ -78,11 +86,12 @@ impl Experiment {
                 question: self.description.question,
                 trials: vec![base.name],
                 processes: 1,
+                capacity: self.description.capacity.filter(|_| is_capacity),
                 tuning: Some(tuning),
                 ..ExperimentDescription::default()
             },
             prove: false,
-            capacity: None,
+            capacity: self.capacity.filter(|_| is_capacity),
         })
     }
 }

@@ -31,12 +31,21 @@ command = "serve {port}"
 "#;
 
 fn tuned(only: Option<&str>, knobs: &[&str]) -> Result<Experiment, String> {
+    tuned_for(TuningGoal::Throughput, EXPERIMENT, only, knobs)
+}
+
+fn tuned_for(
+    goal: TuningGoal,
+    experiment: &str,
+    only: Option<&str>,
+    knobs: &[&str],
+) -> Result<Experiment, String> {
     let request = TuningRequest {
         only: only.map(str::to_owned),
         knobs: knobs.iter().map(|knob| (*knob).to_owned()).collect(),
-        goal: TuningGoal::Throughput,
+        goal,
     };
-    let experiment = Lab::new(SYSTEM, EXPERIMENT).read().unwrap();
+    let experiment = Lab::new(SYSTEM, experiment).read().unwrap();
     experiment.tuned(&request, |_| Ok(100))
 }
 
@@ -129,6 +138,25 @@ fn refuses_ambiguous_and_unsuitable_knobs() {
         assert!(message.contains(expected), "{message}");
         assert!(!message.contains('\n'), "{message}");
     }
+}
+
+#[test]
+fn only_a_tuning_for_capacity_keeps_the_objectives() {
+    // A search conflicts with a sweep.
+    let unswept = EXPERIMENT.replace("sweep = { threads = [1, 8], size = [2, 8] }\n", "");
+    let experiment = format!("{unswept}[capacity]\nslo = [\"p99 < 20ms\"]\n");
+    let tuned = |goal| tuned_for(goal, &experiment, Some("single"), &["threads"]).unwrap();
+    let capacity = tuned(TuningGoal::Capacity);
+    assert_eq!(capacity.capacity.unwrap().objectives.len(), 1);
+    let described = capacity.description.capacity.unwrap();
+    assert_eq!(described.objectives, ["p99 < 20ms"]);
+    let throughput = tuned(TuningGoal::Throughput);
+    assert!(throughput.capacity.is_none() && throughput.description.capacity.is_none());
+    let goal = TuningGoal::Capacity;
+    assert_eq!(
+        tuned_for(goal, EXPERIMENT, Some("single"), &["threads"]).unwrap_err(),
+        "--for capacity: the experiment has no objectives; add [capacity] with slo = [\"p99 < 20ms\"]"
+    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::figures::{count_of, extremes, rate, time};
 use super::names::{NamedRun, by_load};
 use super::{
     Block, Blocks, Emphasis, Span, attempts, comparison, crash, experiment, outcomes, plain, run,
-    sweep, trial_capacities, tuning, verdict,
+    sweep, trial_capacities, tuning, tuning_result, verdict,
 };
 
 /// Returns the paragraphs that answer a record's question.
@@ -37,8 +37,8 @@ pub(crate) fn blocks(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     for sentence in trial_capacities::sentences(record) {
         blocks.paragraph([plain(format!("{sentence}."))]);
     }
-    let tuning = record.tuning.iter().flat_map(tuning::sentences);
-    for sentence in tuning {
+    let tuned = tuning::of(record).into_iter();
+    for sentence in tuned.flat_map(|(tuning, of)| tuning_result::sentences(tuning, &of)) {
         blocks.paragraph([plain(format!("{}.", capitalized(&sentence)))]);
     }
     // The points of a sweep and the settings of a tuning are shown as curves instead of sentences,

@@ -35,6 +35,7 @@ mod table;
 pub(crate) mod times;
 pub(crate) mod trial_capacities;
 pub(crate) mod tuning;
+pub(crate) mod tuning_result;
 pub(crate) mod verdict;
 
 use std::collections::BTreeSet;

@@ -160,9 +160,10 @@ fn crash_rounds(record: &Record) -> Blocks {
 
 fn tuned(record: &Record) -> Blocks {
     let mut blocks = Blocks::default();
-    if let Some(tuning) = &record.tuning {
-        blocks.0.push(Block::Charts(tuned::charts(tuning)));
-        blocks.tables([tuning::steps(tuning)]);
+    if let Some((tuning, of)) = tuning::of(record) {
+        let charts = tuned::charts(tuning, &of.meaning);
+        blocks.0.push(Block::Charts(charts));
+        blocks.tables([tuning::steps(tuning, &of)]);
         if let Some(frontier) = tuning::frontier(tuning) {
             blocks.subheading("Frontier");
             blocks.paragraph([faint(tuning::FRONTIER)]);

@@ -1,44 +1,72 @@
-//! A tuning: its steps, the chosen setting, and why the tuning ended.
+//! A tuning: its steps and its frontier.
 
 use floodmark_record::Record;
-use floodmark_record::run::Interval;
+use floodmark_record::capacity::CapacityGoal;
+use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::tuning::{
-    KnobValues, TunedSetting, Tuning, TuningAction, TuningDescription, TuningEnd, TuningRatio,
-    TuningStep,
+    KnobValues, TunedSetting, Tuning, TuningAction, TuningDescription, TuningStep,
 };
 
-use super::figures::{self, count_of, level, microseconds, optional, rate};
+use super::figures::{self, duration, microseconds, optional, rate};
 use super::{
-    Blocks, Detail, Emphasis, FigureTable, TableCell, TextLine, experiment, line, placement, plain,
+    Blocks, Detail, Emphasis, FigureTable, TableCell, experiment, line, placement, plain,
+    tuning_result,
 };
 
-/// Explanation below the table of steps.
-const STEPS: &str =
-    "one row per server process: ok responses per second, and the cause that limits them";
 /// Explanation of the intervals.
-const INTERVALS: &str = "; 95 % intervals within the run";
+const INTERVALS: &str = "; 95 % intervals within the server process";
 
 /// Explanation of the frontier.
 pub(crate) const FRONTIER: &str = "no other setting has both a higher throughput and a lower p99; differences below 2 % do \
     not count";
 
-/// Relative half-width of an interval that is too wide to tell settings apart.
-const UNCERTAIN: f64 = 0.05;
+/// Relative difference at which two figures count as equal.
+pub(crate) const SAME: f64 = 0.02;
 
-/// Relative difference at which two throughputs count as equal.
-const SAME: f64 = 0.02;
+/// How to show the figure of a tuning.
+pub(crate) struct TunedFigure {
+    head: &'static str,
+    /// Meaning of the figure.
+    pub(crate) meaning: String,
+    /// What makes the figure more precise.
+    pub(crate) precision: &'static str,
+}
+
+impl TunedFigure {
+    /// Returns the figure of an experiment's tuning. Only a tuning for capacity has objectives.
+    pub(crate) fn of(experiment: &ExperimentDescription) -> Self {
+        match &experiment.capacity {
+            None => TunedFigure {
+                head: "ok/s",
+                meaning: "ok responses per second".to_owned(),
+                precision: "a longer --duration",
+            },
+            Some(goal) => TunedFigure {
+                head: "capacity/s",
+                meaning: format!("highest rate with {}", goal.objectives.join(", ")),
+                precision: "a longer `budget` in [capacity]",
+            },
+        }
+    }
+}
+
+/// Returns the tuning of a record and its figure.
+pub(crate) fn of(record: &Record) -> Option<(&Tuning, TunedFigure)> {
+    let experiment = record.experiment.as_ref()?;
+    Some((record.tuning.as_ref()?, TunedFigure::of(experiment)))
+}
 
 /// Returns the result of a record's tuning, or no blocks for other records.
 pub(crate) fn document(record: &Record) -> Blocks {
     let mut blocks = Blocks::default();
-    let Some((experiment, tuning)) = record.experiment.as_ref().zip(record.tuning.as_ref()) else {
+    let Some((experiment, (tuning, of))) = record.experiment.as_ref().zip(of(record)) else {
         return blocks;
     };
     blocks.paragraph([Emphasis::Strong.span(&experiment.question)]);
     blocks.gap();
-    blocks.tables([steps(tuning)]);
+    blocks.tables([steps(tuning, &of)]);
     blocks.gap();
-    blocks.lines(lines(tuning));
+    blocks.lines(tuning_result::lines(tuning, &of));
     blocks.lines(experiment::resumed(record).map(|text| line("resumed", text)));
     blocks.lines(placement::lines(record));
     blocks.lines(record.skipped.iter().map(|text| line("skipped", text)));
@@ -49,65 +77,24 @@ pub(crate) fn document(record: &Record) -> Blocks {
     blocks
 }
 
-/// Returns the result in labeled lines.
-pub(crate) fn lines(tuning: &Tuning) -> Vec<TextLine> {
-    let mut lines = Vec::new();
-    if let Some(chosen) = chosen(tuning) {
-        let setting = Emphasis::Strong.span(setting(&chosen.values));
-        lines.push(TextLine::new(
-            "setting",
-            [setting, plain(format!("– {}", figure(chosen)))],
-        ));
-    }
-    lines.extend(choice(tuning).map(|text| line("", text)));
-    lines.extend(against_default(tuning).map(|text| line("default", text)));
-    let irrelevant = tuning.irrelevant.iter();
-    lines.extend(irrelevant.map(|knob| line("note", irrelevance(tuning, knob))));
-    lines.extend(uncertainty(tuning).map(|text| line("note", text)));
-    let failed = tuning.failed.iter();
-    lines.extend(failed.map(|failed| line("failed", format!("{}: {}", failed.trial, failed.what))));
-    let label = match tuning.ended {
-        TuningEnd::Complete => "limit",
-        TuningEnd::OutOfTime | TuningEnd::NoStart | TuningEnd::Interrupted => "ended",
-    };
-    lines.push(line(label, &tuning.why_ended));
-    lines
-}
-
-/// Returns the result in sentences.
-pub(crate) fn sentences(tuning: &Tuning) -> Vec<String> {
-    let chosen = chosen(tuning).map(|one| format!("{}: {}", setting(&one.values), figure(one)));
-    let irrelevant = tuning.irrelevant.iter();
-    let ended = match tuning.ended {
-        TuningEnd::Complete => format!("the limit is now {}", tuning.why_ended),
-        TuningEnd::OutOfTime | TuningEnd::NoStart | TuningEnd::Interrupted => {
-            tuning.why_ended.clone()
-        }
-    };
-    chosen
-        .into_iter()
-        .chain(choice(tuning))
-        .chain(against_default(tuning))
-        .chain(irrelevant.map(|knob| irrelevance(tuning, knob)))
-        .chain(uncertainty(tuning))
-        .chain([ended])
-        .collect()
-}
-
 /// Returns a row per measured server process.
-pub(crate) fn steps(tuning: &Tuning) -> FigureTable {
+pub(crate) fn steps(tuning: &Tuning, of: &TunedFigure) -> FigureTable {
     let rows = (1..).zip(&tuning.steps).map(|(number, step)| {
         let cause = step.cause.map_or("", |cause| cause.name());
         let cells = vec![
             ("step", Detail::Essential, plain(step.action.name()).into()),
-            ("ok/s", Detail::Essential, step_figure(step)),
+            (of.head, Detail::Essential, step_figure(step)),
             ("process", Detail::Roomy, step.process.to_string().into()),
             ("limit", Detail::Essential, plain(cause).into()),
         ];
         (format!("{number} {}", setting(&step.values)), cells)
     });
     let has_intervals = tuning.steps.iter().any(|step| step.interval.is_some());
-    let mut table = FigureTable::of(rows, STEPS);
+    let note = format!(
+        "one row per server process: {}, and the cause that limits the server",
+        of.meaning
+    );
+    let mut table = FigureTable::of(rows, &note);
     table.supplement_note = if has_intervals { INTERVALS } else { "" };
     table
 }
@@ -117,7 +104,9 @@ fn step_figure(step: &TuningStep) -> TableCell {
     let interval = figure.zip(step.interval.as_ref());
     let interval = interval.map(|(figure, interval)| figures::interval(figure, interval));
     let text = match figure {
-        Some(_) => optional(figure, figures::per_second),
+        Some(per_s) if step.is_lower_bound => format!("≥ {}", figures::per_second(per_s)),
+        Some(per_s) => figures::per_second(per_s),
+        None if step.note.is_some() => "none".to_owned(),
         None => "failed".to_owned(),
     };
     TableCell::new(text, interval)
@@ -165,9 +154,13 @@ pub fn tuning_step(step: &TuningStep) -> String {
             let interval = step.interval.as_ref();
             let interval =
                 interval.map(|interval| format!(" {}", figures::interval(per_s, interval)));
-            format!("{}{}", rate(per_s), interval.unwrap_or_default())
+            let figure = bounded(rate(per_s), step.is_lower_bound);
+            format!("{figure}{}", interval.unwrap_or_default())
         }
-        None => "failed".to_owned(),
+        None => match &step.note {
+            Some(note) => format!("none ({note})"),
+            None => "failed".to_owned(),
+        },
     };
     // Repeated measurements of a setting usually have the same limit.
     let is_first = step.process == 1;
@@ -181,22 +174,24 @@ pub fn tuning_step(step: &TuningStep) -> String {
     )
 }
 
-/// Describes the next step of a tuning: `raise threads: threads = 100, connections = 30 (its pool is
-/// full)`.
+/// Describes the next step of a tuning: `raise threads: threads = 100, connections = 30, process 1
+/// (its pool is full)`.
 #[must_use]
 pub fn tuning_action(
     action: TuningAction,
     knob: Option<&str>,
-    values: &KnobValues,
+    (values, process): (&KnobValues, u32),
     reason: &str,
 ) -> String {
     let knob = knob.map(|knob| format!(" {knob}")).unwrap_or_default();
-    format!("{action}{knob}: {} ({reason})", setting(values))
+    let setting = setting(values);
+    format!("{action}{knob}: {setting}, process {process} ({reason})")
 }
 
 /// Describes what a tuning changes: `trial far, knobs threads (1 to 200) and connections (1 to 50)`.
+/// If the tuning searches for capacities, states their objectives and the length of each search.
 #[must_use]
-pub fn tuning_scope(tuning: &TuningDescription) -> String {
+pub fn tuning_scope(tuning: &TuningDescription, capacity: Option<&CapacityGoal>) -> String {
     let knobs = tuning.knobs.iter();
     let knobs = knobs.map(|knob| format!("{} ({} to {})", knob.name, knob.low, knob.high));
     let noun = if tuning.knobs.len() == 1 {
@@ -205,7 +200,23 @@ pub fn tuning_scope(tuning: &TuningDescription) -> String {
         "knobs"
     };
     let knobs = knobs.collect::<Vec<_>>().join(" and ");
-    format!("trial {}, {noun} {knobs}", tuning.trial)
+    let scope = format!("trial {}, {noun} {knobs}", tuning.trial);
+    match capacity {
+        None => scope,
+        Some(goal) => format!(
+            "{scope}; capacity for {}, up to {} per server process",
+            goal.objectives.join(", "),
+            duration(goal.budget_s)
+        ),
+    }
+}
+
+/// Marks a figure that is only a lower bound: `at least 48,000/s`.
+pub(crate) fn bounded(figure: String, is_lower_bound: bool) -> String {
+    match is_lower_bound {
+        true => format!("at least {figure}"),
+        false => figure,
+    }
 }
 
 /// Formats the values of knobs in reverse alphabetical order: `threads = 8, connections = 30`.
@@ -213,137 +224,6 @@ pub(crate) fn setting(values: &KnobValues) -> String {
     let each = values.iter().rev();
     let each = each.map(|(name, value)| format!("{name} = {value}"));
     each.collect::<Vec<_>>().join(", ")
-}
-
-fn chosen(tuning: &Tuning) -> Option<&TunedSetting> {
-    tuning.setting(tuning.chosen.as_ref()?)
-}
-
-/// Formats a setting's figure: `2,182/s (95 % interval 2,100 – 2,260/s over 4 server processes)`.
-fn figure(of: &TunedSetting) -> String {
-    let figure = optional(of.figure_per_s, rate);
-    let processes = count_of(u64::from(of.processes), "server process");
-    let basis = match of.processes {
-        1 => "within the run of 1 server process".to_owned(),
-        _ => format!("over {processes}"),
-    };
-    match &of.interval {
-        Some(interval) => format!("{figure} ({} {basis})", bounds(interval, rate)),
-        None => format!("{figure} ({processes})"),
-    }
-}
-
-fn bounds(interval: &Interval, show: fn(f64) -> String) -> String {
-    let confidence = level(interval.confidence);
-    format!(
-        "{confidence} interval {} to {}",
-        show(interval.low),
-        show(interval.high)
-    )
-}
-
-/// Describes how the chosen setting compares with the best one.
-fn choice(tuning: &Tuning) -> Option<String> {
-    let chosen = chosen(tuning)?;
-    let best = tuning.setting(tuning.best.as_ref()?)?;
-    let is_complete = tuning.ended == TuningEnd::Complete;
-    let Some(ratio) = &tuning.ratio else {
-        return Some(match (is_complete, tuning.settings.len()) {
-            (false, _) => "best setting so far; not confirmed by fresh processes".to_owned(),
-            (true, 1) => "no other value was worth a trial".to_owned(),
-            (true, _) => {
-                "the best setting; no smaller measured setting is within 2 % of its figure"
-                    .to_owned()
-            }
-        });
-    };
-    let ratio_text = ratio_of(ratio);
-    let (best_setting, best_figure) = (setting(&best.values), optional(best.figure_per_s, rate));
-    let smallest = match is_complete {
-        true => "the smallest measured setting within 2 % of the best",
-        false => {
-            "the smallest setting so far within 2 % of the best; not confirmed by fresh processes"
-        }
-    };
-    debug_assert_ne!(chosen.trial, best.trial);
-    Some(format!(
-        "{smallest}: {ratio_text} of {best_setting} ({best_figure})"
-    ))
-}
-
-fn ratio_of(ratio: &TuningRatio) -> String {
-    let show = |value: f64| format!("{:.1} %", value * 100.0);
-    match &ratio.interval {
-        None => show(ratio.ratio),
-        Some(interval) => {
-            let processes = match ratio.confirmed_by {
-                0 => String::new(),
-                n => format!(", {} each", count_of(u64::from(n), "fresh process")),
-            };
-            format!(
-                "{} ({}{processes})",
-                show(ratio.ratio),
-                bounds(interval, show_share)
-            )
-        }
-    }
-}
-
-fn show_share(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
-/// Compares the chosen setting with the default.
-fn against_default(tuning: &Tuning) -> Option<String> {
-    let default = tuning.settings.first()?;
-    let chosen = chosen(tuning)?;
-    if chosen.trial == default.trial {
-        return Some("the chosen setting is the default".to_owned());
-    }
-    let (own, before) = chosen.figure_per_s.zip(default.figure_per_s)?;
-    let compared = match own / before {
-        ratio if (1.0 - SAME..=1.0 + SAME).contains(&ratio) => "about as many".to_owned(),
-        ratio => format!("{ratio:.2} times as many"),
-    };
-    Some(format!(
-        "{} serves {}; the chosen setting serves {compared}",
-        setting(&default.values),
-        rate(before)
-    ))
-}
-
-/// States that the chosen setting's processes differ too much to tell settings apart.
-fn uncertainty(tuning: &Tuning) -> Option<String> {
-    let chosen = chosen(tuning)?;
-    let (figure, interval) = chosen.figure_per_s.zip(chosen.interval.as_ref())?;
-    let half = (interval.high - interval.low) / 2.0 / figure;
-    (half > UNCERTAIN).then(|| {
-        let half = figures::percent(half * 100.0);
-        format!(
-            "the interval of ± {half} is wider than the 2 % that the search looks for, so another setting may be better; \
-             repeat the tuning on an idle host, or with a longer --duration"
-        )
-    })
-}
-
-/// Describes a knob that does not matter.
-fn irrelevance(tuning: &Tuning, knob: &str) -> String {
-    let chosen = chosen(tuning);
-    let is_on_line = |one: &&TunedSetting| {
-        chosen.is_some_and(|chosen| {
-            let others = one.values.iter().filter(|(name, _)| *name != knob);
-            others.eq(chosen.values.iter().filter(|(name, _)| *name != knob))
-        })
-    };
-    let values = tuning.settings.iter().filter(is_on_line);
-    let values: Vec<u64> = values
-        .filter_map(|one| one.values.get(knob).copied())
-        .collect();
-    let least = values.iter().min().copied().unwrap_or_default();
-    let most = values.iter().max().copied().unwrap_or_default();
-    format!(
-        "{knob} does not matter: all measured values from {least} to {most} are within 2 % of the best"
-    )
 }
 
 #[cfg(test)]

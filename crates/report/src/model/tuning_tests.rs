@@ -1,5 +1,7 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::experiment::ExperimentDescription;
+use floodmark_record::run::Interval;
+use floodmark_record::tuning::{TuningEnd, TuningRatio};
 
 use super::*;
 use crate::fixture;
@@ -32,6 +34,8 @@ fn tuned_record() -> Record {
         trial: trial(threads),
         process,
         figure_per_s: Some(per_s).filter(|per_s| *per_s > 0.0),
+        is_lower_bound: false,
+        note: None,
         interval: interval(per_s * 0.99, per_s * 1.01),
         cause: Some(cause),
         limit: Some("a summary".to_owned()),
@@ -40,6 +44,7 @@ fn tuned_record() -> Record {
         trial: trial(threads),
         values: values(threads),
         figure_per_s: Some(per_s),
+        is_lower_bound: false,
         interval: interval(per_s * 0.97, per_s * 1.03),
         processes: 4,
         p99_us: Some(p99_us),
@@ -79,6 +84,11 @@ fn tuned_record() -> Record {
     record
 }
 
+fn sentences(record: &Record) -> Vec<String> {
+    let (tuning, of) = of(record).unwrap();
+    tuning_result::sentences(tuning, &of)
+}
+
 #[test]
 fn shows_steps_result_and_frontier() {
     let record = tuned_record();
@@ -93,7 +103,7 @@ fn shows_steps_result_and_frontier() {
     let mut without_trade = tuning.clone();
     without_trade.settings.remove(0);
     assert_eq!(frontier(&without_trade), None);
-    let sentences = sentences(tuning);
+    let sentences = sentences(&record);
     assert_eq!(
         sentences.last().unwrap(),
         "the limit is now server-cpu: the server is CPU-bound"
@@ -107,7 +117,8 @@ fn shows_steps_result_and_frontier() {
 #[test]
 fn draws_the_path_and_each_knob_with_several_values() {
     let record = tuned_record();
-    let charts = tuned::charts(record.tuning.as_ref().unwrap());
+    let (tuning, of) = of(&record).unwrap();
+    let charts = tuned::charts(tuning, &of.meaning);
     let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
     assert_eq!(
         titles,
@@ -129,17 +140,54 @@ fn says_that_an_unfinished_result_is_not_confirmed() {
     let tuning = record.tuning.as_mut().unwrap();
     tuning.ended = TuningEnd::OutOfTime;
     tuning.why_ended = "the time limit was reached".to_owned();
-    let text = sentences(tuning).join("\n");
+    let text = sentences(&record).join("\n");
     assert!(text.contains("not confirmed"), "{text}");
     assert!(text.ends_with("the time limit was reached"), "{text}");
     assert!(!text.contains("wider than"), "{text}");
+    let tuning = record.tuning.as_mut().unwrap();
     tuning.settings[2].interval = interval(900.0, 1_100.0);
     tuning.ratio = None;
     tuning.best = tuning.chosen.clone();
-    let text = sentences(tuning).join("\n");
+    let text = sentences(&record).join("\n");
     assert!(
         text.contains("best setting so far; not confirmed"),
         "{text}"
     );
     assert!(text.contains("± 10\u{a0}% is wider than the 2 %"), "{text}");
+}
+
+#[test]
+fn shows_capacities_and_their_bounds() {
+    let mut record = tuned_record();
+    let experiment = record.experiment.as_mut().unwrap();
+    experiment.capacity = Some(CapacityGoal {
+        objectives: vec!["p99 < 20ms".to_owned()],
+        budget_s: 60.0,
+    });
+    let tuning = record.tuning.as_mut().unwrap();
+    for of in &mut tuning.settings {
+        (of.p99_us, of.on_frontier) = (None, false);
+        of.is_lower_bound = of.figure_per_s > Some(500.0);
+    }
+    for step in &mut tuning.steps {
+        step.is_lower_bound = step.figure_per_s > Some(500.0);
+        step.interval.take_if(|_| step.is_lower_bound);
+    }
+    tuning.steps[3].note = Some("the server misses the objectives even at 10/s".to_owned());
+    tuning.why_ended = "the highest rate that the client can send on time".to_owned();
+    let style = Style {
+        color: false,
+        width: 110,
+    };
+    insta::assert_snapshot!("capacity", terminal::experiment(&record, style));
+    assert_eq!(
+        sentences(&record).last().unwrap(),
+        "the limit is now the highest rate that the client can send on time"
+    );
+    let steps = &record.tuning.as_ref().unwrap().steps;
+    assert_eq!(
+        tuning_step(&steps[3]),
+        "  threads = 20, connections = 100, process 1: none (the server misses the objectives even at \
+         10/s) – unknown: a summary"
+    );
 }

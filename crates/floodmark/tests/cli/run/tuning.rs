@@ -41,12 +41,18 @@ fn store() -> String {
     address
 }
 
-/// Returns an experiment that loads the server `pools.py`, with further keys of its trial.
+/// Returns an experiment that loads the server `pools.py` through a number of connections, with
+/// further keys of its trial.
 fn pools(connections: u32, duration: &str, options: &str, keys: &str) -> ExperimentFolder {
+    let load = format!("connections = {connections}\nduration = \"{duration}\"\n");
+    loaded_pools(&load, options, keys)
+}
+
+/// Returns an experiment that loads the server `pools.py`, with keys of its load and its trial.
+fn loaded_pools(load: &str, options: &str, keys: &str) -> ExperimentFolder {
     let store = store();
     let lab = ExperimentFolder::new(&format!(
-        "question = \"How many?\"\n[load]\nconnections = {connections}\nduration = \"{duration}\"\n\
-         [[trial]]\nname = \"pools\"\nstore = {{ url = \"{store}\" }}\n\
+        "question = \"How many?\"\n[load]\n{load}[[trial]]\nname = \"pools\"\nstore = {{ url = \"{store}\" }}\n\
          command = \"python3 pools.py --listen {{host}}:{{port}} --store {{store}} {options}\"\n{keys}"
     ));
     std::fs::write(lab.0.path().join("pools.py"), SERVER).unwrap();
@@ -173,6 +179,49 @@ fn resumes_and_finds_that_a_knob_does_not_matter() {
 }
 
 #[test]
+fn raises_the_capacity_of_a_full_pool_and_resumes() {
+    let keys = "knobs.threads = { default = 2, low = 1, high = 64 }\n\
+                [capacity]\nslo = [\"p90 < 80ms\"]\nbudget = \"15s\"\n";
+    let options = "--threads {threads} --connections 64";
+    let lab = loaded_pools("connections = 16\n", options, keys);
+    // Each part measures one process.
+    let parts = ["--for", "capacity", "--budget", "10ms"];
+    let (code, first, printed) = lab.ended(lab.tune("--out", &parts));
+    assert_eq!(code, 0, "{printed}");
+    assert_eq!(tuning(&first).ended, TuningEnd::OutOfTime);
+    let page = [&parts[..], &["--html", "page.html"]].concat();
+    let (code, record, printed) = lab.ended(lab.tune("--resume", &page));
+    assert_eq!(code, 0, "{printed}");
+    let [start, raised] = &tuning(&record).steps[..] else {
+        panic!("{printed}");
+    };
+    assert_eq!(*start, tuning(&first).steps[0]);
+    assert_eq!(start.cause, Some(Cause::WorkerPool), "{printed}");
+    assert_eq!(
+        (raised.action, raised.values["threads"]),
+        (TuningAction::Raise, 16),
+        "{printed}"
+    );
+    let ratio = raised.figure_per_s.unwrap() / start.figure_per_s.unwrap();
+    assert!((4.0..20.0).contains(&ratio), "{printed}");
+    assert_eq!(tuning(&record).chosen.as_ref(), Some(&raised.trial));
+    for words in ["capacity/s", "highest rate with p90 < 80ms", "time limit"] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+    let page = std::fs::read_to_string(lab.0.path().join("page.html")).unwrap();
+    assert!(page.contains("highest rate with p90 &lt; 80ms by step"));
+
+    let child = lab.tune("--resume", &parts);
+    wait_for("the third search", || {
+        (lab.count("capacity_began") == 3).then_some(())
+    });
+    signal(child.id(), libc::SIGINT);
+    let (code, record, printed) = lab.ended(child);
+    assert_eq!(code, 130, "{printed}");
+    assert_eq!(tuning(&record).steps.len(), 2, "{printed}");
+}
+
+#[test]
 fn fails_if_the_server_does_not_start() {
     let lab = pools(
         8,
@@ -232,6 +281,21 @@ fn refuses_what_cannot_be_tuned() {
         let lab = pools(8, "1s", "--threads {threads}", keys);
         lab.refuses(&[], &words);
     }
+    let keys = "knobs.threads = { low = 1, high = 9 }\n";
+    let lab = pools(8, "1s", "--threads {threads}", keys);
+    lab.refuses(
+        &["--for", "capacity"],
+        &["tune e.toml: --for capacity: the experiment has no objectives; add [capacity]"],
+    );
+    let lab = loaded_pools(
+        "",
+        "--threads {threads}",
+        &format!("{keys}[capacity]\nslo = [\"p90 < 80ms\"]\n"),
+    );
+    lab.refuses(
+        &["--for", "capacity", "--duration", "1s"],
+        &["--duration conflicts with [capacity]"],
+    );
     let keys = "load = { rate = 100 }\nknobs.threads = { low = 1, high = 9 }\n";
     let lab = pools(8, "1s", "--threads {threads}", keys);
     lab.refuses(&[], &["e.toml:5", "fixed rate", "remove `rate`"]);

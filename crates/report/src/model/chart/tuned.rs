@@ -6,27 +6,27 @@ use super::axis::drawable;
 use super::{Axis, Chart, Curve, CurvePiece, largest};
 use crate::model::figures::per_second;
 
-/// Returns the charts of a tuning.
-pub(crate) fn charts(tuning: &Tuning) -> Vec<Chart> {
-    let path = path(tuning).into_iter();
+/// Returns the charts of a tuning. `figure` describes its figure.
+pub(crate) fn charts(tuning: &Tuning, figure: &str) -> Vec<Chart> {
+    let path = path(tuning, figure).into_iter();
     let knobs = tuning.settings.first().into_iter();
     let knobs = knobs.flat_map(|setting| setting.values.keys().rev());
     path.chain(settings(tuning))
-        .chain(knobs.filter_map(|knob| by_knob(tuning, knob)))
+        .chain(knobs.filter_map(|knob| by_knob(tuning, knob, figure)))
         .collect()
 }
 
 /// Returns the figure by step.
-fn path(tuning: &Tuning) -> Option<Chart> {
+fn path(tuning: &Tuning, figure: &str) -> Option<Chart> {
     let steps = (1..).zip(&tuning.steps);
     let points = steps.filter_map(|(number, step)| {
-        let figure = step.figure_per_s.filter(|y| drawable(*y))?;
-        Some((f64::from(number), figure))
+        let per_s = step.figure_per_s.filter(|y| drawable(*y))?;
+        Some((f64::from(number), per_s))
     });
     let points: Vec<(f64, f64)> = points.collect();
     let title = "Path of the tuning";
     let labels = (label as Label, per_second as Label);
-    chart(title, "ok responses per second by step", points, labels)
+    chart(title, &format!("{figure} by step"), points, labels)
 }
 
 /// Returns the settings of two knobs in the order in which they were tried.
@@ -48,7 +48,7 @@ fn settings(tuning: &Tuning) -> Option<Chart> {
 
 /// Returns the figure by the value of a knob, with the other knobs as in the chosen setting. The
 /// mark is the chosen value.
-fn by_knob(tuning: &Tuning, knob: &str) -> Option<Chart> {
+fn by_knob(tuning: &Tuning, knob: &str, figure: &str) -> Option<Chart> {
     let chosen = tuning.setting(tuning.chosen.as_ref()?)?;
     let others = |setting: &TunedSetting| {
         let mut values = setting.values.clone();
@@ -58,13 +58,13 @@ fn by_knob(tuning: &Tuning, knob: &str) -> Option<Chart> {
     let on_line = tuning.settings.iter();
     let on_line = on_line.filter(|setting| others(setting) == others(chosen));
     let points = on_line.filter_map(|setting| {
-        let figure = setting.figure_per_s.filter(|y| drawable(*y))?;
-        Some((*setting.values.get(knob)? as f64, figure))
+        let per_s = setting.figure_per_s.filter(|y| drawable(*y))?;
+        Some((*setting.values.get(knob)? as f64, per_s))
     });
     let mut points: Vec<(f64, f64)> = points.filter(|(x, _)| drawable(*x)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let title = format!("Figure by {knob}");
-    let unit = format!("ok responses per second by {knob}; the line marks the chosen value");
+    let unit = format!("{figure} by {knob}; the line marks the chosen value");
     let mut chart = chart(&title, &unit, points, (label, per_second))?;
     chart
         .marks
