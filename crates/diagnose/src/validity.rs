@@ -190,18 +190,30 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
 
 /// Returns why the client did not send an open-model load as planned, or `None` if it did. `cpus` is
 /// the number of CPUs that the client may use. Whether the server met the load does not matter.
+///
+/// Response times include the lateness of requests. If they are short enough for the caller's
+/// purpose, `can_be_late` accepts late requests.
 #[must_use]
-pub fn client_fault(run: &Run, cpus: u32) -> Option<String> {
+pub fn client_fault(run: &Run, cpus: u32, can_be_late: bool) -> Option<String> {
     let judged = &Judged {
         run,
         cpus,
         expected: &[],
     };
     let faults = match run.agents.is_empty() {
-        true => ClientFaults::of(judged),
-        false => agents::faults(run),
+        true if can_be_late => not_sent(judged),
+        true => ClientFaults::of(judged).invalid,
+        false => agents::faults(run).invalid,
     };
-    faults.invalid.into_iter().next()
+    faults.into_iter().next()
+}
+
+/// Returns reasons why requests were not sent at all.
+fn not_sent(judged: &Judged<'_>) -> Vec<String> {
+    let mut faults = Vec::from_iter(cut_short(judged.run));
+    faults.extend(unsent(judged));
+    faults.extend(held::not_held(judged));
+    faults
 }
 
 /// Reasons why the client did not send the load as planned.
@@ -218,9 +230,7 @@ struct ClientFaults {
 impl ClientFaults {
     fn of(judged: &Judged<'_>) -> Self {
         let run = judged.run;
-        let mut invalid = Vec::from_iter(cut_short(run));
-        invalid.extend(unsent(judged));
-        invalid.extend(held::not_held(judged));
+        let mut invalid = not_sent(judged);
         if run.plan.is_open() {
             invalid.extend(late(judged));
             if invalid.is_empty() {

@@ -51,8 +51,6 @@ pub enum TrialOutcome {
     Miss,
     /// The client could not send the requests on time, so the trial says nothing about the server.
     Void,
-    /// An objective was missed while the server's CPUs were slow, so the trial is weak evidence.
-    Disturbed,
 }
 
 /// Why a trial has its rate.
@@ -124,7 +122,22 @@ pub struct CapacityTrial {
     pub slow_cpu_share: Option<f64>,
 }
 
+/// Minimum share of the time with slow CPUs in a disturbed trial. At a rate close to the capacity, a
+/// few slow milliseconds delay more than 1 % of the requests.
+const LEAST_SLOW_SHARE: f64 = 0.02;
+
 impl CapacityTrial {
+    /// Returns whether the server's CPUs were slow, so that the trial may have missed for this
+    /// reason. Even CPUs that stand still while they are slow reduce the throughput at most by the
+    /// slow share. A server that falls further behind is overloaded.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        let throughput = self.throughput_per_s.unwrap_or(0.0);
+        let behind = 1.0 - throughput / self.rate_per_s;
+        self.slow_cpu_share
+            .is_some_and(|share| share >= LEAST_SLOW_SHARE && behind <= share)
+    }
+
     /// Returns the figures of the objectives that were missed.
     pub fn missed(&self) -> impl Iterator<Item = &ObjectiveFigure> {
         self.figures.iter().filter(|figure| !figure.is_met)
@@ -259,13 +272,13 @@ pub struct TrialCapacity {
     /// Name of the trial.
     pub trial: String,
     /// Geometric mean over server processes, in requests per second; null if no process has a
-    /// capacity.
+    /// capacity. With hysteresis, the capacity after an overload counts.
     pub rate_per_s: Option<f64>,
     /// Interval over server processes, or over the trials of a single process; null if unknown.
     pub interval: Option<Interval>,
     /// Number of server processes with a capacity.
     pub processes: u32,
-    /// Number of server processes of which only a bound is known.
+    /// Number of server processes whose capacity changed, or of which only a bound is known.
     pub bounded: u32,
 }
 

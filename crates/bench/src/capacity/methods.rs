@@ -73,7 +73,8 @@ fn floodmark(server: &mut SimulatedServer, start_per_s: f64) -> SearchRun {
     loop {
         match search.next() {
             CapacityStep::Trial { rate_per_s, .. } => {
-                search.record(rate_per_s, server.trial(rate_per_s));
+                let outcome = server.trial(rate_per_s);
+                search.record(rate_per_s, outcome, server.is_disturbed);
                 trials += 1;
             }
             CapacityStep::Done(finding) => return SearchRun { finding, trials },
@@ -90,7 +91,7 @@ fn binary(server: &mut SimulatedServer, start_per_s: f64, width: f64) -> SearchR
         trials += 1;
         match server.trial(rate) {
             TrialOutcome::Pass => low = Some(rate),
-            TrialOutcome::Miss | TrialOutcome::Void | TrialOutcome::Disturbed => high = Some(rate),
+            TrialOutcome::Miss | TrialOutcome::Void => high = Some(rate),
         }
         rate = match (low, high) {
             (Some(low), Some(high)) if (high - low) / high <= width => {

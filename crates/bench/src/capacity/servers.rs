@@ -58,6 +58,8 @@ pub struct SimulatedServer {
     /// Number of trials so far.
     pub trials: u32,
     is_collapsed: bool,
+    /// Whether the host was disturbed during the last trial.
+    pub is_disturbed: bool,
     /// Parts of the latest trials that passed.
     passed: VecDeque<Vec<TrialRow>>,
     /// Simulated time in seconds.
@@ -72,6 +74,7 @@ impl SimulatedServer {
             random,
             trials: 0,
             is_collapsed: false,
+            is_disturbed: false,
             passed: VecDeque::new(),
             time_s: 0.0,
         }
@@ -111,12 +114,8 @@ impl SimulatedServer {
             }
             Behavior::Disturbed => {
                 let is_pass = rate <= SPEED_PER_S;
-                let is_disturbed = self.random.uniform() < DISTURBED_TRIALS;
-                if is_disturbed && (!is_pass || self.random.uniform() < DISTURBED_MISSES) {
-                    self.time_s += length_s;
-                    return TrialOutcome::Disturbed;
-                }
-                is_pass
+                self.is_disturbed = self.random.uniform() < DISTURBED_TRIALS;
+                is_pass && !(self.is_disturbed && self.random.uniform() < DISTURBED_MISSES)
             }
             Behavior::SlowlyCrossing => {
                 let z = Z_99 - 2.0 * (rate / SPEED_PER_S).ln();

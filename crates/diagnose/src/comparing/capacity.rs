@@ -13,22 +13,19 @@ use super::run_group::{RunGroup, run_groups};
 /// Half-width of a 95 % interval in standard deviations.
 const Z_95: f64 = 1.959_964;
 
-/// Returns the capacities of a group's server processes. Capacities of which only a bound is known
-/// are excluded.
+/// Returns the sustained capacities of a group's server processes. Processes without one are
+/// excluded.
 pub(super) fn process_figures(group: &RunGroup<'_>) -> ProcessFigures {
-    let found = || {
-        group
-            .capacities
-            .iter()
-            .filter(|found| found.bound.is_none())
-    };
-    let values: Vec<f64> = found().filter_map(|found| found.rate_per_s).collect();
-    let numbers: Vec<u32> = found().map(|found| found.process).collect();
+    let sustained = group.capacities.iter().filter_map(|found| {
+        let (per_s, _) = found.sustained()?;
+        Some((per_s, found.process))
+    });
+    let (values, numbers): (Vec<f64>, Vec<u32>) = sustained.unzip();
     let excluded = group.capacities.len() - values.len();
     let metric = ComparedMetric::Capacity;
     let excluded = (excluded > 0).then(|| {
         format!(
-            "{excluded} of {} processes excluded: only a bound of the capacity is known",
+            "{excluded} of {} processes excluded: the capacity changed, or only a bound is known",
             group.capacities.len()
         )
     });
@@ -56,7 +53,7 @@ pub fn trial_capacities(record: &Record) -> Vec<TrialCapacity> {
 fn trial_capacity(group: &RunGroup<'_>) -> TrialCapacity {
     let values = process_figures(group).values;
     let within = || match &group.capacities[..] {
-        [only] => only.interval(),
+        [only] => only.sustained()?.1,
         _ => None,
     };
     TrialCapacity {
@@ -74,10 +71,11 @@ pub(super) fn interval_of_ratio(a: &RunGroup<'_>, b: &RunGroup<'_>) -> Option<In
     let ([a], [b]) = (&a.capacities[..], &b.capacities[..]) else {
         return None;
     };
-    let (range_a, range_b) = (a.interval()?, b.interval()?);
+    let ((per_s_a, range_a), (per_s_b, range_b)) = (a.sustained()?, b.sustained()?);
+    let (range_a, range_b) = (range_a?, range_b?);
     let spread = |range: &Interval| (range.high / range.low).ln() / (2.0 * Z_95);
     let half = Z_95 * spread(&range_a).hypot(spread(&range_b));
-    let ratio = a.rate_per_s? / b.rate_per_s?;
+    let ratio = per_s_a / per_s_b;
     Some(Interval {
         low: ratio * (-half).exp(),
         high: ratio * half.exp(),

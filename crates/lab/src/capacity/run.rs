@@ -75,10 +75,6 @@ const PROBE_PAUSE: Duration = Duration::from_millis(100);
 /// Rates of the last loads, as shares of the capacity.
 const LEVELS: [f64; 5] = [0.5, 0.8, 0.95, 1.0, 1.05];
 
-/// Minimum share of the time with slow CPUs in a disturbed trial. At a rate close to the capacity, a
-/// few slow milliseconds delay more than 1 % of the requests.
-const LEAST_SLOW_SHARE: f64 = 0.02;
-
 /// A search and its environment.
 pub struct CapacityRun<'a> {
     /// Environment of the loads. Its plan is that of the open model.
@@ -246,7 +242,8 @@ impl CapacitySession<'_, '_> {
             .trials
             .iter()
             .for_each(|trial| searches.record(trial));
-        let mut is_after_miss = events.trials.last().is_some_and(is_missed);
+        let last = events.trials.last();
+        let mut is_after_miss = last.is_some_and(|trial| trial.outcome == TrialOutcome::Miss);
         loop {
             let (next, start) = match searches.next() {
                 NextTrial::Rising(next) => (next, TrialStart::Idle),
@@ -269,7 +266,7 @@ impl CapacitySession<'_, '_> {
                 self.await_recovery()?;
             }
             let trial = self.trial(next, (start, capacity_per_s), (length, required_s))?;
-            is_after_miss = is_missed(&trial);
+            is_after_miss = trial.outcome == TrialOutcome::Miss;
             searches.record(&trial);
             events.trials.push(trial.clone());
             self.record(Event::CapacityTrial(trial));
@@ -303,11 +300,13 @@ impl CapacitySession<'_, '_> {
         let deadline = self.run.attempts.planned.plan.deadline;
         let judge = |objective: &Objective| objective.judge(&run, deadline);
         let figures: Vec<_> = self.run.objectives.iter().map(judge).collect();
-        let fault = test_fault(client_fault(&run, run.client_cpus(self.run.cpus)));
+        let is_met = figures.iter().all(|figure| figure.is_met);
+        let cpus = run.client_cpus(self.run.cpus);
+        // Response times that meet the objectives in spite of late requests count.
+        let fault = test_fault(client_fault(&run, cpus, is_met));
         let outcome = match &fault {
             Some(_) => TrialOutcome::Void,
-            None if figures.iter().all(|figure| figure.is_met) => TrialOutcome::Pass,
-            None if self.slow_cpu_share >= Some(LEAST_SLOW_SHARE) => TrialOutcome::Disturbed,
+            None if is_met => TrialOutcome::Pass,
             None => TrialOutcome::Miss,
         };
         if outcome == TrialOutcome::Pass {
@@ -571,9 +570,4 @@ impl CapacitySession<'_, '_> {
     fn elapsed_s(&self) -> f64 {
         self.begin.elapsed().as_secs_f64()
     }
-}
-
-/// Returns whether the server may still be overloaded after a trial.
-fn is_missed(trial: &CapacityTrial) -> bool {
-    matches!(trial.outcome, TrialOutcome::Miss | TrialOutcome::Disturbed)
 }

@@ -29,7 +29,10 @@ pub struct CapacitySearches {
     settings: CapacityPlan,
     rising: CapacitySearch,
     /// Trials from an overload at the same rate, before the second search.
-    recoveries: Vec<TrialOutcome>,
+    failed_recoveries: usize,
+    /// Trials from an overload that were void or disturbed.
+    unclear_recoveries: usize,
+    has_recovered: bool,
     /// The second search, if the server does not recover.
     falling: Option<CapacitySearch>,
     /// Whether to try the server after an overload.
@@ -79,7 +82,9 @@ impl CapacitySearches {
                 search_settings(settings, settings.highest_per_s),
             ),
             settings: settings.clone(),
-            recoveries: Vec::new(),
+            failed_recoveries: 0,
+            unclear_recoveries: 0,
+            has_recovered: false,
             falling: None,
             tries_overload,
         }
@@ -88,14 +93,20 @@ impl CapacitySearches {
     /// Records a trial.
     pub fn record(&mut self, trial: &CapacityTrial) {
         match (trial.start, &mut self.falling) {
-            (TrialStart::Idle, _) => self.rising.record(trial.rate_per_s, trial.outcome),
+            (TrialStart::Idle, _) => {
+                self.rising
+                    .record(trial.rate_per_s, trial.outcome, trial.is_disturbed());
+            }
             (TrialStart::Overload, Some(falling)) => {
-                falling.record(trial.rate_per_s, trial.outcome);
+                falling.record(trial.rate_per_s, trial.outcome, trial.is_disturbed());
             }
             (TrialStart::Overload, None) => {
-                self.recoveries.push(trial.outcome);
-                let misses = self.recoveries(TrialOutcome::Miss);
-                if 2 * misses > RECOVERY_TRIALS {
+                match trial.outcome {
+                    TrialOutcome::Pass => self.has_recovered = true,
+                    TrialOutcome::Miss if !trial.is_disturbed() => self.failed_recoveries += 1,
+                    TrialOutcome::Miss | TrialOutcome::Void => self.unclear_recoveries += 1,
+                }
+                if 2 * self.failed_recoveries > RECOVERY_TRIALS {
                     let settings = search_settings(&self.settings, trial.rate_per_s);
                     self.falling = Some(CapacitySearch::new(0.8 * trial.rate_per_s, settings));
                 }
@@ -142,14 +153,7 @@ impl CapacitySearches {
 
     /// Returns whether the server recovered from an overload, or whether this cannot be tested.
     fn is_recovery_decided(&self) -> bool {
-        self.recoveries(TrialOutcome::Pass) + self.recoveries(TrialOutcome::Void) > 0
-            || self.recoveries(TrialOutcome::Disturbed) >= RECOVERY_TRIALS
-    }
-
-    /// Returns the number of trials from an overload with an outcome.
-    fn recoveries(&self, outcome: TrialOutcome) -> usize {
-        let recoveries = self.recoveries.iter();
-        recoveries.filter(|found| **found == outcome).count()
+        self.has_recovered || self.unclear_recoveries >= RECOVERY_TRIALS
     }
 
     /// Returns the capacity so far in requests per second, if trials passed and missed.

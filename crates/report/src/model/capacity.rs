@@ -146,10 +146,6 @@ fn trials(result: &CapacityResult) -> String {
         0 => {}
         n => text.push_str(&format!(", {n} void because the client was late")),
     }
-    match count(TrialOutcome::Disturbed) {
-        0 => {}
-        n => text.push_str(&format!(", {n} disturbed by slow CPUs")),
-    }
     if let Some(scatter) = result.scatter {
         text.push_str(&format!(
             "; scatter between trials {:.1} %",
@@ -299,14 +295,12 @@ pub(crate) fn notes(result: &CapacityResult) -> Vec<TextLine> {
             duration(required_s.round()),
         ));
     }
-    let disturbed = result
-        .trials
-        .iter()
-        .filter(|trial| trial.outcome == TrialOutcome::Disturbed);
-    let disturbed = disturbed.count() as u64;
+    let is_disturbed =
+        |trial: &&CapacityTrial| trial.outcome == TrialOutcome::Miss && trial.is_disturbed();
+    let disturbed = result.trials.iter().filter(is_disturbed).count() as u64;
     if disturbed > 0 {
         notes.push(format!(
-            "in {} that missed, the server's CPUs were slower than usual because other machines or \
+            "the server's CPUs were slower than usual in {} that missed, because other machines or \
              programs used the same cores; these trials count less",
             count_of(disturbed, "trial")
         ));
@@ -319,8 +313,7 @@ pub(crate) fn notes(result: &CapacityResult) -> Vec<TextLine> {
         );
     }
     let is_tested = |trial: &CapacityTrial| {
-        let is_judged = matches!(trial.outcome, TrialOutcome::Pass | TrialOutcome::Miss);
-        trial.start == TrialStart::Overload && is_judged
+        trial.start == TrialStart::Overload && trial.outcome != TrialOutcome::Void
     };
     if result.finding == CapacityKind::Capacity && !result.trials.iter().any(is_tested) {
         notes.push("no trial shows whether the server recovers from an overload".to_owned());
@@ -349,9 +342,9 @@ pub(crate) fn trials_table(result: &CapacityResult) -> FigureTable {
     let rows = result.trials.iter().enumerate().map(|(number, trial)| {
         let outcome = match trial.outcome {
             TrialOutcome::Pass => Emphasis::Good.span("met"),
+            TrialOutcome::Miss if trial.is_disturbed() => Emphasis::Warn.span("missed, slow CPUs"),
             TrialOutcome::Miss => Emphasis::Bad.span("missed"),
             TrialOutcome::Void => Emphasis::Warn.span("void"),
-            TrialOutcome::Disturbed => Emphasis::Warn.span("disturbed"),
         };
         let figures = trial.figures.iter().map(|of| of.figure.clone());
         let figures = figures.collect::<Vec<_>>().join(", ");
@@ -387,18 +380,15 @@ pub fn capacity_trial_line(trial: &CapacityTrial, result: &CapacityResult) -> St
             let fault = trial.fault.as_deref().unwrap_or("the client was late");
             format!("void: {}", fault.split(';').next().unwrap_or(fault))
         }
-        TrialOutcome::Miss | TrialOutcome::Disturbed => {
+        TrialOutcome::Miss => {
             let missed = trial.missed();
             let missed = missed.map(|of| format!("{} ({})", of.objective, of.figure));
             let missed = format!("missed {}", missed.collect::<Vec<_>>().join(", "));
-            match trial.slow_cpu_share {
-                Some(share) if trial.outcome == TrialOutcome::Disturbed => {
-                    let percent = 100.0 * share;
-                    format!(
-                        "{missed}; disturbed: the CPUs were slow for {percent:.0} % of the time"
-                    )
+            match trial.slow_cpu_share.filter(|_| trial.is_disturbed()) {
+                Some(share) => {
+                    format!("{missed}; CPUs slow for {:.0} % of the time", 100.0 * share)
                 }
-                _ => missed,
+                None => missed,
             }
         }
     };
@@ -423,7 +413,6 @@ pub fn capacity_progress_line(result: &CapacityResult, left: Duration, width: us
             TrialOutcome::Pass => "met",
             TrialOutcome::Miss => "missed",
             TrialOutcome::Void => "void",
-            TrialOutcome::Disturbed => "disturbed",
         };
         format!(" · {} {outcome}", rate(trial.rate_per_s))
     });

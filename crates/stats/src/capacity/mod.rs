@@ -21,7 +21,7 @@
 //!                 true => TrialOutcome::Pass,
 //!                 false => TrialOutcome::Miss,
 //!             };
-//!             search.record(rate_per_s, outcome);
+//!             search.record(rate_per_s, outcome, false);
 //!         }
 //!         CapacityStep::Done(finding) => break finding,
 //!     }

@@ -31,8 +31,8 @@ const SPREADS: [(f64, f64); 10] = [
 /// Probability of an outcome that contradicts a rate far from the capacity.
 const LAPSE: f64 = 0.01;
 
-/// Probability that a disturbance makes a trial miss whose rate is below the capacity.
-const DISTURBED_MISSES: f64 = 0.7;
+/// Probabilities that a disturbance makes a trial miss whose rate is below the capacity.
+const DISTURBED_MISSES: [f64; 3] = [0.05, 0.5, 0.9];
 
 /// Distance between rate and capacity, in grid steps, beyond which the outcome is certain except
 /// for lapses.
@@ -69,31 +69,25 @@ pub(super) fn rate_at(position: i32) -> f64 {
     (f64::from(position) * STEP).exp()
 }
 
-/// What a trial shows.
+/// The outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TrialEvidence {
-    /// The objectives were met.
-    Pass,
-    /// An objective was missed.
-    Miss,
-    /// An objective was missed, perhaps because of a disturbance of the host.
-    DisturbedMiss,
+pub(super) struct TrialEvidence {
+    /// Whether the objectives were met.
+    pub(super) is_pass: bool,
+    /// Whether the host was disturbed, so that the trial may have missed for this reason.
+    pub(super) is_disturbed: bool,
 }
 
-impl TrialEvidence {
-    pub(super) fn is_pass(self) -> bool {
-        self == TrialEvidence::Pass
-    }
-}
-
-/// Joint posterior of capacity and spread. The prior of the capacity is uniform.
+/// Joint posterior of capacity, spread and, after a disturbed trial, the share of disturbed trials
+/// that miss. The prior of the capacity is uniform.
 #[derive(Debug, Clone)]
 pub(super) struct Posterior {
     /// Position of the lowest capacity.
     pub(super) lowest: i32,
     /// Number of capacities.
     width: usize,
-    /// Probabilities: a row of capacities for each spread.
+    /// Probabilities: a row of capacities for each spread, repeated for each of the
+    /// [`DISTURBED_MISSES`] if a trial was disturbed.
     weights: Vec<f64>,
     /// Natural logarithm of the probability of all outcomes so far.
     pub(super) log_evidence: f64,
@@ -122,13 +116,20 @@ impl Posterior {
     pub(super) fn update(&mut self, rate: i32, evidence: TrialEvidence) {
         let first = self.lowest - rate;
         let mut total = 0.0;
-        for (row, pass) in self.weights.chunks_exact_mut(self.width).zip(PASS.iter()) {
+        if evidence.is_disturbed {
+            self.expect_disturbances();
+        }
+        let rows = self.weights.chunks_exact_mut(self.width);
+        for (row, (misses, pass)) in rows.zip(likelihoods()) {
             for (weight, offset) in row.iter_mut().zip(first..) {
                 let pass = pass[(offset.clamp(-REACH, REACH) + REACH) as usize];
-                *weight *= match evidence {
-                    TrialEvidence::Pass => pass,
-                    TrialEvidence::Miss => 1.0 - pass,
-                    TrialEvidence::DisturbedMiss => 1.0 - (1.0 - DISTURBED_MISSES) * pass,
+                let pass = match evidence.is_disturbed {
+                    true => (1.0 - misses) * pass,
+                    false => pass,
+                };
+                *weight *= match evidence.is_pass {
+                    true => pass,
+                    false => 1.0 - pass,
                 };
                 total += *weight;
             }
@@ -137,6 +138,16 @@ impl Posterior {
             *weight /= total;
         }
         self.log_evidence += total.ln();
+    }
+
+    /// Repeats the rows for each of the [`DISTURBED_MISSES`]. Until a trial was disturbed, they are
+    /// equal.
+    fn expect_disturbances(&mut self) {
+        if self.weights.len() == self.width * SPREADS.len() {
+            let share = 1.0 / DISTURBED_MISSES.len() as f64;
+            self.weights.iter_mut().for_each(|weight| *weight *= share);
+            self.weights = self.weights.repeat(DISTURBED_MISSES.len());
+        }
     }
 
     /// Returns the position below which the capacity lies with probability `p`.
@@ -154,7 +165,8 @@ impl Posterior {
 
     /// Returns the mean spread.
     pub(super) fn spread(&self) -> f64 {
-        let rows = self.weights.chunks_exact(self.width).zip(SPREADS);
+        let spreads = SPREADS.into_iter().cycle();
+        let rows = self.weights.chunks_exact(self.width).zip(spreads);
         rows.map(|(row, (spread, _))| spread * row.iter().sum::<f64>())
             .sum()
     }
@@ -182,7 +194,8 @@ impl Posterior {
                 let offset = self.lowest + i as i32 - rate;
                 let at = (offset.clamp(-REACH, REACH) + REACH) as usize;
                 let (mut pass, mut all) = (0.0, 0.0);
-                for (row, likelihood) in self.weights.chunks_exact(self.width).zip(PASS.iter()) {
+                let rows = self.weights.chunks_exact(self.width);
+                for (row, (_, likelihood)) in rows.zip(likelihoods()) {
                     pass += row[i] * likelihood[at];
                     all += row[i];
                 }
@@ -202,9 +215,9 @@ impl Posterior {
     pub(super) fn with_spread_of(&self, other: &Posterior) -> Self {
         let mut shared = self.clone();
         let mut total = 0.0;
-        let others = other.weights.chunks_exact(other.width);
-        for (row, other) in shared.weights.chunks_exact_mut(self.width).zip(others) {
-            let factor: f64 = other.iter().sum();
+        let others = other.spreads().into_iter().cycle();
+        let rows = shared.weights.chunks_exact_mut(self.width);
+        for (row, factor) in rows.zip(others) {
             for weight in row {
                 *weight *= factor;
                 total += *weight;
@@ -214,6 +227,15 @@ impl Posterior {
             *weight /= total;
         }
         shared
+    }
+
+    /// Returns the marginal distribution of the spread.
+    fn spreads(&self) -> [f64; SPREADS.len()] {
+        let mut sums = [0.0; SPREADS.len()];
+        for (i, row) in self.weights.chunks_exact(self.width).enumerate() {
+            sums[i % SPREADS.len()] += row.iter().sum::<f64>();
+        }
+        sums
     }
 
     /// Returns the marginal distribution of the capacity.
@@ -226,6 +248,12 @@ impl Posterior {
         }
         sums
     }
+}
+
+/// Returns the share of disturbed trials that miss and the pass probabilities of each row.
+fn likelihoods() -> impl Iterator<Item = (f64, &'static Vec<f64>)> {
+    let of_spreads = |misses| PASS.iter().map(move |pass| (misses, pass));
+    DISTURBED_MISSES.into_iter().flat_map(of_spreads)
 }
 
 /// Quantiles of the capacity that are candidates for the next rate.
@@ -265,26 +293,45 @@ mod tests {
     use super::*;
 
     fn evidence(is_pass: bool) -> TrialEvidence {
-        match is_pass {
-            true => TrialEvidence::Pass,
-            false => TrialEvidence::Miss,
+        TrialEvidence {
+            is_pass,
+            is_disturbed: false,
         }
+    }
+
+    fn disturbed(is_pass: bool) -> TrialEvidence {
+        TrialEvidence {
+            is_pass,
+            is_disturbed: true,
+        }
+    }
+
+    /// Returns the median capacity after a miss at 200 of 400, which follows trials at rates far
+    /// below all capacities.
+    fn median_after_miss(far_below: &[TrialEvidence], miss: TrialEvidence) -> f64 {
+        let mut posterior = Posterior::uniform(0, 400);
+        for evidence in far_below {
+            posterior.update(-1_000, *evidence);
+        }
+        posterior.update(200, miss);
+        posterior.quantile(0.5)
     }
 
     #[test]
     fn a_disturbed_miss_is_weak_evidence() {
-        let median = |evidence: TrialEvidence| {
-            let mut posterior = Posterior::uniform(0, 400);
-            posterior.update(200, evidence);
-            posterior.quantile(0.5)
-        };
-        let (disturbed, undisturbed) = (
-            median(TrialEvidence::DisturbedMiss),
-            median(TrialEvidence::Miss),
-        );
-        // The odds of both halves are 1 : 0.3 instead of 1 : 0.01.
-        assert!((160.0..180.0).contains(&disturbed), "{disturbed}");
-        assert!(undisturbed < 110.0, "{undisturbed}");
+        let undisturbed = median_after_miss(&[], evidence(false));
+        assert!((90.0..110.0).contains(&undisturbed), "{undisturbed}");
+        // The odds of both halves are 1 : 0.48 instead of 1 : 0.01.
+        let miss = median_after_miss(&[], disturbed(false));
+        assert!((130.0..160.0).contains(&miss), "{miss}");
+    }
+
+    #[test]
+    fn disturbances_that_cause_no_misses_are_learned() {
+        let harmless = median_after_miss(&[disturbed(true); 5], disturbed(false));
+        assert!((100.0..115.0).contains(&harmless), "{harmless}");
+        let harmful = median_after_miss(&[disturbed(false); 5], disturbed(false));
+        assert!((170.0..195.0).contains(&harmful), "{harmful}");
     }
 
     #[test]
@@ -314,7 +361,7 @@ mod tests {
     #[test]
     fn a_pass_halves_the_range_and_has_its_evidence() {
         let mut posterior = Posterior::uniform(-1_000, 1_000);
-        posterior.update(0, TrialEvidence::Pass);
+        posterior.update(0, evidence(true));
         assert!((posterior.log_evidence - 0.5f64.ln()).abs() < 1e-3);
         assert!(
             posterior.quantile(0.03) > 0.0,
@@ -326,7 +373,7 @@ mod tests {
             "{}",
             posterior.quantile(0.5)
         );
-        posterior.update(0, TrialEvidence::Miss);
+        posterior.update(0, evidence(false));
         assert!(
             (posterior.quantile(0.5)).abs() < 1.0,
             "{}",
@@ -337,8 +384,8 @@ mod tests {
     #[test]
     fn a_wide_range_is_halved() {
         let mut posterior = Posterior::uniform(0, 1_000);
-        posterior.update(200, TrialEvidence::Pass);
-        posterior.update(800, TrialEvidence::Miss);
+        posterior.update(200, evidence(true));
+        posterior.update(800, evidence(false));
         let next = posterior.most_informative(i32::MAX);
         assert!((480..=520).contains(&next), "{next}");
         assert_eq!(posterior.most_informative(300), 300);

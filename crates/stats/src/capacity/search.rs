@@ -134,20 +134,21 @@ impl CapacitySearch {
 
     /// Records the outcome of a trial at a rate in requests per second. The rate need not be the
     /// one that [`Self::next`] returned.
-    pub fn record(&mut self, rate_per_s: f64, outcome: TrialOutcome) {
+    /// `is_disturbed` says whether the host was disturbed, so that the trial may have missed for this
+    /// reason.
+    pub fn record(&mut self, rate_per_s: f64, outcome: TrialOutcome, is_disturbed: bool) {
         let rate = position(rate_per_s);
-        let evidence = match outcome {
-            TrialOutcome::Void => {
-                self.voids.push(rate);
-                let highest = self.highest_sendable();
-                // Rates that the client cannot send confirm nothing.
-                let is_sendable = |c: &Confirmation| c.rates.iter().all(|(r, _)| *r <= highest);
-                self.confirmation = self.confirmation.take().filter(is_sendable);
-                return;
-            }
-            TrialOutcome::Pass => TrialEvidence::Pass,
-            TrialOutcome::Miss => TrialEvidence::Miss,
-            TrialOutcome::Disturbed => TrialEvidence::DisturbedMiss,
+        if outcome == TrialOutcome::Void {
+            self.voids.push(rate);
+            let highest = self.highest_sendable();
+            // Rates that the client cannot send confirm nothing.
+            let is_sendable = |c: &Confirmation| c.rates.iter().all(|(r, _)| *r <= highest);
+            self.confirmation = self.confirmation.take().filter(is_sendable);
+            return;
+        }
+        let evidence = TrialEvidence {
+            is_pass: outcome == TrialOutcome::Pass,
+            is_disturbed,
         };
         let trial = JudgedTrial {
             rate,
@@ -155,7 +156,7 @@ impl CapacitySearch {
             is_after_miss: self
                 .judged
                 .last()
-                .is_some_and(|last| !last.evidence.is_pass()),
+                .is_some_and(|last| !last.evidence.is_pass),
         };
         self.judged.push(trial);
         self.update_models(&trial);
@@ -228,7 +229,7 @@ impl CapacitySearch {
                 let passes = self
                     .judged
                     .iter()
-                    .filter(|trial| trial.evidence.is_pass())
+                    .filter(|trial| trial.evidence.is_pass)
                     .count();
                 if passes > 0 && passes < self.judged.len() {
                     self.models = Some(Models::new(lowest, highest, &self.judged));
@@ -260,7 +261,7 @@ impl CapacitySearch {
         let passes = self
             .judged
             .iter()
-            .filter(|trial| trial.evidence.is_pass())
+            .filter(|trial| trial.evidence.is_pass)
             .count();
         passes.min(self.judged.len() - passes) >= FEWEST_OF_EACH
     }
@@ -328,10 +329,7 @@ impl CapacitySearch {
 
     /// Returns the posterior used to choose the next trial.
     fn relevant<'a>(&self, models: &'a Models) -> Cow<'a, Posterior> {
-        let is_after_pass = self
-            .judged
-            .last()
-            .is_some_and(|last| last.evidence.is_pass());
+        let is_after_pass = self.judged.last().is_some_and(|last| last.evidence.is_pass);
         match models.likely() {
             CapacityModel::Constant | CapacityModel::Drift => Cow::Borrowed(&models.constant),
             CapacityModel::Hysteresis if is_after_pass => Cow::Owned(models.rising()),
@@ -370,7 +368,7 @@ impl CapacitySearch {
             return trial(rate.max(self.lowest), purpose);
         };
         let rates = || self.judged.iter().map(|trial| trial.rate);
-        if last.evidence.is_pass() {
+        if last.evidence.is_pass {
             let highest = rates().max().unwrap_or(self.start);
             let at_highest = rates().filter(|rate| *rate == highest).count();
             let limit = self.highest_sendable();
@@ -402,11 +400,7 @@ impl CapacitySearch {
             return CapacityFinding::Unknown;
         };
         let repeats = |bound: i32| rates().filter(|rate| *rate == bound).count() >= REPEATS;
-        match self
-            .judged
-            .last()
-            .is_some_and(|last| last.evidence.is_pass())
-        {
+        match self.judged.last().is_some_and(|last| last.evidence.is_pass) {
             true => CapacityFinding::AtLeast {
                 rate_per_s: rate_at(highest),
                 limit: match repeats(highest) && highest >= self.highest_sendable() {
@@ -462,11 +456,9 @@ impl Confirmation {
         let (rate, is_expected_pass) = self.rates[self.done];
         if trial.rate.abs_diff(rate) <= SAME_RATE {
             self.done += 1;
-            let contradicts = match trial.evidence {
-                TrialEvidence::Pass => !is_expected_pass,
-                TrialEvidence::Miss => is_expected_pass,
-                TrialEvidence::DisturbedMiss => false,
-            };
+            // A disturbed miss contradicts nothing.
+            let is_clear = trial.evidence.is_pass || !trial.evidence.is_disturbed;
+            let contradicts = is_clear && trial.evidence.is_pass != is_expected_pass;
             self.contradictions[usize::from(is_expected_pass)] += usize::from(contradicts);
         }
     }

@@ -17,12 +17,22 @@ fn search(
     settings: CapacitySettings,
     mut server: impl FnMut(f64) -> TrialOutcome,
 ) -> (CapacityFinding, usize) {
+    disturbed_search(start_per_s, settings, |rate| (server(rate), false))
+}
+
+/// Runs a search on a server that returns for each trial whether the host was disturbed.
+fn disturbed_search(
+    start_per_s: f64,
+    settings: CapacitySettings,
+    mut server: impl FnMut(f64) -> (TrialOutcome, bool),
+) -> (CapacityFinding, usize) {
     let mut search = CapacitySearch::new(start_per_s, settings);
     let mut trials = 0;
     loop {
         match search.next() {
             CapacityStep::Trial { rate_per_s, .. } => {
-                search.record(rate_per_s, server(rate_per_s));
+                let (outcome, is_disturbed) = server(rate_per_s);
+                search.record(rate_per_s, outcome, is_disturbed);
                 trials += 1;
             }
             CapacityStep::Done(finding) => return (finding, trials),
@@ -210,11 +220,11 @@ fn disturbed_misses_do_not_mislead() {
     for seed in 0..20 {
         let mut server = scattered(seed, 0.01, 0.0);
         let mut random = Normal::new(seed + 2_000);
-        let (finding, trials) = search(1.2 * CAPACITY, settings(), |rate| {
+        let (finding, trials) = disturbed_search(1.2 * CAPACITY, settings(), |rate| {
             let outcome = server(rate);
             match random.uniform() < 0.3 {
-                true => TrialOutcome::Disturbed,
-                false => outcome,
+                true => (TrialOutcome::Miss, true),
+                false => (outcome, false),
             }
         });
         assert!(trials < 100, "seed {seed}: {trials} trials");
@@ -320,7 +330,7 @@ fn rounded_rates_are_confirmed() {
     let mut search = CapacitySearch::new(CAPACITY, settings());
     while let CapacityStep::Trial { rate_per_s, .. } = search.next() {
         let rate_per_s = (rate_per_s / 50.0).round() * 50.0;
-        search.record(rate_per_s, server(rate_per_s));
+        search.record(rate_per_s, server(rate_per_s), false);
     }
     let CapacityFinding::Capacity(estimate) = search.finding() else {
         panic!("{:?}", search.finding());
@@ -335,8 +345,8 @@ fn rounded_rates_are_confirmed() {
 fn impossible_rates_are_accepted() {
     let mut search = CapacitySearch::new(CAPACITY, settings());
     for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        search.record(rate, TrialOutcome::Pass);
-        search.record(rate, TrialOutcome::Miss);
+        search.record(rate, TrialOutcome::Pass, false);
+        search.record(rate, TrialOutcome::Miss, false);
     }
     assert!(matches!(search.next(), CapacityStep::Trial { .. }));
 }
@@ -358,13 +368,13 @@ proptest! {
                 1..4 => TrialOutcome::Pass,
                 _ => TrialOutcome::Miss,
             };
-            search.record(rate_per_s, outcome);
+            search.record(rate_per_s, outcome, false);
             past.push((rate_per_s, outcome));
         }
         prop_assert!(matches!(search.next(), CapacityStep::Done(_)));
         let mut resumed = CapacitySearch::new(CAPACITY, settings);
         for (rate_per_s, outcome) in past {
-            resumed.record(rate_per_s, outcome);
+            resumed.record(rate_per_s, outcome, false);
         }
         prop_assert_eq!(resumed.next(), search.next());
     }
@@ -373,7 +383,7 @@ proptest! {
     fn trials_at_other_rates_are_accepted(rates in prop::collection::vec(1e-3f64..1e9, 20)) {
         let mut search = CapacitySearch::new(CAPACITY, settings());
         for rate in rates {
-            search.record(rate, outcome(rate < CAPACITY));
+            search.record(rate, outcome(rate < CAPACITY), false);
         }
         prop_assert!(!matches!(search.finding(), CapacityFinding::Unknown));
     }
