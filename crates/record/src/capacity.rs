@@ -311,3 +311,38 @@ pub enum CapacityBound {
     /// The capacity is below the rate.
     Upper,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(throughput_per_s: f64, slow_cpu_share: Option<f64>) -> CapacityTrial {
+        CapacityTrial {
+            rate_per_s: 1_000.0,
+            purpose: TrialPurpose::Narrow,
+            start: TrialStart::Idle,
+            at_s: 10.0,
+            transient_s: 0.2,
+            judged_s: 1.0,
+            required_s: None,
+            outcome: TrialOutcome::Miss,
+            fault: None,
+            figures: Vec::new(),
+            throughput_per_s: Some(throughput_per_s),
+            error_share: None,
+            p50_us: None,
+            p99_us: None,
+            design_effect: None,
+            server_cpus: None,
+            slow_cpu_share,
+        }
+    }
+
+    #[test]
+    fn slow_cpus_explain_a_small_backlog() {
+        assert!(trial(960.0, Some(0.05)).is_disturbed());
+        assert!(!trial(940.0, Some(0.05)).is_disturbed());
+        assert!(!trial(1_000.0, Some(0.01)).is_disturbed());
+        assert!(!trial(1_000.0, None).is_disturbed());
+    }
+}

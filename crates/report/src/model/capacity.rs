@@ -295,14 +295,16 @@ pub(crate) fn notes(result: &CapacityResult) -> Vec<TextLine> {
             duration(required_s.round()),
         ));
     }
-    let is_disturbed =
-        |trial: &&CapacityTrial| trial.outcome == TrialOutcome::Miss && trial.is_disturbed();
-    let disturbed = result.trials.iter().filter(is_disturbed).count() as u64;
+    let trials = result.trials.iter();
+    let missed: Vec<_> = trials
+        .filter(|trial| trial.outcome == TrialOutcome::Miss)
+        .collect();
+    let disturbed = missed.iter().filter(|trial| trial.is_disturbed()).count();
     if disturbed > 0 {
         notes.push(format!(
-            "the server's CPUs were slower than usual in {} that missed, because other machines or \
-             programs used the same cores; these trials count less",
-            count_of(disturbed, "trial")
+            "the server's CPUs were slow in {disturbed} of {} that missed, because other machines or \
+             programs used the same cores; on a quiet host, the capacity may be higher",
+            count_of(missed.len() as u64, "trial")
         ));
     }
     if result.scatter.is_some_and(|scatter| scatter > MOST_SCATTER) {
