@@ -22,8 +22,8 @@ use crate::{MonitorTargets, Root, server};
 /// Interval between two samples of a CPU.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// Steps of the work, which take a few microseconds. With two pieces of work and a short warm-up
-/// per sample, monitoring uses about 0.2 % of each CPU.
+/// Steps of the work, which take a few microseconds. With two passes and a warm-up per sample,
+/// monitoring uses about 0.2 % of each CPU.
 const STEPS: u32 = 800;
 
 /// Maximum number of CPUs to measure.
@@ -47,8 +47,8 @@ pub struct CpuSpeedMonitor {
 }
 
 impl CpuSpeedMonitor {
-    /// Starts to measure the CPUs that a server on this host may use. With more than 16 CPUs, it
-    /// measures 16 of them. Returns `None` if the server's processes are unknown.
+    /// Starts measuring up to 16 of the CPUs that a server on this host may use. Returns `None` if
+    /// the server's processes are unknown.
     #[must_use]
     pub fn of_server(targets: &MonitorTargets, addresses: &[Address]) -> Option<Self> {
         let pids = match targets.server_pid {
@@ -108,9 +108,10 @@ fn measure(cpu: usize, stop: &AtomicBool, samples: &Mutex<Vec<CpuSpeedSample>>) 
     }
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(EVERY);
-        // The first work after a pause is slower, because its code left the caches.
+        // Warm up: the first pass after a pause is slower, because its code was evicted from the
+        // caches.
         work(STEPS / 4);
-        // An interrupt can slow down one of two pieces of work.
+        // Keep the faster of two passes, because an interrupt may have slowed down the other.
         let took = timed(work).min(timed(work));
         let sample = CpuSpeedSample {
             cpu,

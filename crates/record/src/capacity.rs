@@ -127,9 +127,9 @@ pub struct CapacityTrial {
 const LEAST_SLOW_SHARE: f64 = 0.02;
 
 impl CapacityTrial {
-    /// Returns whether the server's CPUs were slow, so that the trial may have missed for this
-    /// reason. Even CPUs that stand still while they are slow reduce the throughput at most by the
-    /// slow share. A server that falls further behind is overloaded.
+    /// Returns whether slow CPUs may have made the trial miss. Even CPUs that stop while they are slow
+    /// reduce the throughput by at most the slow share. A server that falls further behind is
+    /// overloaded.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
         let throughput = self.throughput_per_s.unwrap_or(0.0);
@@ -278,7 +278,7 @@ pub struct TrialCapacity {
     pub interval: Option<Interval>,
     /// Number of server processes with a capacity.
     pub processes: u32,
-    /// Number of server processes whose capacity changed, or of which only a bound is known.
+    /// Number of server processes whose capacity changed or is known only as a bound.
     pub bounded: u32,
 }
 

@@ -105,7 +105,7 @@ fn without_capacity(finding: CapacityKind, bound: Option<CapacityBound>) -> Capa
     }
 }
 
-/// Tunes the threads of a simulated server from 2, with at most `processes` processes.
+/// Tunes a simulated server's threads, starting at 2, with at most `processes` processes.
 fn tune(processes: usize, server: impl Fn(u64) -> SimulatedSearch) -> Tuning {
     let tuning = TuningDescription {
         trial: "t".to_owned(),
@@ -175,7 +175,8 @@ fn says_that_the_load_limits_the_size_of_a_pool() {
 
 #[test]
 fn computes_the_smallest_pool_from_the_throughput() {
-    // The capacity per thread is 30/s with 2 threads, and 47.5/s with 16.
+    // The capacity per thread is higher with 10 threads (47.5/s) than with 2 (30/s), so a bound
+    // computed from the capacity would rule out 10.
     let server = |threads: u64| SimulatedSearch {
         closed: match threads {
             ..10 => Cause::WorkerPool,

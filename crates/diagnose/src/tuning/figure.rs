@@ -5,12 +5,12 @@ use floodmark_record::run::Interval;
 
 use crate::text::per_s;
 
-/// What the measurement of a server process shows about its figure.
+/// Figure of a server process: known, a lower bound, or missing.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum MeasuredFigure {
     /// Figure per second, and its interval within the process.
     Known(f64, Option<Interval>),
-    /// Lower bound of the figure per second, and what limits it.
+    /// Lower bound of the figure per second, and why a higher figure was not measured.
     AtLeast(f64, String),
     /// There is no figure. Contains the reason, unless the runs of the process state it.
     Missing(Option<String>),
@@ -33,7 +33,7 @@ impl MeasuredFigure {
         }
     }
 
-    /// Returns what limits a lower bound; `None` for other figures.
+    /// Returns why the figure is only a lower bound, or `None` for other figures.
     pub(super) fn bound_limit(&self) -> Option<&str> {
         match self {
             MeasuredFigure::AtLeast(_, limit) => Some(limit),
@@ -41,7 +41,7 @@ impl MeasuredFigure {
         }
     }
 
-    /// Returns why the figure is missing, or what limits a lower bound.
+    /// Returns why the figure is missing or only a lower bound.
     pub(super) fn note(&self) -> Option<&String> {
         match self {
             MeasuredFigure::Known(..) => None,
@@ -50,7 +50,8 @@ impl MeasuredFigure {
         }
     }
 
-    /// Returns the capacity of a process. A process without a search sent no ok response.
+    /// Returns the capacity of a process from its search. `found` is `None` if no response was ok,
+    /// because the search could then not start.
     pub(super) fn of_capacity(found: Option<&CapacityResult>) -> Self {
         let missing = |why: &str| MeasuredFigure::Missing(Some(why.to_owned()));
         let Some(found) = found else {
@@ -83,7 +84,10 @@ impl MeasuredFigure {
                 per_s(first),
                 per_s(last)
             )),
-            _ => missing("the search ended before one trial had passed and one had missed"),
+            _ => missing(
+                "the search ended before one trial had passed and one had missed; use a longer `budget` in \
+                 [capacity]",
+            ),
         }
     }
 }

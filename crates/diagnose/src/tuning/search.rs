@@ -268,9 +268,9 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the largest number of units below the knob's value in `at` that is certainly too small.
-    /// A figure is at most the throughput. If the other knobs are equal, a pool of `m` units serves at most `m/n` times as many requests
-    /// as a smaller pool of `n` units. If the pool of `n` units was full, this also holds if the other
-    /// knobs differ.
+    /// The figure of a setting is at most its throughput. With the other knobs equal, growing a pool
+    /// from `n` to `m` units raises the throughput by at most the factor `m/n`. If the pool of `n`
+    /// units was full, this also holds if the other knobs differ.
     fn too_few(&self, knob: &TunedKnob, at: &KnobValues) -> Option<u64> {
         if knob.sizes == KnobKind::Other {
             return None;
@@ -320,8 +320,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns whether all measured values of a knob are good enough, from the lowest value on. Lower
-    /// bounds do not show this.
+    /// Returns whether the knob has no effect: its lowest value was measured, and every measured value
+    /// is within 2 % of the best. Returns `false` if the best figure is only a lower bound.
     fn is_irrelevant(&mut self, knob: &TunedKnob, at: &KnobValues) -> Searched<bool> {
         let line = self.line(knob, at);
         let mut is_irrelevant =

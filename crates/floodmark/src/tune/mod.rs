@@ -175,7 +175,7 @@ fn no_result(record: &Record, tuning: &Tuning) -> Option<Ending> {
     let has_reason = tuning.steps.iter().any(|step| step.note.is_some());
     let failed = || match has_reason {
         true => Ending::server(tuning.why_ended.clone()),
-        false => Ending::server(format!("{}; see the reason above", tuning.why_ended)),
+        false => Ending::server(format!("{}; see the output above", tuning.why_ended)),
     };
     Some(fault.or(invalid).unwrap_or_else(failed))
 }

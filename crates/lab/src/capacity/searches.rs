@@ -13,24 +13,24 @@ use floodmark_stats::capacity::{
 /// Maximum number of trials of one search.
 pub const MOST_TRIALS: usize = 200;
 
-/// Rate of the first trial from an overload, as a share of the capacity. A healthy server with a
+/// Rate of the first trial after an overload, as a share of the capacity. A healthy server with a
 /// queue recovers slowly at rates close to its capacity.
 pub const RECOVERY_SHARE: f64 = 0.9;
 
-/// Rate that the client can certainly send, as a share of the first rate. The client has already
-/// sent more in the closed model.
+/// Rate that the client is known to sustain, as a share of the first rate. In the closed model, the
+/// client has already sent at a higher rate.
 const CERTAIN_SHARE: f64 = 0.25;
 
-/// Number of trials from an overload that decide whether a second capacity exists.
+/// Number of trials after an overload that decide whether a second capacity exists.
 const RECOVERY_TRIALS: usize = 3;
 
 /// The state of both searches.
 pub struct CapacitySearches {
     settings: CapacityPlan,
     rising: CapacitySearch,
-    /// Trials from an overload at the same rate, before the second search.
+    /// Number of trials after an overload that missed, before the second search.
     failed_recoveries: usize,
-    /// Trials from an overload that were void or disturbed.
+    /// Number of trials after an overload that were void, or that missed while disturbed.
     unclear_recoveries: usize,
     has_recovered: bool,
     /// The second search, if the server does not recover.
@@ -44,7 +44,7 @@ pub struct CapacitySearches {
 pub enum NextTrial {
     /// A trial from idle.
     Rising(CapacityStepTrial),
-    /// A trial from an overload.
+    /// A trial after an overload.
     Falling(CapacityStepTrial),
     /// The result is as precise as requested.
     Settled,

@@ -153,11 +153,11 @@ fn against_default(tuning: &Tuning) -> Option<String> {
         return None;
     }
     let compared = match own / before {
-        ratio if (1.0 - SAME..=1.0 + SAME).contains(&ratio) => "about as many".to_owned(),
-        ratio => format!("{ratio:.2} times as many"),
+        ratio if (1.0 - SAME..=1.0 + SAME).contains(&ratio) => "about the same".to_owned(),
+        ratio => format!("{ratio:.2} times that rate"),
     };
     Some(format!(
-        "{} serves {}; the chosen setting serves {}",
+        "{} reaches {}; the chosen setting reaches {}",
         setting(&default.values),
         rate(before),
         bounded(compared, chosen.is_lower_bound)

@@ -74,7 +74,7 @@ pub(super) fn rate_at(position: i32) -> f64 {
 pub(super) struct TrialEvidence {
     /// Whether the objectives were met.
     pub(super) is_pass: bool,
-    /// Whether the host was disturbed, so that the trial may have missed for this reason.
+    /// Whether a disturbance of the host may have made the trial miss.
     pub(super) is_disturbed: bool,
 }
 
@@ -86,8 +86,8 @@ pub(super) struct Posterior {
     pub(super) lowest: i32,
     /// Number of capacities.
     width: usize,
-    /// Probabilities: a row of capacities for each spread, repeated for each of the
-    /// [`DISTURBED_MISSES`] if a trial was disturbed.
+    /// Probability of each capacity, one row per spread. After a disturbed trial, there is one such
+    /// block of rows per probability in [`DISTURBED_MISSES`].
     weights: Vec<f64>,
     /// Natural logarithm of the probability of all outcomes so far.
     pub(super) log_evidence: f64,
@@ -140,8 +140,8 @@ impl Posterior {
         self.log_evidence += total.ln();
     }
 
-    /// Repeats the rows for each of the [`DISTURBED_MISSES`]. Until a trial was disturbed, they are
-    /// equal.
+    /// Copies the rows once per probability in [`DISTURBED_MISSES`] at the first disturbed trial.
+    /// Before that, the copies would be equal.
     fn expect_disturbances(&mut self) {
         if self.weights.len() == self.width * SPREADS.len() {
             let share = 1.0 / DISTURBED_MISSES.len() as f64;

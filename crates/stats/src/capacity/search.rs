@@ -60,7 +60,7 @@ const MOST_AT_EDGE: f64 = 0.1;
 pub struct CapacitySearch {
     settings: CapacitySettings,
     start: i32,
-    /// Rate that the client can certainly send.
+    /// Rate that the client is known to sustain.
     certain: i32,
     judged: Vec<JudgedTrial>,
     /// Positions of trials that were sent late.
@@ -134,8 +134,7 @@ impl CapacitySearch {
 
     /// Records the outcome of a trial at a rate in requests per second. The rate need not be the
     /// one that [`Self::next`] returned.
-    /// `is_disturbed` says whether the host was disturbed, so that the trial may have missed for this
-    /// reason.
+    /// `is_disturbed` says whether a disturbance of the host may have made the trial miss.
     pub fn record(&mut self, rate_per_s: f64, outcome: TrialOutcome, is_disturbed: bool) {
         let rate = position(rate_per_s);
         if outcome == TrialOutcome::Void {

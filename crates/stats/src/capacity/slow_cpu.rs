@@ -14,14 +14,14 @@ const USUAL_QUANTILE: f64 = 0.25;
 /// The usual speed of each CPU, measured as the time of a fixed piece of work.
 #[derive(Debug, Clone, Default)]
 pub struct UsualCpuSpeed {
-    /// The [`USUAL_QUANTILE`] of each load, by CPU.
+    /// Usual time of the work in each load (its [`USUAL_QUANTILE`]), by CPU.
     loads: BTreeMap<usize, Vec<f64>>,
 }
 
 impl UsualCpuSpeed {
-    /// Adds the times of a load: pairs of a CPU and the time of the work on it, in any unit. Returns
-    /// the share of the load's time in which CPUs were at least 10 % slower than usual, as a mean
-    /// over CPUs. Returns `None` without times.
+    /// Adds the samples of a load: pairs of a CPU and the time of the work on it, in any unit.
+    /// Returns the share of samples that are at least 10 % slower than usual, averaged over CPUs.
+    /// Returns `None` if there are no samples.
     pub fn add(&mut self, times: impl IntoIterator<Item = (usize, f64)>) -> Option<f64> {
         let mut by_cpu: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
         for (cpu, time) in times {
