@@ -191,8 +191,8 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
 /// Returns why the client did not send an open-model load as planned, or `None` if it did. `cpus` is
 /// the number of CPUs that the client may use. Whether the server met the load does not matter.
 ///
-/// Response times include the lateness of requests. If they are short enough for the caller's
-/// purpose, `can_be_late` accepts late requests.
+/// With `can_be_late`, late requests are not a fault. Set it if the response times are short enough
+/// for the caller's purpose, because they include the lateness.
 #[must_use]
 pub fn client_fault(run: &Run, cpus: u32, can_be_late: bool) -> Option<String> {
     let judged = &Judged {

@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// Measures this thread's CPUs for a second.
+    /// Measures the speed of the CPUs that this thread may use for one second.
     fn measured() -> Vec<CpuSpeedSample> {
         let set = sched_getaffinity(None).unwrap();
         let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));

@@ -132,7 +132,7 @@ pub struct TuningStep {
     pub is_lower_bound: bool,
     /// Interval within the server process; null if unknown.
     pub interval: Option<Interval>,
-    /// Why the capacity is unknown, or what limits a lower bound of it; null otherwise.
+    /// Why the capacity is unknown or only a lower bound; null otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Cause that limits this process; null if unknown.

@@ -7,7 +7,7 @@ use super::figures::{self, count_of, level, optional, rate};
 use super::tuning::{SAME, TunedFigure, bounded, setting};
 use super::{Emphasis, TextLine, line, plain};
 
-/// Relative half-width of an interval that is too wide to tell settings apart.
+/// Relative half-width above which an interval is too wide to tell settings apart.
 const UNCERTAIN: f64 = 0.05;
 
 /// Returns the result in labeled lines.

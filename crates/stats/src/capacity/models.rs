@@ -99,12 +99,12 @@ impl Models {
 
     /// Returns the capacity when the load rises from idle, under hysteresis.
     pub(super) fn rising(&self) -> Posterior {
-        self.rising.with_spread_of(&self.falling)
+        self.rising.with_scatter_of(&self.falling)
     }
 
     /// Returns the capacity after an overload, under hysteresis.
     pub(super) fn falling(&self) -> Posterior {
-        self.falling.with_spread_of(&self.rising)
+        self.falling.with_scatter_of(&self.rising)
     }
 
     /// Returns the model to report.

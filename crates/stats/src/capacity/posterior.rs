@@ -1,8 +1,8 @@
 //! Posterior distribution of the capacity, given the outcomes of trials.
 //!
 //! A trial at rate r passes with probability λ + (1 − 2λ) Φ((ln C − ln r) / s). Φ is the normal
-//! distribution, C is the capacity, and s is the spread: the standard deviation between the
-//! capacities of trials. C and s are unknown, so the posterior covers a grid of both. The lapse
+//! distribution, C is the capacity, and s is the scatter: the standard deviation of the
+//! capacity from trial to trial. C and s are unknown, so the posterior covers a grid of both. The lapse
 //! rate λ keeps one odd outcome from excluding the true capacity.
 
 use std::f64::consts::FRAC_1_SQRT_2;
@@ -13,9 +13,9 @@ use statrs::function::erf::erfc;
 /// Distance between neighboring rates of the grid, as a difference of logarithms.
 pub(super) const STEP: f64 = 0.002;
 
-/// Spreads of the grid, as differences of logarithms, and their prior weights. More small spreads
-/// would make intervals too narrow. Large spreads are rare and cost trials.
-const SPREADS: [(f64, f64); 10] = [
+/// Scatters of the grid, as differences of logarithms, and their prior weights. More small scatters
+/// would make intervals too narrow. Large ones are rare and cost trials.
+const SCATTERS: [(f64, f64); 10] = [
     (0.0025, 1.0),
     (0.0045, 1.0),
     (0.008, 1.0),
@@ -38,15 +38,15 @@ const DISTURBED_MISSES: [f64; 3] = [0.05, 0.5, 0.9];
 /// for lapses.
 const REACH: i32 = 500;
 
-/// Pass probability for each spread, by capacity minus rate in grid steps plus [`REACH`].
+/// Pass probability for each scatter, by capacity minus rate in grid steps plus [`REACH`].
 static PASS: LazyLock<Vec<Vec<f64>>> = LazyLock::new(|| {
-    let pass = |offset: i32, spread: f64| pass_probability(f64::from(offset) * STEP, spread);
-    let row = |(spread, _): &(f64, f64)| {
+    let pass = |offset: i32, scatter: f64| pass_probability(f64::from(offset) * STEP, scatter);
+    let row = |(scatter, _): &(f64, f64)| {
         (-REACH..=REACH)
-            .map(|offset| pass(offset, *spread))
+            .map(|offset| pass(offset, *scatter))
             .collect()
     };
-    SPREADS.iter().map(row).collect()
+    SCATTERS.iter().map(row).collect()
 });
 
 /// Returns the probability that a trial meets the objectives, except for lapses. `distance` is
@@ -78,7 +78,7 @@ pub(super) struct TrialEvidence {
     pub(super) is_disturbed: bool,
 }
 
-/// Joint posterior of capacity, spread and, after a disturbed trial, the share of disturbed trials
+/// Joint posterior of capacity, scatter and, after a disturbed trial, the share of disturbed trials
 /// that miss. The prior of the capacity is uniform.
 #[derive(Debug, Clone)]
 pub(super) struct Posterior {
@@ -86,7 +86,7 @@ pub(super) struct Posterior {
     pub(super) lowest: i32,
     /// Number of capacities.
     width: usize,
-    /// Probability of each capacity, one row per spread. After a disturbed trial, there is one such
+    /// Probability of each capacity, one row per scatter. After a disturbed trial, there is one such
     /// block of rows per probability in [`DISTURBED_MISSES`].
     weights: Vec<f64>,
     /// Natural logarithm of the probability of all outcomes so far.
@@ -97,12 +97,12 @@ impl Posterior {
     /// Returns the prior for the positions from `lowest` to `highest`.
     pub(super) fn uniform(lowest: i32, highest: i32) -> Self {
         let width = (highest - lowest + 1).max(1) as usize;
-        let total: f64 = SPREADS.iter().map(|(_, weight)| weight).sum();
+        let total: f64 = SCATTERS.iter().map(|(_, weight)| weight).sum();
         let row = |(_, weight): (f64, f64)| vec![weight / total / width as f64; width];
         Posterior {
             lowest,
             width,
-            weights: SPREADS.into_iter().flat_map(row).collect(),
+            weights: SCATTERS.into_iter().flat_map(row).collect(),
             log_evidence: 0.0,
         }
     }
@@ -143,7 +143,7 @@ impl Posterior {
     /// Copies the rows once per probability in [`DISTURBED_MISSES`] at the first disturbed trial.
     /// Before that, the copies would be equal.
     fn expect_disturbances(&mut self) {
-        if self.weights.len() == self.width * SPREADS.len() {
+        if self.weights.len() == self.width * SCATTERS.len() {
             let share = 1.0 / DISTURBED_MISSES.len() as f64;
             self.weights.iter_mut().for_each(|weight| *weight *= share);
             self.weights = self.weights.repeat(DISTURBED_MISSES.len());
@@ -163,11 +163,11 @@ impl Posterior {
         f64::from(self.lowest) + self.width as f64 - 0.5
     }
 
-    /// Returns the mean spread.
-    pub(super) fn spread(&self) -> f64 {
-        let spreads = SPREADS.into_iter().cycle();
-        let rows = self.weights.chunks_exact(self.width).zip(spreads);
-        rows.map(|(row, (spread, _))| spread * row.iter().sum::<f64>())
+    /// Returns the mean scatter.
+    pub(super) fn scatter(&self) -> f64 {
+        let scatters = SCATTERS.into_iter().cycle();
+        let rows = self.weights.chunks_exact(self.width).zip(scatters);
+        rows.map(|(row, (scatter, _))| scatter * row.iter().sum::<f64>())
             .sum()
     }
 
@@ -211,11 +211,11 @@ impl Posterior {
         best.map_or(highest, |(rate, _)| rate)
     }
 
-    /// Returns this posterior, assuming that it has the same spread as `other`.
-    pub(super) fn with_spread_of(&self, other: &Posterior) -> Self {
+    /// Returns this posterior, assuming that it has the same scatter as `other`.
+    pub(super) fn with_scatter_of(&self, other: &Posterior) -> Self {
         let mut shared = self.clone();
         let mut total = 0.0;
-        let others = other.spreads().into_iter().cycle();
+        let others = other.scatters().into_iter().cycle();
         let rows = shared.weights.chunks_exact_mut(self.width);
         for (row, factor) in rows.zip(others) {
             for weight in row {
@@ -229,11 +229,11 @@ impl Posterior {
         shared
     }
 
-    /// Returns the marginal distribution of the spread.
-    fn spreads(&self) -> [f64; SPREADS.len()] {
-        let mut sums = [0.0; SPREADS.len()];
+    /// Returns the marginal distribution of the scatter.
+    fn scatters(&self) -> [f64; SCATTERS.len()] {
+        let mut sums = [0.0; SCATTERS.len()];
         for (i, row) in self.weights.chunks_exact(self.width).enumerate() {
-            sums[i % SPREADS.len()] += row.iter().sum::<f64>();
+            sums[i % SCATTERS.len()] += row.iter().sum::<f64>();
         }
         sums
     }
@@ -252,8 +252,8 @@ impl Posterior {
 
 /// Returns the share of disturbed trials that miss and the pass probabilities of each row.
 fn likelihoods() -> impl Iterator<Item = (f64, &'static Vec<f64>)> {
-    let of_spreads = |misses| PASS.iter().map(move |pass| (misses, pass));
-    DISTURBED_MISSES.into_iter().flat_map(of_spreads)
+    let of_scatters = |misses| PASS.iter().map(move |pass| (misses, pass));
+    DISTURBED_MISSES.into_iter().flat_map(of_scatters)
 }
 
 /// Quantiles of the capacity that are candidates for the next rate.
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn another_server_tells_the_spread() {
+    fn another_server_tells_the_scatter() {
         let mut vague = Posterior::uniform(0, 400);
         let (mut noisy, mut steady) = (vague.clone(), vague.clone());
         for rate in [100, 220, 180, 260] {
@@ -403,7 +403,7 @@ mod tests {
             steady.update(rate, evidence(rate < 200));
         }
         let width = |other: &Posterior| {
-            let posterior = vague.with_spread_of(other);
+            let posterior = vague.with_scatter_of(other);
             posterior.quantile(0.975) - posterior.quantile(0.025)
         };
         assert!(

@@ -347,7 +347,7 @@ impl CapacitySearch {
                 confidence: CONFIDENCE,
                 method: format!("posterior of the capacity after {trials} trials"),
             },
-            scatter: posterior.spread(),
+            scatter: posterior.scatter(),
             is_confirmed: self.is_confirmed,
         }
     }

@@ -7,8 +7,8 @@ use statrs::statistics::{Data, OrderStatistics};
 /// Work that takes longer than usual by this factor shows a slow CPU.
 const SLOW_FACTOR: f64 = 1.1;
 
-/// Quantile of the times of a load, and of the loads, that gives the usual time. CPUs may be slow
-/// for more than half of a search.
+/// Quantile that defines the usual time: first over the samples of each load, then over the loads.
+/// It is below the median, because CPUs may be slow for more than half of a search.
 const USUAL_QUANTILE: f64 = 0.25;
 
 /// The usual speed of each CPU, measured as the time of a fixed piece of work.

@@ -41,14 +41,14 @@ fn store() -> String {
     address
 }
 
-/// Returns an experiment that loads the server `pools.py` through a number of connections, with
-/// further keys of its trial.
+/// Returns an experiment that loads `pools.py` over the given number of connections. Adds `keys` to
+/// its trial.
 fn pools(connections: u32, duration: &str, options: &str, keys: &str) -> ExperimentFolder {
     let load = format!("connections = {connections}\nduration = \"{duration}\"\n");
     loaded_pools(&load, options, keys)
 }
 
-/// Returns an experiment that loads the server `pools.py`, with keys of its load and its trial.
+/// Returns an experiment that loads `pools.py`, with the given keys in its load and its trial.
 fn loaded_pools(load: &str, options: &str, keys: &str) -> ExperimentFolder {
     let store = store();
     let lab = ExperimentFolder::new(&format!(

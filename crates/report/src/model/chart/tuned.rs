@@ -6,7 +6,7 @@ use super::axis::drawable;
 use super::{Axis, Chart, Curve, CurvePiece, largest};
 use crate::model::figures::per_second;
 
-/// Returns the charts of a tuning. `figure` describes its figure.
+/// Returns the charts of a tuning. `figure` is the label of the tuned figure.
 pub(crate) fn charts(tuning: &Tuning, figure: &str) -> Vec<Chart> {
     let path = path(tuning, figure).into_iter();
     let knobs = tuning.settings.first().into_iter();
