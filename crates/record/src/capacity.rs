@@ -116,8 +116,8 @@ pub struct CapacityTrial {
     pub design_effect: Option<f64>,
     /// CPUs that the server used; null if unknown.
     pub server_cpus: Option<f64>,
-    /// Share of the time in which the server's CPUs were at least 10 % slower than usual, because
-    /// other machines or programs used the same cores; null if unknown.
+    /// Share of the time in which the server's CPUs were at least 10 % slower than usual; null if
+    /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_cpu_share: Option<f64>,
 }

@@ -302,8 +302,8 @@ pub(crate) fn notes(result: &CapacityResult) -> Vec<TextLine> {
     let disturbed = missed.iter().filter(|trial| trial.is_disturbed()).count();
     if disturbed > 0 {
         notes.push(format!(
-            "the server's CPUs were slow in {disturbed} of {} that missed, because other machines or \
-             programs used the same cores; on a quiet host, the capacity may be higher",
+            "the server's CPUs were slower than usual in {disturbed} of {} that missed; other machines \
+             may use the same cores; on a quiet host, the capacity may be higher",
             count_of(missed.len() as u64, "trial")
         ));
     }
