@@ -123,7 +123,12 @@ fn capacity(result: &CapacityResult) -> Vec<Span> {
         CapacityKind::Unfinished if result.rate_per_s.is_some() => {
             vec![strong(figure), plain("the search ended early")]
         }
-        CapacityKind::Unfinished => vec![plain("unknown; no trial was complete")],
+        CapacityKind::Unfinished if result.trials.is_empty() => {
+            vec![plain("unknown; no trial was complete")]
+        }
+        CapacityKind::Unfinished => vec![plain(
+            "unknown; every trial was void; give the client its own CPUs (taskset -c) or another host",
+        )],
     }
 }
 
