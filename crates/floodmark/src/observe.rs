@@ -92,6 +92,7 @@ pub fn run(args: &ObserveArgs) -> Result<(), Ending> {
         port: args.port,
         name,
         pids,
+        allowed_cpus: observer.allowed_cpus(),
         clocks: observer.clocks(),
     }))?;
     if args.pings {

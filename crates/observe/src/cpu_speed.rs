@@ -4,7 +4,6 @@
 //! up to a factor of two. `/proc/stat` does not show this. Therefore, a thread on each CPU repeats
 //! the same short work and measures the CPU time that it takes.
 
-use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +12,10 @@ use std::time::Duration;
 
 use floodmark_record::metric::Role;
 use floodmark_record::target::Address;
-use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::clock::thread_cpu;
-use crate::{MonitorTargets, Root, server};
+use crate::{MonitorTargets, Root, affinity, server};
 
 /// Interval between two samples of a CPU.
 const EVERY: Duration = Duration::from_millis(5);
@@ -33,7 +31,7 @@ const MOST_CPUS: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuSpeedSample {
     /// Number of the CPU.
-    pub cpu: usize,
+    pub cpu: u32,
     /// CPU time of the work in nanoseconds. The work is always the same.
     pub work_ns: u64,
 }
@@ -55,18 +53,13 @@ impl CpuSpeedMonitor {
             Some(pid) => vec![pid],
             None => server::processes(&Root::host(), (Role::Server, "server"), addresses).ok()?,
         };
-        let allowed = pids.into_iter().filter_map(|pid| {
-            let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
-            sched_getaffinity(Some(pid)).ok()
-        });
-        let numbers = |set: CpuSet| (0..CpuSet::MAX_CPU).filter(move |cpu| set.is_set(*cpu));
-        let cpus: BTreeSet<usize> = allowed.flat_map(numbers).collect();
+        let cpus = affinity::of_processes(&Root::host(), &pids)?;
         let apart = cpus.len().div_ceil(MOST_CPUS).max(1);
         Self::start(cpus.into_iter().step_by(apart))
     }
 
     /// Starts to measure CPUs. Returns `None` if no CPU can be measured.
-    fn start(cpus: impl Iterator<Item = usize>) -> Option<Self> {
+    fn start(cpus: impl Iterator<Item = u32>) -> Option<Self> {
         let mut monitor = CpuSpeedMonitor {
             stop: Arc::default(),
             samples: Arc::default(),
@@ -100,9 +93,9 @@ impl Drop for CpuSpeedMonitor {
 }
 
 /// Measures the speed of a CPU until `stop` is set or the CPU is not available.
-fn measure(cpu: usize, stop: &AtomicBool, samples: &Mutex<Vec<CpuSpeedSample>>) {
+fn measure(cpu: u32, stop: &AtomicBool, samples: &Mutex<Vec<CpuSpeedSample>>) {
     let mut set = CpuSet::new();
-    set.set(cpu);
+    set.set(cpu as usize);
     if sched_setaffinity(None, &set).is_err() {
         return;
     }
@@ -152,13 +145,13 @@ mod tests {
 
     /// Measures the speed of the CPUs that this thread may use for one second.
     fn measured() -> Vec<CpuSpeedSample> {
-        let set = sched_getaffinity(None).unwrap();
-        let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
-        let monitor = CpuSpeedMonitor::start(cpus).unwrap();
+        let cpus = affinity::of_this_thread().unwrap();
+        let count = cpus.len() as u128;
+        let monitor = CpuSpeedMonitor::start(cpus.into_iter()).unwrap();
         let begin = Instant::now();
         std::thread::sleep(Duration::from_secs(1));
         let samples = monitor.take();
-        let most = begin.elapsed().as_millis() / EVERY.as_millis() * u128::from(set.count());
+        let most = begin.elapsed().as_millis() / EVERY.as_millis() * count;
         assert!(samples.len() as u128 <= most, "{}", samples.len());
         assert!(
             monitor.take().len() < samples.len(),

@@ -3,7 +3,7 @@
 use floodmark_record::run::Environment;
 
 use crate::kernel_file::labelled;
-use crate::{Root, cgroup, cpu, limits, sysctl};
+use crate::{Root, affinity, cgroup, cpu, limits, sysctl};
 
 /// Reads the environment. Values that can't be read are null or omitted.
 #[must_use]
@@ -11,6 +11,7 @@ pub fn environment(root: &Root) -> Environment {
     Environment {
         kernel: root.line("/proc/sys/kernel/osrelease").unwrap_or_default(),
         cpus: cpu::allowed(root),
+        allowed_cpus: affinity::of_this_thread(),
         cpu_model: cpu::model(root),
         memory_bytes: memory_bytes(&root.read("/proc/meminfo").unwrap_or_default()),
         cgroup: cgroup::limits(root),

@@ -6,6 +6,7 @@
 //! Invariant: this crate never judges. It returns figures, and reports the sources that it could
 //! not read.
 
+mod affinity;
 mod blocked;
 mod busy_processes;
 mod cgroup;

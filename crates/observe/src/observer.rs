@@ -1,5 +1,6 @@
 //! Observes a server on its own host during a load from another host.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use floodmark_record::remote::{ClockReading, ObservedSecond, SeriesGroup};
@@ -46,6 +47,12 @@ impl Observer {
         let server = self.monitor.server.as_ref();
         let server = server.map(|server| (server.name.clone(), server.pids.clone()));
         server.unwrap_or_default()
+    }
+
+    /// Returns the CPUs on which at least one of the server's threads may run; `None` if unknown.
+    #[must_use]
+    pub fn allowed_cpus(&self) -> Option<BTreeSet<u32>> {
+        self.monitor.server.as_ref()?.allowed_cpus()
     }
 
     /// Returns whether any server process is running.

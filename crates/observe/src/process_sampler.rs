@@ -1,6 +1,7 @@
 //! Samples the process tree of a role: client, server or store.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -26,7 +27,7 @@ use crate::thread_groups::ThreadGroups;
 use crate::threads::{NAMED, Threads};
 use crate::tree::{ENDED, Ticks, Tree};
 use crate::upstreams::Upstreams;
-use crate::{Root, cgroup, host, jvm, limits, namespace, thread_groups};
+use crate::{Root, affinity, cgroup, host, jvm, limits, namespace, thread_groups};
 
 /// Interval between searches for new child processes. A search takes 0.1 to 0.3 ms per hundred
 /// processes on the host. The tree's CPU time includes children that end between searches.
@@ -381,8 +382,14 @@ impl ProcessSampler {
         tree.members.iter().map(|member| member.pid).collect()
     }
 
+    /// Returns the CPUs on which at least one thread of the tree may run; `None` if unknown.
+    pub(crate) fn allowed_cpus(&self) -> Option<BTreeSet<u32>> {
+        affinity::of_processes(&self.root, &self.members())
+    }
+
     /// Returns the processes and threads, with their usage since [`ProcessSampler::mark`].
     pub(crate) fn seen(&self) -> ServerSeen {
+        let allowed_cpus = self.allowed_cpus();
         let mut tree = self.tree.borrow_mut();
         let used = tree.read().unwrap_or(tree.used).since(self.base);
         let threads = self.threads.as_ref().map(|threads| {
@@ -395,6 +402,7 @@ impl ProcessSampler {
         ServerSeen {
             name: self.name.clone(),
             pids: self.pids.clone(),
+            allowed_cpus,
             processes: tree.most_members as u64,
             peak_rss_bytes: tree.peak_rss_pages * page_size() as u64,
             threads,

@@ -7,6 +7,8 @@
 //! - one [`ObserverLine::Group`] before the first values of each group;
 //! - one [`ObserverLine::Ended`], unless the observer was killed.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +70,9 @@ pub struct ObserverOpened {
     pub name: String,
     /// Process ids of the server's first processes.
     pub pids: Vec<u32>,
+    /// CPUs on which at least one of the server's threads may run; null if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_cpus: Option<BTreeSet<u32>>,
     /// The host's clocks when the series began.
     pub clocks: ClockReading,
 }

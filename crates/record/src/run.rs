@@ -1,6 +1,6 @@
 //! One attempt in the record. Measurements and judgements are separate.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,9 @@ pub struct Environment {
     pub kernel: String,
     /// Number of CPUs that this process may use.
     pub cpus: u32,
+    /// CPUs that this process may use; null if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_cpus: Option<BTreeSet<u32>>,
     /// CPU model; null if unknown.
     pub cpu_model: Option<String>,
     /// Memory in bytes.
@@ -215,6 +218,21 @@ impl Run {
         self.place
             .as_ref()
             .map_or(all, |place| place.client.cpu_count)
+    }
+
+    /// Returns the number of CPUs on the client's host, as far as known. Server and store on this
+    /// host may use CPUs that floodmark may not.
+    #[must_use]
+    pub fn host_cpus(&self, environment: &Environment) -> u32 {
+        let sides = [&self.server, &self.store].into_iter().flatten();
+        let sides = sides.filter(|_| self.remote.is_none());
+        let allowed = sides.filter_map(|side| side.seen.allowed_cpus.as_ref());
+        let all: BTreeSet<u32> = allowed
+            .chain(&environment.allowed_cpus)
+            .flatten()
+            .copied()
+            .collect();
+        environment.cpus.max(all.len() as u32).max(1)
     }
 
     /// Returns the number of requests affected by each error. Excludes the connect failures in

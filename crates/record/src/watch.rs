@@ -1,5 +1,7 @@
 //! Observations of the server and the host during a load.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +62,9 @@ pub struct ServerSeen {
     /// Ids of the first processes; more than one if each has its own listening socket
     /// (`SO_REUSEPORT`).
     pub pids: Vec<u32>,
+    /// CPUs on which at least one of the threads may run; null if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_cpus: Option<BTreeSet<u32>>,
     /// Maximum number of simultaneous processes, including descendants.
     pub processes: u64,
     /// Peak total resident memory of all processes, in bytes.

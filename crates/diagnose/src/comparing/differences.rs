@@ -128,6 +128,8 @@ fn hosts(records: &[Record]) -> Properties {
         let Environment {
             kernel,
             cpus,
+            // Their number matters, not which ones.
+            allowed_cpus: _,
             cpu_model,
             memory_bytes,
             cgroup,

@@ -13,11 +13,13 @@ use floodmark_record::watch::Server;
 
 use super::thresholds::NOTICEABLE;
 
+mod allowed_cpus;
 mod consumed;
 mod cpus;
 mod samples;
 mod waiting;
 
+pub use allowed_cpus::AllowedCpus;
 pub use consumed::consumed;
 pub use cpus::{CpuUse, used};
 pub use samples::WindowSamples;
@@ -36,12 +38,7 @@ pub struct RunFacts<'a> {
     /// Mean number of requests in flight (Little's law), including requests that fail or get no
     /// response.
     pub in_flight: Option<f64>,
-    /// Number of CPUs on the client's host.
-    pub cpus: f64,
-    /// Whether the client has dedicated CPUs.
-    pub client_has_own_cpus: bool,
-    /// Whether the server and its store have dedicated CPUs.
-    pub server_has_own_cpus: bool,
+    pub allowed: AllowedCpus,
     pub client: CpuUse,
     /// The client's CPU use on the coordinator's host, or `None` if all agents run on other hosts.
     pub client_here: Option<CpuUse>,
@@ -51,8 +48,6 @@ pub struct RunFacts<'a> {
     pub host_busy: Option<f64>,
     /// Number of busy CPUs on the server's host.
     pub server_host_busy: Option<f64>,
-    /// Number of CPUs on the server's host.
-    pub server_cpus: f64,
     /// Number of requests that the server works on concurrently: ok responses per second × service
     /// time without queueing.
     pub concurrency: Option<f64>,
@@ -78,22 +73,18 @@ impl<'a> RunFacts<'a> {
         let responses_per_s = ok_per_s + others as f64 / sending_s;
         let mean_s = run.service_time_us.mean.map(|us| us / 1e6);
         let samples = WindowSamples::of(run);
-        let cpus = f64::from(environment.cpus.max(1));
+        let allowed = AllowedCpus::of(run, environment);
         let remote = run.remote.as_ref();
-        let server_cpus = remote.map_or(cpus, |of| f64::from(of.environment.cpus.max(1)));
-        let place = run.place.as_ref();
-        let server_allowed = place.map_or(server_cpus, |of| f64::from(of.server.cpu_count));
-        let client_allowed = f64::from(run.client_cpus(environment.cpus.max(1)));
         let client = |threads: &[ThreadUsage]| {
-            cpus::client_cpu(run, threads, &samples, client_allowed, responses_per_s)
+            cpus::client_cpu(run, threads, &samples, allowed.client, responses_per_s)
         };
-        let process = |role, of: &Option<Server>| {
+        let process = |role, of: &Option<Server>, allowed| {
             let of = of.as_ref()?;
             Some(cpus::process_cpu(
                 of,
                 role,
                 &samples,
-                server_allowed,
+                allowed,
                 responses_per_s,
             ))
         };
@@ -107,16 +98,13 @@ impl<'a> RunFacts<'a> {
                 .is_open()
                 .then(|| counts.intended as f64 / sending_s),
             in_flight: mean_s.map(|s| in_flight(run, ok_per_s * s, sending_s)),
-            cpus,
-            client_has_own_cpus: place.is_some_and(|of| of.client.cpus.is_some()),
-            server_has_own_cpus: place.is_some_and(|of| of.server.cpus.is_some()),
+            allowed,
             client: client(&run.client.threads),
             client_here: threads_here(run).map(|threads| client(&threads)),
-            server: process(Role::Server, &run.server),
-            store: process(Role::Store, &run.store),
+            server: process(Role::Server, &run.server, allowed.server),
+            store: process(Role::Store, &run.store, allowed.store),
             host_busy: host_busy(None),
             server_host_busy: host_busy(remote.map(|_| Role::Server)),
-            server_cpus,
             concurrency: concurrency(run, ok_per_s, responses_per_s - ok_per_s, &samples),
             thread_groups: waiting::thread_groups(&samples),
             upstreams: waiting::upstreams(&samples),

@@ -115,7 +115,7 @@ pub(super) fn ceilings(facts: &RunFacts<'_>) -> Vec<Ceiling> {
     let is_server_here = facts.server.is_some() && facts.run.remote.is_none();
     let is_used = facts.client_here.is_some() || is_server_here;
     if let Some(busy) = facts.host_busy.filter(|_| is_used) {
-        add("all CPUs of the host", busy, facts.cpus);
+        add("all CPUs of the host", busy, facts.allowed.client_host);
     }
     ceilings.sort_by(|a, b| a.limit_per_s.total_cmp(&b.limit_per_s));
     ceilings

@@ -171,6 +171,7 @@ impl<'a> Excerpt<'a> {
         Some(ServerSeen {
             name: self.file.opened.name.clone(),
             pids: self.file.opened.pids.clone(),
+            allowed_cpus: self.file.opened.allowed_cpus.clone(),
             processes: maximum(ProcessFigure::Processes)?,
             peak_rss_bytes: maximum(ProcessFigure::Rss)?,
             threads,

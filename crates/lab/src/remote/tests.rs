@@ -48,6 +48,7 @@ fn observer_file(synchronised: bool) -> (tempfile::TempDir, ObserverFile) {
             port: 80,
             name: "httpd".to_owned(),
             pids: vec![7],
+            allowed_cpus: None,
             clocks: remote_clock(0),
         }),
         ObserverLine::Group(SeriesGroup {

@@ -15,15 +15,15 @@ const USUAL_QUANTILE: f64 = 0.25;
 #[derive(Debug, Clone, Default)]
 pub struct UsualCpuSpeed {
     /// Usual time of the work in each load (its [`USUAL_QUANTILE`]), by CPU.
-    loads: BTreeMap<usize, Vec<f64>>,
+    loads: BTreeMap<u32, Vec<f64>>,
 }
 
 impl UsualCpuSpeed {
     /// Adds the samples of a load: pairs of a CPU and the time of the work on it, in any unit.
     /// Returns the share of samples that are at least 10 % slower than usual, averaged over CPUs.
     /// Returns `None` if there are no samples.
-    pub fn add(&mut self, times: impl IntoIterator<Item = (usize, f64)>) -> Option<f64> {
-        let mut by_cpu: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    pub fn add(&mut self, times: impl IntoIterator<Item = (u32, f64)>) -> Option<f64> {
+        let mut by_cpu: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         for (cpu, time) in times {
             by_cpu.entry(cpu).or_default().push(time);
         }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     /// A load of 100 samples on one CPU, of which `slow` are slower by `factor`.
-    fn load(slow: usize, factor: f64) -> impl Iterator<Item = (usize, f64)> {
+    fn load(slow: usize, factor: f64) -> impl Iterator<Item = (u32, f64)> {
         (0..100).map(move |i| (3, if i < slow { 2_000.0 * factor } else { 2_000.0 }))
     }
 

@@ -6,7 +6,7 @@ use floodmark_record::metric::{HostFigure, ProcessFigure, Role};
 use floodmark_record::run::Run;
 use floodmark_record::watch::{Server, ServerThread};
 
-use super::{RunFacts, WindowSamples};
+use super::{AllowedCpus, RunFacts, WindowSamples};
 use crate::text::percent;
 use crate::why::thresholds::{CONTENDED, MOST, ONE, SATURATED, SPARE, same};
 
@@ -50,13 +50,22 @@ impl BusiestThread {
     }
 }
 
+/// CPUs among which the kernel chooses for a process.
+#[derive(Debug, Clone, Copy)]
+enum Pool {
+    /// CPUs that only this side of the experiment may use.
+    Own,
+    /// The given number of CPUs of a host, which the participants share.
+    Host(f64),
+}
+
 impl RunFacts<'_> {
     /// Returns whether client and server run on separate CPUs or hosts.
     #[must_use]
     pub fn is_client_separate(&self) -> bool {
         self.run.remote.is_some()
             || self.client_here.is_none()
-            || (self.client_has_own_cpus && self.server_has_own_cpus)
+            || (self.allowed.client_has_own && self.allowed.server_has_own)
     }
 
     /// Returns how many of the server's CPUs the client uses.
@@ -74,12 +83,23 @@ impl RunFacts<'_> {
     #[must_use]
     pub fn idle_cpus(&self) -> Option<(f64, f64)> {
         let server = self.server.as_ref()?;
-        let (busy, cpus) = if self.server_has_own_cpus {
-            (server.used + used(&self.store), server.allowed)
+        let (busy, cpus) = if self.allowed.server_has_own {
+            let store = used(&self.store);
+            let shared = if self.allowed.store_has_own {
+                0.0
+            } else {
+                store
+            };
+            (server.used + shared, server.allowed)
         } else {
-            (self.server_host_busy?, self.server_cpus)
+            (self.server_host_busy?, self.allowed.server_host)
         };
-        Some(((cpus - busy).max(0.0), cpus))
+        let idle = cpus - busy;
+        let (idle, cpus) = match server.allowed < cpus {
+            true => (idle.min(server.allowed - server.used), server.allowed),
+            false => (idle, cpus),
+        };
+        Some((idle.max(0.0), cpus))
     }
 
     /// Returns how many more CPUs the server could use, and the total number of CPUs. CPUs that
@@ -89,7 +109,7 @@ impl RunFacts<'_> {
     pub fn spare_cpus(&self) -> Option<(f64, f64)> {
         let (idle, cpus) = self.idle_cpus()?;
         let programs = self.other_programs();
-        let programs = programs.filter(|_| !self.server_has_own_cpus && !self.lacks_cpu());
+        let programs = programs.filter(|_| !self.allowed.server_has_own && !self.lacks_cpu());
         Some((idle + programs.unwrap_or(0.0), cpus))
     }
 
@@ -135,19 +155,28 @@ impl RunFacts<'_> {
                     && group.never_waits()
                     && is_starved(group.on_cpu, group.runnable, MOST * group.workers())
             })
-            || demand.sum::<f64>() >= SATURATED * self.server_cpus
+            || demand.sum::<f64>() >= SATURATED * self.allowed.server_host
     }
 
     /// Returns the number of CPUs available to the server or the store: the CPUs that the process may
     /// use, minus the CPUs that others use.
     #[must_use]
     pub fn available_to_server_side(&self, process: &CpuUse) -> f64 {
-        let client = match self.server_has_own_cpus {
-            true => 0.0,
-            false => self.client_on_server_cpus(),
-        };
-        let others = client + used(&self.server) + used(&self.store) - process.used;
-        self.available(process, others, self.server_has_own_cpus)
+        let server_side = used(&self.server) + used(&self.store) - process.used;
+        let AllowedCpus {
+            server_host,
+            server_has_own,
+            store_has_own,
+            ..
+        } = self.allowed;
+        match (server_has_own, store_has_own) {
+            (true, true) => self.available(process, 0.0, Pool::Own),
+            (true, false) => self.available(process, server_side, Pool::Own),
+            (false, _) => {
+                let others = self.client_on_server_cpus() + server_side;
+                self.available(process, others, Pool::Host(server_host))
+            }
+        }
     }
 
     /// Returns the number of CPUs available to the client.
@@ -157,7 +186,11 @@ impl RunFacts<'_> {
             true => 0.0,
             false => used(&self.server) + used(&self.store),
         };
-        self.available(&self.client, others, self.client_has_own_cpus)
+        let pool = match self.allowed.client_has_own {
+            true => Pool::Own,
+            false => Pool::Host(self.allowed.client_host),
+        };
+        self.available(&self.client, others, pool)
     }
 
     /// Returns the CPUs that a process may use, minus the CPUs used by `participants` and the CPUs
@@ -165,12 +198,14 @@ impl RunFacts<'_> {
     /// are also subtracted.
     ///
     /// Clocks differ, so the CPU use of others can appear to exceed the number of CPUs.
-    fn available(&self, process: &CpuUse, participants: f64, has_own_cpus: bool) -> f64 {
+    fn available(&self, process: &CpuUse, participants: f64, pool: Pool) -> f64 {
         const MINIMUM: f64 = 0.05;
-        let programs = self.other_programs();
-        let programs = programs.filter(|_| !has_own_cpus && self.lacks_cpu());
+        let (cpus, programs) = match pool {
+            Pool::Own => (process.allowed, None),
+            Pool::Host(cpus) => (cpus, self.other_programs().filter(|_| self.lacks_cpu())),
+        };
         let others = participants + programs.unwrap_or(0.0) + self.stolen();
-        (process.allowed - others).max(MINIMUM)
+        (cpus - others).min(process.allowed).max(MINIMUM)
     }
 
     /// Returns the busiest thread of the server.

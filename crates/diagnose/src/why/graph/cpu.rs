@@ -12,9 +12,9 @@ use crate::why::thresholds::{CONTENDED, MOST, NOTICEABLE, ONE, SATURATED, SPARE}
 /// Detects programs outside the experiment that deprive the participants of CPU time.
 pub(in crate::why) fn other_processes(facts: &RunFacts<'_>) -> Option<Finding> {
     let programs = facts.other_programs()?;
-    let (cpus, busy) = match (facts.server_has_own_cpus, &facts.server) {
+    let (cpus, busy) = match (facts.allowed.server_has_own, &facts.server) {
         (true, Some(server)) => (server.allowed, server.used + used(&facts.store) + programs),
-        _ => (facts.server_cpus, facts.server_host_busy?),
+        _ => (facts.allowed.server_host, facts.server_host_busy?),
     };
     let busy = busy / cpus;
     let named = &facts.run.other_processes;
@@ -75,7 +75,7 @@ pub(in crate::why) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
         ));
     }
     let busy = facts.host_busy?;
-    let cpus = facts.cpus;
+    let cpus = facts.allowed.client_host;
     let busy_share = (busy / cpus).min(1.0);
     // Threads that hand work to each other leave CPUs idle for short periods. Contention still
     // dominates if the idle time is short and less than the smaller consumer's CPU time.

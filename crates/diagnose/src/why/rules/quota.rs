@@ -34,7 +34,7 @@ pub(in crate::why) fn quota(facts: &RunFacts<'_>) -> Option<Finding> {
 /// Detects CPU time that the hypervisor gives to other guests (steal).
 pub(in crate::why) fn steal(facts: &RunFacts<'_>) -> Option<Finding> {
     let steal = facts.samples.mean(Metric::Host(None, HostFigure::Steal))?;
-    let share = steal / facts.cpus;
+    let share = steal / facts.allowed.client_host;
     let stolen = percent(share);
     let figure = format!("{stolen} of the CPU time (/proc/stat, steal)");
     if share < NOTICEABLE {
