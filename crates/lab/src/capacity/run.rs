@@ -17,8 +17,8 @@ use floodmark_record::plan::Plan;
 use floodmark_record::run::Run;
 use floodmark_record::worker_input::WorkerInput;
 use floodmark_stats::capacity::{
-    LATEST_TRIALS, SHORTEST_TRANSIENT_S, TrialLength, TrialRow, UsualCpuSpeed, design_effect,
-    trial_length,
+    LATEST_TRIALS, SHORTEST_TRANSIENT_S, SHORTEST_TRIAL_S, TrialLength, TrialRow, UsualCpuSpeed,
+    design_effect, trial_length,
 };
 use floodmark_workers::{self as workers, WorkerFailure};
 
@@ -113,6 +113,8 @@ struct CapacitySession<'s, 'l> {
     slow: Option<Duration>,
     /// Median service time over a single connection, in microseconds.
     idle_us: f64,
+    /// Whether a single connection met the objectives.
+    is_met_idle: bool,
     /// Measures the server's CPUs; `None` if the server is not on this host.
     cpu_speed: Option<CpuSpeedMonitor>,
     usual_cpu_speed: UsualCpuSpeed,
@@ -151,6 +153,7 @@ impl CapacityRun<'_> {
             earlier_effect: earlier.as_ref().and_then(EarlierSearch::design_effect),
             slow: None,
             idle_us: 0.0,
+            is_met_idle: true,
             cpu_speed: self.cpu_speed(),
             usual_cpu_speed: UsualCpuSpeed::default(),
             slow_cpu_share: None,
@@ -185,19 +188,19 @@ impl CapacitySession<'_, '_> {
         }
         let deadline = self.run.attempts.planned.plan.deadline;
         let mut objectives = self.run.objectives.iter();
-        let is_met_idle = objectives.all(|objective| objective.judge(&idle, deadline).is_met);
+        self.is_met_idle = objectives.all(|objective| objective.judge(&idle, deadline).is_met);
         self.slow = self.slow_from(&closed);
         let mut events = match earlier {
             Some(earlier) => earlier.events,
             None => {
                 let idle_per_s = idle.throughput_per_s.unwrap_or(per_s);
-                let lowest_per_s = match is_met_idle {
+                let lowest_per_s = match self.is_met_idle {
                     true => LOWEST_SHARE * per_s,
                     false => LOWEST_IDLE_SHARE * idle_per_s,
                 };
                 let settings = CapacityPlan {
                     objectives: self.run.objectives.iter().map(|o| o.text.clone()).collect(),
-                    start_per_s: match is_met_idle {
+                    start_per_s: match self.is_met_idle {
                         true => START_SHARE * per_s,
                         false => lowest_per_s,
                     },
@@ -425,6 +428,14 @@ impl CapacitySession<'_, '_> {
         start: TrialStart,
         capacity_per_s: Option<f64>,
     ) -> (TrialLength, Option<f64>) {
+        if !self.is_met_idle && self.passed.is_empty() {
+            // The objectives are probably missed at any rate. Only a pass makes precision matter.
+            let length = TrialLength {
+                transient_s: SHORTEST_TRANSIENT_S,
+                judged_s: SHORTEST_TRIAL_S,
+            };
+            return (length, None);
+        }
         // Far from the capacity, the outcome does not depend on the precision of the figures.
         let effect = self.design_effect().filter(|_| capacity_per_s.is_some());
         let quantile = self.strictest().map_or(0.5, Objective::quantile);
