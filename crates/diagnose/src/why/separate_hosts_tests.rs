@@ -7,7 +7,7 @@ use floodmark_record::remote::{AlignmentMethod, ClockAlignment, RemoteObservatio
 use floodmark_record::run::{ClientUsage, Environment, Run};
 
 use super::facts::RunFacts;
-use super::tests::{is, machine, run_with, series};
+use super::tests::{is, judged, machine, run_with, series};
 use super::verdict;
 use super::waiting_tests::blocked;
 use crate::testing::thread;
@@ -93,6 +93,19 @@ fn an_inactive_process_lacks_no_cpu_time() {
     run.observations
         .extend(blocked("main", &[("pipe read", 1.0)], 0.0));
     is(&run, Cause::WorkerPool);
+}
+
+#[test]
+fn waiting_longer_than_running_is_a_lack_of_cpu_time() {
+    // Other programs keep all CPUs busy. No thread is always running or runnable.
+    let mut run = run_with(3.98, 0.3, 0.2);
+    run.client.threads = vec![thread(0.2, 0.55)];
+    run.observations[3] = series("server", "run_delay", 0.1);
+    run.least_service_time_us = Some(8_000.0);
+    is(&run, Cause::OtherProcesses);
+    // The participants get the CPU time that they need.
+    run.client.threads = vec![thread(0.2, 0.05)];
+    assert_ne!(judged(&run).cause, Cause::OtherProcesses);
 }
 
 #[test]

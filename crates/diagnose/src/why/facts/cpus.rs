@@ -135,7 +135,8 @@ impl RunFacts<'_> {
     }
 
     /// Returns whether client, server or store need more CPU time than they get: one of their
-    /// threads waits only for CPU time, or together they could use all CPUs.
+    /// threads waits only for CPU time, together they could use all CPUs, or they wait for CPUs
+    /// longer than they use them while no CPU is idle.
     #[must_use]
     pub fn lacks_cpu(&self) -> bool {
         let participants = [
@@ -148,14 +149,18 @@ impl RunFacts<'_> {
             on_cpu + runnable >= share && runnable >= CONTENDED * on_cpu
         };
         let mut threads = participants.clone().filter_map(|of| of.busiest.as_ref());
-        let demand = participants.map(|of| of.used + of.runnable.unwrap_or(0.0));
+        let used: f64 = participants.clone().map(|of| of.used).sum();
+        let runnable: f64 = participants.filter_map(|of| of.runnable).sum();
+        let busy = self.server_host_busy.unwrap_or(0.0);
+        let is_crowded = runnable >= used && busy >= SATURATED * self.allowed.server_host;
         threads.any(|of| is_starved(of.on_cpu, of.runnable, SATURATED))
             || self.thread_groups.iter().any(|group| {
                 group.workers() >= ONE.start
                     && group.never_waits()
                     && is_starved(group.on_cpu, group.runnable, MOST * group.workers())
             })
-            || demand.sum::<f64>() >= SATURATED * self.allowed.server_host
+            || used + runnable >= SATURATED * self.allowed.server_host
+            || is_crowded
     }
 
     /// Returns the number of CPUs available to the server or the store: the CPUs that the process may
