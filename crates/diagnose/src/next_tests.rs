@@ -86,6 +86,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
             ..ClientUsage::default()
         },
         series: Vec::new(),
+        fine_throughput: None,
         steps: Vec::new(),
         saturation: None,
         observations: Vec::new(),

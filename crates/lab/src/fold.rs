@@ -259,6 +259,7 @@ pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowT
         window: window.window,
         requests: counts,
         series: run.rows.into_iter().map(|row| row.figures).collect(),
+        fine_throughput: run.fine.finish(),
         observations: run.observed.observations,
         missing: run.missing,
         log_errors: run.logged.errors,

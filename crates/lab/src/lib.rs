@@ -14,6 +14,7 @@ pub mod exit_monitor;
 pub mod experiment;
 mod external_client;
 mod figure_window;
+mod fine_throughput;
 pub mod fold;
 pub mod folder;
 mod joined_run;

@@ -17,6 +17,7 @@ use floodmark_record::{Counts, SecondRow, TimeKind, WorkerEnd};
 use floodmark_stats::steady::SeriesPoint;
 
 use crate::external_client;
+use crate::fine_throughput::FineThroughputCounter;
 use crate::silences::Silences;
 use crate::time_histograms::TimeHistograms;
 
@@ -32,6 +33,7 @@ pub struct RunEvents {
     /// Parts of the second that has no row yet.
     parts: Vec<PartRow>,
     pub silences: Silences,
+    pub fine: FineThroughputCounter,
     pub warmup: Counts,
     pub warmup_to_ns: u64,
     pub end: Option<WorkerEnd>,
@@ -70,6 +72,7 @@ impl MeasuredSecond {
     /// Computes the figures of a second.
     pub fn new(mut row: SecondRow, server: Option<ServerUsed>, store: Option<ServerUsed>) -> Self {
         let times = TimeHistograms::decode_responses(&row.histograms);
+        let response_times = times.buckets(TimeKind::Response);
         let times = times.summary(TimeKind::Response);
         row.histograms = BTreeMap::new();
         let length_s = (row.to_ns - row.from_ns) as f64 / 1e9;
@@ -95,6 +98,7 @@ impl MeasuredSecond {
             p99_us: times.p99,
             p99_9_us: times.p99_9,
             max_us: times.max,
+            response_times,
             client_user_cpus: row.user_s / length_s,
             client_system_cpus: row.system_s / length_s,
             server_user_cpus,
@@ -130,6 +134,7 @@ impl RunEvents {
             rows: Vec::new(),
             parts: Vec::new(),
             silences: Silences::default(),
+            fine: FineThroughputCounter::default(),
             warmup: Counts::default(),
             warmup_to_ns: 0,
             end: None,
@@ -159,6 +164,7 @@ impl RunEvents {
             Event::StoreUsed(used) => self.store_used = Some(used),
             Event::Part(part) => {
                 self.silences.add(&part);
+                self.fine.add(&part);
                 self.parts.push(part);
             }
             Event::Second(row) => self.take_second(row),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use floodmark_record::fine_series::TimeBuckets;
 use floodmark_record::{TimeKind, Times};
 use floodmark_stats::Histogram;
 
@@ -35,6 +36,11 @@ impl TimeHistograms {
     /// Returns the shortest time of a kind, in ns.
     pub fn min_ns(&self, kind: TimeKind) -> Option<u64> {
         self.0.get(&kind)?.min()
+    }
+
+    /// Returns the distribution of one kind of time, or `None` without times.
+    pub fn buckets(&self, kind: TimeKind) -> Option<TimeBuckets> {
+        TimeBuckets::of(self.0.get(&kind)?.recorded())
     }
 
     /// Returns a summary of one kind of time. Response times include the timeouts.

@@ -18,6 +18,7 @@ pub mod crash;
 pub mod disk;
 pub mod events;
 pub mod experiment;
+pub mod fine_series;
 pub mod groups;
 pub mod host;
 pub mod kept;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::{self, AgentRun};
 use crate::client::ExternalRun;
 use crate::events::{AddressUse, EndReason, HeldConnections, ThreadUsage};
+use crate::fine_series::{FineThroughput, TimeBuckets};
 use crate::groups::{GroupFigures, GroupPoint};
 use crate::host::BusyProcess;
 use crate::logged::LogErrors;
@@ -178,6 +179,9 @@ pub struct Run {
     pub remote: Option<RemoteObservation>,
     /// Figures by second.
     pub series: Vec<SeriesRow>,
+    /// Throughput in steps of 100 ms; null for runs of more than 30 s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fine_throughput: Option<FineThroughput>,
     /// Figures for each step that the run reached; empty if the plan has no steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepFigures>,
@@ -412,6 +416,9 @@ pub struct SeriesRow {
     pub p99_9_us: Option<f64>,
     /// Maximum response time in microseconds.
     pub max_us: Option<f64>,
+    /// Distribution of response times; null if no request was timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_times: Option<TimeBuckets>,
     /// CPUs used by the load process in user mode.
     pub client_user_cpus: f64,
     /// CPUs used by the load process in kernel mode.

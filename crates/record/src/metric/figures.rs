@@ -13,21 +13,31 @@ crate::names::named! {
 }
 
 /// Defines enums of figures. Each line has the form `Variant = "name in a record", "unit", kind`.
-/// The name is spelled as in the figure's source.
+/// The name is spelled as in the figure's source. The doc comment describes the figure in reports.
 macro_rules! figures {
     ($(
         $(#[$meta:meta])*
-        $figures:ident { $( $(#[$doc:meta])* $figure:ident = $name:literal, $unit:literal, $kind:ident; )* }
+        $figures:ident { $(
+            #[doc = $doc:literal] $(#[doc = $more:literal])*
+            $figure:ident = $name:literal, $unit:literal, $kind:ident;
+        )* }
     )*) => {
         crate::names::named! { $(
             $(#[$meta])*
-            $figures { $( $(#[$doc])* $figure = $name, )* }
+            $figures { $( #[doc = $doc] $(#[doc = $more])* $figure = $name, )* }
         )* }
 
         $( impl $figures {
             /// Returns the name used in records, the unit and the kind.
             pub(super) const fn entry(self) -> (&'static str, &'static str, MetricKind) {
                 match self { $( Self::$figure => ($name, $unit, MetricKind::$kind), )* }
+            }
+
+            /// Returns a description without a final period: the first sentence of the doc comment.
+            pub(super) fn description(self) -> &'static str {
+                let text = match self { $( Self::$figure => $doc, )* };
+                let text = text.trim();
+                text.strip_suffix('.').unwrap_or(text)
             }
         } )*
     };

@@ -103,6 +103,32 @@ pub enum Metric {
     },
 }
 
+/// Returns a subject in the spelling of prose, with an uppercase first letter.
+fn readable(subject: &str) -> String {
+    let words = subject.split(' ').map(|word| match word {
+        "jvm" => "JVM",
+        "cgroup" => "control group",
+        "tcp_info" => "TCP",
+        "postgresql" => "PostgreSQL",
+        word => word,
+    });
+    let text = words.collect::<Vec<_>>().join(" ");
+    let mut letters = text.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
+}
+
+/// Returns a text with a lowercase first letter, unless it starts with an abbreviation.
+fn lowercase_first(text: &str) -> String {
+    let mut letters = text.chars();
+    match (letters.next(), letters.next()) {
+        (Some(first), Some(second)) if second.is_lowercase() || second == ' ' => {
+            first.to_lowercase().chain(text.chars().skip(1)).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
 const OF_OTHER_TABLES: &str = "of other tables";
 const OF_SLOWEST_OTHER_TABLE: &str = "of the slowest other table";
 
@@ -162,6 +188,53 @@ impl Metric {
                 format!("{operation} {} {table}", figure.name()).into()
             }
             _ => self.figure().0.into(),
+        }
+    }
+
+    /// Returns a title for readers, such as `Server: resident memory`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let (subject, name) = (readable(&self.subject()), self.name());
+        let described = |text: &str| format!("{subject}: {}", lowercase_first(text));
+        let named = |name: &str, text: &str| format!("{subject} {name}: {}", lowercase_first(text));
+        match self {
+            Self::Host(_, figure) => described(figure.description()),
+            Self::Network(_, figure) => described(figure.description()),
+            Self::Cgroup(_, figure) => described(figure.description()),
+            Self::Disk(_, figure) => described(figure.description()),
+            Self::Process(_, figure) => described(figure.description()),
+            Self::ThreadGroup(_, group, figure) => named(group, figure.description()),
+            Self::ThreadsWaitingIn {
+                group, function, ..
+            } => {
+                format!("{subject} {group}: threads that wait in {function}")
+            }
+            Self::ThreadsBlocked { group, object, .. } => {
+                format!("{subject} {group}: threads that wait for {}", object.name())
+            }
+            Self::Code(_, figure) => described(figure.description()),
+            Self::Jvm(_, figure) => described(figure.description()),
+            Self::Sockets(_, figure) => described(figure.description()),
+            Self::TcpInfo(figure) => described(figure.description()),
+            Self::Listener(figure) => described(figure.description()),
+            Self::Upstream(address, figure) => {
+                format!(
+                    "Connections to {address}: {}",
+                    lowercase_first(figure.description())
+                )
+            }
+            Self::Postgresql(figure) => described(figure.description()),
+            Self::PostgresqlWait(event) => format!("{subject}: sessions that wait for {event}"),
+            Self::Cassandra(figure) => described(figure.description()),
+            Self::CassandraPool(pool, figure) => named(pool, figure.description()),
+            Self::CassandraTable(operation, table, figure) => {
+                let table = table.as_deref().unwrap_or("other tables");
+                let text = lowercase_first(figure.description());
+                format!("{subject}: {operation} of {table}: {text}")
+            }
+            Self::DelayProxyCpu | Self::Other { .. } => {
+                format!("{subject}: {name}")
+            }
         }
     }
 
