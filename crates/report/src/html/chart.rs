@@ -1,12 +1,16 @@
-//! Charts as SVG. The title, unit and key are HTML.
+//! Charts as SVG, with a table of their values. The title, unit and key are HTML.
 //!
-//! The SVG contains only figures and generated labels. Names are HTML text, so that long names
-//! wrap. The style sheet gives each class a color and each curve a dash pattern.
+//! The SVG contains only figures, generated labels and labels of limits. Names are HTML text, so
+//! that long names wrap. The style sheet gives each class a color and each curve a dash pattern.
+//! The `data` attributes describe the axes, so that the page's script can convert coordinates to
+//! values.
 
 use maud::{Markup, html};
 
 use super::Harmless;
-use crate::model::chart::{Chart, Curve, CurvePiece, CurveRole, DotColor};
+use crate::model::chart::{
+    AreaColor, Axis, Chart, ChartMark, Curve, CurvePiece, CurveRole, DotColor,
+};
 
 /// Width of a chart in drawing units. One unit is about half a pixel.
 const WIDTH: f64 = 880.0;
@@ -18,36 +22,82 @@ const RIGHT: f64 = WIDTH - 60.0;
 const TOP: f64 = 20.0;
 const BOTTOM: f64 = HEIGHT - 46.0;
 
-/// Returns a chart with its title, key and notes.
+/// Width beside the plot area in which points at its edges are drawn.
+const MARGIN: f64 = 10.0;
+
+/// Number of characters of a label that fit into half of the plot area.
+const HALF_CHARACTERS: usize = 26;
+
+/// Returns a chart with its title, key, values and notes.
 pub(super) fn figure(chart: &Chart) -> Markup {
     let names: Vec<&str> = chart.drawn().map(|curve| curve.name.as_str()).collect();
     let description = format!("{}, {}: {}", chart.title, chart.unit, names.join(", "));
-    // Omit the key of a single curve that has the chart's name.
-    let has_key = names.len() != 1 || names[0] != chart.title;
     html! {
         figure {
             figcaption {
                 b { (Harmless(&chart.title)) } " "
                 span.unit { (Harmless(&chart.unit)) @if chart.y.log { ", logarithmic scale" } }
             }
-            @if has_key {
-                ul.key { @for curve in chart.drawn() { li { (swatch(curve)) (Harmless(&curve.name)) } } }
+            // The name of a single curve may be the chart's title. The script adds values to the key.
+            @let is_single = names.len() == 1 && names[0] == chart.title;
+            ul.key.single[is_single] {
+                @for curve in chart.drawn() {
+                    li { (swatch(curve)) @if !is_single { (Harmless(&curve.name)) } }
+                }
             }
-            div.plot role="img" aria-label=(Harmless(&description)) { (svg(chart)) }
+            div.plot role="img" aria-label=(Harmless(&description))
+                data-x=(axis(&chart.x)) data-y=(axis(&chart.y)) { (svg(chart)) }
+            (values(chart))
             @for note in &chart.notes { p.note { (Harmless(note)) } }
         }
     }
 }
 
+/// Describes an axis: its ends, its scale and its quantity.
+fn axis(axis: &Axis) -> String {
+    let scale = if axis.log { "log" } else { "linear" };
+    format!("{} {} {scale} {}", axis.from, axis.to, axis.quantity.name())
+}
+
+/// Returns a collapsed table of the values.
+fn values(chart: &Chart) -> Markup {
+    let rows = chart.values();
+    if rows.is_empty() {
+        return html! {};
+    }
+    html! {
+        details.values {
+            summary { "Values" }
+            div.wide tabindex="0" role="group" aria-label={ "Values of " (Harmless(&chart.title)) } {
+                table {
+                    tr {
+                        th scope="col" {}
+                        @for curve in chart.drawn() { th scope="col" { (Harmless(&curve.name)) } }
+                    }
+                    @for (at, row) in rows {
+                        tr {
+                            th scope="row" { (chart.x.quantity.show(at)) }
+                            @for value in row {
+                                td { (value.map_or_else(|| "–".to_owned(), |value| chart.y.quantity.show(value))) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn svg(chart: &Chart) -> Markup {
-    let x = |value: &f64| (LEFT + chart.x.share(*value) * (RIGHT - LEFT)).round();
-    let y = |value: &f64| (BOTTOM - chart.y.share(*value) * (BOTTOM - TOP)).round();
+    let tenth = |units: f64| (units * 10.0).round() / 10.0;
+    let x = |value: &f64| tenth(LEFT + chart.x.share(*value) * (RIGHT - LEFT));
+    let y = |value: &f64| tenth(BOTTOM - chart.y.share(*value) * (BOTTOM - TOP));
     let line = |class: &str, from: (f64, f64), to: (f64, f64)| {
         html! { line class=(class) x1=(from.0) y1=(from.1) x2=(to.0) y2=(to.1) {} }
     };
     let upright = |class: &str, at: &f64| line(class, (x(at), TOP), (x(at), BOTTOM));
-    let points = |piece: &CurvePiece| {
-        let points = piece.points.iter();
+    let points = |points: &[(f64, f64)]| {
+        let points = points.iter();
         points
             .map(|(at, value)| format!("{},{} ", x(at), y(value)))
             .collect::<String>()
@@ -57,34 +107,100 @@ fn svg(chart: &Chart) -> Markup {
     curves.sort_by_key(|curve| curve.role != CurveRole::Offered);
     html! {
         svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } {
-            @for (from, to) in &chart.shades {
-                rect.shade x=(x(from)) y=(TOP) width=(x(to) - x(from)) height=(BOTTOM - TOP) {}
-            }
             @for (at, label) in &chart.y.ticks {
                 (line("grid", (LEFT, y(at)), (RIGHT, y(at))))
                 text.y x=(LEFT - 12.0) y=(y(at)) { (label) }
             }
-            @for (at, label) in &chart.x.ticks {
-                (upright("grid", at))
-                text.x x=(x(at)) y=(BOTTOM + 34.0) { (label) }
+            @for (at, label) in &chart.x.ticks { text.x x=(x(at)) y=(BOTTOM + 34.0) { (label) } }
+            // Clips what the script moves out of the plot area.
+            svg x=(LEFT - MARGIN) width=(RIGHT - LEFT + 2.0 * MARGIN) height=(HEIGHT)
+                viewBox={ (LEFT - MARGIN) " 0 " (RIGHT - LEFT + 2.0 * MARGIN) " " (HEIGHT) } {
+                @for (from, to) in &chart.shades {
+                    rect.shade x=(x(from)) y=(TOP) width=(tenth(x(to) - x(from))) height=(BOTTOM - TOP) {}
+                }
+                @for band in &chart.bands {
+                    rect.band x=(x(&band.from)) y=(TOP) width=(tenth(x(&band.to) - x(&band.from)).max(2.0)) height=(BOTTOM - TOP) {}
+                }
+                @for (at, _) in &chart.x.ticks { (upright("grid", at)) }
+                @for cell in &chart.cells {
+                    rect class={ "heat h" (cell.intensity) } x=(x(&cell.x.0)) y=(y(&cell.y.1))
+                        width=(tenth(x(&cell.x.1) - x(&cell.x.0))) height=(tenth(y(&cell.y.0) - y(&cell.y.1))) {}
+                }
+                @for (upper, area) in stacked(chart).iter().rev() {
+                    polygon class=(class(area.role)) points={
+                        (points(upper)) (upper.last().map_or(RIGHT, |last| x(&last.0))) "," (BOTTOM) " "
+                        (upper.first().map_or(LEFT, |first| x(&first.0))) "," (BOTTOM)
+                    } {}
+                }
+                @for mark in &chart.marks { (upright("mark", &mark.at)) }
+                @for curve in curves {
+                    @for piece in &curve.pieces {
+                        @match curve.role {
+                            CurveRole::Area(_) => {}
+                            CurveRole::Dots(_) => {
+                                @for (at, value) in &piece.points {
+                                    circle class=(class(curve.role)) cx=(x(at)) cy=(y(value)) r="8" {}
+                                }
+                            }
+                            _ => {
+                                @let outside = if piece.faint { " outside" } else { "" };
+                                polyline class={ (class(curve.role)) (outside) } points=(points(&piece.points)) {}
+                            }
+                        }
+                    }
+                }
+                @for mark in chart.marks.iter().filter(|mark| !mark.label.is_empty()) {
+                    (upright_label(x(&mark.at), 26.0, mark))
+                }
+                @for band in one_per_label(chart) { (upright_label(x(&band.at), 54.0, &band)) }
             }
             (line("axis", (LEFT, TOP), (LEFT, BOTTOM)))
             (line("axis", (LEFT, BOTTOM), (RIGHT, BOTTOM)))
-            @for at in &chart.marks { (upright("mark", at)) }
-            @for curve in curves {
-                @for piece in &curve.pieces {
-                    @if let CurveRole::Dots(_) = curve.role {
-                        @for (at, value) in &piece.points {
-                            circle class=(class(curve.role)) cx=(x(at)) cy=(y(value)) r="8" {}
-                        }
-                    } @else {
-                        @let outside = if piece.faint { " outside" } else { "" };
-                        polyline class={ (class(curve.role)) (outside) } points=(points(piece)) {}
-                    }
-                }
+            @for mark in &chart.levels {
+                (line("level", (LEFT, y(&mark.at)), (RIGHT, y(&mark.at))))
+                text.label x=(RIGHT - 6.0) y=(tenth(y(&mark.at) + 24.0)) text-anchor="end" { (Harmless(&mark.label)) }
             }
         }
     }
+}
+
+/// Writes a label beside a vertical line, on the side with more room.
+fn upright_label(at: f64, below: f64, mark: &ChartMark) -> Markup {
+    let is_left = at > f64::midpoint(LEFT, RIGHT);
+    let anchor = if is_left { "end" } else { "start" };
+    let at = if is_left { at - 8.0 } else { at + 8.0 };
+    let label: String = mark.label.chars().take(HALF_CHARACTERS).collect();
+    html! { text.label x=(at) y=(TOP + below) text-anchor=(anchor) { (Harmless(&label)) } }
+}
+
+/// Returns the first band with each label.
+fn one_per_label(chart: &Chart) -> Vec<ChartMark> {
+    let mut marks: Vec<ChartMark> = Vec::new();
+    for band in &chart.bands {
+        if marks.iter().all(|mark| mark.label != band.label) {
+            marks.push(ChartMark::new(band.from, band.label.clone()));
+        }
+    }
+    marks
+}
+
+/// Returns the upper edge of each area, from the lowest area to the highest.
+fn stacked(chart: &Chart) -> Vec<(Vec<(f64, f64)>, &Curve)> {
+    let is_area = |curve: &&Curve| matches!(curve.role, CurveRole::Area(_));
+    let mut all: Vec<(Vec<(f64, f64)>, &Curve)> = Vec::new();
+    for curve in chart.curves.iter().filter(is_area) {
+        let own = curve
+            .pieces
+            .iter()
+            .flat_map(|piece: &CurvePiece| &piece.points);
+        let below = all.last().map(|(upper, _)| upper.clone());
+        let upper = own.enumerate().map(|(i, (at, value))| {
+            let below = below.as_ref().and_then(|below| below.get(i));
+            (*at, value + below.map_or(0.0, |(_, value)| *value))
+        });
+        all.push((upper.collect(), curve));
+    }
+    all
 }
 
 fn class(role: CurveRole) -> String {
@@ -92,18 +208,21 @@ fn class(role: CurveRole) -> String {
         CurveRole::Measured(i) => format!("curve k{i}"),
         CurveRole::Dots(DotColor::Good) => "dot good".to_owned(),
         CurveRole::Dots(DotColor::Bad) => "dot bad".to_owned(),
+        CurveRole::Area(AreaColor::Curve(i)) => format!("area a{i}"),
+        CurveRole::Area(AreaColor::Idle) => "area idle".to_owned(),
         CurveRole::Offered => "curve offered".to_owned(),
     }
 }
 
 /// Draws a sample of a curve's stroke for the key.
 fn swatch(curve: &Curve) -> Markup {
+    let class = class(curve.role);
     html! {
         svg.swatch viewBox="0 0 44 10" aria-hidden="true" {
-            @if let CurveRole::Dots(_) = curve.role {
-                circle class=(class(curve.role)) cx="22" cy="5" r="4.5" {}
-            } @else {
-                line class=(class(curve.role)) x1="0" y1="5" x2="44" y2="5" {}
+            @match curve.role {
+                CurveRole::Dots(_) => { circle class=(class) cx="22" cy="5" r="4.5" {} }
+                CurveRole::Area(_) => { rect class=(class) x="8" y="0" width="28" height="10" {} }
+                _ => { line class=(class) x1="0" y1="5" x2="44" y2="5" {} }
             }
         }
     }

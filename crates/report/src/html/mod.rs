@@ -1,10 +1,14 @@
 //! The page of a record as HTML.
 //!
-//! The page is self-contained: it loads no scripts, fonts, images or other resources. The same
-//! record always yields the same page, byte for byte.
+//! The page is self-contained: it loads no scripts, fonts, images or other resources, and it is
+//! complete without its own script. The same record always yields the same page, byte for byte.
 
+use std::sync::LazyLock;
+
+use base64::prelude::{BASE64_STANDARD, Engine};
 use floodmark_record::Record;
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
+use sha2::{Digest, Sha256};
 
 mod chart;
 #[cfg(test)]
@@ -12,11 +16,22 @@ mod tests;
 
 pub use crate::model::chart::DamagedHistogram;
 
+use crate::model::figures::rate;
 use crate::model::page::PageContent;
-use crate::model::{Block, Blocks, Emphasis, FigureTable, Span, TableCell, TextLine};
+use crate::model::{Block, Blocks, Emphasis, FigureTable, Ranking, Span, TableCell, TextLine};
 use crate::plain;
 
 const STYLE: &str = include_str!("style.css");
+
+/// Enhances the charts.
+const SCRIPT: &str = include_str!("script.js");
+
+/// Content security policy. It prevents even unescaped content of a record from running scripts or
+/// loading data, because it allows only the script with this hash.
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let hash = BASE64_STANDARD.encode(Sha256::digest(SCRIPT));
+    format!("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hash}'")
+});
 
 /// Returns the page for a record; `next` is the recommended next step.
 ///
@@ -32,9 +47,7 @@ pub fn of_record(record: &Record, next: Option<&str>) -> Result<String, DamagedH
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                // This policy prevents even unescaped content of a record from running scripts or
-                // loading data.
-                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
+                meta http-equiv="Content-Security-Policy" content=(*POLICY);
                 meta name="color-scheme" content="light dark";
                 title { (Harmless(&page.title)) " – floodmark" }
                 style { (PreEscaped(STYLE)) }
@@ -49,6 +62,7 @@ pub fn of_record(record: &Record, next: Option<&str>) -> Result<String, DamagedH
                 @for (heading, content) in sections {
                     section { h2 { (heading) } (blocks(content)) }
                 }
+                script { (PreEscaped(SCRIPT)) }
             }
         }
     };
@@ -96,6 +110,7 @@ fn run_of_blocks(run: &[Block]) -> Markup {
             Some(summary) => html! { details { summary { (Harmless(summary)) } (table(content)) } },
             None => table(content),
         },
+        Block::Ranking(ranking) => ranked(ranking),
         Block::Charts(charts) => {
             html! { div.charts { @for chart in charts { (chart::figure(chart)) } } }
         }
@@ -133,9 +148,13 @@ fn class(emphasis: Emphasis) -> Option<&'static str> {
 }
 
 fn table(table: &FigureTable) -> Markup {
+    let label = match table.caption.as_str() {
+        "" => "Table",
+        caption => caption,
+    };
     let has_heads = table.columns.iter().any(|column| !column.head.is_empty());
     html! {
-        div.wide { table.facts[!has_heads] {
+        div.wide tabindex="0" role="group" aria-label=(Harmless(label)) { table.facts[!has_heads] {
             @if has_heads {
                 tr {
                     th scope="col" { (Harmless(&table.caption)) }
@@ -156,6 +175,33 @@ fn table(table: &FigureTable) -> Markup {
         } }
         @let note = table.note(true);
         @if !note.is_empty() { p.note { (Harmless(&note)) } }
+    }
+}
+
+/// Draws a bar for each row, and a line from the lower to the upper end of its range.
+fn ranked(ranking: &Ranking) -> Markup {
+    const WIDTH: f64 = 1000.0;
+    let largest = ranking.largest();
+    let at = |per_s: f64| (per_s / largest * WIDTH).round();
+    html! {
+        table.ranking {
+            caption { (Harmless(&ranking.caption)) }
+            @for bar in &ranking.bars {
+                tr {
+                    th scope="row" { (Harmless(&bar.name)) }
+                    td.bar {
+                        svg viewBox={ "0 0 " (WIDTH) " 20" } preserveAspectRatio="none" aria-hidden="true" {
+                            rect x="0" y="0" width=(at(bar.per_s)) height="20" {}
+                            @if let Some((low, high)) = bar.range {
+                                line x1=(at(low)) y1="10" x2=(at(high)) y2="10" {}
+                            }
+                        }
+                    }
+                    td.figure { (rate(bar.per_s)) }
+                    td.how { (spans(&bar.about)) }
+                }
+            }
+        }
     }
 }
 

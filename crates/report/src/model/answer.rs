@@ -4,19 +4,28 @@ use std::collections::BTreeMap;
 
 use floodmark_record::Record;
 use floodmark_record::cause::Cause;
+use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::result::Overall;
 use floodmark_record::run::{Run, Status};
 
 use super::figures::{count_of, extremes, rate, time};
 use super::names::{NamedRun, by_load};
 use super::{
-    Block, Blocks, Emphasis, Span, attempts, comparison, crash, experiment, outcomes, plain, run,
-    sweep, trial_capacities, tuning, tuning_result, verdict,
+    Block, Blocks, Emphasis, Ranking, Span, attempts, comparison, crash, experiment, outcomes,
+    plain, run, sweep, trial_capacities, tuning, tuning_result, verdict,
 };
 
-/// Returns the paragraphs that answer a record's question.
-pub(crate) fn blocks(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) -> Blocks {
-    let mut blocks = Blocks::default();
+/// What a page says about the loads of a record.
+pub(crate) struct Answer {
+    /// The answer to the record's question.
+    pub(crate) short: Blocks,
+    /// Results of the single loads and comparisons, if `short` only ranks them.
+    pub(crate) details: Blocks,
+}
+
+/// Returns the answer to a record's question.
+pub(crate) fn answer(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) -> Answer {
+    let mut short = Blocks::default();
     let loads: Vec<&[NamedRun<'_>]> = by_load(all).collect();
     let several = loads.len() > 1;
     // A curve needs at least two points.
@@ -24,48 +33,67 @@ pub(crate) fn blocks(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     let (swept, single): (Vec<_>, Vec<_>) = loads
         .into_iter()
         .partition(|load| has_curves && is_swept(record, load));
+    // The points of a sweep and the settings of a tuning are shown as curves instead of sentences,
+    // and the loads of a search in tables.
+    let single = match record.tuning.is_none() && record.trial_capacities.is_empty() {
+        true => single,
+        false => Vec::new(),
+    };
     for trial in &record.crash {
         let sentence = format!("{}.", crash::sentence(trial));
-        blocks.paragraph([match trial.lost {
+        short.paragraph([match trial.lost {
             0 => plain(sentence),
             _ => Emphasis::Bad.span(sentence),
         }]);
     }
     if all.is_empty() && record.crash.is_empty() {
-        blocks.paragraph([plain("Nothing was measured.")]);
+        short.paragraph([plain("Nothing was measured.")]);
     }
+    let ranking = Ranking::of_loads(&single).map(|of| (of, ComparedMetric::Throughput));
+    let ranking =
+        ranking.or_else(|| Some((Ranking::of_capacities(record)?, ComparedMetric::Capacity)));
+    let is_ranked = ranking.is_some();
+    let mut details = Blocks::default();
+    if let Some((ranking, metric)) = ranking {
+        let conclusion = ranking.conclusion(metric, &record.comparisons);
+        let conclusion = format!("{}.", capitalized(&conclusion));
+        short.paragraph([Emphasis::Strong.span(conclusion)]);
+        short.0.push(Block::Ranking(ranking));
+    }
+    let of_loads = if is_ranked { &mut details } else { &mut short };
     for sentence in trial_capacities::sentences(record) {
-        blocks.paragraph([plain(format!("{sentence}."))]);
+        of_loads.paragraph([plain(format!("{sentence}."))]);
     }
-    let tuned = tuning::of(record).into_iter();
-    for sentence in tuned.flat_map(|(tuning, of)| tuning_result::sentences(tuning, &of)) {
-        blocks.paragraph([plain(format!("{}.", capitalized(&sentence)))]);
-    }
-    // The points of a sweep and the settings of a tuning are shown as curves instead of sentences,
-    // and the loads of a search in tables.
-    let shown = record.tuning.is_none() && record.trial_capacities.is_empty();
-    for load in single.iter().filter(|_| shown) {
+    for load in &single {
         let name = several.then(|| Emphasis::Strong.span(format!("{}:", load_name(load))));
         let mut spans = Vec::from_iter(name);
         spans.extend(result(load, record.overall.as_ref().filter(|_| !several)));
-        blocks.paragraph(spans);
-        blocks
-            .0
-            .extend(cause(load, several, single.len() <= verdict::FEW));
+        of_loads.paragraph(spans);
+        of_loads.0.extend(cause(
+            load,
+            several,
+            is_ranked || single.len() <= verdict::FEW,
+        ));
     }
-    blocks.0.extend(causes(&swept));
+    for sentence in comparison::results(&record.comparisons) {
+        of_loads.paragraph([plain(format!("{}.", capitalized(&sentence)))]);
+    }
+    let tuned = tuning::of(record).into_iter();
+    for sentence in tuned.flat_map(|(tuning, of)| tuning_result::sentences(tuning, &of)) {
+        short.paragraph([plain(format!("{}.", capitalized(&sentence)))]);
+    }
+    short.0.extend(causes(&swept));
     let sentences = experiment::resumed(record).into_iter();
-    let sentences = sentences.chain(record.sweeps.iter().filter_map(sweep::result));
-    for sentence in sentences.chain(comparison::results(&record.comparisons)) {
-        blocks.paragraph([plain(format!("{}.", capitalized(&sentence)))]);
+    for sentence in sentences.chain(record.sweeps.iter().filter_map(sweep::result)) {
+        short.paragraph([plain(format!("{}.", capitalized(&sentence)))]);
     }
     for skipped in &record.skipped {
-        blocks.paragraph([plain(format!("Skipped: {skipped}"))]);
+        short.paragraph([plain(format!("Skipped: {skipped}"))]);
     }
     if let Some(next) = next {
-        blocks.paragraph([Emphasis::Strong.span("Next:"), plain(format!("{next}."))]);
+        short.paragraph([Emphasis::Strong.span("Next:"), plain(format!("{next}."))]);
     }
-    blocks
+    Answer { short, details }
 }
 
 /// Returns whether a load is a sweep point whose runs are all valid and whose checks all held.
@@ -119,7 +147,7 @@ fn cause(load: &[NamedRun<'_>], show_next: bool, show_evidence: bool) -> Option<
 }
 
 /// Returns the name of a load, which is a run's name without the process and attempt.
-fn load_name(load: &[NamedRun<'_>]) -> String {
+pub(super) fn load_name(load: &[NamedRun<'_>]) -> String {
     let name = &load[0].name;
     let cut = name.find(", process ").or_else(|| name.find(", attempt "));
     match (load, cut) {

@@ -265,6 +265,30 @@ fn cells(run: &Run) -> Vec<ColumnCell> {
 
 /// Returns remarks about the precision of the result.
 pub(crate) fn notes(result: &CapacityResult) -> Vec<TextLine> {
+    let notes = disturbances([result]).into_iter().chain(precision(result));
+    notes.map(|note| line("note", note)).collect()
+}
+
+/// Says how many of the trials that missed had slow CPUs.
+pub(crate) fn disturbances<'a>(
+    results: impl IntoIterator<Item = &'a CapacityResult>,
+) -> Option<String> {
+    let trials = results.into_iter().flat_map(|result| &result.trials);
+    let missed: Vec<&CapacityTrial> = trials
+        .filter(|trial| trial.outcome == TrialOutcome::Miss)
+        .collect();
+    let disturbed = missed.iter().filter(|trial| trial.is_disturbed()).count();
+    (disturbed > 0).then(|| {
+        format!(
+            "the server's CPUs were slower than usual in {disturbed} of {} that missed; other machines \
+             may use the same cores; on a quiet host, the capacity may be higher",
+            count_of(missed.len() as u64, "trial")
+        )
+    })
+}
+
+/// Returns what limits the precision of a result.
+pub(crate) fn precision(result: &CapacityResult) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let end = result.end.as_ref();
     let has_interval = result.low.is_some();
@@ -300,18 +324,6 @@ pub(crate) fn notes(result: &CapacityResult) -> Vec<TextLine> {
             duration(required_s.round()),
         ));
     }
-    let trials = result.trials.iter();
-    let missed: Vec<_> = trials
-        .filter(|trial| trial.outcome == TrialOutcome::Miss)
-        .collect();
-    let disturbed = missed.iter().filter(|trial| trial.is_disturbed()).count();
-    if disturbed > 0 {
-        notes.push(format!(
-            "the server's CPUs were slower than usual in {disturbed} of {} that missed; other machines \
-             may use the same cores; on a quiet host, the capacity may be higher",
-            count_of(missed.len() as u64, "trial")
-        ));
-    }
     if result.scatter.is_some_and(|scatter| scatter > MOST_SCATTER) {
         notes.push(
             "trials scatter by more than 4 %, so the interval may be too narrow; longer trials scatter \
@@ -326,7 +338,7 @@ pub(crate) fn notes(result: &CapacityResult) -> Vec<TextLine> {
         notes.push("no trial shows whether the server recovers from an overload".to_owned());
     }
     notes.extend(end.into_iter().flat_map(|end| end.notes.iter().cloned()));
-    notes.into_iter().map(|note| line("note", note)).collect()
+    notes
 }
 
 /// Returns the paragraphs that answer the question of a page.

@@ -25,6 +25,7 @@ pub(crate) mod page;
 pub(crate) mod placement;
 pub(crate) mod plan;
 pub(crate) mod process_use;
+pub(crate) mod ranking;
 pub(crate) mod ratios;
 pub(crate) mod repeat;
 pub(crate) mod run;
@@ -41,6 +42,7 @@ pub(crate) mod verdict;
 use std::collections::BTreeSet;
 
 pub(crate) use chart::Chart;
+pub(crate) use ranking::Ranking;
 pub(crate) use table::{ColumnCell, Detail, FigureTable, TableCell, TableRow};
 
 /// Visual emphasis of text. The emphasis does not change the words.
@@ -165,6 +167,8 @@ pub(crate) enum Block {
     Subheading(String),
     /// A sentence followed by a list.
     List(Vec<Span>, Vec<Vec<Span>>),
+    /// Loads ranked by their figure.
+    Ranking(Ranking),
     /// Charts next to each other; shown only on the page.
     Charts(Vec<Chart>),
 }

@@ -36,18 +36,24 @@ impl PageContent {
     pub(crate) fn of(record: &Record, next: Option<&str>) -> Result<PageContent, DamagedHistogram> {
         let all = names::named(record);
         let (drawn, which) = names::drawn(&all);
-        let mut curves = over_time::charts(&drawn);
+        let mut curves = over_time::charts(&drawn, &record.environment);
         curves.extend(distribution::chart(&drawn)?);
         let (observed, other_series) = observed::charts(&drawn);
         let which = which.map(|which| format!("{which}."));
         let curve_notes = which.into_iter().chain(over_time::notes(&drawn));
-        let increase = "Counters are shown as the increase since the previous value.";
         let others = format!("Also in the record: {}.", other_series.join(", "));
         let others = Some(others).filter(|_| !other_series.is_empty());
         let mut environment = Blocks::default();
         environment.lines(environment::lines(record));
         environment.gap();
         environment.lines(environment::settings(record));
+        let (answer, results) = match &record.capacity {
+            Some(found) => (capacity::paragraphs(record, found), Blocks::default()),
+            None => {
+                let answer = answer::answer(record, &all, next);
+                (answer.short, answer.details)
+            }
+        };
         Ok(PageContent {
             title: match (&record.experiment, &record.capacity) {
                 (Some(experiment), _) => experiment.question.clone(),
@@ -58,10 +64,7 @@ impl PageContent {
                 Some(_) => plans(&all[..all.len().min(1)]),
                 None => plans(&all),
             },
-            answer: match &record.capacity {
-                Some(found) => capacity::paragraphs(record, found),
-                None => answer::blocks(record, &all, next),
-            },
+            answer,
             sections: vec![
                 ("Capacity", capacity_section(record)),
                 ("Crash rounds", crash_rounds(record)),
@@ -73,17 +76,15 @@ impl PageContent {
                 ("Sweeps", sweeps(record)),
                 ("Comparisons", comparisons(record)),
                 ("Claims", Blocks::of_tables(claims::table(&record.claims))),
-                ("Figures", figures(&all)),
                 ("Curves", Blocks::of_charts(curves, curve_notes)),
+                ("Results", results),
+                ("Figures", figures(&all)),
                 ("Outcomes", all_outcomes(&drawn)),
                 ("Agents", tables(&drawn, agents::table)),
                 ("Steps", tables(&drawn, steps::table)),
                 ("Requests of the mix", tables(&drawn, groups::table)),
                 ("Validity and notes", notes(record, &all)),
-                (
-                    "Monitoring",
-                    Blocks::of_charts(observed, [increase.to_owned()].into_iter().chain(others)),
-                ),
+                ("Monitoring", Blocks::of_charts(observed, others)),
                 ("Rerun", repetition(record, &all)),
                 ("Environment", environment),
             ],

@@ -70,7 +70,13 @@ fn cells(record: &Record, trial: &TrialCapacity) -> Vec<ColumnCell> {
             "server CPUs",
             plain(optional(cpus, |cpus| format!("{cpus:.2}"))),
         ),
-        essential("processes", plain(trial.processes.to_string())),
+        essential(
+            "processes",
+            plain(match trial.bounded {
+                0 => trial.processes.to_string(),
+                bounded => format!("{} of {}", trial.processes, trial.processes + bounded),
+            }),
+        ),
     ]
 }
 
@@ -108,10 +114,10 @@ fn remarks(record: &Record) -> Vec<TextLine> {
             );
         }
     }
-    let notes = record.capacities.iter().flat_map(capacity::notes);
-    let mut notes: Vec<String> = notes
-        .map(|note| note.spans.into_iter().map(|span| span.text).collect())
-        .collect();
+    let disturbances = capacity::disturbances(&record.capacities);
+    lines.extend(disturbances.map(|note| line("note", note)));
+    let notes = record.capacities.iter().flat_map(capacity::precision);
+    let mut notes: Vec<String> = notes.collect();
     notes.sort_unstable();
     notes.chunk_by(|a, b| a == b).for_each(|same| {
         let searches = match same.len() {

@@ -5,7 +5,7 @@ use floodmark_record::tuning::{TuningEnd, TuningRatio};
 
 use super::*;
 use crate::fixture;
-use crate::model::chart::tuned;
+use crate::model::chart::{ChartMark, tuned};
 use crate::style::Style;
 use crate::terminal;
 
@@ -130,8 +130,8 @@ fn draws_the_path_and_each_knob_with_several_values() {
     );
     let points: Vec<(f64, f64)> = charts[2].curves[0].pieces[0].points.clone();
     assert_eq!(points, [(8.0, 190.0), (40.0, 990.0), (100.0, 1_000.0)]);
-    assert_eq!(charts[1].marks, [100.0]);
-    assert_eq!(charts[2].marks, [40.0]);
+    assert_eq!(charts[1].marks, [ChartMark::new(100.0, "chosen")]);
+    assert_eq!(charts[2].marks, [ChartMark::new(40.0, "chosen")]);
 }
 
 #[test]

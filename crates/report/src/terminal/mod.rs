@@ -99,6 +99,7 @@ pub(crate) fn draw(blocks: &Blocks, style: Style) -> String {
                 canvas.wrap(2, lead);
                 items.iter().for_each(|item| canvas.wrap(2, item));
             }
+            Block::Ranking(ranking) => canvas.table(&ranking.table()),
             Block::Charts(_) => {}
         }
     }

@@ -3,7 +3,9 @@
 //! The plotting library's ticks format units differently from the tables, and a damaged record can
 //! make the library search for ticks endlessly.
 
-use crate::model::figures::seconds;
+use floodmark_record::units::show_bytes;
+
+use crate::model::figures::{per_second, seconds};
 
 /// Maximum drawable value. Larger values come from damaged records and would flatten all curves.
 const LARGEST: f64 = 1e15;
@@ -25,6 +27,80 @@ pub(crate) fn drawable(value: f64) -> bool {
     (0.0..=LARGEST).contains(&value)
 }
 
+/// Quantity of the values on an axis, which decides how they are formatted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Quantity {
+    /// A count or a rate, with ticks such as `150k`.
+    Count,
+    /// A rate per second, with ticks such as `12,000`.
+    Rate,
+    /// A number without unit, as given.
+    Number,
+    Percent,
+    Bytes,
+    Microseconds,
+    /// Time since the start of the measurement, in seconds.
+    Seconds,
+    /// Share of requests as a number of nines: 2 is 99 %.
+    Nines,
+}
+
+impl Quantity {
+    /// Returns the label of a tick.
+    fn label(self, value: f64) -> String {
+        match self {
+            Quantity::Count => label_count(value),
+            Quantity::Rate => per_second(value),
+            Quantity::Number => format!("{value}"),
+            Quantity::Percent => format!("{value:.0}"),
+            Quantity::Bytes if value >= 1e3 => {
+                let label = label_count(value);
+                let (number, unit) = label.split_at(label.len() - 1);
+                format!("{number} {unit}B")
+            }
+            Quantity::Bytes => format!("{} B", shortest(value)),
+            Quantity::Microseconds => label_us(value),
+            Quantity::Seconds => format!("{} s", shortest(value)),
+            Quantity::Nines => percentile(value),
+        }
+    }
+
+    /// Formats a value with its unit, except for counts and rates.
+    pub(crate) fn show(self, value: f64) -> String {
+        match self {
+            Quantity::Count | Quantity::Rate => match value {
+                v if v >= 1e3 => per_second(v),
+                v => shortest((v * 1e3).round() / 1e3),
+            },
+            Quantity::Number => shortest(value),
+            Quantity::Percent => format!("{value:.1} %"),
+            Quantity::Bytes => show_bytes(value as u64),
+            Quantity::Microseconds => label_us(value),
+            Quantity::Seconds => format!("{} s", shortest((value * 1e2).round() / 1e2)),
+            Quantity::Nines => percentile(value),
+        }
+    }
+
+    /// Returns the name by which the page's script recognizes the quantity.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Quantity::Count | Quantity::Rate => "count",
+            Quantity::Number => "number",
+            Quantity::Percent => "percent",
+            Quantity::Bytes => "bytes",
+            Quantity::Microseconds => "us",
+            Quantity::Seconds => "s",
+            Quantity::Nines => "nines",
+        }
+    }
+}
+
+/// Formats a share of requests that is given as a number of nines.
+fn percentile(nines: f64) -> String {
+    let places = (nines - 2.0).ceil().max(0.0) as usize;
+    format!("{:.places$} %", 100.0 * (1.0 - 10f64.powf(-nines)))
+}
+
 /// An axis in the unit of the plotted values.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Axis {
@@ -34,6 +110,7 @@ pub(crate) struct Axis {
     pub(crate) ticks: Vec<(f64, String)>,
     /// Whether the scale is logarithmic. If so, all values are positive.
     pub(crate) log: bool,
+    pub(crate) quantity: Quantity,
 }
 
 impl Axis {
@@ -46,32 +123,39 @@ impl Axis {
         (position(value) - position(self.from)) / (position(self.to) - position(self.from))
     }
 
-    fn linear(from: f64, to: f64, ticks: impl Iterator<Item = (f64, String)>) -> Self {
+    fn linear(
+        (from, to): (f64, f64),
+        quantity: Quantity,
+        ticks: impl Iterator<Item = (f64, String)>,
+    ) -> Self {
         Axis {
             from,
             to,
             ticks: ticks.collect(),
             log: false,
+            quantity,
         }
     }
 
     /// Returns a linear axis from zero to at least `largest`.
-    pub(crate) fn from_zero(largest: f64, label: impl Fn(f64) -> String) -> Self {
+    pub(crate) fn from_zero(largest: f64, quantity: Quantity) -> Self {
         let step = round_step(largest.max(f64::MIN_POSITIVE) / STEPS);
         let steps = (largest / step - 1e-9).ceil().max(1.0);
         let ticks = (0..=steps as u32).map(|i| f64::from(i) * step);
-        Axis::linear(0.0, steps * step, ticks.map(|at| (at, label(at))))
+        let labels = ticks.map(|at| (at, quantity.label(at)));
+        Axis::linear((0.0, steps * step), quantity, labels)
     }
 
     /// Returns a linear axis from `from` to `to`.
-    pub(crate) fn of_range((from, to): (f64, f64), label: impl Fn(f64) -> String) -> Self {
+    pub(crate) fn of_range((from, to): (f64, f64), quantity: Quantity) -> Self {
         let step = round_step((to - from).max(f64::MIN_POSITIVE) / STEPS);
         let (first, last) = (
             (from / step).ceil() as i64,
             (to / step + 1e-9).floor() as i64,
         );
         let ticks = (first..=last).map(|i| i as f64 * step);
-        Axis::linear(from, to, ticks.map(|at| (at, label(at))))
+        let labels = ticks.map(|at| (at, quantity.label(at)));
+        Axis::linear((from, to), quantity, labels)
     }
 
     /// Returns an axis for microseconds: linear from zero, or logarithmic for a wide range.
@@ -80,14 +164,14 @@ impl Axis {
         let least = values.fold(f64::INFINITY, f64::min);
         // Times have a resolution of a nanosecond, so lower decades would be empty.
         if largest < least.max(1e-3) * LOG_FROM {
-            return Axis::from_zero(largest.max(1e-3), label_us);
+            return Axis::from_zero(largest.max(1e-3), Quantity::Microseconds);
         }
-        Axis::decades(least.max(1e-3), largest)
+        Axis::of_decades(least.max(1e-3), largest)
     }
 
     /// Returns a logarithmic axis in microseconds. Both ends are 1, 2 or 5 times a power of ten: at
     /// or below `least`, and at or above `largest`.
-    fn decades(least: f64, largest: f64) -> Self {
+    pub(crate) fn of_decades(least: f64, largest: f64) -> Self {
         let first = (least.log10() - 1e-9).floor() as i32;
         let last = (largest.log10() + 1e-9).ceil() as i32;
         let all = (first..=last).flat_map(|d| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(d)));
@@ -106,7 +190,7 @@ impl Axis {
             .map(|(_, v)| (v, label_us(v)));
         Axis {
             log: true,
-            ..Axis::linear(from, to, ticks)
+            ..Axis::linear((from, to), Quantity::Microseconds, ticks)
         }
     }
 
@@ -122,7 +206,8 @@ impl Axis {
         let first = (from / step).ceil() as i64;
         let last = (to / step + 1e-9).floor() as i64;
         let ticks = (first..=last).map(|i| i as f64 * step);
-        Axis::linear(from, to, ticks.map(|at| (at, label_s(at, step))))
+        let labels = ticks.map(|at| (at, label_s(at, step)));
+        Axis::linear((from, to), Quantity::Seconds, labels)
     }
 
     /// Returns an axis for shares of requests: 0 %, 90 %, 99 %, …, up to `decades` nines. Each
@@ -139,7 +224,7 @@ impl Axis {
             };
             (n as f64, label)
         });
-        Axis::linear(0.0, decades, ticks)
+        Axis::linear((0.0, decades), Quantity::Nines, ticks)
     }
 }
 
@@ -153,7 +238,7 @@ fn round_step(rough: f64) -> f64 {
 }
 
 /// Formats a count in the notation of the flags: `150k`, `2.5M`, `0.5`.
-pub(crate) fn label_count(value: f64) -> String {
+fn label_count(value: f64) -> String {
     let (value, unit) = match value {
         v if v >= 1e12 => (v / 1e12, "T"),
         v if v >= 1e9 => (v / 1e9, "G"),
@@ -198,13 +283,13 @@ mod tests {
 
     #[test]
     fn rates_start_at_zero_and_end_above_the_largest() {
-        let axis = Axis::from_zero(184_210.0, label_count);
+        let axis = Axis::from_zero(184_210.0, Quantity::Count);
         assert_eq!(labels(&axis), ["0", "50k", "100k", "150k", "200k"]);
         assert_eq!(
-            labels(&Axis::from_zero(0.81, label_count)).last(),
+            labels(&Axis::from_zero(0.81, Quantity::Count)).last(),
             Some(&"1")
         );
-        assert_eq!(Axis::from_zero(0.0, label_count).from, 0.0);
+        assert_eq!(Axis::from_zero(0.0, Quantity::Count).from, 0.0);
     }
 
     #[test]
@@ -253,8 +338,8 @@ mod tests {
         #[test]
         fn every_axis_contains_its_values_and_has_few_ticks(a in 0.0..LARGEST, b in 0.0..LARGEST, small in 0.0..1e-3f64) {
             for axis in [
-                Axis::from_zero(a, label_count),
-                Axis::from_zero(small, label_count),
+                Axis::from_zero(a, Quantity::Count),
+                Axis::from_zero(small, Quantity::Count),
                 Axis::of_times([a, b].into_iter()),
                 Axis::of_times([a, small].into_iter()),
                 Axis::of_seconds(0.0, a + 1.0),
@@ -263,7 +348,7 @@ mod tests {
                 prop_assert!(axis.from < axis.to, "{axis:?}");
                 prop_assert!(axis.ticks.iter().all(|(at, _)| at.is_finite()), "{axis:?}");
             }
-            prop_assert!(Axis::from_zero(a, label_count).to >= a * 0.999);
+            prop_assert!(Axis::from_zero(a, Quantity::Count).to >= a * 0.999);
         }
     }
 }

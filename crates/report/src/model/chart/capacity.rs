@@ -6,8 +6,7 @@ use floodmark_record::run::Run;
 use floodmark_stats::capacity::pass_probability;
 
 use super::axis::drawable;
-use super::{Axis, Chart, Curve, CurvePiece, DotColor, MAX_CURVES};
-use crate::model::figures::per_second;
+use super::{Axis, Chart, ChartMark, Curve, CurvePiece, DotColor, MAX_CURVES, Quantity};
 use crate::model::trial_capacities;
 
 /// Minimum range of rates in the charts, as shares of the capacity.
@@ -42,10 +41,10 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
     };
     let hidden = idle.len() - shown().count();
     let note = (hidden > 0).then(|| format!("Trials outside this range: {hidden}."));
-    let axis = || Axis::of_range(range, per_second);
+    let axis = || Axis::of_range(range, Quantity::Rate);
     let with = |mut chart: Chart| {
         chart.shades.extend(result.low.zip(result.high));
-        chart.marks.push(per_s);
+        chart.marks.push(ChartMark::new(per_s, "capacity"));
         chart.notes.extend(note.clone());
         chart
     };
@@ -62,10 +61,7 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
     let passes = with(Chart::new(
         "Trials that meet the objectives",
         "% by offered requests per second",
-        (
-            axis(),
-            Axis::from_zero(100.0, |percent| format!("{percent:.0}")),
-        ),
+        (axis(), Axis::from_zero(100.0, Quantity::Percent)),
         vec![
             Curve::measured(0, "expected share", vec![CurvePiece::of(curve.collect())]),
             Curve::dots(
@@ -136,7 +132,7 @@ pub(crate) fn trials(record: &Record) -> Option<Chart> {
     let furthest = points().map(|(rate, _)| *rate).max_by(f64::total_cmp)?;
     let values: Vec<f64> = points().map(|(_, us)| *us).collect();
     let axes = (
-        Axis::from_zero(furthest, per_second),
+        Axis::from_zero(furthest, Quantity::Rate),
         Axis::of_times(values.iter().copied()),
     );
     let unit = "p99 by offered requests per second, 50 to 105 % of the capacity";

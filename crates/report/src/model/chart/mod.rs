@@ -2,18 +2,25 @@
 
 mod axis;
 pub(crate) mod capacity;
+mod cpu;
 mod curves;
 pub(crate) mod distribution;
+mod evidence;
+mod heat;
 pub(crate) mod observed;
 pub(crate) mod over_time;
 pub(crate) mod swept;
 pub(crate) mod tuned;
 
-pub(crate) use axis::Axis;
+pub(crate) use axis::{Axis, Quantity};
 pub use distribution::DamagedHistogram;
+pub(crate) use heat::HeatCell;
 
 /// Maximum number of curves in a chart. Readers cannot distinguish more colors.
 pub(crate) const MAX_CURVES: usize = 5;
+
+/// Maximum number of rows in the table behind a chart.
+const MAX_VALUES: usize = 24;
 
 /// What a curve represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +29,19 @@ pub(crate) enum CurveRole {
     Measured(usize),
     /// Measured points that are not connected.
     Dots(DotColor),
+    /// An area of a stacked chart. The index selects its color.
+    Area(AreaColor),
     /// The rate offered by the plan.
     Offered,
+}
+
+/// Color of an area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AreaColor {
+    /// One of the colors of curves.
+    Curve(usize),
+    /// The color of unused capacity.
+    Idle,
 }
 
 /// Color of points.
@@ -77,11 +95,62 @@ impl Curve {
         }
     }
 
+    /// Returns the value at a position on the x axis, or `None` in a gap. The value of a step that
+    /// starts here precedes that of a step that ends here.
+    fn value_at(&self, at: f64) -> Option<f64> {
+        if let CurveRole::Dots(_) = self.role {
+            let mut points = self.pieces.iter().flat_map(|piece| &piece.points);
+            return points.find(|(x, _)| *x == at).map(|(_, y)| *y);
+        }
+        let within = |piece: &&CurvePiece| {
+            let ends = piece.points.first().zip(piece.points.last());
+            ends.is_some_and(|(first, last)| (first.0..=last.0).contains(&at))
+        };
+        let piece = self.pieces.iter().rev().find(within)?;
+        let next = piece.points.partition_point(|(x, _)| *x <= at);
+        let (left, right) = (
+            piece.points.get(next.checked_sub(1)?)?,
+            piece.points.get(next),
+        );
+        Some(match right {
+            Some(right) if right.0 > left.0 => {
+                left.1 + (right.1 - left.1) * (at - left.0) / (right.0 - left.0)
+            }
+            _ => left.1,
+        })
+    }
+
     /// Iterates over all y values.
     pub(crate) fn values(&self) -> impl Iterator<Item = f64> + Clone {
         let points = self.pieces.iter().flat_map(|piece| &piece.points);
         points.map(|(_, y)| *y)
     }
+}
+
+/// A labeled line across a chart.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ChartMark {
+    /// Position on the axis that the line crosses.
+    pub(crate) at: f64,
+    /// Text beside the line; may be empty.
+    pub(crate) label: String,
+}
+
+impl ChartMark {
+    pub(crate) fn new(at: f64, label: impl Into<String>) -> Self {
+        ChartMark {
+            at,
+            label: label.into(),
+        }
+    }
+}
+
+/// A labeled range of the x axis.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ChartBand {
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    pub(crate) label: String,
 }
 
 /// A chart.
@@ -93,10 +162,16 @@ pub(crate) struct Chart {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) curves: Vec<Curve>,
+    /// Cells of a heat map, which has no curves.
+    pub(crate) cells: Vec<HeatCell>,
     /// Shaded ranges on the x axis.
     pub(crate) shades: Vec<(f64, f64)>,
-    /// Positions of vertical lines on the x axis.
-    pub(crate) marks: Vec<f64>,
+    /// Vertical lines.
+    pub(crate) marks: Vec<ChartMark>,
+    /// Ranges in which something noteworthy happened.
+    pub(crate) bands: Vec<ChartBand>,
+    /// Horizontal lines, such as a limit.
+    pub(crate) levels: Vec<ChartMark>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -109,10 +184,41 @@ impl Chart {
             x,
             y,
             curves,
+            cells: Vec::new(),
             shades: Vec::new(),
             marks: Vec::new(),
+            bands: Vec::new(),
+            levels: Vec::new(),
             notes: Vec::new(),
         }
+    }
+
+    /// Extends the y axis to a level and draws it.
+    pub(crate) fn with_level(mut self, at: f64, label: impl Into<String>) -> Self {
+        if at > self.y.to {
+            self.y = Axis::from_zero(at, self.y.quantity);
+        }
+        self.levels.push(ChartMark::new(at, label));
+        self
+    }
+
+    /// Returns the values of each curve at up to [`MAX_VALUES`] positions on the x axis, for
+    /// readers who cannot see the chart.
+    pub(crate) fn values(&self) -> Vec<(f64, Vec<Option<f64>>)> {
+        let mut positions: Vec<f64> = match self.x.quantity {
+            Quantity::Nines => self.x.ticks.iter().map(|(at, _)| *at).collect(),
+            _ => {
+                let of_curves = self.drawn().flat_map(|curve| &curve.pieces);
+                let points = of_curves.flat_map(|piece| &piece.points);
+                points.map(|(at, _)| *at).collect()
+            }
+        };
+        positions.sort_by(f64::total_cmp);
+        positions.dedup();
+        let every = positions.len().div_ceil(MAX_VALUES).max(1);
+        let positions = positions.into_iter().step_by(every);
+        let row = |at: f64| (at, self.drawn().map(|curve| curve.value_at(at)).collect());
+        positions.map(row).collect()
     }
 
     /// Returns the curves that are not empty.

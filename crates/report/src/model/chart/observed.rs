@@ -1,16 +1,16 @@
 //! Charts of monitored metrics.
 
 use floodmark_record::metric::{
-    CgroupFigure, DiskFigure, HostFigure, JvmFigure, ListenerFigure, NetworkFigure, PoolFigure,
-    PostgresqlFigure, ProcessFigure, Role, SocketFigure,
+    CgroupFigure, DiskFigure, HostFigure, JvmFigure, ListenerFigure, MetricKind, NetworkFigure,
+    PoolFigure, PostgresqlFigure, ProcessFigure, Role, SocketFigure,
 };
 use floodmark_record::run::Run;
 use floodmark_record::{Metric, Observation};
 
 use super::curves::{Aggregation, CurveStep, joined, pieces};
 use super::over_time::TimeAxis;
-use super::{Chart, Curve};
-use crate::model::figures::seconds;
+use super::{Chart, Curve, Quantity, evidence};
+use crate::model::figures::{extremes, seconds};
 use crate::model::names::NamedRun;
 
 /// Maximum share of warm-up in a sample that is drawn as part of the measurement.
@@ -48,6 +48,24 @@ fn priority(metric: &Metric) -> usize {
     position.unwrap_or(first.len())
 }
 
+/// Returns the factor from recorded values to displayed ones, their unit and their quantity. A
+/// counter becomes a rate.
+fn display(key: &Observation) -> (f64, String, Quantity) {
+    let unit = key.metric.unit();
+    let per_s = 1e3 / key.step_ms.max(1) as f64;
+    match (key.metric.kind(), unit) {
+        (MetricKind::Counter, "bytes") => (per_s, "per second".to_owned(), Quantity::Bytes),
+        (MetricKind::Counter, "count") => (per_s, "per second".to_owned(), Quantity::Count),
+        (MetricKind::Counter, "CPU-seconds") => (per_s, "CPUs".to_owned(), Quantity::Count),
+        (MetricKind::Counter, "s") => (per_s, "s per second".to_owned(), Quantity::Count),
+        (MetricKind::Counter, unit) => (per_s, format!("{unit} per second"), Quantity::Count),
+        (_, "bytes") => (1.0, String::new(), Quantity::Bytes),
+        (_, "µs") => (1.0, String::new(), Quantity::Microseconds),
+        (_, "ms") => (1e3, String::new(), Quantity::Microseconds),
+        (_, unit) => (1.0, unit.to_owned(), Quantity::Count),
+    }
+}
+
 /// Returns whether another chart already shows this metric.
 fn is_left_out(metric: &Metric) -> bool {
     use ProcessFigure::{OnCpu, System, User};
@@ -58,7 +76,7 @@ fn is_left_out(metric: &Metric) -> bool {
     )
 }
 
-/// Returns the charts of metrics with a nonzero value, and the names of metrics without a chart.
+/// Returns the charts of changing metrics, those that the verdicts cite first, and the names of metrics without a chart.
 pub(crate) fn charts(drawn: &[NamedRun<'_>]) -> (Vec<Chart>, Vec<String>) {
     let Some(time) = TimeAxis::of(drawn) else {
         return (Vec::new(), Vec::new());
@@ -67,19 +85,26 @@ pub(crate) fn charts(drawn: &[NamedRun<'_>]) -> (Vec<Chart>, Vec<String>) {
     for one in drawn {
         for seen in &one.run.observations {
             let known = keys.iter().any(|key| same(key, seen));
-            let moved = seen.values.iter().any(|value| *value != 0.0);
-            if moved && !known && !seen.is_peak && !is_left_out(&seen.metric) {
+            if is_changing(seen) && !known && !seen.is_peak && !is_left_out(&seen.metric) {
                 keys.push(seen);
             }
         }
     }
-    keys.sort_by_cached_key(|key| priority(&key.metric));
+    let is_cited = |metric| drawn.iter().any(|one| evidence::is_cited(one.run, metric));
+    keys.sort_by_cached_key(|key| (!is_cited(&key.metric), priority(&key.metric)));
     let charts = keys
         .iter()
         .take(MAX_CHARTS)
         .map(|key| chart(&time, drawn, key));
     let left = keys.iter().skip(MAX_CHARTS).map(|key| name(key));
     (charts.collect(), left.collect())
+}
+
+/// Returns whether the values differ by more than 2 % of the largest. A flat curve shows nothing
+/// that the other charts do not.
+fn is_changing(seen: &Observation) -> bool {
+    const FLAT: f64 = 0.02;
+    extremes(&seen.values).is_some_and(|(least, largest)| largest - least > FLAT * largest)
 }
 
 fn same(a: &Observation, b: &Observation) -> bool {
@@ -91,24 +116,60 @@ fn name(seen: &Observation) -> String {
 }
 
 fn chart(time: &TimeAxis, drawn: &[NamedRun<'_>], key: &Observation) -> Chart {
+    let (factor, unit, quantity) = display(key);
+    let scaled = |run: &Run, seen: &Observation| {
+        let mut steps = joined(steps(run, seen), Aggregation::Mean);
+        for step in &mut steps {
+            step.value = step.value.map(|value| factor * value);
+        }
+        steps
+    };
+    let title = key.metric.title();
     let curve = |(i, one): (usize, &NamedRun<'_>)| {
         let seen = one.run.observations.iter().find(|seen| same(seen, key))?;
-        let metric = name(key);
         let name = match drawn.len() {
-            1 => &metric,
+            1 => &title,
             _ => &one.name,
         };
-        let steps = joined(steps(one.run, seen), Aggregation::Mean);
-        Some(Curve::measured(i, name, pieces(one.run, &steps)))
+        Some(Curve::measured(
+            i,
+            name,
+            pieces(one.run, &scaled(one.run, seen)),
+        ))
     };
     let curves: Vec<Curve> = drawn.iter().enumerate().filter_map(curve).collect();
-    let (step, from) = (seconds(key.step_ms as f64 / 1e3), &key.source);
-    let unit = format!("{}, one value per {step}, from {from}", key.unit());
-    time.chart_from_zero(&name(key), &unit, curves)
+    let step = seconds(key.step_ms as f64 / 1e3);
+    let source = format!("one value per {step}, from {}", key.source);
+    let unit = match unit.as_str() {
+        "" => source,
+        unit => format!("{unit}, {source}"),
+    };
+    let chart = time.chart_from_zero(&title, &unit, quantity, curves);
+    match drawn {
+        [one] => with_limit(chart, one.run, &key.metric),
+        _ => chart,
+    }
+}
+
+/// Returns the chart with the metric's limit, if the metric comes close to it.
+fn with_limit(chart: Chart, run: &Run, metric: &Metric) -> Chart {
+    const NEAR: f64 = 0.4;
+    let limit = evidence::limit_of(metric).and_then(|(limit, label)| {
+        let mut seen = run.observations.iter();
+        let values = &seen.find(|of| of.metric == limit)?.values;
+        let (_, largest) = extremes(values)?;
+        Some((largest, label))
+    });
+    match limit {
+        Some((limit, label)) if chart.y.to >= NEAR * limit => {
+            chart.with_level(limit, format!("{label}: {}", Quantity::Count.show(limit)))
+        }
+        _ => chart,
+    }
 }
 
 /// Returns the values as steps, in seconds since the start of the measurement.
-fn steps(run: &Run, seen: &Observation) -> impl Iterator<Item = CurveStep> {
+pub(super) fn steps(run: &Run, seen: &Observation) -> impl Iterator<Item = CurveStep> {
     let warmup_s = run.warmup.as_ref().map_or(0.0, |warmup| warmup.duration_s);
     let held = run.connections.held.as_ref();
     let opening_s = held.map_or(0.0, |held| held.opening_ns as f64 / 1e9);
@@ -168,10 +229,10 @@ mod tests {
         assert_eq!(
             titles,
             [
-                "client sockets time_wait",
-                "network AttemptFails",
-                "server rss",
-                "host busy"
+                "Client sockets: connections in TIME_WAIT",
+                "Network: connection attempts that failed",
+                "Server: resident memory",
+                "Host: CPUs that were busy"
             ]
         );
         assert!(left.is_empty(), "{left:?}");

@@ -1,13 +1,17 @@
 //! Charts over time: throughput, response times, CPU, failures and connections. Each selected run
 //! has a curve.
 
+use floodmark_record::fine_series::FineThroughput;
 use floodmark_record::plan::Schedule;
-use floodmark_record::run::{Run, Saturation, SeriesRow};
+use floodmark_record::run::{Environment, Run, Saturation, SeriesRow};
 use floodmark_record::units::show_rate;
 
-use super::axis::{drawable, label_count};
-use super::curves::{Aggregation, of_series, rows_per_step};
-use super::{Axis, Chart, Curve, CurvePiece, CurveRole, largest};
+use super::axis::drawable;
+use super::curves::{Aggregation, CurveStep, of_series, pieces, rows_per_step};
+use super::{
+    Axis, Chart, ChartBand, ChartMark, Curve, CurvePiece, CurveRole, Quantity, cpu, evidence, heat,
+    largest,
+};
 use crate::model::figures::seconds;
 use crate::model::names::NamedRun;
 
@@ -15,42 +19,54 @@ use crate::model::names::NamedRun;
 const MAX_WARMUP: f64 = 0.2;
 
 /// Returns the charts of the given runs, or no charts if the runs have no per-second data.
-pub(crate) fn charts(drawn: &[NamedRun<'_>]) -> Vec<Chart> {
+pub(crate) fn charts(drawn: &[NamedRun<'_>], environment: &Environment) -> Vec<Chart> {
     let has_series = drawn.iter().any(|one| !one.run.series.is_empty());
     let Some(time) = TimeAxis::of(drawn).filter(|_| has_series) else {
         return Vec::new();
     };
     let mut charts = vec![throughput(&time, drawn)];
     charts.extend(response_times(&time, drawn));
-    let mut add = |title, unit, by, specs: &[CurveSpec<'_>]| {
+    if let [one] = drawn {
+        charts.extend(heat::chart(&time, one.run));
+    }
+    let add = |title, unit, by, specs: &[CurveSpec<'_>]| {
         let curves = combined(drawn, title, by, specs).into_iter();
-        charts.extend(curves.map(|(title, curves)| time.chart_from_zero(&title, unit, curves)));
+        let chart = |(title, curves): (String, _)| {
+            time.chart_from_zero(&title, unit, Quantity::Count, curves)
+        };
+        curves.map(chart).collect::<Vec<_>>()
     };
-    let mut cpus: Vec<CurveSpec<'_>> = vec![
-        ("client, user", |row| Some(row.client_user_cpus)),
-        ("client, system", |row| Some(row.client_system_cpus)),
-    ];
-    if drawn.iter().any(|one| one.run.server.is_some()) {
-        cpus.push(("server, user", |row| row.server_user_cpus));
-        cpus.push(("server, system", |row| row.server_system_cpus));
+    match drawn {
+        [one] => charts.extend(cpu::charts(&time, one.run, environment)),
+        _ => {
+            let mut cpus: Vec<CurveSpec<'_>> = vec![("client", |row| {
+                Some(row.client_user_cpus + row.client_system_cpus)
+            })];
+            if drawn.iter().any(|one| one.run.server.is_some()) {
+                cpus.push(("server", |row| {
+                    Some(row.server_user_cpus? + row.server_system_cpus?)
+                }));
+            }
+            if drawn.iter().any(|one| one.run.store.is_some()) {
+                cpus.push(("store", |row| {
+                    Some(row.store_user_cpus? + row.store_system_cpus?)
+                }));
+            }
+            charts.extend(add("CPU", "CPUs", Aggregation::Mean, &cpus));
+        }
     }
-    if drawn.iter().any(|one| one.run.store.is_some()) {
-        cpus.push(("store, user", |row| row.store_user_cpus));
-        cpus.push(("store, system", |row| row.store_system_cpus));
-    }
-    add("CPU", "CPUs", Aggregation::Mean, &cpus);
     let has_failures = |run: &Run| run.series.iter().any(|row| row.failed > 0);
     if drawn.iter().any(|one| has_failures(one.run)) {
         let failed: CurveSpec<'_> = ("not ok", |row| {
             Some(row.failed as f64 / (row.to_s - row.from_s))
         });
         let unit = "failed requests per second";
-        add("Not ok", unit, Aggregation::Mean, &[failed]);
+        charts.extend(add("Not ok", unit, Aggregation::Mean, &[failed]));
     }
     if drawn.iter().any(|one| connections_changed(one.run)) {
         let open: CurveSpec<'_> = ("open", |row| Some(row.open_connections as f64));
         let unit = "open at the end of the second";
-        add("Connections", unit, Aggregation::Largest, &[open]);
+        charts.extend(add("Connections", unit, Aggregation::Largest, &[open]));
     }
     charts
 }
@@ -66,7 +82,8 @@ fn connections_changed(run: &Run) -> bool {
 pub(crate) struct TimeAxis {
     pub(crate) axis: Axis,
     pub(crate) shades: Vec<(f64, f64)>,
-    marks: Vec<f64>,
+    marks: Vec<ChartMark>,
+    bands: Vec<ChartBand>,
     /// Explanations of shades, marks and merged seconds.
     notes: Vec<String>,
 }
@@ -87,6 +104,7 @@ impl TimeAxis {
             axis: Axis::of_seconds(0.0, end),
             shades: Vec::new(),
             marks: Vec::new(),
+            bands: Vec::new(),
             notes: Vec::new(),
         };
         time.shade_warmup(&runs, end);
@@ -139,19 +157,25 @@ impl TimeAxis {
 
     fn mark_events(&mut self, runs: &[&Run], end: f64) {
         let [run] = runs else { return };
+        self.bands = evidence::bands(run);
         let fell_behind = match &run.saturation {
             Some(Saturation::FellBehind(found)) => {
                 let offered = show_rate(found.offered_per_s);
                 let what = format!("the server fell behind at an offered rate of {offered}/s");
-                Some((found.at_s, what))
+                Some((found.at_s, "fell behind", what))
             }
             _ => None,
         };
         let last_response = run.server_gone_since_s;
-        let last_response = last_response.map(|since| (since, "last response".to_owned()));
-        for (at, what) in fell_behind.into_iter().chain(last_response) {
+        let last_response =
+            last_response.map(|since| (since, "last response", "last response".to_owned()));
+        let first_failure = evidence::first_failure_s(run);
+        let first_failure =
+            first_failure.map(|at| (at, "first failures", "first failed requests".to_owned()));
+        let all = fell_behind.into_iter().chain(last_response);
+        for (at, label, what) in all.chain(first_failure) {
             if drawable(at) && at <= end {
-                self.marks.push(at);
+                self.marks.push(ChartMark::new(at, label));
                 self.notes
                     .push(format!("Vertical line at {}: {what}.", seconds(at)));
             }
@@ -163,13 +187,20 @@ impl TimeAxis {
         Chart {
             shades: self.shades.clone(),
             marks: self.marks.clone(),
+            bands: self.bands.clone(),
             ..Chart::new(title, unit, axes, curves)
         }
     }
 
     /// Returns a chart of counts or rates whose y axis starts at zero.
-    pub(crate) fn chart_from_zero(&self, title: &str, unit: &str, curves: Vec<Curve>) -> Chart {
-        let y = Axis::from_zero(largest(&curves), label_count);
+    pub(crate) fn chart_from_zero(
+        &self,
+        title: &str,
+        unit: &str,
+        quantity: Quantity,
+        curves: Vec<Curve>,
+    ) -> Chart {
+        let y = Axis::from_zero(largest(&curves), quantity);
         self.chart(title, unit, y, curves)
     }
 }
@@ -204,8 +235,31 @@ fn throughput(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Chart {
         .into_iter()
         .flat_map(|(_, curves)| curves)
         .collect();
+    if let [one] = drawn
+        && let Some(fine) = &one.run.fine_throughput
+    {
+        curves[0].pieces = pieces(one.run, &fine_steps(one.run, fine));
+    }
     curves.extend(offered(drawn, time.axis.to));
-    time.chart_from_zero("Throughput", "ok responses per second", curves)
+    let unit = "ok responses per second";
+    let chart = time.chart_from_zero("Throughput", unit, Quantity::Count, curves);
+    match drawn {
+        [one] => evidence::with_limit(chart, one.run),
+        _ => chart,
+    }
+}
+
+/// Returns the throughput in steps of 100 ms during the sending window.
+fn fine_steps(run: &Run, fine: &FineThroughput) -> Vec<CurveStep> {
+    let steps = (0..).zip(&fine.ok).map(|(i, ok)| CurveStep {
+        from_s: f64::from(i) * fine.step_s,
+        to_s: f64::from(i + 1) * fine.step_s,
+        value: Some(*ok as f64 / fine.step_s),
+    });
+    // A step that the end of sending cuts off would look like a drop.
+    steps
+        .filter(|step| step.to_s <= run.sending_s + 1e-6)
+        .collect()
 }
 
 /// Returns the curve of the offered rate if the rate is the same in all runs.
@@ -272,13 +326,24 @@ fn combined(
 }
 
 fn response_times(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Vec<Chart> {
-    let specs: [CurveSpec<'_>; 2] = [("p50", |row| row.p50_us), ("p99", |row| row.p99_us)];
+    let all: [CurveSpec<'_>; 5] = [
+        ("p50", |row| row.p50_us),
+        ("p90", |row| row.p90_us),
+        ("p99", |row| row.p99_us),
+        ("p99.9", |row| row.p99_9_us),
+        ("max", |row| row.max_us),
+    ];
+    // Several runs have a chart for each percentile.
+    let specs = match drawn {
+        [_] => &all[..],
+        _ => &[all[0], all[2]][..],
+    };
     let mut censored = drawn.iter().map(|one| one.run.response_time_us.censored);
     let gap = censored.any(|n| n > 0).then(|| {
         "A gap is a second without a response, or a second whose percentile falls among timed-out requests."
             .to_owned()
     });
-    let curves = combined(drawn, "Response time", Aggregation::Largest, &specs).into_iter();
+    let curves = combined(drawn, "Response time", Aggregation::Largest, specs).into_iter();
     let timed = curves.filter(|(_, curves)| curves.iter().flat_map(Curve::values).next().is_some());
     let charts = timed.map(|(title, curves)| {
         let y = Axis::of_times(curves.iter().flat_map(Curve::values));

@@ -3,8 +3,7 @@
 use floodmark_record::sweep::Swept;
 
 use super::axis::drawable;
-use super::{Axis, Chart, Curve, CurvePiece, MAX_CURVES, largest};
-use crate::model::figures::per_second;
+use super::{Axis, Chart, Curve, CurvePiece, MAX_CURVES, Quantity, largest};
 use crate::model::sweep::curves;
 
 /// Returns a chart of throughput by the first setting, with one curve per combination of the other
@@ -35,8 +34,8 @@ pub(crate) fn chart(swept: &Swept) -> Option<Chart> {
     let furthest = points.map(|(x, _)| *x).max_by(f64::total_cmp)?;
     let more = all.len().saturating_sub(MAX_CURVES);
     let axes = (
-        Axis::from_zero(furthest, |x| format!("{x}")),
-        Axis::from_zero(largest(&shown), per_second),
+        Axis::from_zero(furthest, Quantity::Number),
+        Axis::from_zero(largest(&shown), Quantity::Rate),
     );
     let title = format!("{} by {first}", swept.sweep.name);
     let unit = format!("ok responses per second by {first}");

@@ -3,8 +3,7 @@
 use floodmark_record::tuning::{TunedSetting, Tuning};
 
 use super::axis::drawable;
-use super::{Axis, Chart, Curve, CurvePiece, largest};
-use crate::model::figures::per_second;
+use super::{Axis, Chart, ChartMark, Curve, CurvePiece, Quantity, largest};
 
 /// Returns the charts of a tuning. `figure` is the label of the tuned figure.
 pub(crate) fn charts(tuning: &Tuning, figure: &str) -> Vec<Chart> {
@@ -25,8 +24,8 @@ fn path(tuning: &Tuning, figure: &str) -> Option<Chart> {
     });
     let points: Vec<(f64, f64)> = points.collect();
     let title = "Path of the tuning";
-    let labels = (label as Label, per_second as Label);
-    chart(title, &format!("{figure} by step"), points, labels)
+    let quantities = (Quantity::Number, Quantity::Rate);
+    chart(title, &format!("{figure} by step"), points, quantities)
 }
 
 /// Returns the settings of two knobs in the order in which they were tried.
@@ -39,10 +38,13 @@ fn settings(tuning: &Tuning) -> Option<Chart> {
     let points = points.filter(|(x, y)| drawable(*x) && drawable(*y));
     let title = format!("Path over {y} and {x}");
     let unit = format!("{y} by {x}; the line marks the chosen value");
-    let labels = (label as Label, label as Label);
-    let mut chart = chart(&title, &unit, points.collect(), labels)?;
+    let quantities = (Quantity::Number, Quantity::Number);
+    let mut chart = chart(&title, &unit, points.collect(), quantities)?;
     let chosen = tuning.chosen.as_ref().and_then(|name| tuning.setting(name));
-    chart.marks.extend(chosen.and_then(|chosen| at(chosen, x)));
+    let chosen = chosen.and_then(|chosen| at(chosen, x));
+    chart
+        .marks
+        .extend(chosen.map(|at| ChartMark::new(at, "chosen")));
     Some(chart)
 }
 
@@ -65,26 +67,20 @@ fn by_knob(tuning: &Tuning, knob: &str, figure: &str) -> Option<Chart> {
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let title = format!("Figure by {knob}");
     let unit = format!("{figure} by {knob}; the line marks the chosen value");
-    let mut chart = chart(&title, &unit, points, (label, per_second))?;
+    let mut chart = chart(&title, &unit, points, (Quantity::Number, Quantity::Rate))?;
+    let chosen = chosen.values.get(knob);
     chart
         .marks
-        .extend(chosen.values.get(knob).map(|value| *value as f64));
+        .extend(chosen.map(|value| ChartMark::new(*value as f64, "chosen")));
     Some(chart)
 }
 
-/// Formats the label of a tick.
-type Label = fn(f64) -> String;
-
-fn label(value: f64) -> String {
-    value.to_string()
-}
-
-/// Returns a chart of at least two points with labels for both axes.
+/// Returns a chart of at least two points. `x` and `y` are the quantities of the axes.
 fn chart(
     title: &str,
     unit: &str,
     points: Vec<(f64, f64)>,
-    labels: (Label, Label),
+    (x, y): (Quantity, Quantity),
 ) -> Option<Chart> {
     if points.len() < 2 {
         return None;
@@ -92,8 +88,8 @@ fn chart(
     let furthest = points.iter().map(|(x, _)| *x).fold(0.0, f64::max);
     let curves = vec![Curve::measured(0, title, vec![CurvePiece::of(points)])];
     let axes = (
-        Axis::from_zero(furthest, labels.0),
-        Axis::from_zero(largest(&curves), labels.1),
+        Axis::from_zero(furthest, x),
+        Axis::from_zero(largest(&curves), y),
     );
     Some(Chart::new(title, unit, axes, curves))
 }

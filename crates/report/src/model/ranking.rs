@@ -1,0 +1,224 @@
+//! The loads of an experiment, ranked by their figure and drawn as bars.
+
+use floodmark_record::comparison::ComparedMetric;
+use floodmark_record::run::Status;
+use floodmark_record::{Comparison, Record};
+
+use super::answer::load_name;
+use super::figures::{extremes, median, per_second, rate};
+use super::names::NamedRun;
+use super::{Emphasis, FigureTable, Span, plain, ratios, verdict};
+
+/// Minimum number of loads. Fewer are described in sentences.
+const FEWEST: usize = 3;
+
+/// A ranking. The highest figure comes first.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ranking {
+    /// What the bars and the lines on them show.
+    pub(crate) caption: String,
+    pub(crate) bars: Vec<RankedBar>,
+}
+
+/// One row of a ranking.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RankedBar {
+    pub(crate) name: String,
+    /// Figure per second.
+    pub(crate) per_s: f64,
+    /// Lower and upper end of the line on the bar, if known.
+    pub(crate) range: Option<(f64, f64)>,
+    /// Cause and validity.
+    pub(crate) about: Vec<Span>,
+}
+
+impl Ranking {
+    /// Ranks closed-model loads by their median throughput. Returns `None` for few loads, for
+    /// different workloads, and for loads whose throughput was not measured or was given by an
+    /// offered rate.
+    pub(crate) fn of_loads(loads: &[&[NamedRun<'_>]]) -> Option<Self> {
+        let mut workloads = loads.iter().map(|load| &load[0].run.workload);
+        let first = workloads.next()?;
+        if workloads.any(|workload| workload != first) {
+            return None;
+        }
+        let bars: Option<Vec<RankedBar>> = loads.iter().map(|load| bar(load)).collect();
+        let attempts = loads.iter().map(|load| load.len()).max()?;
+        let caption = match attempts {
+            1 => "ok responses per second".to_owned(),
+            _ => "ok responses per second; bar: median, line: range over the attempts".to_owned(),
+        };
+        Ranking::sorted(caption, bars?)
+    }
+
+    /// Ranks the trials of an experiment by their capacity.
+    pub(crate) fn of_capacities(record: &Record) -> Option<Self> {
+        let bars = record.trial_capacities.iter().map(|trial| {
+            Some(RankedBar {
+                name: trial.trial.clone(),
+                per_s: trial.rate_per_s?,
+                range: trial.interval.as_ref().map(|of| (of.low, of.high)),
+                about: Vec::new(),
+            })
+        });
+        let bars: Option<Vec<RankedBar>> = bars.collect();
+        let caption = "capacity in requests per second; line: 95 % interval";
+        Ranking::sorted(caption.to_owned(), bars?)
+    }
+
+    fn sorted(caption: String, mut bars: Vec<RankedBar>) -> Option<Self> {
+        bars.sort_by(|a, b| b.per_s.total_cmp(&a.per_s));
+        (bars.len() >= FEWEST).then_some(Ranking { caption, bars })
+    }
+
+    /// Compares the first two rows in a sentence.
+    pub(crate) fn conclusion(&self, metric: ComparedMetric, comparisons: &[Comparison]) -> String {
+        let (first, second) = (&self.bars[0], &self.bars[1]);
+        let is_pair = |of: &&Comparison| {
+            let names = [of.a.as_str(), of.b.as_str()];
+            let expected = [first.name.as_str(), second.name.as_str()];
+            of.metric == metric && (names == expected || names == [expected[1], expected[0]])
+        };
+        match comparisons.iter().find(is_pair) {
+            Some(comparison) => ratios::result(comparison),
+            None => format!(
+                "{} has the highest figure ({}), followed by {} ({})",
+                first.name,
+                rate(first.per_s),
+                second.name,
+                rate(second.per_s)
+            ),
+        }
+    }
+
+    /// Returns the ranking as a table.
+    pub(crate) fn table(&self) -> FigureTable {
+        let rows = self.bars.iter().map(|bar| {
+            let figure = Emphasis::Strong.span(per_second(bar.per_s));
+            super::TableRow::new(&bar.name, vec![figure.into(), bar.show_range().into()])
+        });
+        FigureTable {
+            note: self.caption.clone(),
+            ..FigureTable::new(["figure/s", "range"], rows)
+        }
+    }
+
+    /// Returns the highest value that is drawn. A wider range is cut off.
+    pub(crate) fn largest(&self) -> f64 {
+        const MOST_BEYOND: f64 = 1.25;
+        let ends = self
+            .bars
+            .iter()
+            .map(|bar| bar.range.map_or(bar.per_s, |(_, high)| high));
+        let highest = self.bars.iter().map(|bar| bar.per_s).fold(0.0, f64::max);
+        let end = ends.fold(f64::MIN_POSITIVE, f64::max);
+        end.min(MOST_BEYOND * highest).max(f64::MIN_POSITIVE)
+    }
+}
+
+impl RankedBar {
+    fn show_range(&self) -> String {
+        self.range.map_or_else(String::new, |(low, high)| {
+            format!("{} to {}", per_second(low), per_second(high))
+        })
+    }
+}
+
+fn bar(load: &[NamedRun<'_>]) -> Option<RankedBar> {
+    if load.iter().any(|one| one.run.plan.is_open()) {
+        return None;
+    }
+    let figures: Vec<f64> = load
+        .iter()
+        .filter_map(|one| one.run.throughput_per_s)
+        .collect();
+    let (least, most) = extremes(&figures)?;
+    let mut about = Vec::new();
+    if let Some((verdict, _)) = verdict::most_frequent(load.iter().map(|one| one.run)) {
+        about.push(plain(verdict.cause.name()));
+    }
+    let worst = load.iter().map(|one| one.run.validity.status).max()?;
+    match worst {
+        Status::Valid => {}
+        Status::Invalid => about.push(Emphasis::Bad.span("invalid")),
+        Status::Bound => about.push(Emphasis::Warn.span("lower bound")),
+    }
+    Some(RankedBar {
+        name: load_name(load),
+        per_s: median(figures.iter().copied().map(Some))?,
+        range: (least < most).then_some((least, most)),
+        about,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use floodmark_record::run::Run;
+
+    use super::*;
+    use crate::fixture;
+    use crate::model::comparison::tests::comparison;
+    use floodmark_record::comparison::Conclusion;
+
+    fn named<'a>(runs: &'a [Run], name: &str) -> Vec<NamedRun<'a>> {
+        let one = |run| NamedRun {
+            name: format!("{name}, process 1"),
+            run,
+        };
+        runs.iter().map(one).collect()
+    }
+
+    fn loads(figures: &[(&str, &[f64])]) -> Vec<(String, Vec<Run>)> {
+        let run = |per_s: &f64| Run {
+            throughput_per_s: Some(*per_s),
+            ..fixture::closed()
+        };
+        let load = |(name, figures): &(&str, &[f64])| {
+            ((*name).to_owned(), figures.iter().map(run).collect())
+        };
+        figures.iter().map(load).collect()
+    }
+
+    fn ranking(figures: &[(&str, &[f64])]) -> Option<Ranking> {
+        let loads = loads(figures);
+        let named: Vec<Vec<NamedRun<'_>>> =
+            loads.iter().map(|(name, runs)| named(runs, name)).collect();
+        Ranking::of_loads(&named.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_highest_median_comes_first() {
+        let found = ranking(&[
+            ("a", &[10.0, 12.0, 11.0]),
+            ("b", &[30.0, 31.0]),
+            ("c", &[1.0]),
+        ]);
+        let bars = found.unwrap().bars;
+        let order: Vec<&str> = bars.iter().map(|bar| bar.name.as_str()).collect();
+        assert_eq!(order, ["b", "a", "c, process 1"]);
+        assert_eq!((bars[1].per_s, bars[1].range), (11.0, Some((10.0, 12.0))));
+        assert_eq!(bars[2].range, None);
+        assert!(ranking(&[("a", &[1.0]), ("b", &[2.0])]).is_none());
+    }
+
+    #[test]
+    fn offered_rates_are_not_ranked() {
+        let runs = [fixture::open_censored()];
+        let open = named(&runs, "open");
+        assert!(Ranking::of_loads(&[&open, &open, &open]).is_none());
+    }
+
+    #[test]
+    fn the_conclusion_states_the_ratio_of_the_first_two() {
+        let found = ranking(&[("a", &[9.0, 9.0]), ("b", &[3.0, 3.0]), ("c", &[1.0, 1.0])]).unwrap();
+        let without = found.conclusion(ComparedMetric::Throughput, &[]);
+        assert_eq!(
+            without,
+            "a has the highest figure (9.00/s), followed by b (3.00/s)"
+        );
+        let mut pair = comparison(ComparedMetric::Throughput, Conclusion::Different);
+        (pair.a, pair.b) = ("b".to_owned(), "a".to_owned());
+        let with = found.conclusion(ComparedMetric::Throughput, &[pair]);
+        assert!(with.contains("times that of"), "{with}");
+    }
+}
