@@ -2,6 +2,7 @@
 
 mod architecture;
 mod bench;
+mod browser;
 mod command;
 mod deps;
 mod digest;
@@ -64,6 +65,8 @@ enum Task {
         #[arg(long, value_name = "TEXT", default_value = "")]
         only: String,
     },
+    /// Check report pages in Chromium: accessibility, cursor, zoom and width (needs root or Chromium)
+    Browser,
     /// Check a running server against a workload's contract
     Contract(BenchArguments),
     /// Count how often the verdict names the known cause of a fault
@@ -111,6 +114,7 @@ fn run(task: &Task) -> Result<bool, TaskError> {
         Task::Usage(mode) => usage::run(&workspace, mode)?,
         Task::Dist(arguments) => dist::run(&workspace, arguments)?,
         Task::Kubernetes { only } => kubernetes::run(&workspace, only)?,
+        Task::Browser => browser::run(&workspace)?,
         Task::Contract(arguments) => return bench("contract", arguments),
         Task::Confusion(arguments) => return bench("confusion", arguments),
         Task::Capacity(arguments) => return bench("capacity", arguments),

@@ -22,6 +22,8 @@ pub const XZ: SystemTool = SystemTool("xz", "xz-utils", "the postgresql store");
 pub const NGINX: SystemTool = SystemTool("nginx", "nginx-light", "the nginx system");
 /// Runs servers with faults.
 pub const NODE: SystemTool = SystemTool("node", "nodejs", "the causes step");
+/// Shows report pages.
+pub const CHROMIUM: SystemTool = SystemTool("chromium", "chromium", "the check of report pages");
 /// Installs Python packages for the servers in the cases.
 pub const PIP: SystemTool = SystemTool("python3 -m ensurepip", "python3-venv", "the causes step");
 /// Installs npm packages for the servers in the cases.

@@ -71,7 +71,7 @@ fn values(chart: &Chart) -> Markup {
             div.wide tabindex="0" role="group" aria-label={ "Values of " (Harmless(&chart.title)) } {
                 table {
                     tr {
-                        th scope="col" {}
+                        td {}
                         @for curve in chart.drawn() { th scope="col" { (Harmless(&curve.name)) } }
                     }
                     @for (at, row) in rows {

@@ -58,9 +58,11 @@ pub fn of_record(record: &Record, next: Option<&str>) -> Result<String, DamagedH
                     h1 { (Harmless(&page.title)) }
                     div.plans { (blocks(&page.plans)) }
                 }
-                section.answer { (blocks(&page.answer)) }
-                @for (heading, content) in sections {
-                    section { h2 { (heading) } (blocks(content)) }
+                main {
+                    section.answer { (blocks(&page.answer)) }
+                    @for (heading, content) in sections {
+                        section { h2 { (heading) } (blocks(content)) }
+                    }
                 }
                 script { (PreEscaped(SCRIPT)) }
             }
@@ -157,7 +159,7 @@ fn table(table: &FigureTable) -> Markup {
         div.wide tabindex="0" role="group" aria-label=(Harmless(label)) { table.facts[!has_heads] {
             @if has_heads {
                 tr {
-                    th scope="col" { (Harmless(&table.caption)) }
+                    @if table.caption.is_empty() { td {} } @else { th scope="col" { (Harmless(&table.caption)) } }
                     @for column in &table.columns {
                         th scope="col" { (Harmless(&column.head)) }
                     }

@@ -135,7 +135,7 @@
         shape.original ||= points(shape);
         shape.setAttribute("points", shape.original.map(([x, y]) => move(x) + "," + y).join(" "));
       }
-      for (const shape of one.svg.querySelectorAll("text.x, svg :is(circle, rect, line, text)")) {
+      for (const shape of one.svg.querySelectorAll("text.x, :scope > svg :is(circle, rect, line, text)")) {
         for (const name of ["cx", "x", "x1", "x2"]) {
           if (!shape.hasAttribute(name)) continue;
           const key = "original" + name;

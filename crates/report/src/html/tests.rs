@@ -213,6 +213,7 @@ fn no_content_of_a_record_is_active() {
         "style",
         "body",
         "header",
+        "main",
         "section",
         "h1",
         "h2",

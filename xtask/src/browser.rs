@@ -1,0 +1,56 @@
+//! `cargo xtask browser`: checks report pages in Debian's Chromium.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::command;
+use crate::error::TaskError;
+use crate::tools::{self, CHROMIUM, NODE, NPM};
+use crate::workspace::Workspace;
+
+/// Loads whose pages are checked: a name and the arguments of `floodmark load --demo`.
+const LOADS: [(&str, &str); 2] = [("closed", "-d 4s"), ("open", "-r 3k -d 4s")];
+
+/// Makes pages of real loads and checks them in Chromium.
+pub fn run(workspace: &Workspace) -> Result<(), TaskError> {
+    tools::provide(&[CHROMIUM, NODE, NPM])?;
+    let floodmark = workspace.build_release("floodmark")?;
+    let folder = workspace.target.join("browser");
+    fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
+    for file in ["package.json", "package-lock.json", "check.mjs"] {
+        let source = workspace.root.join("xtask/browser").join(file);
+        fs::copy(&source, folder.join(file)).map_err(TaskError::file(&source))?;
+    }
+    command::run(
+        Command::new("npm")
+            .args(["ci", "--silent"])
+            .current_dir(&folder),
+    )?;
+    let pages = LOADS
+        .into_iter()
+        .map(|(name, flags)| page(&floodmark, &folder, name, flags));
+    let pages = pages.collect::<Result<Vec<PathBuf>, TaskError>>()?;
+    let mut check = Command::new("node");
+    check.arg("check.mjs").args(pages).current_dir(&folder);
+    command::run(&mut check).map(drop)
+}
+
+/// Runs a load and returns its page.
+fn page(floodmark: &Path, folder: &Path, name: &str, flags: &str) -> Result<PathBuf, TaskError> {
+    let page = folder.join(format!("{name}.html"));
+    let mut load = Command::new(floodmark);
+    load.args(["load", "--demo", "--quiet"])
+        .args(flags.split(' '))
+        .arg("--html")
+        .arg(&page);
+    // A busy host makes the load invalid, which does not change the page's structure.
+    let _ = command::run(&mut load);
+    match page.exists() {
+        true => Ok(page),
+        false => Err(TaskError::found(format!(
+            "no page: {}",
+            command::line(&load)
+        ))),
+    }
+}
