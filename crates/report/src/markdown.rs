@@ -35,7 +35,8 @@ pub fn comparison(compared: &ComparisonReport, max_bytes: usize) -> Option<Strin
 
 /// Draws a document below a heading. Ends the text before the first part that does not fit.
 fn titled(command: &str, blocks: &Blocks, max_bytes: usize) -> Option<String> {
-    let mut out = format!("## floodmark {command}\n");
+    // The file may not end with a line break.
+    let mut out = format!("\n## floodmark {command}\n");
     let blocks: Vec<Block> = blocks.0.iter().cloned().map(limited).collect();
     let room = max_bytes.checked_sub(TRUNCATED.len())?;
     for part in parts(&blocks) {

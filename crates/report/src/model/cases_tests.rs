@@ -1,3 +1,4 @@
+use floodmark_record::capacity::CapacityKind;
 use floodmark_record::events::EndReason;
 
 use super::*;
@@ -58,6 +59,19 @@ fn a_load_that_did_not_start_is_an_error() {
     record.failures = record.skipped.clone();
     let error = "load: measurement: error: no such host";
     assert_eq!(shown(&of_record(&record, &no_fault)), [error]);
+}
+
+#[test]
+fn a_failure_belongs_to_the_trial_that_it_names() {
+    for (what, is_of) in [
+        ("nginx: the server ended", true),
+        ("nginx-12 does not start: exit status: 3", true),
+        ("nginx-slow-1 does not start", false),
+        ("nginx2: the server ended", false),
+        ("e.toml:3: invalid", false),
+    ] {
+        assert_eq!(is_about(what, "nginx"), is_of, "{what}");
+    }
 }
 
 #[test]
