@@ -11,13 +11,16 @@ use floodmark_lab::{EVENTS, RECORD};
 use floodmark_record::comparison::{ComparedMetric, Comparison, ComparisonReport};
 use floodmark_record::run::Status;
 use floodmark_record::{Record, SCHEMA_VERSION};
-use floodmark_report::terminal;
+use floodmark_report::tables::ResultTables;
+use floodmark_report::{junit, markdown, terminal};
 
+use crate::ci::CiOutput;
 use crate::endings;
 use crate::exit::{Ending, Exit, HELP};
 use crate::files::{self, Files};
 use crate::load::tool;
 use crate::out;
+use crate::tables::TableArgs;
 
 /// Compare two results: ratios of their figures with 95 % intervals.
 ///
@@ -50,9 +53,17 @@ pub struct CompareArgs {
     #[arg(long)]
     pub strict: bool,
 
+    /// Tables.
+    #[command(flatten)]
+    pub tables: TableArgs,
+
     /// Write the comparison as JSON; - for stdout [default: none]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+
+    /// Output for continuous integration.
+    #[command(flatten)]
+    pub ci: CiOutput,
 }
 
 /// Runs the command.
@@ -66,6 +77,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
     let (read_a, read_b) = (Operand::read(&args.a)?, Operand::read(&args.b)?);
     let files = Files {
         json: args.json.clone(),
+        ci: args.ci.clone(),
         ..Files::default()
     };
     let sources = [&read_a.path, &read_b.path];
@@ -108,14 +120,29 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
         comparisons: all.iter().filter(wanted).cloned().collect(),
         thresholds: args.fail_if.iter().filter_map(judge).collect(),
     };
-    out::show(files.use_stdout(), |style| {
-        terminal::comparison(&compared, style)
+    let tables = args.tables.render(files.use_stdout(), || {
+        ResultTables::of_comparison(&compared)
     })?;
+    match tables {
+        Some(tables) => out::print(&tables)?,
+        None => out::show(files.use_stdout(), |style| {
+            terminal::comparison(&compared, style)
+        })?,
+    }
+    let fault = fault(args, [&a, &b]);
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&compared).map_err(Ending::internal)? + "\n";
         files::write("--json", path, &text)?;
     }
-    ending(args, &compared, [&a, &b])
+    if let Some(path) = &args.ci.junit {
+        let fault = fault.as_ref().map(|fault| fault.message.as_str());
+        files::write("--junit", path, &junit::of_comparison(&compared, fault))?;
+    }
+    args.ci
+        .append_summary(|max_bytes| markdown::comparison(&compared, max_bytes))?;
+    let unmeasured = |_: &str| "the ratio was not measured; see the notes".to_owned();
+    let failed = || endings::failed_threshold(&compared.thresholds, unmeasured);
+    fault.or_else(failed).map_or(Ok(()), Err)
 }
 
 /// One argument (A or B) and its records.
@@ -181,26 +208,19 @@ fn split(text: &str) -> (PathBuf, Option<String>) {
     }
 }
 
-fn ending(
-    args: &CompareArgs,
-    compared: &ComparisonReport,
-    of: [&RunGroup<'_>; 2],
-) -> Result<(), Ending> {
-    let invalid = |message: String| Ending::new(Exit::Invalid, message);
+/// Returns why the comparison is invalid, if it is.
+fn fault(args: &CompareArgs, of: [&RunGroup<'_>; 2]) -> Option<Ending> {
+    let invalid = |message: String| Some(Ending::new(Exit::Invalid, message));
     if let Some(side) = of.into_iter().find(|side| !has_valid(side)) {
-        return Err(invalid(format!(
+        return invalid(format!(
             "{}: every run is invalid; measure again",
             side.name
-        )));
+        ));
     }
     let bound = |side: &&RunGroup<'_>| side.runs().any(|run| run.validity.status == Status::Bound);
-    if let Some(side) = of.into_iter().find(bound).filter(|_| args.strict) {
-        return Err(invalid(format!(
-            "{}: floodmark limited a run (--strict); repeat with more client threads (-t)",
-            side.name
-        )));
-    }
-    let unmeasured = |_: &str| "the ratio was not measured; see the notes".to_owned();
-    let failed = endings::failed_threshold(&compared.thresholds, unmeasured);
-    failed.map_or(Ok(()), Err)
+    let side = of.into_iter().find(bound).filter(|_| args.strict)?;
+    invalid(format!(
+        "{}: floodmark limited a run (--strict); repeat with more client threads (-t)",
+        side.name
+    ))
 }

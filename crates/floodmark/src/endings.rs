@@ -7,6 +7,7 @@ use floodmark_record::events::EndReason;
 use floodmark_record::plan::{Address, Target};
 use floodmark_record::result::Threshold;
 use floodmark_record::run::{Run, Status};
+use floodmark_report::junit::CaseOutcome;
 
 use crate::exit::{Ending, Exit};
 
@@ -67,6 +68,40 @@ pub fn server_fault(run: &Run) -> Option<Ending> {
         // An experiment reports failed external clients separately.
         EndReason::Completed | EndReason::Interrupted | EndReason::ClientFailed => None,
     }
+}
+
+/// Returns the server failure of a run for JUnit.
+pub fn run_server_fault(run: &Run) -> Option<(CaseOutcome, String)> {
+    // An experiment reports failed external clients separately.
+    let is_own = run.client.tool.is_none();
+    let ending = server_fault(run).filter(|_| is_own)?;
+    Some((CaseOutcome::Error, ending.message))
+}
+
+/// Returns the fault of a run for JUnit: a server failure, or an invalid result.
+pub fn run_fault(run: &Run) -> Option<(CaseOutcome, String)> {
+    run_server_fault(run).or_else(|| {
+        let ending = invalid(run, || run.validity.reasons.join("; "))?;
+        let outcome = match ending.exit {
+            Exit::Check => CaseOutcome::Failed,
+            _ => CaseOutcome::Error,
+        };
+        Some((outcome, ending.message))
+    })
+}
+
+/// Returns the fault of a run for JUnit under `--strict`.
+pub fn strict_run_fault(run: &Run) -> Option<(CaseOutcome, String)> {
+    let bound = || bound(run, || run.validity.reasons.join("; "));
+    run_fault(run).or_else(|| Some((CaseOutcome::Error, bound()?.message)))
+}
+
+/// Returns an [`Ending`] if floodmark limited the run, which `--strict` forbids. Its message
+/// includes `what`.
+pub fn bound(run: &Run, what: impl FnOnce() -> String) -> Option<Ending> {
+    let is_bound = run.validity.status == Status::Bound;
+    let message = || format!("floodmark limited the run (--strict): {}", what());
+    is_bound.then(|| Ending::new(Exit::Invalid, message()))
 }
 
 /// Returns whether the server failed before it received a request.

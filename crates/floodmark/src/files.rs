@@ -1,4 +1,4 @@
-//! Output files for a record: `--html`, `--json`, `--csv` and `--hdr`.
+//! Output files for a record: `--html`, `--json`, `--csv`, `--hdr` and `--junit`.
 
 use std::fmt::Display;
 use std::fs;
@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use floodmark_host::replace_file;
 use floodmark_record::{Record, Run};
+use floodmark_report::junit::RunFault;
+use floodmark_report::markdown;
 
+use crate::ci::CiOutput;
 use crate::exit::Ending;
 use crate::out;
 
@@ -29,13 +32,18 @@ pub struct Files {
     /// Write the response times in HdrHistogram's percentile format; - for stdout [default: none]
     #[arg(long, value_name = "FILE")]
     pub hdr: Option<PathBuf>,
+
+    /// Output for continuous integration.
+    #[command(flatten)]
+    pub ci: CiOutput,
 }
 
 impl Files {
     /// Checks before a run that all output files are writable, without leaving new files behind.
     ///
     /// # Errors
-    /// Fails if a file is not writable or two flags name the same file.
+    /// Fails if a file is not writable, two flags name the same file, or the environment names no
+    /// job summary.
     pub fn check_writable(&self) -> Result<(), Ending> {
         let named: Vec<(&str, &Path)> = self.named().collect();
         for (i, (flag, path)) in named.iter().copied().enumerate() {
@@ -49,23 +57,11 @@ impl Files {
                     path.display()
                 )));
             }
-            if is_stdout(path) {
-                continue;
+            if !is_stdout(path) {
+                check_writable(flag, path)?;
             }
-            let is_new = !path.exists();
-            let opened = fs::File::options().create(true).append(true).open(path);
-            if opened.is_ok() && is_new {
-                // If removal fails, the run overwrites the empty file.
-                let _ = fs::remove_file(path);
-            }
-            opened.map_err(|e| {
-                Ending::usage(format!(
-                    "{flag} {}: {e}; name a writable file in an existing folder",
-                    path.display()
-                ))
-            })?;
         }
-        Ok(())
+        self.ci.check_summary()
     }
 
     /// Checks that no output file overwrites a file from which the record is read (`sources`).
@@ -95,14 +91,25 @@ impl Files {
             ("--json", &self.json),
             ("--csv", &self.csv),
             ("--hdr", &self.hdr),
+            ("--junit", &self.ci.junit),
         ];
         all.into_iter()
             .filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
     }
 
-    /// Returns whether no output file was requested.
+    /// Checks that no output file needs runs, which crash rounds lack.
+    ///
+    /// # Errors
+    /// Fails if `--csv` or `--hdr` is set.
+    pub fn check_crash_formats(&self) -> Result<(), Ending> {
+        let mut flags = self.named().map(|(flag, _)| flag);
+        let flag = flags.find(|flag| ["--csv", "--hdr"].contains(flag));
+        flag.map_or(Ok(()), |flag| Err(no_runs(flag)))
+    }
+
+    /// Returns whether no output was requested.
     pub fn is_empty(&self) -> bool {
-        self.named().next().is_none()
+        self.named().next().is_none() && !self.ci.github_summary
     }
 
     /// Returns whether one of the output files is stdout.
@@ -111,13 +118,18 @@ impl Files {
     }
 
     /// Writes a run's record to each file. `saved` is the result folder, or `None` if the result
-    /// was not saved.
+    /// was not saved. `fault` returns the fault of a run.
     ///
     /// # Errors
     /// Fails if a file cannot be written. If the result was saved, the message contains a command
     /// that writes the files later.
-    pub fn write_result(&self, record: &Record, saved: Option<&Path>) -> Result<(), Ending> {
-        let written = self.write(record, |e| Ending::internal(e));
+    pub fn write_result(
+        &self,
+        record: &Record,
+        saved: Option<&Path>,
+        fault: &RunFault<'_>,
+    ) -> Result<(), Ending> {
+        let written = self.write(record, fault, |e| Ending::internal(e));
         let Some(folder) = saved else {
             return written;
         };
@@ -126,6 +138,7 @@ impl Files {
             true => format!(" {flag} FILE"),
             false => format!(" {flag} {}", path.display()),
         });
+        let flags = flags.chain(self.ci.summary_flag());
         written.map_err(|ending| {
             Ending::internal(format!(
                 "{}; then run: floodmark report {}{}",
@@ -136,7 +149,8 @@ impl Files {
         })
     }
 
-    /// Writes the record to each file.
+    /// Writes the record to each file, and appends it to the job summary. `fault` returns the fault
+    /// of a run.
     ///
     /// # Errors
     /// Fails if a file cannot be written. If the record cannot be rendered, `damaged` creates the
@@ -144,6 +158,7 @@ impl Files {
     pub fn write(
         &self,
         record: &Record,
+        fault: &RunFault<'_>,
         damaged: fn(&dyn Display) -> Ending,
     ) -> Result<(), Ending> {
         for (flag, path) in self.named() {
@@ -155,17 +170,43 @@ impl Files {
                         .map_err(|e| damaged(&e))?
                 }
                 "--csv" | "--hdr" if has_only_crash_rounds(record) => {
-                    return Err(Ending::usage(format!(
-                        "{flag}: the result has crash rounds but no runs; use --html or --json"
-                    )));
+                    return Err(no_runs(flag));
                 }
                 "--csv" => floodmark_report::csv::of_record(record),
+                "--junit" => floodmark_report::junit::of_record(record, fault),
                 _ => floodmark_report::hdr::of_record(record).map_err(|e| damaged(&e))?,
             };
             write(flag, path, &text)?;
         }
-        Ok(())
+        let next = next_step(record);
+        let summary = |max_bytes| markdown::summary(record, next.as_deref(), max_bytes);
+        self.ci.append_summary(summary)
     }
+}
+
+fn no_runs(flag: &str) -> Ending {
+    Ending::usage(format!(
+        "{flag}: the result has crash rounds but no runs; use --html or --json"
+    ))
+}
+
+/// Checks that a file is writable, without leaving a new file behind.
+///
+/// # Errors
+/// Fails if the file is not writable.
+pub fn check_writable(flag: &str, path: &Path) -> Result<(), Ending> {
+    let is_new = !path.exists();
+    let opened = fs::File::options().create(true).append(true).open(path);
+    if opened.is_ok() && is_new {
+        // If removal fails, the run overwrites the empty file.
+        let _ = fs::remove_file(path);
+    }
+    opened.map(drop).map_err(|e| {
+        Ending::usage(format!(
+            "{flag} {}: {e}; name a writable file in an existing folder",
+            path.display()
+        ))
+    })
 }
 
 /// Writes text to stdout or to the file named by a flag. Replaces regular files atomically.

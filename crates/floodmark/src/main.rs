@@ -8,6 +8,7 @@ use clap::{Arg, CommandFactory, Parser, Subcommand};
 use floodmark_plan::values::count_within;
 
 mod capacity;
+mod ci;
 mod compare;
 mod completions;
 mod delay;
@@ -25,6 +26,7 @@ mod report;
 mod run;
 mod serve;
 mod slow;
+mod tables;
 mod tune;
 mod why;
 mod worker;

@@ -72,6 +72,7 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
         experiment: events.experiment,
         resumed: events.resumed,
         skipped: events.skipped,
+        failures: events.failures,
         ..Record::new(tool, environment)
     };
 

@@ -313,9 +313,11 @@ mod tests {
         crate::attempt::open(&mut folder, tool);
         folder.append(&Event::Skipped {
             what: "the rest".to_owned(),
+            failed: true,
         });
         let (record, failure) = crate::finish(&mut folder, None).unwrap();
         assert_eq!(record.skipped, ["the rest"]);
+        assert_eq!(record.failures, ["the rest"]);
         let failure = failure.unwrap();
         assert!(failure.contains("No space left on device"), "{failure}");
         assert!(

@@ -27,6 +27,8 @@ pub struct ResultEvents {
     pub resumed: Vec<Resumed>,
     /// One-line messages about skipped systems, trials and steps.
     pub skipped: Vec<String>,
+    /// Entries of `skipped` that report failures.
+    pub failures: Vec<String>,
     /// The runs, including those that the record leaves out.
     pub runs: Vec<RunEvents>,
     /// The crash rounds of each trial.
@@ -65,10 +67,14 @@ impl ResultEvents {
                 }
                 // A resumed experiment retries skipped systems.
                 self.skipped.clear();
+                self.failures.clear();
                 self.tuning = TuningState::default();
                 self.resumed.push(resumed);
             }
-            Event::Skipped { what } => self.skipped.push(what),
+            Event::Skipped { what, failed } => {
+                self.failures.extend(failed.then(|| what.clone()));
+                self.skipped.push(what);
+            }
             Event::RunBegan { run, plan, unix_ms } => {
                 self.runs.push(RunEvents::new(run, plan, unix_ms));
             }

@@ -50,6 +50,9 @@ pub enum Event {
     Skipped {
         /// The skipped part and the reason, in one line.
         what: String,
+        /// Whether the part failed. False in events from older versions.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        failed: bool,
     },
     /// An attempt started.
     RunBegan {

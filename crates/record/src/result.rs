@@ -29,6 +29,10 @@ pub struct Record {
     pub resumed: Vec<Resumed>,
     /// Skipped parts, and the reasons.
     pub skipped: Vec<String>,
+    /// Entries of `skipped` whose part failed, such as a server that did not start. Empty in records
+    /// from older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<String>,
     /// Attempts in order.
     pub runs: Vec<Run>,
     /// Figures over all attempts; null for a single attempt.
@@ -100,6 +104,7 @@ impl Record {
             experiment: None,
             resumed: Vec::new(),
             skipped: Vec::new(),
+            failures: Vec::new(),
             runs: Vec::new(),
             overall: None,
             thresholds: Vec::new(),

@@ -72,13 +72,13 @@ fn names(run: &Run) -> String {
 }
 
 /// Formats a number, or returns an empty string if the number was not measured.
-fn number(value: Option<f64>) -> String {
+pub(crate) fn number(value: Option<f64>) -> String {
     let value = value.filter(|v| v.is_finite());
     value.map_or_else(String::new, |v| v.to_string())
 }
 
 /// Escapes a text field. Names come from URLs and may contain control characters.
-fn quoted(text: &str) -> Cow<'_, str> {
+pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
     let text = crate::plain::line(text);
     match text.contains([',', '"']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")).into(),

@@ -16,11 +16,13 @@ use floodmark_record::watch::{Server, ServerSeen};
 use floodmark_stats::Histogram;
 
 mod agents;
+mod all_tables;
 mod changing;
 mod failing;
 mod judged;
 
 pub(crate) use agents::sent_by_agents;
+pub(crate) use all_tables::{all_tables, capacity, threshold};
 pub(crate) use changing::{ramp, replay, steps};
 pub(crate) use failing::{failing, invalid, no_answers, violated};
 pub(crate) use judged::judged;

@@ -1,15 +1,19 @@
-//! Presents results: a record as terminal text, HTML, CSV or HDR text, and live progress.
+//! Presents results: a record as terminal text, HTML, Markdown, JUnit XML, tables or HDR text, and
+//! live progress.
 //!
-//! `model` turns a record into documents with words, units and precision; `terminal` and `html`
-//! draw the documents. This crate does not measure anything and does not read the terminal, the
+//! `model` turns a record into documents with words, units and precision; `terminal`, `html` and
+//! `markdown` draw the documents. This crate does not measure anything and does not read the terminal, the
 //! environment or the clock. [`plain::line`] escapes text from servers and URLs.
 
 pub mod csv;
 pub mod hdr;
 pub mod html;
+pub mod junit;
+pub mod markdown;
 pub mod plain;
 pub mod progress;
 pub mod style;
+pub mod tables;
 pub mod terminal;
 
 mod model;
@@ -20,6 +24,7 @@ mod fixture;
 mod summary_tests;
 
 pub use model::capacity::{capacity_progress_line, capacity_trial_line};
+pub use model::cases::unexpected_crash_outcome;
 pub use model::ratios::{measured, published};
 pub use model::tuning::{tuning_action, tuning_scope, tuning_step};
 pub use progress::LoadProgress;

@@ -46,7 +46,9 @@ pub fn run(args: &CapacityArgs) -> Result<(), Ending> {
     let (record, failure, folder) = measure(args, &plans, &stop)?;
     let shown = show(args, &record, &folder);
     let saved = failure.is_none().then_some(&*folder);
-    let written = args.files.write_result(&record, saved);
+    let written = args
+        .files
+        .write_result(&record, saved, &endings::run_server_fault);
     let failures = failure.into_iter().chain(written.err()).chain(shown.err());
     ending(args, &record, failures.collect(), &stop)
 }

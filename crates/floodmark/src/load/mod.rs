@@ -10,11 +10,12 @@ use floodmark_plan::target::{self, ResolveError};
 use floodmark_plan::{Planned, did_you_mean};
 use floodmark_record::events::RunId;
 use floodmark_record::mix::Mix;
-use floodmark_record::run::{Run, Status, ToolInfo};
+use floodmark_record::run::{Run, ToolInfo};
 use floodmark_record::{Event, Record};
+use floodmark_report::junit::RunFault;
 
 use crate::endings::{self, is_unreachable, server_fault};
-use crate::exit::{self, Ending, Exit, report_all, stop_on_signals};
+use crate::exit::{self, Ending, report_all, stop_on_signals};
 use crate::files;
 use crate::out;
 use args::LoadArgs;
@@ -74,7 +75,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     } = measure(args, &planned, &stop)?;
     let shown = show(args, &record);
     let saved = failure.is_none().then_some(&*folder);
-    let written = args.files.write_result(&record, saved);
+    let written = args.files.write_result(&record, saved, fault(args));
     let failures = failure.into_iter().chain(written.err()).chain(shown.err());
     ending(args, &record, failures.collect(), &stop)
 }
@@ -83,12 +84,20 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
 /// prints the message of `ending` and returns the write error.
 fn unmeasured(args: &LoadArgs, ending: Ending) -> Ending {
     let record = empty_record(ending.message.clone());
-    match args.files.write_result(&record, None) {
+    match args.files.write_result(&record, None, fault(args)) {
         Ok(()) => ending,
         Err(unwritten) => {
             out::complain(&ending.message);
             unwritten
         }
+    }
+}
+
+/// Returns the function that finds the fault of a run for JUnit.
+fn fault(args: &LoadArgs) -> &'static RunFault<'static> {
+    match args.strict {
+        true => &endings::strict_run_fault,
+        false => &endings::run_fault,
     }
 }
 
@@ -119,9 +128,10 @@ pub fn check_groups<'a>(
     Ok(())
 }
 
-/// Returns a record without runs. The record lists `message` as the reason.
+/// Returns a record without runs. The record lists `message` as the failure.
 pub fn empty_record(message: String) -> Record {
     let mut record = Record::new(tool(), environment(&Root::host()));
+    record.failures.push(message.clone());
     record.skipped.push(message);
     record
 }
@@ -241,7 +251,6 @@ fn ending(
     let mut all = report_all(failures);
     all.extend(interrupted);
     all.extend(record.runs.iter().find_map(server_fault));
-    let worst = record.runs.iter().max_by_key(|run| run.validity.status);
     // Unless --quiet is set, the summary has already listed the reasons.
     let reason = |run: &Run| match run.validity.reasons.first() {
         Some(reason) if args.quiet => reason.clone(),
@@ -249,10 +258,9 @@ fn ending(
     };
     let invalid = |run| endings::invalid(run, || reason(run));
     all.extend(record.runs.iter().filter_map(invalid));
-    if let Some(run) = worst.filter(|run| run.validity.status == Status::Bound && args.strict) {
-        let message = format!("floodmark limited the run (--strict): {}", reason(run));
-        all.push(Ending::new(Exit::Invalid, message));
-    }
+    let bound = |run| endings::bound(run, || reason(run));
+    let strict = record.runs.iter().filter(|_| args.strict);
+    all.extend(strict.filter_map(bound));
     all.extend(endings::failed_check(&record.runs, false));
     let unmeasured = |figure: &str| format!("not measured ({figure})");
     all.extend(endings::failed_threshold(&record.thresholds, unmeasured));

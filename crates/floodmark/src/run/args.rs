@@ -7,6 +7,8 @@ use clap::Args;
 
 use floodmark_plan::values::{attempts, count_within, positive_duration};
 
+use crate::files::Files;
+
 /// Run an experiment: build, start, load and stop its servers in turn, and print one table.
 ///
 /// An experiment is a TOML file; `floodmark init experiment` writes one to start from. Servers run
@@ -60,13 +62,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "FOLDER", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
 
-    /// Write a self-contained HTML page; - for stdout [default: none]
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-
-    /// Write the record as JSON; - for stdout [default: none]
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// Output files.
+    #[command(flatten)]
+    pub files: Files,
 
     /// Print neither progress nor table
     #[arg(short, long)]

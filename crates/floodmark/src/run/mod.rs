@@ -17,7 +17,6 @@ use floodmark_record::run::Run;
 
 use crate::endings;
 use crate::exit::{self, Ending, Exit, own_program, report_all, stop_on_signals};
-use crate::files::Files;
 use crate::load::tool;
 use crate::out;
 use args::RunArgs;
@@ -31,6 +30,9 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     let experiment = read(args)?;
     // Reject all invalid input before starting any process.
     let crash = experiment.description.crash.as_ref();
+    if crash.is_some() {
+        args.files.check_crash_formats()?;
+    }
     for trial in &experiment.trials {
         let trial = &match crash {
             None => trial.clone(),
@@ -48,7 +50,7 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         };
         planned.map_err(|what| Ending::usage(format!("{}: {what}", trial.place)))?;
     }
-    files(args).check_writable()?;
+    args.files.check_writable()?;
     let stop = stop_on_signals()?;
     let floodmark = own_program()?;
     let folder = match (&args.out, &args.resume) {
@@ -120,7 +122,9 @@ fn finish(
 ) -> Result<(), Ending> {
     let shown = show(args, &outcome.record, folder);
     let saved = outcome.worker_failure.is_none().then_some(folder);
-    let written = files(args).write_result(&outcome.record, saved);
+    let written = args
+        .files
+        .write_result(&outcome.record, saved, &endings::run_fault);
     let failures = outcome.worker_failure.as_ref().map(Ending::internal);
     let failures = failures.into_iter().chain(shown.err()).chain(written.err());
     ending(args, experiment, outcome, failures.collect(), stop)
@@ -143,21 +147,12 @@ fn read(args: &RunArgs) -> Result<Experiment, Ending> {
         .map_err(Ending::usage)
 }
 
-/// Returns the requested output files.
-fn files(args: &RunArgs) -> Files {
-    Files {
-        html: args.html.clone(),
-        json: args.json.clone(),
-        ..Files::default()
-    }
-}
-
 /// Prints the results table, unless it would be empty.
 fn show(args: &RunArgs, record: &Record, folder: &Path) -> Result<(), Ending> {
     if args.quiet || (record.has_no_measurement() && record.skipped.is_empty()) {
         return Ok(());
     }
-    out::show(files(args).use_stdout(), |style| {
+    out::show(args.files.use_stdout(), |style| {
         let table = floodmark_report::terminal::experiment(record, style);
         format!("{table}\nresult: {}\n", folder.display())
     })
@@ -234,21 +229,8 @@ fn failed_check(experiment: &Experiment, runs: &[Run], all_trials: bool) -> Opti
 /// Returns an [`Ending`] if crash rounds have an unexpected outcome.
 fn crash_loss(experiment: &Experiment, trials: &[CrashResult]) -> Option<Ending> {
     let expects_loss = experiment.description.expected_check == Some(ExpectedCheck::Violated);
-    let unexpected = trials.iter().find_map(|trial| match trial.losses.first() {
-        Some(loss) if !expects_loss => Some(format!(
-            "{}: {} of {} crash rounds lost data, first round {}: {}",
-            trial.trial,
-            trial.lost,
-            trial.conclusive(),
-            loss.round,
-            loss.violations.join("; ")
-        )),
-        None if expects_loss && trial.rounds > 0 => Some(format!(
-            "{}: none of {} crash rounds lost data, but the experiment expects a loss",
-            trial.trial,
-            trial.conclusive()
-        )),
-        _ => None,
-    });
+    let mut trials = trials.iter();
+    let unexpected =
+        trials.find_map(|trial| floodmark_report::unexpected_crash_outcome(trial, expects_loss));
     unexpected.map(|message| Ending::new(Exit::Check, message))
 }

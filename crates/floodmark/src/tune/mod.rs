@@ -148,7 +148,7 @@ fn finish(
         }),
     };
     let saved = outcome.worker_failure.is_none().then_some(folder);
-    let written = args.files.write_result(record, saved);
+    let written = args.files.write_result(record, saved, &endings::run_fault);
     let failures = outcome.worker_failure.as_ref().map(Ending::internal);
     let failures = failures.into_iter().chain(shown.err()).chain(written.err());
     let failures: Vec<Ending> = failures.collect();

@@ -316,7 +316,7 @@ fn refuses_output_files_that_cannot_be_written() {
     let missing = folder.path().join("missing/x");
     let missing = missing.to_str().unwrap();
     let url = refusing();
-    for flag in ["--json", "--html", "--csv", "--hdr"] {
+    for flag in ["--json", "--html", "--csv", "--hdr", "--junit"] {
         one_line(&[&url, flag, missing], &[flag, missing]);
         one_line(&[&url, flag, folder.path().to_str().unwrap()], &[flag]);
     }

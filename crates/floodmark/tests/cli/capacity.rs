@@ -11,7 +11,9 @@ use floodmark_record::capacity::{
 use floodmark_truth::Scenario;
 use floodmark_truth::scenario::Service;
 
+use crate::junit;
 use crate::support::{code, finish, floodmark, run, signal, text, truth, valid, wait_for};
+use crate::tables::{is_about, rows};
 
 /// Runs `floodmark capacity` and validates the record, which must be the only output on stdout.
 fn capacity(url: &str, arguments: &[&str]) -> (Output, Record) {
@@ -40,9 +42,15 @@ fn queue() -> (floodmark_truth::TruthServer, String) {
 #[test]
 fn finds_the_capacity_of_a_queue() {
     let (_server, url) = queue();
+    let folder = tempfile::tempdir().unwrap();
+    let [out, junit] = ["result", "junit.xml"].map(|name| folder.path().join(name));
     let (output, record) = capacity(
         &url,
         &[
+            "--out",
+            out.to_str().unwrap(),
+            "--junit",
+            junit.to_str().unwrap(),
             "--slo",
             "p90 < 10ms",
             "--budget",
@@ -92,6 +100,23 @@ fn finds_the_capacity_of_a_queue() {
     assert_eq!(met, [Some(false), Some(true)]);
     let lines = text(&output.stderr);
     assert!(lines.contains("trial 1: "), "{lines}");
+
+    let cases = junit::read(&junit);
+    let ends = [
+        "capacity for p90 < 10ms: passed",
+        "fail-if capacity < 100/s: passed",
+        "fail-if capacity < 1M/s: failure",
+    ];
+    let last = cases[cases.len() - ends.len()..].iter().zip(ends);
+    assert!(
+        last.clone().all(|(case, end)| case.ends_with(end)),
+        "{cases:?}"
+    );
+    let found = rows(out.to_str().unwrap(), "capacities");
+    assert!(is_about(&found[0]["capacity_per_s"], result.rate_per_s));
+    assert!(is_about(&found[0]["capacity_low_per_s"], result.low));
+    let trials = rows(out.to_str().unwrap(), "capacity_trials");
+    assert_eq!(trials.len(), result.trials.len());
 }
 
 #[test]

@@ -57,14 +57,18 @@ impl<'a> ExperimentState<'a, '_> {
 
     /// Records a skip. A skip does not count as a failure.
     pub fn skip(&mut self, what: String) {
+        self.record_skip(what, false);
+    }
+
+    fn record_skip(&mut self, what: String, failed: bool) {
         self.listener.on_problem(&what);
-        self.folder.append(&Event::Skipped { what });
+        self.folder.append(&Event::Skipped { what, failed });
     }
 
     /// Records a failure.
     pub fn fail(&mut self, what: String) {
         self.failures.push(what.clone());
-        self.skip(what);
+        self.record_skip(what, true);
     }
 
     /// Records a failure and skips the rest of its trial.

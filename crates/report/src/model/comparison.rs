@@ -10,7 +10,7 @@ use super::figures::{count_of, optional};
 use super::ratios::{self, figure, interval, processes_needed};
 use super::summary::threshold;
 use super::{
-    Blocks, Detail, Emphasis, FigureTable, TableRow, TextLine, faint, gathered, line, plain,
+    Blocks, Detail, Emphasis, FigureTable, Span, TableRow, TextLine, faint, gathered, line, plain,
 };
 
 /// Metrics that a terminal shows for an experiment. The page and the record contain all metrics.
@@ -67,18 +67,13 @@ pub(crate) fn table<'a>(
     b: &str,
 ) -> FigureTable {
     let rows = comparisons.into_iter().map(|c| {
-        let conclusion = match c.conclusion {
-            Conclusion::Different => Emphasis::Warn.span("different"),
-            Conclusion::Equivalent => Emphasis::Good.span("equivalent"),
-            Conclusion::Undecided => plain("inconclusive"),
-        };
         let n = format!("{}+{}", c.figures_a.processes, c.figures_b.processes);
         let cells = vec![
             figure(c.metric, c.figures_a.figure).into(),
             figure(c.metric, c.figures_b.figure).into(),
             Emphasis::Strong.span(optional(c.ratio, show_ratio)).into(),
             interval(c).into(),
-            conclusion.into(),
+            conclusion(c.conclusion).into(),
             faint(n).into(),
         ];
         TableRow::new(c.metric.name(), cells)
@@ -89,6 +84,15 @@ pub(crate) fn table<'a>(
         table.columns[optional].detail = Detail::Roomy;
     }
     table
+}
+
+/// Returns a conclusion in one word.
+pub(crate) fn conclusion(conclusion: Conclusion) -> Span {
+    match conclusion {
+        Conclusion::Different => Emphasis::Warn.span("different"),
+        Conclusion::Equivalent => Emphasis::Good.span("equivalent"),
+        Conclusion::Undecided => plain("inconclusive"),
+    }
 }
 
 /// Groups the comparisons by pair of trials.

@@ -137,7 +137,7 @@ fn result(trial: &CrashResult) -> TextLine {
     TextLine::new("crash", [emphasis.span(sentence(trial))])
 }
 
-fn bound(trial: &CrashResult) -> String {
+pub(crate) fn bound(trial: &CrashResult) -> String {
     optional(trial.upper_bound, |bound| {
         let percent = 100.0 * bound;
         // Round up, because the figure is an upper bound. The margin absorbs rounding errors.

@@ -8,10 +8,12 @@ pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod attempts;
 pub(crate) mod capacity;
+pub(crate) mod cases;
 pub(crate) mod chart;
 pub(crate) mod claims;
 pub(crate) mod comparison;
 pub(crate) mod crash;
+pub(crate) mod data;
 pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod environment;
@@ -41,9 +43,21 @@ pub(crate) mod verdict;
 
 use std::collections::BTreeSet;
 
+use floodmark_record::Record;
+
 pub(crate) use chart::Chart;
 pub(crate) use ranking::Ranking;
 pub(crate) use table::{ColumnCell, Detail, FigureTable, TableCell, TableRow};
+
+/// Returns the result of any command as a document. `next` is the recommended next step.
+pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {
+    match &record.experiment {
+        Some(_) if record.tuning.is_some() => tuning::document(record),
+        Some(_) => experiment::document(record),
+        None if record.capacity.is_some() => capacity::document(record),
+        None => summary::document(record, next),
+    }
+}
 
 /// Visual emphasis of text. The emphasis does not change the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -102,13 +102,20 @@ pub(crate) fn drawn<'a>(all: &[NamedRun<'a>]) -> (Vec<NamedRun<'a>>, Option<Stri
 
 /// Formats a wall-clock time in UTC, from milliseconds since 1970: `2026-11-21 16:08:16 UTC`.
 pub(crate) fn timestamp(unix_ms: u64) -> String {
-    let timestamp = i64::try_from(unix_ms)
-        .ok()
-        .and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    timestamp.map_or_else(
-        || "at an unknown time".to_owned(),
-        |timestamp| timestamp.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
-    )
+    let timestamp = formatted(unix_ms, "%Y-%m-%d %H:%M:%S UTC");
+    timestamp.unwrap_or_else(|| "at an unknown time".to_owned())
+}
+
+/// Formats a wall-clock time in UTC as in JUnit files, from milliseconds since 1970:
+/// `2026-11-21T16:08:16`. Returns `None` if the time is out of range.
+pub(crate) fn iso_timestamp(unix_ms: u64) -> Option<String> {
+    formatted(unix_ms, "%Y-%m-%dT%H:%M:%S")
+}
+
+fn formatted(unix_ms: u64, format: &str) -> Option<String> {
+    let ms = i64::try_from(unix_ms).ok()?;
+    let timestamp = Timestamp::from_millisecond(ms).ok()?;
+    Some(timestamp.strftime(format).to_string())
 }
 
 #[cfg(test)]

@@ -228,4 +228,4 @@ pub(crate) fn setting(values: &KnobValues) -> String {
 
 #[cfg(test)]
 #[path = "tuning_tests.rs"]
-mod tests;
+pub(crate) mod tests;

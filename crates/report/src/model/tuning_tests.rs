@@ -19,7 +19,7 @@ fn interval(low: f64, high: f64) -> Option<Interval> {
 }
 
 /// A tuning of 100 connections and 8, 40 and 100 threads.
-fn tuned_record() -> Record {
+pub(crate) fn tuned_record() -> Record {
     let values = |threads| -> KnobValues {
         [("threads", threads), ("connections", 100)]
             .map(|(name, value)| (name.to_owned(), value))

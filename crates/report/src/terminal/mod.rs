@@ -29,6 +29,12 @@ pub fn summary(record: &Record, next: Option<&str>, style: Style) -> String {
     draw(&model::summary::document(record, next), style)
 }
 
+/// Draws the result of any command. `next` is the recommended next step.
+#[must_use]
+pub fn result(record: &Record, next: Option<&str>, style: Style) -> String {
+    draw(&model::document(record, next), style)
+}
+
 /// Draws the result of a record's experiment. Returns an empty string for other records.
 #[must_use]
 pub fn experiment(record: &Record, style: Style) -> String {

@@ -18,6 +18,7 @@ mod hosts;
 mod left_over;
 mod logs;
 mod proving;
+mod reported;
 mod resumed;
 mod separate;
 mod stores;

@@ -11,7 +11,9 @@ use floodmark_record::cause::Cause;
 use floodmark_record::tuning::{KnobKind, Tuning, TuningAction, TuningEnd};
 
 use super::ExperimentFolder;
+use crate::junit;
 use crate::support::{code, finish, floodmark, signal, text, wait_for};
+use crate::tables::rows;
 
 /// Time that the store takes for each request.
 const STORE_TIME: Duration = Duration::from_millis(20);
@@ -94,7 +96,8 @@ fn raises_the_full_pools_of_a_users_own_server() {
     let keys = "knobs.threads = { low = 1, high = 100 }\n\
                 knobs.connections = { default = 2, low = 1, high = 100 }\n";
     let lab = pools(16, "2s", options, keys);
-    let (code, record, printed) = lab.ended(lab.tune("--out", &["--html", "page.html"]));
+    let files = ["--html", "page.html", "--junit", "junit.xml"];
+    let (code, record, printed) = lab.ended(lab.tune("--out", &files));
     assert_eq!(code, 0, "{printed}");
     let tuning = tuning(&record);
     let steps: Vec<(TuningAction, u64, u64)> = tuning
@@ -124,6 +127,13 @@ fn raises_the_full_pools_of_a_users_own_server() {
         "{printed}"
     );
     let chosen = tuning.setting(tuning.chosen.as_ref().unwrap()).unwrap();
+    let cases = junit::read(&lab.0.path().join("junit.xml"));
+    assert!(cases.contains(&"e: tuning: passed".to_owned()), "{cases:?}");
+    let settings = rows(lab.result().to_str().unwrap(), "tuning_settings");
+    let is_chosen = |row: &&serde_json::Value| row["is_chosen"] == true;
+    let names: Vec<&serde_json::Value> = settings.iter().filter(is_chosen).collect();
+    assert_eq!(names[0]["trial"], chosen.trial.as_str());
+    assert_eq!(names.len(), 1);
     assert!(
         chosen.values.values().all(|value| *value >= 14),
         "{printed}"

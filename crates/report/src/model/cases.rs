@@ -1,0 +1,263 @@
+//! The conditions of a result as test cases, in one suite per trial or system.
+
+mod judgments;
+
+use floodmark_record::Record;
+use floodmark_record::comparison::ComparisonReport;
+use floodmark_record::experiment::ExpectedCheck;
+use floodmark_record::run::Run;
+
+pub(crate) use judgments::thresholds;
+pub use judgments::unexpected_crash_outcome;
+use judgments::{check, claim, crash_rounds, expected_violation, measurement, objectives, tuned};
+
+/// Name of the suite for claims, which can refer to several trials.
+const CLAIMS: &str = "claims";
+
+/// Outcome of a test case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CaseOutcome {
+    /// The condition is met.
+    Passed,
+    /// The condition is violated.
+    Failed,
+    /// The condition could not be evaluated, or the result is inconclusive.
+    NotEvaluated,
+    /// Nothing was measured, or the figures are invalid.
+    Error,
+}
+
+impl CaseOutcome {
+    /// Returns the name used in tables.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            CaseOutcome::Passed => "passed",
+            CaseOutcome::Failed => "failed",
+            CaseOutcome::NotEvaluated => "not_evaluated",
+            CaseOutcome::Error => "error",
+        }
+    }
+}
+
+/// A test case.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ConditionCase {
+    pub(crate) name: String,
+    pub(crate) outcome: CaseOutcome,
+    /// The measured figure or the reason, in one line.
+    pub(crate) detail: String,
+    /// Operations that explain the outcome, one per line.
+    pub(crate) history: Vec<String>,
+    /// Length of the measurement in seconds. Only the case of a run has a length, so that the
+    /// lengths of a suite add up.
+    pub(crate) time_s: f64,
+}
+
+impl ConditionCase {
+    fn new(name: impl Into<String>, outcome: CaseOutcome, detail: impl Into<String>) -> Self {
+        ConditionCase {
+            name: name.into(),
+            outcome,
+            detail: detail.into(),
+            history: Vec::new(),
+            time_s: 0.0,
+        }
+    }
+
+    /// Turns an error into a case that was not evaluated.
+    fn tolerate(&mut self) {
+        if self.outcome == CaseOutcome::Error {
+            self.outcome = CaseOutcome::NotEvaluated;
+        }
+    }
+}
+
+/// The test cases of one trial or system.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CaseSuite {
+    /// Name of the trial, or system and workload.
+    pub(crate) name: String,
+    /// Start of the first run in milliseconds since 1970; `None` without runs.
+    pub(crate) started_unix_ms: Option<u64>,
+    pub(crate) cases: Vec<ConditionCase>,
+}
+
+/// Returns the fault of a run, if any: [`CaseOutcome::Error`] or [`CaseOutcome::Failed`], and a
+/// one-line reason.
+pub type RunFault<'a> = dyn Fn(&Run) -> Option<(CaseOutcome, String)> + 'a;
+
+/// Returns the measurements of a record and the conditions that they must meet.
+pub(crate) fn of_record(record: &Record, fault: &RunFault<'_>) -> Vec<CaseSuite> {
+    let mut suites = Suites::of(record);
+    for run in &record.runs {
+        suites.of_run(run).cases.push(measurement(run, fault));
+    }
+    suites.add_unmeasured(record);
+    // A tuning continues if a setting fails.
+    if record.tuning.as_ref().is_some_and(|of| of.chosen.is_some()) {
+        let cases = suites.0.iter_mut().flat_map(|suite| &mut suite.cases);
+        cases.for_each(ConditionCase::tolerate);
+    }
+    suites.add_conditions(record);
+    suites.0
+}
+
+/// Returns the conditions of a record, without its measurements.
+pub(crate) fn conditions(record: &Record) -> Vec<CaseSuite> {
+    let mut suites = Suites::of(record);
+    suites.add_conditions(record);
+    suites.0
+}
+
+/// Returns the conditions of a comparison. `fault` states why the comparison is invalid, if it is.
+pub(crate) fn of_comparison(compared: &ComparisonReport, fault: Option<&str>) -> CaseSuite {
+    let (outcome, detail) = match fault {
+        Some(fault) => (CaseOutcome::Error, fault),
+        None => (CaseOutcome::Passed, ""),
+    };
+    let mut cases = vec![ConditionCase::new("comparison", outcome, detail)];
+    cases.extend(thresholds(&compared.thresholds));
+    CaseSuite {
+        name: comparison_name(compared),
+        started_unix_ms: None,
+        cases,
+    }
+}
+
+/// Returns the name of the suite of a comparison.
+pub(crate) fn comparison_name(compared: &ComparisonReport) -> String {
+    format!("{} ÷ {}", compared.a.name, compared.b.name)
+}
+
+/// Suites in the order of the record.
+struct Suites(Vec<CaseSuite>);
+
+impl Suites {
+    /// Creates empty suites for the trials of an experiment, or for the systems of a load.
+    fn of(record: &Record) -> Self {
+        let mut suites = Suites(Vec::new());
+        for trial in record.experiment.iter().flat_map(|about| &about.trials) {
+            suites.named(trial);
+        }
+        for run in &record.runs {
+            let suite = suites.of_run(run);
+            suite.started_unix_ms.get_or_insert(run.started_unix_ms);
+        }
+        suites
+    }
+
+    fn of_run(&mut self, run: &Run) -> &mut CaseSuite {
+        match &run.trial {
+            Some(trial) => self.named(trial),
+            None => self.named(&format!("{} {}", run.system, run.workload)),
+        }
+    }
+
+    fn named(&mut self, name: &str) -> &mut CaseSuite {
+        let known = self.0.iter().position(|suite| suite.name == name);
+        let at = known.unwrap_or_else(|| {
+            self.0.push(CaseSuite {
+                name: name.to_owned(),
+                started_unix_ms: None,
+                cases: Vec::new(),
+            });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+
+    /// Returns the suite for the conditions of the whole record.
+    fn overall(&mut self, record: &Record) -> &mut CaseSuite {
+        let name = match (&record.experiment, self.0.first()) {
+            (Some(experiment), _) => experiment.name.clone(),
+            (None, Some(first)) => first.name.clone(),
+            (None, None) => "load".to_owned(),
+        };
+        self.named(&name)
+    }
+
+    /// Adds the failures, and the trials without a measurement.
+    fn add_unmeasured(&mut self, record: &Record) {
+        let mut skipped: Vec<&str> = record.skipped.iter().map(String::as_str).collect();
+        for what in &record.failures {
+            let names = self.0.iter().map(|suite| &suite.name);
+            let suite = names.filter(|name| is_about(what, name));
+            let suite = suite.max_by_key(|name| name.len()).cloned();
+            let case = ConditionCase::new("measurement", CaseOutcome::Error, what);
+            match suite {
+                Some(name) => {
+                    skipped.retain(|other| other != what);
+                    self.named(&name).cases.push(case);
+                }
+                None => self.overall(record).cases.push(case),
+            }
+        }
+        let has_rounds = |name: &str| record.crash.iter().any(|of| of.trial == name);
+        for suite in &mut self.0 {
+            if suite.cases.is_empty() && !has_rounds(&suite.name) {
+                let mut reason = "not measured".to_owned();
+                for what in &skipped {
+                    reason.push_str(&format!("; {what}"));
+                }
+                let outcome = CaseOutcome::NotEvaluated;
+                suite
+                    .cases
+                    .push(ConditionCase::new("measurement", outcome, reason));
+            }
+        }
+    }
+
+    fn add_conditions(&mut self, record: &Record) {
+        let expects_violation = record
+            .experiment
+            .as_ref()
+            .is_some_and(|about| about.expected_check == Some(ExpectedCheck::Violated));
+        for run in &record.runs {
+            let checks = run.checks.iter();
+            let cases = checks.map(|of| check(run, of, expects_violation));
+            self.of_run(run).cases.extend(cases);
+        }
+        if expects_violation {
+            let case = expected_violation(record);
+            self.overall(record).cases.extend(case);
+        }
+        for of in &record.crash {
+            let case = crash_rounds(of, expects_violation);
+            self.named(&of.trial).cases.push(case);
+        }
+        for found in record.capacity.iter().chain(&record.capacities) {
+            let suite = match &found.trial {
+                Some(trial) => self.named(trial),
+                None => self.overall(record),
+            };
+            suite.cases.push(objectives(found));
+        }
+        if let Some(tuning) = &record.tuning {
+            self.overall(record).cases.push(tuned(tuning));
+        }
+        if !record.thresholds.is_empty() {
+            let cases = thresholds(&record.thresholds);
+            self.overall(record).cases.extend(cases);
+        }
+        if !record.claims.is_empty() {
+            let cases = record.claims.iter().map(claim);
+            self.named(CLAIMS).cases.extend(cases);
+        }
+    }
+}
+
+/// Returns whether a failure starts with the name of a trial, or of one of its processes:
+/// `nginx-1 does not start`.
+fn is_about(what: &str, trial: &str) -> bool {
+    let Some(rest) = what.strip_prefix(trial) else {
+        return false;
+    };
+    let rest = rest.strip_prefix('-').map_or(rest, |process| {
+        process.trim_start_matches(|c: char| c.is_ascii_digit())
+    });
+    rest.starts_with([':', ' '])
+}
+
+#[cfg(test)]
+#[path = "cases_tests.rs"]
+mod tests;
