@@ -88,6 +88,15 @@ impl Histogram {
         self.inner.count_between(0, ns)
     }
 
+    /// Returns the recorded durations in ns in ascending order, and how often each was recorded.
+    /// Each duration is the middle of a bucket.
+    pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.inner.iter_recorded().map(|step| {
+            let ns = self.inner.median_equivalent(step.value_iterated_to());
+            (ns, step.count_since_last_iteration())
+        })
+    }
+
     /// Returns the mean in ns, or `None` if the histogram is empty.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
@@ -184,6 +193,20 @@ impl Histogram {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn recorded_durations_are_within_their_buckets() {
+        let mut histogram = Histogram::new();
+        for ns in [0, 7, 7, 1_000_000, 1_000_100] {
+            histogram.record(ns);
+        }
+        let recorded: Vec<(u64, u64)> = histogram.recorded().collect();
+        assert_eq!(recorded[..2], [(0, 1), (7, 2)]);
+        let [(ns, 2)] = recorded[2..] else {
+            panic!("{recorded:?}");
+        };
+        assert!(ns.abs_diff(1_000_000) < 500, "{ns}");
+    }
 
     #[test]
     fn percentile_among_timed_out_requests_is_unknown() {
