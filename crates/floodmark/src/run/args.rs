@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::export::ExportArgs;
 use floodmark_plan::values::{attempts, count_within, positive_duration};
 
 /// Run an experiment: build, start, load and stop its servers in turn, and print one table.
@@ -67,6 +68,10 @@ pub struct RunArgs {
     /// Write the record as JSON; - for stdout [default: none]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+
+    /// Metrics while running.
+    #[command(flatten)]
+    pub export: ExportArgs,
 
     /// Print neither progress nor table
     #[arg(short, long)]

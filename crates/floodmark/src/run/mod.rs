@@ -17,6 +17,7 @@ use floodmark_record::run::Run;
 
 use crate::endings;
 use crate::exit::{self, Ending, Exit, own_program, report_all, stop_on_signals};
+use crate::export::ExportingListener;
 use crate::files::Files;
 use crate::load::tool;
 use crate::out;
@@ -51,6 +52,7 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     files(args).check_writable()?;
     let stop = stop_on_signals()?;
     let floodmark = own_program()?;
+    let export = args.export.start(args.quiet)?;
     let folder = match (&args.out, &args.resume) {
         (Some(path), _) => Folder::create(path),
         (None, Some(path)) => Folder::reopen(path, "--resume"),
@@ -104,8 +106,13 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         earlier: earlier.as_ref(),
         stop: &stop,
     };
-    let ran = runner.run(&mut folder, &mut progress);
+    let mut listener = ExportingListener {
+        listener: &mut progress,
+        export: &export,
+    };
+    let ran = runner.run(&mut folder, &mut listener);
     progress.clear();
+    export.finish();
     let outcome = ran.map_err(Ending::internal)?;
     finish(args, &experiment, &outcome, folder.path(), &stop)
 }
