@@ -3,21 +3,23 @@
 use std::borrow::Cow;
 
 use crate::catalog;
-use crate::family::{ExportedSeries, Label, LabelKey, MetricDefinition, MetricFamily, SeriesValue};
+use crate::family::{
+    ExportedSeries, ExportedValue, LabelKey, MetricDefinition, MetricFamily, MetricLabel,
+};
 use crate::metrics::{CurrentRun, LoadMetrics, LoadTarget, RunState, phase_name};
 use crate::totals::{CpuTotals, PhaseTotals};
 
 /// Collects the series of all metrics, in the order of the catalog.
-struct Collector<'a> {
+struct FamilyBuilder<'a> {
     families: Vec<MetricFamily<'a>>,
 }
 
-impl<'a> Collector<'a> {
+impl<'a> FamilyBuilder<'a> {
     fn add(
         &mut self,
         definition: &'static MetricDefinition,
-        labels: impl IntoIterator<Item = Label<'a>>,
-        value: SeriesValue<'a>,
+        labels: impl IntoIterator<Item = MetricLabel<'a>>,
+        value: ExportedValue<'a>,
     ) {
         let series = ExportedSeries {
             labels: labels.into_iter().collect(),
@@ -35,13 +37,13 @@ impl<'a> Collector<'a> {
     fn number(
         &mut self,
         definition: &'static MetricDefinition,
-        base: &[Label<'a>],
+        base: &[MetricLabel<'a>],
         label: Option<(LabelKey, impl Into<Cow<'a, str>>)>,
         value: u64,
     ) {
         let label = label.map(|(key, value)| (key, value.into()));
         let labels = base.iter().cloned().chain(label);
-        self.add(definition, labels, SeriesValue::Number(value as f64));
+        self.add(definition, labels, ExportedValue::Number(value as f64));
     }
 }
 
@@ -54,7 +56,7 @@ pub(crate) fn families<'a>(metrics: &'a LoadMetrics) -> Vec<MetricFamily<'a>> {
         definition,
         series: Vec::new(),
     };
-    let mut all = Collector {
+    let mut all = FamilyBuilder {
         families: catalog::CATALOG.iter().map(family).collect(),
     };
     let version = Some((LabelKey::Version, env!("CARGO_PKG_VERSION")));
@@ -73,7 +75,7 @@ pub(crate) fn families<'a>(metrics: &'a LoadMetrics) -> Vec<MetricFamily<'a>> {
         let labels = target_labels(target);
         for (phase, totals) in &totals.phases {
             let phase = (LabelKey::Phase, phase_name(*phase).into());
-            let labels: Vec<Label<'a>> = labels.iter().cloned().chain([phase]).collect();
+            let labels: Vec<MetricLabel<'a>> = labels.iter().cloned().chain([phase]).collect();
             add_phase(&mut all, target, &labels, totals);
         }
         let roles = [
@@ -91,7 +93,7 @@ pub(crate) fn families<'a>(metrics: &'a LoadMetrics) -> Vec<MetricFamily<'a>> {
     all.families
 }
 
-fn target_labels(target: &LoadTarget) -> Vec<Label<'_>> {
+fn target_labels(target: &LoadTarget) -> Vec<MetricLabel<'_>> {
     let mut labels = vec![
         (LabelKey::System, Cow::from(&*target.system)),
         (LabelKey::Workload, Cow::from(&*target.workload)),
@@ -103,7 +105,7 @@ fn target_labels(target: &LoadTarget) -> Vec<Label<'_>> {
 }
 
 /// Returns the labels that OpenTelemetry's conventions require for HTTP clients.
-fn peer_labels(target: &LoadTarget) -> impl Iterator<Item = Label<'_>> {
+fn peer_labels(target: &LoadTarget) -> impl Iterator<Item = MetricLabel<'_>> {
     let peer = &target.peer;
     let port = peer.port.map(|port| port.to_string().into());
     [
@@ -114,7 +116,7 @@ fn peer_labels(target: &LoadTarget) -> impl Iterator<Item = Label<'_>> {
     .chain(port.map(|port| (LabelKey::ServerPort, port)))
 }
 
-fn add_run<'a>(all: &mut Collector<'a>, run: &'a CurrentRun) {
+fn add_run<'a>(all: &mut FamilyBuilder<'a>, run: &'a CurrentRun) {
     let labels = target_labels(&run.target);
     let with_peer: Vec<_> = labels
         .iter()
@@ -135,13 +137,13 @@ fn add_run<'a>(all: &mut Collector<'a>, run: &'a CurrentRun) {
         (LabelKey::Attempt, run.id.attempt.to_string().into()),
     ];
     let info = labels.into_iter().chain(info);
-    all.add(&catalog::RUN_INFO, info, SeriesValue::Number(1.0));
+    all.add(&catalog::RUN_INFO, info, ExportedValue::Number(1.0));
 }
 
 fn add_phase<'a>(
-    all: &mut Collector<'a>,
+    all: &mut FamilyBuilder<'a>,
     target: &'a LoadTarget,
-    labels: &[Label<'a>],
+    labels: &[MetricLabel<'a>],
     totals: &'a PhaseTotals,
 ) {
     let counts = &totals.counts;
@@ -179,20 +181,25 @@ fn add_phase<'a>(
         let label = Some((LabelKey::Direction, direction));
         all.number(&catalog::HTTP_BYTES, labels, label, value);
     }
-    let response = SeriesValue::Times(&totals.response);
+    let response = ExportedValue::Times(&totals.response);
     all.add(&catalog::RESPONSE_TIME, labels.iter().cloned(), response);
-    let service = SeriesValue::Times(&totals.service);
+    let service = ExportedValue::Times(&totals.service);
     let with_peer = labels.iter().cloned().chain(peer_labels(target));
     all.add(&catalog::SERVICE_TIME, with_peer, service);
 }
 
-fn add_cpu<'a>(all: &mut Collector<'a>, labels: &[Label<'a>], role: &'static str, cpu: &CpuTotals) {
+fn add_cpu<'a>(
+    all: &mut FamilyBuilder<'a>,
+    labels: &[MetricLabel<'a>],
+    role: &'static str,
+    cpu: &CpuTotals,
+) {
     for (mode, seconds) in [("user", cpu.user_s), ("system", cpu.system_s)] {
         let own = [
             (LabelKey::Role, Cow::from(role)),
             (LabelKey::CpuMode, Cow::from(mode)),
         ];
         let labels = labels.iter().cloned().chain(own);
-        all.add(&catalog::CPU, labels, SeriesValue::Number(seconds));
+        all.add(&catalog::CPU, labels, ExportedValue::Number(seconds));
     }
 }

@@ -104,11 +104,11 @@ impl LabelKey {
 }
 
 /// A label and its value.
-pub(crate) type Label<'a> = (LabelKey, Cow<'a, str>);
+pub(crate) type MetricLabel<'a> = (LabelKey, Cow<'a, str>);
 
 /// Value of one series.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum SeriesValue<'a> {
+pub(crate) enum ExportedValue<'a> {
     Number(f64),
     Times(&'a TimeDistribution),
 }
@@ -116,8 +116,8 @@ pub(crate) enum SeriesValue<'a> {
 /// One series of a metric.
 #[derive(Debug, Clone)]
 pub(crate) struct ExportedSeries<'a> {
-    pub(crate) labels: Vec<Label<'a>>,
-    pub(crate) value: SeriesValue<'a>,
+    pub(crate) labels: Vec<MetricLabel<'a>>,
+    pub(crate) value: ExportedValue<'a>,
 }
 
 /// A metric and all its series.

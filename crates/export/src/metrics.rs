@@ -20,12 +20,12 @@ pub(crate) struct LoadTarget {
     pub(crate) system: String,
     pub(crate) trial: Option<String>,
     pub(crate) workload: String,
-    pub(crate) peer: Peer,
+    pub(crate) peer: HttpPeer,
 }
 
 /// Address and method of a target's requests, which OpenTelemetry's conventions require.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Peer {
+pub(crate) struct HttpPeer {
     pub(crate) address: String,
     /// `None` for a unix socket.
     pub(crate) port: Option<u16>,
@@ -33,7 +33,7 @@ pub(crate) struct Peer {
     pub(crate) method: String,
 }
 
-impl Peer {
+impl HttpPeer {
     fn of(plan: &Plan) -> Self {
         let ip = plan.target.address.ip();
         let authority = &*plan.target.authority;
@@ -42,7 +42,7 @@ impl Peer {
             Some((host, port)) if !port.ends_with(']') => host,
             _ => authority,
         };
-        Peer {
+        HttpPeer {
             address: host.trim_matches(['[', ']']).to_owned(),
             port: ip.map(|ip| ip.port()),
             method: match plan.mix {
@@ -108,13 +108,14 @@ pub struct LoadMetrics {
 }
 
 impl LoadMetrics {
-    /// Takes an event of any kind.
-    pub fn on(&mut self, event: &Event) {
+    /// Takes an event of any kind. Returns whether it changed the metrics.
+    pub fn on(&mut self, event: &Event) -> bool {
         if let Event::RunBegan { run, plan, .. } = event {
-            return self.begin(run, plan);
+            self.begin(run, plan);
+            return true;
         }
         let Some(run) = &mut self.run else {
-            return;
+            return false;
         };
         let totals = self.targets.entry(run.target.clone()).or_default();
         match event {
@@ -133,8 +134,9 @@ impl LoadMetrics {
                 run.in_flight = 0;
                 run.open_connections = 0;
             }
-            _ => {}
+            _ => return false,
         }
+        true
     }
 
     fn begin(&mut self, id: &RunId, plan: &Plan) {
@@ -142,14 +144,14 @@ impl LoadMetrics {
             system: id.system.clone(),
             trial: id.trial.clone(),
             workload: id.workload.clone(),
-            peer: Peer::of(plan),
+            peer: HttpPeer::of(plan),
         };
         if self.targets.len() >= MAX_TARGETS && !self.targets.contains_key(&target) {
             target = LoadTarget {
                 system: OTHER.to_owned(),
                 trial: Some(OTHER.to_owned()),
                 workload: OTHER.to_owned(),
-                peer: Peer {
+                peer: HttpPeer {
                     address: OTHER.to_owned(),
                     port: None,
                     method: "_OTHER".to_owned(),

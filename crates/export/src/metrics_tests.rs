@@ -3,7 +3,7 @@ use super::*;
 use floodmark_record::client::{ClientRan, ExternalRun};
 
 use crate::families::families;
-use crate::family::SeriesValue;
+use crate::family::ExportedValue;
 use crate::testing::{began, example, second, server_used};
 
 /// Returns the value of the only series of a metric whose labels contain all of `labels`.
@@ -26,8 +26,8 @@ fn value(metrics: &LoadMetrics, name: &str, labels: &[(&str, &str)]) -> f64 {
         .unwrap_or_else(|| panic!("no {name} {labels:?}"));
     assert!(found.next().is_none(), "several {name} {labels:?}");
     match series.value {
-        SeriesValue::Number(value) => value,
-        SeriesValue::Times(times) => times.count() as f64,
+        ExportedValue::Number(value) => value,
+        ExportedValue::Times(times) => times.count() as f64,
     }
 }
 
@@ -98,9 +98,10 @@ fn shows_the_state_of_the_run() {
         all[0]
     };
     // Without a run, later events have no effect.
-    metrics.on(&server_used(1.0));
+    assert!(!metrics.on(&server_used(1.0)));
     assert_eq!(state(&metrics), "idle");
-    metrics.on(&began("a", None, 1));
+    assert!(metrics.on(&began("a", None, 1)));
+    assert!(!metrics.on(&Event::Missing { missing: vec![] }));
     assert_eq!(state(&metrics), "starting");
     for phase in [Phase::Warmup, Phase::Measure] {
         metrics.on(&Event::Began { phase, at_ns: 0 });
@@ -174,7 +175,7 @@ fn splits_the_authority_into_host_and_port() {
             unreachable!()
         };
         plan.target.authority = authority.to_owned();
-        assert_eq!(Peer::of(&plan).address, host);
-        assert_eq!(Peer::of(&plan).port, Some(8080));
+        assert_eq!(HttpPeer::of(&plan).address, host);
+        assert_eq!(HttpPeer::of(&plan).port, Some(8080));
     }
 }

@@ -11,19 +11,18 @@ use crate::prometheus::ExpositionFormat;
 /// Shared metrics. No lock is held during I/O.
 #[derive(Debug, Default)]
 pub(crate) struct SharedMetrics {
-    state: Mutex<SharedState>,
+    state: Mutex<MetricsState>,
 }
 
 #[derive(Debug, Default)]
-struct SharedState {
+struct MetricsState {
     metrics: LoadMetrics,
-    /// Encoded metrics. Empty after each event that changes the metrics. Many scrapes of the same
-    /// second therefore encode the metrics only once.
+    /// The metrics in each requested format, until they change.
     encoded: Vec<(ExpositionFormat, Bytes)>,
 }
 
 impl SharedMetrics {
-    fn lock(&self) -> MutexGuard<'_, SharedState> {
+    fn lock(&self) -> MutexGuard<'_, MetricsState> {
         // The metrics are usable even if another thread panicked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -31,8 +30,9 @@ impl SharedMetrics {
     /// Takes an event of any kind.
     pub(crate) fn on(&self, event: &Event) {
         let mut state = self.lock();
-        state.metrics.on(event);
-        state.encoded.clear();
+        if state.metrics.on(event) {
+            state.encoded.clear();
+        }
     }
 
     /// Returns the encoded metrics.

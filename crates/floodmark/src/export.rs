@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::Args;
 use floodmark_diagnose::tuning::NextProcess;
-use floodmark_export::{ExportTargets, Exporter, OtlpUrl};
+use floodmark_export::{ExportError, ExportTargets, Exporter, OtlpUrl};
 use floodmark_lab::experiment::{ExperimentListener, TuningListener};
 use floodmark_record::Event;
 use floodmark_record::tuning::Tuning;
@@ -46,7 +46,10 @@ impl ExportArgs {
             collector: self.otlp.clone(),
         };
         let exporter = Exporter::start(&targets);
-        let exporter = exporter.map_err(|e| Ending::usage(format!("--metrics {e}")))?;
+        let exporter = exporter.map_err(|error| match error {
+            ExportError::Bind { .. } => Ending::usage(format!("--metrics {error}")),
+            ExportError::Thread(_) => Ending::internal(error),
+        })?;
         if let Some(url) = exporter.endpoint_url().filter(|_| !quiet) {
             out::note(&format!("metrics: {url}\n"));
         }

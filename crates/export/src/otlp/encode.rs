@@ -12,7 +12,7 @@ use super::messages::{
 use crate::catalog;
 use crate::distribution::TimeDistribution;
 use crate::families::families;
-use crate::family::{ExportedSeries, InstrumentKind, MetricFamily, SeriesValue};
+use crate::family::{ExportedSeries, ExportedValue, InstrumentKind, MetricFamily};
 use crate::metrics::LoadMetrics;
 
 const NAME: &str = "floodmark";
@@ -128,7 +128,7 @@ impl PointTimes {
     }
 
     fn number(&self, series: &ExportedSeries<'_>) -> Option<NumberPoint> {
-        let SeriesValue::Number(value) = series.value else {
+        let ExportedValue::Number(value) = series.value else {
             return None;
         };
         Some(NumberPoint {
@@ -140,7 +140,7 @@ impl PointTimes {
     }
 
     fn histogram(&self, series: &ExportedSeries<'_>) -> Option<HistogramPoint> {
-        let SeriesValue::Times(times) = series.value else {
+        let ExportedValue::Times(times) = series.value else {
             return None;
         };
         Some(HistogramPoint {

@@ -7,12 +7,12 @@ use super::messages::{
     NumberMessage, SpanMessage,
 };
 use crate::distribution::TimeDistribution;
-use crate::family::{ExportedSeries, InstrumentKind, MetricFamily, SeriesValue};
+use crate::family::{ExportedSeries, ExportedValue, InstrumentKind, MetricFamily};
 
 /// Encodes metrics with native and classic histograms.
 ///
-/// Prometheus 3 also requests this format without native histograms, and then reads the classic
-/// ones.
+/// Prometheus can be configured to request this format without storing native histograms. It then
+/// reads the classic ones.
 pub(crate) fn encode(families: &[MetricFamily<'_>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for family in families {
@@ -53,8 +53,8 @@ fn metric(kind: InstrumentKind, series: &ExportedSeries<'_>) -> MetricMessage {
         ..MetricMessage::default()
     };
     match series.value {
-        SeriesValue::Times(times) => message.histogram = Some(histogram(times)),
-        SeriesValue::Number(value) => {
+        ExportedValue::Times(times) => message.histogram = Some(histogram(times)),
+        ExportedValue::Number(value) => {
             let number = Some(NumberMessage { value: Some(value) });
             match kind {
                 InstrumentKind::Counter => message.counter = number,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::distribution::TimeDistribution;
-use crate::family::{InstrumentKind, Label, MetricFamily, SeriesValue};
+use crate::family::{ExportedValue, InstrumentKind, MetricFamily, MetricLabel};
 
 /// Encodes metrics with classic histograms.
 pub(crate) fn encode(families: &[MetricFamily<'_>]) -> String {
@@ -20,15 +20,15 @@ pub(crate) fn encode(families: &[MetricFamily<'_>]) -> String {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
         for series in &family.series {
             match series.value {
-                SeriesValue::Number(value) => line(&mut text, name, &series.labels, None, value),
-                SeriesValue::Times(times) => histogram(&mut text, name, &series.labels, times),
+                ExportedValue::Number(value) => line(&mut text, name, &series.labels, None, value),
+                ExportedValue::Times(times) => histogram(&mut text, name, &series.labels, times),
             }
         }
     }
     text
 }
 
-fn histogram(text: &mut String, name: &str, labels: &[Label<'_>], times: &TimeDistribution) {
+fn histogram(text: &mut String, name: &str, labels: &[MetricLabel<'_>], times: &TimeDistribution) {
     let bucket = format!("{name}_bucket");
     for (bound_s, count) in times.classic() {
         line(
@@ -45,7 +45,13 @@ fn histogram(text: &mut String, name: &str, labels: &[Label<'_>], times: &TimeDi
     line(text, &format!("{name}_count"), labels, None, count);
 }
 
-fn line(text: &mut String, name: &str, labels: &[Label<'_>], bound: Option<&str>, value: f64) {
+fn line(
+    text: &mut String,
+    name: &str,
+    labels: &[MetricLabel<'_>],
+    bound: Option<&str>,
+    value: f64,
+) {
     let own = labels
         .iter()
         .filter_map(|(key, value)| Some((key.prometheus()?, &**value)));
