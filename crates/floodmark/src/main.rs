@@ -16,6 +16,7 @@ mod disk;
 mod doctor;
 mod endings;
 mod exit;
+mod export;
 mod files;
 mod init;
 mod load;

@@ -13,6 +13,7 @@ use floodmark_record::plan::{Expect, Rate};
 use floodmark_record::units::show_duration;
 use floodmark_workers::AgentsPlace;
 
+use crate::export::ExportArgs;
 use crate::files::Files;
 use crate::load::agents::AgentsArgs;
 use crate::load::args::{BackendFlag, SpacingFlag};
@@ -109,6 +110,10 @@ pub struct CapacityArgs {
     /// Output files.
     #[command(flatten, next_help_heading = "Output")]
     pub files: Files,
+
+    /// Metrics while running.
+    #[command(flatten, next_help_heading = "Output")]
+    pub export: ExportArgs,
 
     /// New folder for the result [default: a new folder in the temporary folder; only the latest 20
     /// are kept]

@@ -83,6 +83,7 @@ fn measure(
         .map_or(&plan.target.path, |mix| &mix.file)
         .clone();
     let with = args.monitoring.open_file(plan)?;
+    let export = args.export.start(args.quiet)?;
     let folder = match (&args.out, &args.resume) {
         (Some(path), _) => Folder::create(path),
         (None, Some(path)) => Folder::reopen(path, "--resume"),
@@ -138,10 +139,17 @@ fn measure(
         })),
     }
     let mut progress = CapacityProgress::new(args.quiet, args.budget);
-    let mut listener = |event: &Event| progress.on(event);
+    let mut listener = |event: &Event| {
+        if let Some(warning) = export.on(event) {
+            progress.clear();
+            out::complain(&warning);
+        }
+        progress.on(event);
+    };
     let failure = search.measure(earlier, &mut folder, &mut listener);
     drop(link);
     progress.clear();
+    export.finish();
     let (mut record, failure) = finish(&mut folder, failure).unwrap_or_else(|error| {
         let message = error.to_string();
         (empty_record(message.clone()), Some(message))

@@ -14,6 +14,7 @@ use super::connection_args::{ConnectionArgs, HttpsArgs, SafetyArgs};
 use super::monitoring_args::MonitoringArgs;
 use super::request_args::RequestArgs;
 use super::spec::ChangingArgs;
+use crate::export::ExportArgs;
 use crate::files::Files;
 
 /// Load one URL and report what limited it.
@@ -158,6 +159,10 @@ pub struct LoadArgs {
     /// Output files.
     #[command(flatten, next_help_heading = "Output")]
     pub files: Files,
+
+    /// Metrics while running.
+    #[command(flatten, next_help_heading = "Output")]
+    pub export: ExportArgs,
 
     /// New folder for the result [default: a new folder in the temporary folder; only the latest 20
     /// are kept]

@@ -154,6 +154,7 @@ fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredLo
         }
     }
     let with = args.monitoring.open_file(&planned.plan)?;
+    let export = args.export.start(args.quiet)?;
     let folder = match &args.out {
         Some(path) => Folder::create(path),
         None => Folder::create_temporary(),
@@ -193,10 +194,17 @@ fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredLo
         stop,
     };
     let mut live = Live::new(args.quiet);
-    let mut listener = |event: &Event| live.on(event);
+    let mut listener = |event: &Event| {
+        if let Some(warning) = export.on(event) {
+            live.clear();
+            out::complain(&warning);
+        }
+        live.on(event);
+    };
     let ran = attempts.run(tool(), &mut folder, &mut listener);
     drop(link);
     live.clear();
+    export.finish();
     let (mut record, failure) = ran.unwrap_or_else(|error| {
         let message = error.to_string();
         (empty_record(message.clone()), Some(message))

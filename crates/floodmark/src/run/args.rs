@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::export::ExportArgs;
 use floodmark_plan::values::{attempts, count_within, positive_duration};
 
 use crate::files::Files;
@@ -65,6 +66,10 @@ pub struct RunArgs {
     /// Output files.
     #[command(flatten)]
     pub files: Files,
+
+    /// Metrics while running.
+    #[command(flatten)]
+    pub export: ExportArgs,
 
     /// Print neither progress nor table
     #[arg(short, long)]

@@ -17,6 +17,7 @@ use floodmark_record::run::Run;
 
 use crate::endings;
 use crate::exit::{self, Ending, Exit, own_program, report_all, stop_on_signals};
+use crate::export::ExportingListener;
 use crate::load::tool;
 use crate::out;
 use args::RunArgs;
@@ -53,6 +54,7 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     args.files.check_writable()?;
     let stop = stop_on_signals()?;
     let floodmark = own_program()?;
+    let export = args.export.start(args.quiet)?;
     let folder = match (&args.out, &args.resume) {
         (Some(path), _) => Folder::create(path),
         (None, Some(path)) => Folder::reopen(path, "--resume"),
@@ -106,8 +108,13 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         earlier: earlier.as_ref(),
         stop: &stop,
     };
-    let ran = runner.run(&mut folder, &mut progress);
+    let mut listener = ExportingListener {
+        listener: &mut progress,
+        export: &export,
+    };
+    let ran = runner.run(&mut folder, &mut listener);
     progress.clear();
+    export.finish();
     let outcome = ran.map_err(Ending::internal)?;
     finish(args, &experiment, &outcome, folder.path(), &stop)
 }

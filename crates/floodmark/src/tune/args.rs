@@ -9,6 +9,7 @@ use clap::builder::TypedValueParser;
 use floodmark_plan::values::positive_duration;
 use floodmark_record::tuning::TuningGoal;
 
+use crate::export::ExportArgs;
 use crate::files::Files;
 
 /// Find the smallest setting of a server's knobs that is within 2 % of the best.
@@ -57,6 +58,10 @@ pub struct TuneArgs {
     /// Output files.
     #[command(flatten)]
     pub files: Files,
+
+    /// Metrics while running.
+    #[command(flatten)]
+    pub export: ExportArgs,
 
     /// Print neither progress nor result
     #[arg(short, long)]

@@ -15,6 +15,7 @@ use floodmark_report::tuning_scope;
 
 use crate::endings;
 use crate::exit::{self, Ending, own_program, report_all, stop_on_signals};
+use crate::export::ExportingListener;
 use crate::load::tool;
 use crate::out;
 use args::TuneArgs;
@@ -31,6 +32,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Ending> {
     args.files.check_writable()?;
     let stop = stop_on_signals()?;
     let floodmark = own_program()?;
+    let export = args.export.start(args.quiet)?;
     let folder = match (&args.out, &args.resume) {
         (Some(path), _) => Folder::create(path),
         (None, Some(path)) => Folder::reopen(path, "--resume"),
@@ -76,8 +78,13 @@ pub fn run(args: &TuneArgs) -> Result<(), Ending> {
         budget: args.budget,
         stop: &stop,
     };
-    let ran = runner.run(&mut folder, &mut progress);
+    let mut listener = ExportingListener {
+        listener: &mut progress,
+        export: &export,
+    };
+    let ran = runner.run(&mut folder, &mut listener);
     progress.clear();
+    export.finish();
     let outcome = ran.map_err(Ending::internal)?;
     finish(args, &outcome, folder.path(), &stop)
 }

@@ -17,6 +17,7 @@ mod doctor;
 mod earlier_records;
 mod endings;
 mod exactness;
+mod export;
 mod folder;
 mod github_summary;
 mod help;

@@ -13,6 +13,7 @@ mod checks;
 mod clients;
 mod crash;
 mod crash_api;
+mod exporting;
 mod failing;
 mod hosts;
 mod left_over;

@@ -1,0 +1,214 @@
+//! The exporter's thread.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use floodmark_record::Event;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::endpoint::{self, METRICS_PATH};
+use crate::otlp::{self, OtlpUrl, PushError, Resource, unix_ns};
+use crate::shared::SharedMetrics;
+
+/// Time between two pushes to a collector.
+pub const PUSH_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Name of the exporter's thread, at most 15 bytes.
+const THREAD_NAME: &str = "metrics";
+
+/// Where metrics go.
+#[derive(Debug, Clone, Default)]
+pub struct ExportTargets {
+    /// Address of the endpoint for Prometheus.
+    pub endpoint: Option<SocketAddr>,
+    /// Collector to which metrics are pushed.
+    pub collector: Option<OtlpUrl>,
+}
+
+/// The exporter cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The endpoint's address is not available.
+    #[error("{address}: {source}; use a free address and port of this host")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// Cause.
+        source: io::Error,
+    },
+    /// The thread or its event loop cannot be created.
+    #[error("cannot start the thread for metrics: {0}")]
+    Thread(#[source] io::Error),
+}
+
+/// Result of all pushes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct PushSummary {
+    pushes: u64,
+    failures: u64,
+    /// Reason of the latest failure.
+    reason: String,
+}
+
+/// Exports the metrics of a command's runs, on a thread of its own.
+#[derive(Debug)]
+pub struct Exporter {
+    shared: Arc<SharedMetrics>,
+    endpoint: Option<SocketAddr>,
+    collector: Option<OtlpUrl>,
+    /// First failure of a push, until it is reported.
+    warning: Arc<Mutex<Option<String>>>,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<PushSummary>,
+}
+
+impl Exporter {
+    /// Starts to serve and push metrics.
+    ///
+    /// # Errors
+    /// Fails if the endpoint's address is not available, or if the thread cannot be started.
+    pub fn start(targets: &ExportTargets) -> Result<Self, ExportError> {
+        let bind = |address: SocketAddr| {
+            let listener = TcpListener::bind(address).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                let bound = listener.local_addr()?;
+                Ok((listener, bound))
+            });
+            listener.map_err(|source| ExportError::Bind { address, source })
+        };
+        let bound = targets.endpoint.map(bind).transpose()?;
+        let (listener, endpoint) = bound.unzip();
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(ExportError::Thread)?;
+        let shared = Arc::<SharedMetrics>::default();
+        let warning = Arc::<Mutex<Option<String>>>::default();
+        let (stop, stopped) = oneshot::channel();
+        let pusher = targets.collector.clone().map(|url| Pusher {
+            url,
+            resource: Resource::starting_now(),
+            shared: Arc::clone(&shared),
+            warning: Arc::clone(&warning),
+            summary: PushSummary::default(),
+        });
+        let served = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name(THREAD_NAME.to_owned())
+            .spawn(move || run(runtime, listener, served, pusher, stopped))
+            .map_err(ExportError::Thread)?;
+        Ok(Exporter {
+            shared,
+            endpoint,
+            collector: targets.collector.clone(),
+            warning,
+            stop,
+            thread,
+        })
+    }
+
+    /// Returns the URL of the endpoint for Prometheus.
+    #[must_use]
+    pub fn endpoint_url(&self) -> Option<String> {
+        self.endpoint
+            .map(|address| format!("http://{address}{METRICS_PATH}"))
+    }
+
+    /// Takes an event of any kind. Returns a warning after the first failure of a push.
+    pub fn on(&self, event: &Event) -> Option<String> {
+        self.shared.on(event);
+        let reason = self
+            .warning
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()?;
+        let url = self.collector.as_ref()?;
+        Some(format!(
+            "{url}: {reason}; the load continues, and floodmark tries again every {} s",
+            PUSH_INTERVAL.as_secs()
+        ))
+    }
+
+    /// Pushes the final metrics and ends the thread. Takes at most twice the time limit of a push.
+    /// Returns a message if pushes failed.
+    #[must_use]
+    pub fn finish(self) -> Option<String> {
+        // The thread has ended only if it panicked.
+        let _ = self.stop.send(());
+        let summary = self.thread.join().unwrap_or_default();
+        let url = self.collector?;
+        let PushSummary {
+            pushes,
+            failures,
+            reason,
+        } = summary;
+        (failures > 0)
+            .then(|| format!("{url}: {failures} of {pushes} pushes failed; last reason: {reason}"))
+    }
+}
+
+/// Pushes metrics to a collector.
+struct Pusher {
+    url: OtlpUrl,
+    resource: Resource,
+    shared: Arc<SharedMetrics>,
+    warning: Arc<Mutex<Option<String>>>,
+    summary: PushSummary,
+}
+
+impl Pusher {
+    async fn push(&mut self) {
+        let encode = |metrics: &_| otlp::encode(metrics, &self.resource, unix_ns());
+        let body = self.shared.with(encode);
+        self.summary.pushes += 1;
+        if let Err(error) = otlp::push(&self.url, body).await {
+            self.failed(&error);
+        }
+    }
+
+    fn failed(&mut self, error: &PushError) {
+        self.summary.reason = error.to_string();
+        if self.summary.failures == 0 {
+            let mut warning = self.warning.lock().unwrap_or_else(PoisonError::into_inner);
+            *warning = Some(self.summary.reason.clone());
+        }
+        self.summary.failures += 1;
+    }
+}
+
+/// Serves and pushes metrics until `stopped` completes.
+fn run(
+    runtime: Runtime,
+    listener: Option<TcpListener>,
+    shared: Arc<SharedMetrics>,
+    pusher: Option<Pusher>,
+    mut stopped: oneshot::Receiver<()>,
+) -> PushSummary {
+    let summary = runtime.block_on(async {
+        if let Some(listener) = listener {
+            tokio::spawn(endpoint::serve(listener, shared));
+        }
+        let Some(mut pusher) = pusher else {
+            // An error means that the exporter was dropped.
+            let _ = stopped.await;
+            return PushSummary::default();
+        };
+        // The first tick is immediate, so an unreachable collector is reported at the start.
+        let mut ticks = interval(PUSH_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = &mut stopped => break,
+                _ = ticks.tick() => pusher.push().await,
+            }
+        }
+        pusher.push().await;
+        pusher.summary
+    });
+    // Do not wait for a slow name server.
+    runtime.shutdown_background();
+    summary
+}

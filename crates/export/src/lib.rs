@@ -1,0 +1,27 @@
+//! Metrics of a running load, for Prometheus ([`Exporter`] serves them) and OpenTelemetry
+//! ([`Exporter`] pushes them).
+//!
+//! The metrics are computed from the events that the live view shows. The exporter runs in the
+//! process that coordinates a run, never in a worker, so it does not disturb the load.
+//!
+//! Invariants: memory use is limited, and a slow, failing or hostile peer never delays an event.
+
+mod catalog;
+mod distribution;
+mod endpoint;
+mod exponential;
+mod exporter;
+mod families;
+mod family;
+mod metrics;
+mod otlp;
+mod prometheus;
+mod shared;
+#[cfg(test)]
+mod testing;
+mod totals;
+
+pub use catalog::CATALOG;
+pub use exporter::{ExportError, ExportTargets, Exporter, PUSH_INTERVAL};
+pub use family::MetricDefinition;
+pub use otlp::{OtlpUrl, OtlpUrlError};

@@ -1,0 +1,175 @@
+//! The state of the exporter, computed from the events of the runs.
+
+use std::collections::BTreeMap;
+
+use floodmark_record::Event;
+use floodmark_record::events::{Phase, RunId};
+use floodmark_record::plan::Plan;
+
+use crate::totals::TargetTotals;
+
+/// Maximum number of targets with their own series. All further targets share one.
+const MAX_TARGETS: usize = 100;
+/// System, trial and workload of the series that further targets share.
+const OTHER: &str = "other";
+
+/// A target of the load. Its series continue from run to run, so runs that last only a second are
+/// not lost between two scrapes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LoadTarget {
+    pub(crate) system: String,
+    pub(crate) trial: Option<String>,
+    pub(crate) workload: String,
+    pub(crate) peer: HttpPeer,
+}
+
+/// Address and method of a target's requests, which OpenTelemetry's conventions require.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HttpPeer {
+    pub(crate) address: String,
+    /// `None` for a unix socket.
+    pub(crate) port: Option<u16>,
+    /// `_OTHER` for a mix.
+    pub(crate) method: String,
+}
+
+impl HttpPeer {
+    fn of(plan: &Plan) -> Self {
+        let ip = plan.target.address.ip();
+        let authority = &*plan.target.authority;
+        // A host name has no colon, and an IPv6 address is in brackets.
+        let host = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => host,
+            _ => authority,
+        };
+        HttpPeer {
+            address: host.trim_matches(['[', ']']).to_owned(),
+            port: ip.map(|ip| ip.port()),
+            method: match plan.mix {
+                Some(_) => "_OTHER".to_owned(),
+                None => plan.request.method.clone(),
+            },
+        }
+    }
+}
+
+/// What the current run is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunState {
+    Idle,
+    Starting,
+    Sending(Phase),
+}
+
+impl RunState {
+    pub(crate) const ALL: [RunState; 4] = [
+        RunState::Idle,
+        RunState::Starting,
+        RunState::Sending(Phase::Warmup),
+        RunState::Sending(Phase::Measure),
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            RunState::Idle => "idle",
+            RunState::Starting => "starting",
+            RunState::Sending(phase) => phase_name(phase),
+        }
+    }
+}
+
+/// Returns the name of a phase in a label.
+pub(crate) fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Warmup => "warmup",
+        Phase::Measure => "measure",
+    }
+}
+
+/// The current or latest run.
+#[derive(Debug, Clone)]
+pub(crate) struct CurrentRun {
+    pub(crate) id: RunId,
+    pub(crate) target: LoadTarget,
+    pub(crate) is_open: bool,
+    pub(crate) state: RunState,
+    /// Requests sent so far, minus those that ended.
+    pub(crate) in_flight: u64,
+    pub(crate) open_connections: u64,
+}
+
+/// Metrics of all runs of a command. Memory use is limited.
+#[derive(Debug, Default)]
+pub struct LoadMetrics {
+    pub(crate) targets: BTreeMap<LoadTarget, TargetTotals>,
+    pub(crate) run: Option<CurrentRun>,
+    /// Number of runs that started.
+    pub(crate) runs: u64,
+}
+
+impl LoadMetrics {
+    /// Takes an event of any kind. Returns whether it changed the metrics.
+    pub fn on(&mut self, event: &Event) -> bool {
+        if let Event::RunBegan { run, plan, .. } = event {
+            self.begin(run, plan);
+            return true;
+        }
+        let Some(run) = &mut self.run else {
+            return false;
+        };
+        let totals = self.targets.entry(run.target.clone()).or_default();
+        match event {
+            Event::Connecting(connecting) => run.open_connections = connecting.standing,
+            Event::Began { phase, .. } => run.state = RunState::Sending(*phase),
+            Event::Second(row) => {
+                totals.add(row);
+                let ended = row.counts.ended() + row.counts.in_flight_at_end;
+                run.in_flight = (run.in_flight + row.counts.sent).saturating_sub(ended);
+                run.open_connections = row.open_connections;
+            }
+            Event::ServerUsed(used) => totals.server_cpu.get_or_insert_default().add(used),
+            Event::StoreUsed(used) => totals.store_cpu.get_or_insert_default().add(used),
+            Event::End(_) | Event::ClientRan(_) => {
+                run.state = RunState::Idle;
+                run.in_flight = 0;
+                run.open_connections = 0;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn begin(&mut self, id: &RunId, plan: &Plan) {
+        let mut target = LoadTarget {
+            system: id.system.clone(),
+            trial: id.trial.clone(),
+            workload: id.workload.clone(),
+            peer: HttpPeer::of(plan),
+        };
+        if self.targets.len() >= MAX_TARGETS && !self.targets.contains_key(&target) {
+            target = LoadTarget {
+                system: OTHER.to_owned(),
+                trial: Some(OTHER.to_owned()),
+                workload: OTHER.to_owned(),
+                peer: HttpPeer {
+                    address: OTHER.to_owned(),
+                    port: None,
+                    method: "_OTHER".to_owned(),
+                },
+            };
+        }
+        self.runs += 1;
+        self.run = Some(CurrentRun {
+            id: id.clone(),
+            target,
+            is_open: plan.is_open(),
+            state: RunState::Starting,
+            in_flight: 0,
+            open_connections: 0,
+        });
+    }
+}
+
+#[cfg(test)]
+#[path = "metrics_tests.rs"]
+mod tests;
