@@ -1,15 +1,19 @@
 //! `cargo xtask browser`: checks report pages in Debian's Chromium.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::command;
 use crate::error::TaskError;
 use crate::tools::{self, CHROMIUM, NODE, NPM};
 use crate::workspace::Workspace;
 
-/// Loads whose pages are checked: a name and the arguments of `floodmark load --demo`.
+/// Address of the server.
+const ADDRESS: &str = "127.0.0.1:18473";
+
+/// Loads whose pages are checked: a name and flags.
 const LOADS: [(&str, &str); 2] = [("closed", "-d 4s"), ("open", "-r 3k -d 4s")];
 
 /// Makes pages of real loads and checks them in Chromium.
@@ -27,10 +31,20 @@ pub fn run(workspace: &Workspace) -> Result<(), TaskError> {
             .args(["ci", "--silent"])
             .current_dir(&folder),
     )?;
+    let mut serve = Command::new(&floodmark);
+    serve.args(["serve", "hello", "--listen", ADDRESS]);
+    let server = serve.stdout(Stdio::piped()).spawn();
+    let mut server = server.map_err(TaskError::start(&serve))?;
+    // The server prints its address when it is ready.
+    let output = server.stdout.take().map(BufReader::new);
+    output.and_then(|output| output.lines().next());
     let pages = LOADS
         .into_iter()
         .map(|(name, flags)| page(&floodmark, &folder, name, flags));
-    let pages = pages.collect::<Result<Vec<PathBuf>, TaskError>>()?;
+    let pages = pages.collect::<Result<Vec<PathBuf>, TaskError>>();
+    // The server has no state that it must save.
+    let _ = server.kill().and_then(|()| server.wait());
+    let pages = pages?;
     let mut check = Command::new("node");
     check.arg("check.mjs").args(pages).current_dir(&folder);
     command::run(&mut check).map(drop)
@@ -40,7 +54,7 @@ pub fn run(workspace: &Workspace) -> Result<(), TaskError> {
 fn page(floodmark: &Path, folder: &Path, name: &str, flags: &str) -> Result<PathBuf, TaskError> {
     let page = folder.join(format!("{name}.html"));
     let mut load = Command::new(floodmark);
-    load.args(["load", "--demo", "--quiet"])
+    load.args(["load", &format!("http://{ADDRESS}/"), "--quiet"])
         .args(flags.split(' '))
         .arg("--html")
         .arg(&page);
