@@ -135,11 +135,11 @@ fn measure(
             anew: earlier.others.clone(),
         })),
     }
-    let mut progress = CapacityProgress::new(args.quiet, args.budget);
+    let mut progress = CapacityProgress::new(args.quiet, stop);
     let mut listener = |event: &Event| progress.on(event);
     let failure = search.measure(earlier, &mut folder, &mut listener);
     drop(link);
-    progress.clear();
+    drop(progress);
     let (mut record, failure) = finish(&mut folder, failure).unwrap_or_else(|error| {
         let message = error.to_string();
         (empty_record(message.clone()), Some(message))

@@ -182,11 +182,11 @@ fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredLo
         exits: None,
         stop,
     };
-    let mut live = Live::new(args.quiet);
+    let mut live = Live::new(args.quiet, stop);
     let mut listener = |event: &Event| live.on(event);
     let ran = attempts.run(tool(), &mut folder, &mut listener);
     drop(link);
-    live.clear();
+    drop(live);
     let (mut record, failure) = ran.unwrap_or_else(|error| {
         let message = error.to_string();
         (empty_record(message.clone()), Some(message))

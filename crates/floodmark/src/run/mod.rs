@@ -96,7 +96,8 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
             floodmark_report::plain::line(&experiment.description.question)
         ));
     }
-    let mut progress = ExperimentProgress::new(schedule, args.quiet);
+    let are_searches = experiment.capacity.is_some();
+    let mut progress = ExperimentProgress::new(schedule, are_searches, args.quiet, &stop);
     let runner = ExperimentRunner {
         experiment: &experiment,
         tool: tool(),
@@ -105,7 +106,7 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         stop: &stop,
     };
     let ran = runner.run(&mut folder, &mut progress);
-    progress.clear();
+    drop(progress);
     let outcome = ran.map_err(Ending::internal)?;
     finish(args, &experiment, &outcome, folder.path(), &stop)
 }

@@ -67,7 +67,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Ending> {
             tuning_scope(tuning, asked.capacity.as_ref())
         ));
     }
-    let mut progress = TuningProgress::new(args.quiet);
+    let mut progress = TuningProgress::new(args.quiet, &stop);
     let runner = TuningRunner {
         experiment: &experiment,
         tool: tool(),
@@ -77,7 +77,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Ending> {
         stop: &stop,
     };
     let ran = runner.run(&mut folder, &mut progress);
-    progress.clear();
+    drop(progress);
     let outcome = ran.map_err(Ending::internal)?;
     finish(args, &outcome, folder.path(), &stop)
 }

@@ -23,6 +23,7 @@ mod hold;
 mod https;
 mod installed;
 mod launchers;
+mod live_view;
 mod mix;
 mod observe;
 mod report;
