@@ -76,3 +76,48 @@ impl LiveState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{began, end, feed};
+    use floodmark_record::capacity::{CapacityEnd, CapacityEnded};
+
+    fn attempts(are_searches: bool) -> impl FnMut(&[Event]) -> usize {
+        let mut state = LiveState::default();
+        state.set_schedule(["a".to_owned(), "a".to_owned()], are_searches);
+        move |events| {
+            events.iter().for_each(|event| state.on(event));
+            state
+                .trials
+                .as_ref()
+                .map_or(0, |list| list.trials[0].attempts.len())
+        }
+    }
+
+    #[test]
+    fn an_attempt_ends_with_its_run_or_with_its_search() {
+        let ended = Event::CapacityEnded(CapacityEnded {
+            elapsed_s: 30.0,
+            reason: CapacityEnd::Settled,
+            notes: Vec::new(),
+        });
+        let run = [began(Some("a")), end(0)];
+        assert_eq!(attempts(false)(&run), 1);
+        let mut search = attempts(true);
+        assert_eq!(search(&run), 0);
+        assert_eq!(search(&run), 0);
+        assert_eq!(search(&[ended]), 1);
+    }
+
+    #[test]
+    fn suspects_only_after_three_seconds() {
+        let mut state = LiveState::default();
+        state.on(&began(None));
+        let suspicion = |state: &LiveState| state.run.as_ref().and_then(RunFigures::suspicion);
+        feed(&mut state, 2, 0);
+        assert_eq!(suspicion(&state), None);
+        feed(&mut state, 3, 0);
+        assert!(suspicion(&state).unwrap().contains("client-cpu"));
+    }
+}

@@ -126,7 +126,7 @@ impl Drawer {
             if self.has_keys {
                 sources.push(PollFd::new(&input, PollFlags::IN));
             }
-            let timeout = Timespec::try_from(INTERVAL).ok();
+            let timeout = Timespec::try_from(self.wait()).ok();
             // A signal only wakes the thread early.
             let _ = poll(&mut sources, timeout.as_ref());
             if !sources[0].revents().is_empty() {
@@ -141,12 +141,18 @@ impl Drawer {
         }
     }
 
+    /// Returns the time until the next drawing may start, or the interval if it may start now.
+    fn wait(&self) -> Duration {
+        let since = self.drawn.map_or(INTERVAL, |drawn| drawn.elapsed());
+        match INTERVAL.saturating_sub(since) {
+            Duration::ZERO => INTERVAL,
+            rest => rest,
+        }
+    }
+
     /// Draws the view if it has changed and the last drawing is old enough.
     fn refresh(&mut self) {
-        let is_recent = self
-            .drawn
-            .is_some_and(|drawn| drawn.elapsed() < INTERVAL / 2);
-        if is_recent {
+        if self.drawn.is_some_and(|drawn| drawn.elapsed() < INTERVAL) {
             return;
         }
         let mut is_changed = self.screen.is_resized();
@@ -166,16 +172,17 @@ impl Drawer {
 
     fn draw(&mut self) {
         self.shared.is_changed.store(false, Ordering::Relaxed);
-        let shared = Arc::clone(&self.shared);
-        let state = shared.state();
-        let page = Page {
-            state: &state,
-            messages: &self.messages,
-            has_keys: self.has_keys,
-            is_paused: self.is_paused,
-            theme: self.theme,
-        };
-        self.screen.draw(|area, buffer| page.draw(area, buffer));
+        self.screen.draw(|area, buffer| {
+            // The state is not locked while the terminal is written.
+            let page = Page {
+                state: &self.shared.state(),
+                messages: &self.messages,
+                has_keys: self.has_keys,
+                is_paused: self.is_paused,
+                theme: self.theme,
+            };
+            page.draw(area, buffer);
+        });
         self.drawn = Some(Instant::now());
     }
 

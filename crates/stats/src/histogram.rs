@@ -210,6 +210,16 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn logarithmic_bins_cover_minimum_and_maximum() {
+        let mut histogram = Histogram::new();
+        assert!(histogram.log_bins(3).is_empty());
+        histogram.record(100);
+        assert_eq!(histogram.log_bins(3), [1, 0, 0]);
+        [150, 1_000, 2_000, 90_000, 100_000].map(|ns| histogram.record(ns));
+        assert_eq!(histogram.log_bins(3), [2, 2, 2]);
+    }
+
+    #[test]
     fn percentile_among_timed_out_requests_is_unknown() {
         let (mut ok, mut censored) = (Histogram::new(), Histogram::new());
         for i in 1..=98 {

@@ -33,9 +33,10 @@ fn shows_figures_at_once_and_q_ends_and_reports() {
     load.wait_for("200:");
     // Other tests may slow this one down.
     assert!(begin.elapsed() < Duration::from_secs(5));
-    // Percentiles follow after the first second, the suspicion's CPU figures with them.
-    load.wait_for("µs");
-    load.wait_for("server");
+    // Percentiles and CPU follow after the first second.
+    for word in ["µs", "server", "others"] {
+        load.wait_for(word);
+    }
     load.keys("p");
     load.wait_for("paused");
     load.keys("pq");
@@ -48,8 +49,6 @@ fn shows_figures_at_once_and_q_ends_and_reports() {
         "{after}"
     );
     assert!(after.contains("interrupted"), "{after}");
-    // The summary lists all responses, so nothing was lost.
-    assert!(after.contains(" ok"), "{after}");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn step_line(
     ])
 }
 
-/// Draws an interval as a line from its lower to its upper end, and the rate of the trial as a dot.
+/// Draws an interval as a line from its lower to its upper end, and the rate of the trial as a sign.
 fn interval(step: &SearchStep, (from, to): (f64, f64), width: usize) -> String {
     let last = width.saturating_sub(1);
     let column = |rate: f64| {
@@ -114,10 +114,10 @@ fn interval(step: &SearchStep, (from, to): (f64, f64), width: usize) -> String {
         inside.fill('━');
     }
     if let Some(cell) = cells.get_mut(column(step.rate_per_s)) {
-        *cell = if step.outcome == TrialOutcome::Pass {
-            '●'
-        } else {
-            '○'
+        *cell = match step.outcome {
+            TrialOutcome::Pass => '●',
+            TrialOutcome::Miss => '○',
+            TrialOutcome::Void => '×',
         };
     }
     cells.into_iter().collect()

@@ -87,7 +87,8 @@ impl Page<'_> {
     /// Returns the suspicion, if any.
     fn suspicion(&self) -> Option<Line<'static>> {
         let suspicion = self.state.run.as_ref()?.suspicion()?;
-        Some(Line::from(self.theme.warn(&suspicion)))
+        let text = format!("suspicion: {suspicion}");
+        Some(Line::from(self.theme.warn(&text)))
     }
 }
 

@@ -50,7 +50,7 @@ fn headline(page: &Page<'_>) -> Line<'static> {
     Line::from(page.theme.strong(text))
 }
 
-fn figures(page: &Page<'_>, run: &RunFigures) -> [Line<'static>; 4] {
+fn figures(page: &Page<'_>, run: &RunFigures) -> Vec<Line<'static>> {
     let counts = run.progress.counts();
     let failed = (counts.ended() - counts.ok) + counts.connect_failed + counts.unsent;
     let mut outcomes = vec![Span::raw(format!("{} ok", show_count(counts.ok)))];
@@ -69,10 +69,13 @@ fn figures(page: &Page<'_>, run: &RunFigures) -> [Line<'static>; 4] {
     let used: Vec<String> = used
         .map(|(name, cpus)| format!("{cpus:.2} {name}"))
         .collect();
-    [
+    let mut lines = vec![
         Line::from(page.theme.strong(&run.progress.achieved())),
         Line::from(times),
         Line::from(outcomes),
-        Line::from(format!("CPU {}", used.join(" "))),
-    ]
+    ];
+    if !used.is_empty() {
+        lines.push(Line::from(format!("CPU {}", used.join(" "))));
+    }
+    lines
 }

@@ -162,6 +162,9 @@ pub(super) fn cpus(page: &Page<'_>, run: &RunFigures, area: Rect, buffer: &mut B
 
 /// Returns the CPUs that client, server, store and other programs used in the last second, if known.
 pub(super) fn used_cpus(run: &RunFigures) -> Vec<(&'static str, f64)> {
+    if run.history.is_empty() {
+        return Vec::new();
+    }
     let roles = run.progress.role_cpus().into_iter();
     let all = roles.chain([("others", run.other_cpus())]);
     all.filter_map(|(name, used)| Some((name, used?))).collect()
