@@ -37,6 +37,8 @@ pub(crate) struct RunFigures {
     /// Ok responses in the sending window of the current phase.
     ok_in_window: u64,
     recent: VecDeque<RecentSecond>,
+    /// What seems to limit the run, if the figures support a suspicion.
+    pub(crate) suspicion: Option<String>,
 }
 
 /// The part of a second that a suspicion needs.
@@ -63,6 +65,7 @@ impl RunFigures {
             is_open: plan.is_open(),
             ok_in_window: 0,
             recent: VecDeque::new(),
+            suspicion: None,
         }
     }
 
@@ -90,6 +93,7 @@ impl RunFigures {
             self.history.clear();
             self.response.clear();
             self.recent.clear();
+            self.suspicion = None;
             self.ok_in_window = 0;
         }
     }
@@ -120,6 +124,7 @@ impl RunFigures {
             store_cpus,
             host: self.host,
         });
+        self.suspicion = self.recent().and_then(|recent| recent.suspicion());
     }
 
     /// Returns the figures of the last seconds, or `None` if there are too few seconds.
@@ -152,11 +157,6 @@ impl RunFigures {
             host_cpus: self.host_cpus(),
             busy_cpus: mean(|second| second.host.map(|host| host.busy_s / host.over_s)),
         })
-    }
-
-    /// Returns what seems to limit the run, if the figures support a suspicion.
-    pub(crate) fn suspicion(&self) -> Option<String> {
-        self.recent()?.suspicion()
     }
 
     /// Returns the number of CPUs of the host, if known.

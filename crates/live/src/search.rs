@@ -5,7 +5,7 @@ use floodmark_report::capacity_progress_line;
 
 /// One trial of a search, and the interval after this trial.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct SearchStep {
+pub(crate) struct BracketStep {
     pub(crate) number: usize,
     pub(crate) rate_per_s: f64,
     pub(crate) outcome: TrialOutcome,
@@ -20,7 +20,7 @@ pub(crate) struct SearchStep {
 pub(crate) struct SearchProgress {
     /// The estimate so far and the remaining time, in one line.
     pub(crate) line: String,
-    pub(crate) steps: Vec<SearchStep>,
+    pub(crate) steps: Vec<BracketStep>,
 }
 
 impl SearchProgress {
@@ -40,7 +40,7 @@ impl SearchProgress {
         let passed = rates(TrialOutcome::Pass).max_by(f64::total_cmp);
         let missed = rates(TrialOutcome::Miss).min_by(f64::total_cmp);
         self.line = capacity_progress_line(result, usize::MAX);
-        self.steps.push(SearchStep {
+        self.steps.push(BracketStep {
             number,
             rate_per_s: last.rate_per_s,
             outcome: last.outcome,

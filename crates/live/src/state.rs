@@ -114,7 +114,7 @@ mod tests {
     fn suspects_only_after_three_seconds() {
         let mut state = LiveState::default();
         state.on(&began(None));
-        let suspicion = |state: &LiveState| state.run.as_ref().and_then(RunFigures::suspicion);
+        let suspicion = |state: &LiveState| state.run.as_ref()?.suspicion.clone();
         feed(&mut state, 2, 0);
         assert_eq!(suspicion(&state), None);
         feed(&mut state, 3, 0);

@@ -108,17 +108,24 @@ fn follows_the_size_of_the_terminal() {
     };
     let mut load = start_load(&server, &setup);
     load.wait_for("200:");
-    let cleared = load.shown().matches(CLEAR).count();
+    let before = load.shown().matches(CLEAR).count();
     load.resize(40, 10);
     wait_for("another drawing", || {
-        (load.shown().matches(CLEAR).count() > cleared).then_some(())
+        let shown = load.shown();
+        let (_, last) = shown.rsplit_once(CLEAR)?;
+        (shown.matches(CLEAR).count() > before && last.contains("pause")).then_some(())
     });
-    load.wait_for("q end");
     load.keys("q");
     let (code, shown) = load.end();
     assert_eq!(code, 130, "{shown}");
     let (view, after) = split(&shown);
-    // Moves of the cursor end with H.
+    let (_, last) = view.rsplit_once(CLEAR).unwrap();
+    let rows = last.split("\x1b[").filter_map(|text| text.split_once(';'));
+    let rows: Vec<u16> = rows.filter_map(|(row, _)| row.parse().ok()).collect();
+    assert!(
+        !rows.is_empty() && rows.iter().all(|row| *row <= 10),
+        "{last:?}"
+    );
     let colors = |text: &str| text.matches("\x1b[3").count() + text.matches("\x1b[1m").count();
     assert_eq!(
         (colors(after), after.matches("\x1b[2m").count()),

@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 
 use super::panels::{time, title};
 use super::{Page, put, row};
-use crate::search::{SearchProgress, SearchStep};
+use crate::search::{BracketStep, SearchProgress};
 use crate::trials::{TrialList, TrialProgress};
 
 /// Draws the trials with their figures so far. If not all trials fit, the current one is shown.
@@ -80,7 +80,7 @@ pub(super) fn search(page: &Page<'_>, search: &SearchProgress, area: Rect, buffe
 
 fn step_line(
     page: &Page<'_>,
-    step: &SearchStep,
+    step: &BracketStep,
     range: Option<(f64, f64)>,
     width: u16,
 ) -> Line<'static> {
@@ -101,7 +101,7 @@ fn step_line(
 }
 
 /// Draws an interval as a line from its lower to its upper end, and the rate of the trial as a sign.
-fn interval(step: &SearchStep, (from, to): (f64, f64), width: usize) -> String {
+fn interval(step: &BracketStep, (from, to): (f64, f64), width: usize) -> String {
     let last = width.saturating_sub(1);
     let column = |rate: f64| {
         let share = ((rate - from) / (to - from)).clamp(0.0, 1.0);

@@ -86,7 +86,7 @@ impl Page<'_> {
 
     /// Returns the suspicion, if any.
     fn suspicion(&self) -> Option<Line<'static>> {
-        let suspicion = self.state.run.as_ref()?.suspicion()?;
+        let suspicion = self.state.run.as_ref()?.suspicion.as_ref()?;
         let text = format!("suspicion: {suspicion}");
         Some(Line::from(self.theme.warn(&text)))
     }

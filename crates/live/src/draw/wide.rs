@@ -17,7 +17,10 @@ pub(super) fn draw(page: &Page<'_>, area: Rect, buffer: &mut Buffer) {
     let suspicion = page.suspicion();
     // Heading, progress bar and keys.
     let spare = area.height - FIGURES - COUNTS - 3 - u16::from(suspicion.is_some());
-    let messages = (page.messages.len() as u16).min((area.height / 8).max(2));
+    // Without lists, the messages are the only account of the progress (`tune`).
+    let has_lists = state.trials.is_some() || state.search.is_some();
+    let most_messages = area.height / if has_lists { 12 } else { 4 };
+    let messages = (page.messages.len() as u16).min(most_messages);
     let listed = state
         .trials
         .as_ref()
