@@ -1,6 +1,5 @@
 //! The live view on a pseudo-terminal.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::pty::{OnTerminal, TerminalSetup};
@@ -90,11 +89,10 @@ fn restores_the_terminal_before_an_immediate_exit() {
 
 /// Returns the id of the load process that a command has started.
 fn worker_of(pid: i32) -> i32 {
-    let pid = pid.to_string();
+    let children = format!("/proc/{pid}/task/{pid}/children");
     let found = wait_for("the worker", || {
-        let output = Command::new("pgrep").args(["-P", &pid]).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        text.lines().next().map(str::to_owned)
+        let children = std::fs::read_to_string(&children).unwrap();
+        children.split_whitespace().next().map(str::to_owned)
     });
     found.parse().unwrap()
 }
