@@ -1,5 +1,6 @@
 use super::*;
 use crate::fixture;
+use crate::style::Style;
 use floodmark_record::groups::GroupRow;
 
 const WIDE: Style = Style {
