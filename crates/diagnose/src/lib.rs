@@ -10,6 +10,7 @@ pub mod next;
 pub mod notes;
 mod stalled;
 mod stopped;
+mod suspicion;
 mod text;
 pub mod tls;
 pub mod tuning;
@@ -18,6 +19,7 @@ pub mod why;
 
 pub use next::next_step;
 pub use stopped::server_gone_since_s;
+pub use suspicion::RecentFigures;
 pub use validity::{agent_validity, client_fault, validity};
 
 #[cfg(test)]

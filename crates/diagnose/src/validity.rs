@@ -29,10 +29,10 @@ pub(crate) use threads::ClientThreads;
 pub(crate) const SATURATED_SHARE: f64 = 0.95;
 
 /// Open model: maximum lateness, in µs, that timers and the scheduler can cause on any host.
-const LATENESS_US: f64 = 1_000.0;
+pub(crate) const LATENESS_US: f64 = 1_000.0;
 
 /// Open model: maximum negligible lateness, as a share of the p99 response time.
-const LATENESS_SHARE: f64 = 0.10;
+pub(crate) const LATENESS_SHARE: f64 = 0.10;
 
 /// Open model: minimum CPU share of the load threads at which additional threads probably reduce
 /// lateness.

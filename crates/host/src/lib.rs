@@ -31,5 +31,5 @@ pub use process_set::ProcessSet;
 pub use replace::{replace_file, sync_folder};
 pub use rustix::process::Signal;
 pub use scratch::{Scratch, sweep_folders};
-pub use signals::Stop;
+pub use signals::{Stop, before_immediate_exit};
 pub use stdin::{stdin_is_closed, stdin_is_readable};

@@ -3,8 +3,8 @@
 
 use std::fs;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -19,6 +19,19 @@ const REPEAT_MS: u64 = 250;
 
 /// Message before an immediate exit.
 const MESSAGE: &str = "floodmark: interrupted again; the result is incomplete\n";
+
+/// Called before an immediate exit.
+static BEFORE_EXIT: OnceLock<fn()> = OnceLock::new();
+
+/// Sets a function that a second signal calls before it exits immediately. Only the first call has
+/// an effect.
+///
+/// # Safety
+/// The function must be safe in signal handlers (signal-safety(7)): it must neither allocate memory
+/// nor take a lock.
+pub unsafe fn before_immediate_exit(action: fn()) {
+    let _ = BEFORE_EXIT.set(action);
+}
 
 /// A request to stop, shared by all clones.
 #[derive(Debug, Clone, Default)]
@@ -57,6 +70,9 @@ impl Stop {
                         .fetch_min(now_ms, Ordering::Relaxed)
                         .saturating_add(REPEAT_MS)
                 {
+                    if let Some(action) = BEFORE_EXIT.get() {
+                        action();
+                    }
                     // SAFETY: The pointer and length describe a static string.
                     unsafe {
                         libc::write(libc::STDERR_FILENO, MESSAGE.as_ptr().cast(), MESSAGE.len())
@@ -65,7 +81,7 @@ impl Stop {
                 }
             };
             // SAFETY: The action uses only atomics, clock_gettime(2), write(2) and _exit(2), which
-            // are safe in signal handlers (signal-safety(7)).
+            // are safe in signal handlers (signal-safety(7)). So is the function in `BEFORE_EXIT`.
             unsafe { low_level::register(signal, action) }?;
         }
         Ok(stop)

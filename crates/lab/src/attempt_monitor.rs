@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use floodmark_host::ProcessPlacement;
 use floodmark_observe::sampler::{EVERY, Sampled};
-use floodmark_observe::{MonitorTargets, Sampler, UsedCpu};
+use floodmark_observe::{HostCpu, MonitorTargets, Sampler, UsedCpu};
 use floodmark_record::Event;
 use floodmark_record::events::Phase;
 use floodmark_record::plan::Plan;
-use floodmark_record::watch::{Observed, ServerUsed};
+use floodmark_record::watch::{HostUsed, Observed, ServerUsed};
 
 use crate::remote::RemoteObserver;
 
@@ -33,6 +33,8 @@ pub struct AttemptMonitor<'a> {
     server: Option<UsedCpu>,
     /// CPU time that the store had used at the last event.
     store: Option<UsedCpu>,
+    /// CPU time used on the client's host at the last event.
+    host: Option<HostCpu>,
     /// Process ids of the client's agents on this host; empty if the client is a single process.
     agents: Vec<u32>,
     /// Whether the client runs on other hosts.
@@ -63,6 +65,7 @@ impl<'a> AttemptMonitor<'a> {
             remote,
             server: None,
             store: None,
+            host: None,
             agents: Vec::new(),
             is_elsewhere: false,
         }
@@ -81,13 +84,16 @@ impl<'a> AttemptMonitor<'a> {
 
     /// Handles an event from the worker. Returns the events to record before this event.
     pub fn on(&mut self, event: &Event) -> impl Iterator<Item = Event> + use<> {
-        let mut used = [None, None];
+        let mut used = [None, None, None];
         if let Ok(sampler) = &self.sampler {
             match event {
                 Event::Second(_) => {
+                    // The host's figures explain the client's figures only on the same host.
+                    let host = sampler.host_cpu().filter(|_| !self.is_elsewhere);
                     used = [
                         used_since(&mut self.server, sampler.server_cpu()).map(Event::ServerUsed),
                         used_since(&mut self.store, sampler.store_cpu()).map(Event::StoreUsed),
+                        host_used_since(&mut self.host, host).map(Event::HostUsed),
                     ];
                 }
                 Event::Ready(_) if self.is_elsewhere => {}
@@ -99,6 +105,7 @@ impl<'a> AttemptMonitor<'a> {
                     }
                     self.server = sampler.server_cpu();
                     self.store = sampler.store_cpu();
+                    self.host = sampler.host_cpu();
                 }
                 _ => {}
             }
@@ -130,6 +137,18 @@ impl<'a> AttemptMonitor<'a> {
             ),
         }
     }
+}
+
+/// Returns the CPU time used on the host since the reading in `last`, and stores `now` in `last`.
+fn host_used_since(last: &mut Option<HostCpu>, now: Option<HostCpu>) -> Option<HostUsed> {
+    let now = now?;
+    let before = last.replace(now)?;
+    let over_s = now.at.saturating_duration_since(before.at).as_secs_f64();
+    (over_s > 0.0).then(|| HostUsed {
+        over_s,
+        busy_s: now.busy_s - before.busy_s,
+        total_s: now.total_s - before.total_s,
+    })
 }
 
 /// Returns the CPU time used since the reading in `last`, and stores `now` in `last`.

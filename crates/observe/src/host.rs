@@ -2,7 +2,8 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use floodmark_record::Metric;
 use floodmark_record::metric::{CgroupFigure, DiskFigure, HostFigure, NetworkFigure, Role};
@@ -11,6 +12,7 @@ use procfs_core::{DiskStats, FromRead};
 use crate::cpu::CpuTime;
 use crate::kernel_file::KernelFile;
 use crate::samples::Samples;
+use crate::targets::{HostCpu, SharedHostCpu};
 use crate::{Root, cgroup, cpu, netstat, sockstat};
 
 /// Sampled counters of `/proc/net/netstat`.
@@ -86,18 +88,18 @@ pub(crate) fn produced() -> Vec<Metric> {
 }
 
 /// Starts all samplers of the host.
-pub(crate) fn open(samples: &mut Samples, root: &Root) {
+pub(crate) fn open(samples: &mut Samples, root: &Root, live: &SharedHostCpu) {
     network(samples, root, None, "/proc/net");
     match cgroup::throttled_level(root, "self") {
         Some(level) => throttling(samples, root, None, &level),
         None => samples.missing("cpu.stat: no control group has throttling counters".to_owned()),
     }
-    machine(samples, root);
+    machine(samples, root, live);
 }
 
 /// Starts the samplers that don't depend on namespaces: CPUs, pressure and disks.
-pub(crate) fn machine(samples: &mut Samples, root: &Root) {
-    cpus(samples, root);
+pub(crate) fn machine(samples: &mut Samples, root: &Root, live: &SharedHostCpu) {
+    cpus(samples, root, Arc::clone(live));
     for (file, figure) in PRESSURE {
         let metrics = vec![Metric::Host(None, figure)];
         add_file(samples, root, file, STEP, metrics, |text| {
@@ -153,11 +155,18 @@ pub(crate) fn network(samples: &mut Samples, root: &Root, of: Option<Role>, fold
     });
 }
 
-fn cpus(samples: &mut Samples, root: &Root) {
+fn cpus(samples: &mut Samples, root: &Root, live: SharedHostCpu) {
     let ticks = cpu::ticks_per_s();
     let metrics = CPUS.map(|figure| Metric::Host(None, figure)).into();
     add_file(samples, root, "/proc/stat", STEP, metrics, move |text| {
         let time = CpuTime::parse(text, ticks)?;
+        if let Ok(mut last) = live.lock() {
+            *last = Some(HostCpu {
+                at: Instant::now(),
+                busy_s: time.busy_s,
+                total_s: time.total_s,
+            });
+        }
         Some(vec![time.busy_s, time.interrupt_s, time.steal_s])
     });
 }

@@ -62,5 +62,5 @@ pub use produced::produced;
 pub use root::Root;
 pub use sampler::Sampler;
 pub use system_check::facts;
-pub use targets::{MonitorTargets, MonitoredStore, StoreKind, UsedCpu};
+pub use targets::{HostCpu, MonitorTargets, MonitoredStore, StoreKind, UsedCpu};
 pub use tree::family;

@@ -18,7 +18,7 @@ use crate::samples::{self, Samples};
 use crate::sock_diag::SockDiag;
 use crate::sockets::{Ends, Sockets};
 use crate::store::StoreMonitor;
-use crate::targets::{LiveCpu, MonitorTargets, MonitoredStore, SharedCpu};
+use crate::targets::{LiveCpu, MonitorTargets, MonitoredStore, SharedCpu, SharedHostCpu};
 use crate::{Root, cgroup, clock, host, namespace, server, store};
 
 /// Interval between connection samples. For each sample, the kernel scans its whole connection
@@ -65,7 +65,7 @@ impl Monitor {
     pub(crate) fn open(every: Duration, targets: &MonitorTargets, live: &LiveCpu) -> Self {
         let root = &Root::host();
         let mut monitor = Self::new(root, Samples::new(every), targets);
-        host::open(&mut monitor.samples, root);
+        host::open(&mut monitor.samples, root, &live.host);
         let server = monitor.open_processes(&live.server);
         monitor.server = or_missing(&mut monitor.samples, server).flatten();
         if let Some(store) = &targets.store {
@@ -89,7 +89,7 @@ impl Monitor {
     pub(crate) fn open_server(root: &Root, targets: &MonitorTargets) -> Result<Self, String> {
         let mut monitor = Self::new(root, Samples::drained(EVERY), targets);
         monitor.server = monitor.open_processes(&SharedCpu::default())?;
-        host::machine(&mut monitor.samples, root);
+        host::machine(&mut monitor.samples, root, &SharedHostCpu::default());
         let namespace_of = monitor.server_namespace();
         match namespace_of {
             Some(server) => monitor.open_counters(Role::Server, server),

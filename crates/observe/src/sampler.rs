@@ -1,6 +1,7 @@
 //! The thread that monitors host, server, client and store during a load.
 
 use std::io;
+use std::sync::Mutex;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use floodmark_record::watch::Observed;
 
 use crate::clock::thread_cpu;
 use crate::monitor::Monitor;
-use crate::targets::{LiveCpu, MonitorTargets, SharedCpu, UsedCpu};
+use crate::targets::{HostCpu, LiveCpu, MonitorTargets, UsedCpu};
 
 /// Interval between samples of CPU, run delay and accept queue. One sample per second would miss
 /// stalls of 0.1 s. More expensive samples are taken less often.
@@ -90,6 +91,12 @@ impl Sampler {
         last(&self.live.store)
     }
 
+    /// Returns the host's CPU time at the last sample. Returns `None` if the host isn't sampled.
+    #[must_use]
+    pub fn host_cpu(&self) -> Option<HostCpu> {
+        last(&self.live.host)
+    }
+
     fn send(&self, command: MonitorCommand) {
         if let Some(commands) = &self.commands {
             // A failed thread is reported when it is joined.
@@ -113,7 +120,7 @@ impl Sampler {
     }
 }
 
-fn last(read: &SharedCpu) -> Option<UsedCpu> {
+fn last<T: Copy>(read: &Mutex<Option<T>>) -> Option<T> {
     // A failed thread is reported when it is joined.
     read.lock().ok().and_then(|last| *last)
 }

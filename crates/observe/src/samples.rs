@@ -149,6 +149,7 @@ impl Samples {
 mod tests {
     use super::*;
     use crate::series::MAX_VALUES;
+    use crate::targets::SharedHostCpu;
     use crate::{Root, host};
     use floodmark_record::metric::{HostFigure, ListenerFigure};
     use std::cell::Cell;
@@ -277,7 +278,7 @@ mod tests {
     #[test]
     fn fills_missed_steps() {
         let mut samples = Samples::new(Duration::from_secs(1));
-        host::open(&mut samples, &Root::host());
+        host::open(&mut samples, &Root::host(), &SharedHostCpu::default());
         let begin = samples.begin;
         samples.take(begin + Duration::from_millis(999));
         samples.take(begin + Duration::from_millis(3_400));
@@ -295,7 +296,11 @@ mod tests {
     fn reports_each_missing_counter_file_once() {
         let folder = tempfile::tempdir().unwrap();
         let mut samples = Samples::new(Duration::from_secs(1));
-        host::open(&mut samples, &Root::at(folder.path()));
+        host::open(
+            &mut samples,
+            &Root::at(folder.path()),
+            &SharedHostCpu::default(),
+        );
         samples.take_last(Instant::now());
         let (observations, missing) = samples.finish(MAX_JSON_LENGTH);
         assert!(observations.is_empty());

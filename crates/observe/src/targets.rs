@@ -59,12 +59,27 @@ pub struct UsedCpu {
     pub system: Duration,
 }
 
-/// The last sample, shared with the live view.
+/// CPU time of the host since boot, summed over all CPUs.
+#[derive(Debug, Clone, Copy)]
+pub struct HostCpu {
+    /// Time of the sample.
+    pub at: Instant,
+    /// Time that programs and interrupts have used, in seconds.
+    pub busy_s: f64,
+    /// Total, including idle and stolen time, in seconds.
+    pub total_s: f64,
+}
+
+/// The last sample of a role's processes, shared with the live view.
 pub(crate) type SharedCpu = Arc<Mutex<Option<UsedCpu>>>;
+
+/// The last sample of the host, shared with the live view.
+pub(crate) type SharedHostCpu = Arc<Mutex<Option<HostCpu>>>;
 
 /// CPU usage shown during the load.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LiveCpu {
     pub server: SharedCpu,
     pub store: SharedCpu,
+    pub host: SharedHostCpu,
 }

@@ -27,7 +27,7 @@ use crate::target::Address;
 use crate::times::TimeKind;
 use crate::tls::TlsUse;
 use crate::tuning::FailedSetting;
-use crate::watch::{Observed, ServerUsed};
+use crate::watch::{HostUsed, Observed, ServerUsed};
 
 /// An event, stored as one line of `events.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,6 +87,8 @@ pub enum Event {
     ServerUsed(ServerUsed),
     /// Resources used by the store since the previous event of this kind (once a second).
     StoreUsed(ServerUsed),
+    /// CPU time used on the host since the previous event of this kind (once a second).
+    HostUsed(HostUsed),
     /// Counts of a part of a second. If the worker dies, its last second consists of these parts.
     Part(PartRow),
     /// Throughput of each agent in the next merged second. Absent if one worker sends the load.

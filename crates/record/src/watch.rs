@@ -52,6 +52,18 @@ pub struct ServerUsed {
     pub system_s: f64,
 }
 
+/// CPU time used by all programs on the host between two readings. The readings are about a second
+/// apart. Only the live view uses these readings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostUsed {
+    /// Time between the readings in seconds.
+    pub over_s: f64,
+    /// CPU time of programs and interrupts in seconds (`/proc/stat`).
+    pub busy_s: f64,
+    /// Idle, busy and stolen CPU time in seconds.
+    pub total_s: f64,
+}
+
 /// Processes of the server or the store, including their descendants.
 /// The server's processes listen on the target's port.
 /// The store's processes were started by floodmark or listen on the store's address.

@@ -1,23 +1,15 @@
 //! Live progress of a run, computed from the same events as the record.
 
-use floodmark_record::events::{Connecting, Phase, SecondRow};
+use floodmark_record::events::{Connecting, PartRow, Phase, SecondRow};
 use floodmark_record::outcome::Counts;
 use floodmark_record::plan::Plan;
-use floodmark_record::profile::{RateStep, step_at};
+use floodmark_record::profile::RateStep;
 use floodmark_record::times::TimeKind;
-use floodmark_record::units::{show_count, show_ns};
+use floodmark_record::units::show_count;
 use floodmark_record::watch::ServerUsed;
 use floodmark_stats::Histogram;
 
-use crate::model::Emphasis;
-use crate::model::figures::{NOT_MEASURED, count_of, extremes, rate, seconds};
-use crate::style::Style;
-
-/// Maximum length of a run that prints a line every 5 s if there is no terminal. Longer runs print
-/// a line every 10 s.
-const SHORT_RUN_S: f64 = 60.0;
-const SHORT_INTERVAL_S: f64 = 5.0;
-const LONG_INTERVAL_S: f64 = 10.0;
+mod lines;
 
 /// Minimum time over which rates and CPU use are shown. CPU time is only accurate to a few
 /// milliseconds.
@@ -26,9 +18,6 @@ const MIN_LENGTH_S: f64 = 0.1;
 /// Number of connection reports per printed line if there is no terminal. About two reports arrive
 /// per second.
 const REPORTS_PER_LINE: u32 = 10;
-
-/// Maximum number of agents whose throughput is shown individually.
-const LISTED_AGENTS: usize = 4;
 
 /// Progress of one run. Memory use is constant.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +33,8 @@ pub struct LoadProgress {
     elapsed_s: f64,
     /// Totals of the current phase.
     counts: Counts,
+    /// Totals of the parts of the second that has no row yet.
+    parts: Counts,
     last: LastSecond,
     /// Time of the last line from [`LoadProgress::plain_line`], in seconds since the phase started.
     reported_s: f64,
@@ -56,8 +47,8 @@ pub struct LoadProgress {
 struct LastSecond {
     ok_per_s: f64,
     intended_per_s: f64,
-    p50_ns: Option<u64>,
-    p99_ns: Option<u64>,
+    /// Response times; `None` if there was no ok response.
+    response: Option<Histogram>,
     client_cpus: f64,
     /// CPUs used by the server, or `None` if the server is not monitored.
     server_cpus: Option<f64>,
@@ -118,14 +109,32 @@ impl LoadProgress {
         self.last.agents_per_s = ok_per_s.to_vec();
     }
 
-    /// Adds the row of one second.
-    pub fn feed(&mut self, row: &SecondRow) {
-        let warming_up = row.phase == Phase::Warmup;
+    /// Adds a part of a second. The row of this second replaces its parts.
+    pub fn feed_part(&mut self, part: &PartRow) {
+        self.enter(part.phase);
+        self.parts.merge(&part.sums.counts);
+        self.elapsed_s = part.to_ns as f64 / 1e9;
+        // The first second has no row yet.
+        if self.counts.intended == 0 && self.elapsed_s >= MIN_LENGTH_S {
+            self.last.ok_per_s = self.parts.ok as f64 / self.elapsed_s;
+            self.last.intended_per_s = self.parts.intended as f64 / self.elapsed_s;
+        }
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        let warming_up = phase == Phase::Warmup;
         if warming_up != self.warming_up {
             self.warming_up = warming_up;
             self.counts = Counts::default();
+            self.parts = Counts::default();
             self.reported_s = 0.0;
         }
+    }
+
+    /// Adds the row of one second.
+    pub fn feed(&mut self, row: &SecondRow) {
+        self.enter(row.phase);
+        self.parts = Counts::default();
         self.counts.merge(&row.counts);
         self.elapsed_s = row.to_ns as f64 / 1e9;
         let last = &mut self.last;
@@ -139,182 +148,81 @@ impl LoadProgress {
         // Ignore a damaged histogram; only this second's percentiles are then missing.
         let response = row.histograms.get(&TimeKind::Response);
         let response = response.and_then(|text| Histogram::decode(text).ok());
-        last.p50_ns = response.as_ref().and_then(|h| h.quantile(0.50));
-        last.p99_ns = response.as_ref().and_then(|h| h.quantile(0.99));
+        last.response = response;
     }
 
-    /// Returns the line for a terminal, without a line break. Parts at the end that do not fit are
-    /// dropped.
+    /// Returns the counts of the current phase.
     #[must_use]
-    pub fn line(&self, style: Style) -> String {
-        let mut line = String::new();
-        let mut columns = 0;
-        for (emphasis, text) in self.parts() {
-            let gap = if columns == 0 { 0 } else { 2 };
-            let width = gap + text.chars().count();
-            // Leave the last column free, because some terminals wrap a full line.
-            if columns + width >= style.width {
-                break;
-            }
-            line.push_str(&" ".repeat(gap));
-            line.push_str(&style.paint(emphasis, &text));
-            columns += width;
-        }
-        line
+    pub fn counts(&self) -> Counts {
+        let mut counts = self.counts.clone();
+        counts.merge(&self.parts);
+        counts
     }
 
-    /// Returns the line for a log or pipe. A run of up to a minute prints a line every 5 s; longer
-    /// runs print a line every 10 s.
-    pub fn plain_line(&mut self) -> Option<String> {
-        let every_s = match self.length_s {
-            Some(length_s) if length_s <= SHORT_RUN_S => SHORT_INTERVAL_S,
-            _ => LONG_INTERVAL_S,
+    /// Returns the response times of the last second; `None` if there was no ok response.
+    #[must_use]
+    pub fn response(&self) -> Option<&Histogram> {
+        self.last.response.as_ref()
+    }
+
+    /// Returns the ok responses per second in the last second, or so far in the first second.
+    #[must_use]
+    pub fn ok_per_s(&self) -> f64 {
+        self.last.ok_per_s
+    }
+
+    /// Returns the CPUs that client, server and store used in the last second; `None` for processes
+    /// that are not monitored.
+    #[must_use]
+    pub fn role_cpus(&self) -> [(&'static str, Option<f64>); 3] {
+        [
+            ("client", Some(self.last.client_cpus)),
+            ("server", self.last.server_cpus),
+            ("store", self.last.store_cpus),
+        ]
+    }
+
+    /// Returns the number of agents that send the load, at least 1.
+    #[must_use]
+    pub fn agent_count(&self) -> usize {
+        self.last.agents_per_s.len().max(1)
+    }
+
+    /// Returns whether this is the warm-up.
+    #[must_use]
+    pub fn is_warming_up(&self) -> bool {
+        self.warming_up
+    }
+
+    /// Returns the completed share of the current phase, from 0 to 1; `None` if its length is not
+    /// known.
+    #[must_use]
+    pub fn share(&self) -> Option<f64> {
+        let share = match (self.warming_up, self.requests, self.length_s) {
+            (true, ..) => self.elapsed_s / self.warmup_s,
+            (false, Some(n), _) => self.done() as f64 / n as f64,
+            (false, None, length_s) => self.elapsed_s / length_s?,
         };
-        // Rows do not end exactly on whole seconds.
-        if self.elapsed_s - self.reported_s < every_s - 0.5 {
-            return None;
-        }
-        self.reported_s = self.elapsed_s;
-        let parts: Vec<String> = self.parts().map(|(_, text)| text).collect();
-        Some(format!("{}: {}", parts[0], parts[1..].join(", ")))
+        share.is_finite().then(|| share.clamp(0.0, 1.0))
     }
 
-    /// Returns the position and the figures, most important first. Rates, times and CPU use cover
-    /// the last second.
-    fn parts(&self) -> impl Iterator<Item = (Emphasis, String)> {
-        let last = &self.last;
-        let time = |name: &str, ns: u64| format!("{name} {}", show_ns(ns as f64));
-        let failed = Some(self.done() - self.counts.ok).filter(|n| *n > 0);
-        let connections = count_of(last.open_connections, "connection");
-        let parts = [
-            (Emphasis::Strong, Some(self.position())),
-            (Emphasis::Plain, Some(self.achieved())),
-            (
-                Emphasis::Bad,
-                failed.map(|n| format!("{} failed", show_count(n))),
-            ),
-            (Emphasis::Plain, last.p99_ns.map(|ns| time("p99", ns))),
-            (Emphasis::Plain, last.p50_ns.map(|ns| time("p50", ns))),
-            (Emphasis::Plain, self.agents()),
-            (Emphasis::Plain, (self.elapsed_s > 0.0).then(|| self.cpus())),
-            (
-                Emphasis::Plain,
-                Some(format!("{} ok", show_count(self.counts.ok))),
-            ),
-            (Emphasis::Faint, Some(connections.replace('\u{a0}', " "))),
-        ];
-        let shown = parts.into_iter();
-        shown.filter_map(|(emphasis, text)| Some((emphasis, text?)))
-    }
-
-    /// Returns `900/s`, or `900/s of 1,000/s` if the rate changes.
-    fn achieved(&self) -> String {
-        match self.has_profile {
-            true => format!(
-                "{} of {}",
-                rate(self.last.ok_per_s),
-                rate(self.last.intended_per_s)
-            ),
-            false => rate(self.last.ok_per_s),
-        }
-    }
-
-    /// Describes the throughput of the agents: `agents 500/s 480/s –`, or a range for many agents.
-    fn agents(&self) -> Option<String> {
-        let per_s = &self.last.agents_per_s;
-        if per_s.len() <= LISTED_AGENTS {
-            let each = per_s.iter().map(|per_s| match per_s {
-                Some(per_s) => rate(*per_s),
-                None => NOT_MEASURED.to_owned(),
-            });
-            let each = each.collect::<Vec<_>>().join(" ");
-            return (!each.is_empty()).then(|| format!("agents {each}"));
-        }
-        let silent = match per_s.iter().filter(|per_s| per_s.is_none()).count() {
-            0 => String::new(),
-            n => format!(", {n} silent"),
+    /// Returns the estimated remaining time of the current phase in seconds; `None` if unknown.
+    #[must_use]
+    pub fn left_s(&self) -> Option<f64> {
+        let length_s = match self.warming_up {
+            true => Some(self.warmup_s),
+            false => self.length_s,
         };
-        let (least, most) = extremes(&Vec::from_iter(per_s.iter().copied().flatten()))?;
-        let (least, most) = (rate(least), rate(most));
-        Some(format!("{} agents {least} to {most}{silent}", per_s.len()))
-    }
-
-    /// Describes the CPUs used in the last second: `CPUs 0.81 client 1.15 server`.
-    fn cpus(&self) -> String {
-        let last = &self.last;
-        let mut text = format!("CPUs {:.2} client", last.client_cpus);
-        for (role, cpus) in [("server", last.server_cpus), ("store", last.store_cpus)] {
-            text.extend(cpus.map(|cpus| format!(" {cpus:.2} {role}")));
-        }
-        text
-    }
-
-    /// Returns the number of requests that have ended or were never sent.
-    fn done(&self) -> u64 {
-        self.counts.ended() + self.counts.connect_failed + self.counts.unsent
-    }
-
-    /// Describes the progress: `3 s of 10 s`, `120,000 of 500,000 requests, 4 s left`, `warm-up 2 s
-    /// of 5 s`.
-    fn position(&self) -> String {
-        if self.warming_up {
-            return format!("warm-up {}", self.elapsed_of(self.warmup_s));
-        }
-        let all_sent = match (self.requests, self.length_s) {
-            (Some(n), _) => self.counts.intended >= n,
-            (None, Some(length_s)) => self.elapsed_s >= length_s,
-            (None, None) => false,
+        let left_s = match length_s {
+            Some(length_s) => length_s - self.elapsed_s,
+            None => self.left_of(self.requests?),
         };
-        let in_flight = self.counts.sent.saturating_sub(self.counts.ended());
-        if all_sent && in_flight > 0 {
-            return format!("all sent, waiting for {} responses", show_count(in_flight));
-        }
-        let Some(length_s) = self.length_s else {
-            return self
-                .requests
-                .map_or_else(|| whole_seconds(self.elapsed_s), |n| self.share_of(n));
-        };
-        let of = self.elapsed_of(length_s);
-        match self.steps.len() {
-            0 => of,
-            n => format!(
-                "step {} of {n}, {of}",
-                step_at(&self.steps, self.elapsed_s) + 1
-            ),
-        }
-    }
-
-    /// Returns text such as `3 s of 10 s`. The elapsed time shown never exceeds `length_s`.
-    fn elapsed_of(&self, length_s: f64) -> String {
-        let all = seconds(length_s);
-        match self.elapsed_s.round() < length_s {
-            true => format!("{} of {all}", whole_seconds(self.elapsed_s)),
-            false => format!("{all} of {all}"),
-        }
-    }
-
-    /// Returns text such as `120,000 of 500,000 requests, 4 s left`.
-    fn share_of(&self, requests: u64) -> String {
-        let done = self.done();
-        let left_s = requests.saturating_sub(done) as f64 * self.elapsed_s / done as f64;
-        let left = match left_s.is_finite() && left_s > 0.0 {
-            true => format!(", {} left", whole_seconds(left_s.ceil())),
-            false => String::new(),
-        };
-        format!(
-            "{} of {} requests{left}",
-            show_count(done),
-            show_count(requests)
-        )
+        (left_s.is_finite() && left_s > 0.0).then_some(left_s)
     }
 }
 
 fn cpus(used: &ServerUsed) -> Option<f64> {
     (used.over_s >= MIN_LENGTH_S).then(|| (used.user_s + used.system_s) / used.over_s)
-}
-
-fn whole_seconds(s: f64) -> String {
-    format!("{s:.0} s")
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 use super::*;
 use crate::fixture;
+use crate::style::Style;
+use floodmark_record::groups::GroupRow;
 
 const WIDE: Style = Style {
     color: false,
@@ -103,6 +105,40 @@ fn estimates_the_rest_of_a_counted_run() {
             .line(WIDE)
             .starts_with("2,500 of 10,000 requests, 3 s left")
     );
+}
+
+#[test]
+fn parts_count_until_their_second_ends() {
+    let part = |from_ms: u64, ok| PartRow {
+        phase: Phase::Measure,
+        from_ns: from_ms * 1_000_000,
+        to_ns: (from_ms + 100) * 1_000_000,
+        sums: GroupRow {
+            counts: fixture::second(0, ok, 0).counts,
+            ..GroupRow::default()
+        },
+        groups: Vec::new(),
+    };
+    let mut progress = LoadProgress::new(&fixture::closed_plan());
+    assert_eq!(
+        (progress.share(), progress.left_s()),
+        (Some(0.0), Some(10.0))
+    );
+    progress.feed_part(&part(0, 100));
+    progress.feed_part(&part(100, 140));
+    assert_eq!(
+        progress.line(WIDE),
+        "0 s of 10 s  1,200/s  CPUs 0.00 client  240 ok  0 connections"
+    );
+    assert_eq!(
+        (progress.share(), progress.left_s()),
+        (Some(0.02), Some(9.8))
+    );
+    progress.feed(&fixture::second(0, 1000, 0));
+    progress.feed_part(&part(1000, 90));
+    assert_eq!(progress.counts().ok, 1090);
+    // The rate of a whole second is more precise than the rate of its parts.
+    assert_eq!(progress.ok_per_s(), 1000.0);
 }
 
 #[test]

@@ -117,6 +117,30 @@ impl Histogram {
         (!self.is_empty()).then(|| self.inner.min())
     }
 
+    /// Counts the durations in `bins` bins from the minimum to the maximum. The bins have equal
+    /// widths on a logarithmic scale. Returns no bins if the histogram is empty.
+    #[must_use]
+    pub fn log_bins(&self, bins: usize) -> Vec<u64> {
+        let (Some(min), Some(max)) = (self.min(), self.max()) else {
+            return Vec::new();
+        };
+        let (from, to) = ((min.max(1) as f64).ln(), (max.max(1) as f64).ln());
+        let mut counts = vec![0; bins];
+        for recorded in self.inner.iter_recorded() {
+            let at = (recorded.value_iterated_to().max(1) as f64).ln();
+            let share = if to > from {
+                (at - from) / (to - from)
+            } else {
+                0.0
+            };
+            let bin = (share * bins as f64) as usize;
+            if let Some(count) = counts.get_mut(bin.min(bins.saturating_sub(1))) {
+                *count += recorded.count_since_last_iteration();
+            }
+        }
+        counts
+    }
+
     /// Returns the histogram as a base64-encoded, deflated HdrHistogram V2.
     ///
     /// # Panics
@@ -206,6 +230,18 @@ mod tests {
             panic!("{recorded:?}");
         };
         assert!(ns.abs_diff(1_000_000) < 500, "{ns}");
+    }
+
+    #[test]
+    fn logarithmic_bins_cover_minimum_and_maximum() {
+        let mut histogram = Histogram::new();
+        assert!(histogram.log_bins(3).is_empty());
+        histogram.record(100);
+        assert_eq!(histogram.log_bins(3), [1, 0, 0]);
+        for ns in [150, 1_100, 2_000, 90_000, 100_000] {
+            histogram.record(ns);
+        }
+        assert_eq!(histogram.log_bins(3), [2, 2, 2]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(super) const SPARE: f64 = 0.25;
 /// Minimum share of the CPUs that a competitor uses, and of a lock holder's time that one resource
 /// takes, so that it explains why the lock is held. Also the minimum ratio of run delay to CPU time.
 /// A client with its own CPU waited for at most 0.06 of its CPU time.
-pub(super) const CONTENDED: f64 = 0.2;
+pub(crate) const CONTENDED: f64 = 0.2;
 
 /// Minimum share that affects throughput noticeably. In three of four runs, the rates of the fastest
 /// and the slowest second differed by at most 0.05.
@@ -26,7 +26,7 @@ pub(crate) const NOTICEABLE: f64 = 0.1;
 
 /// Errors or stalls with at least this share limit a run. Under a rate limiter, the rates of two
 /// seconds differ by at most this share (0.002 was measured).
-pub(super) const RARE: f64 = 0.02;
+pub(crate) const RARE: f64 = 0.02;
 
 /// Range of ratios at which two numbers count as equal. Both numbers are means of samples, and
 /// service times vary.

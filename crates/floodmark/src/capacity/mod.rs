@@ -138,7 +138,7 @@ fn measure(
             anew: earlier.others.clone(),
         })),
     }
-    let mut progress = CapacityProgress::new(args.quiet, args.budget);
+    let mut progress = CapacityProgress::new(args.quiet, stop);
     let mut listener = |event: &Event| {
         if let Some(warning) = export.on(event) {
             progress.clear();
@@ -148,7 +148,7 @@ fn measure(
     };
     let failure = search.measure(earlier, &mut folder, &mut listener);
     drop(link);
-    progress.clear();
+    drop(progress);
     export.finish();
     let (mut record, failure) = finish(&mut folder, failure).unwrap_or_else(|error| {
         let message = error.to_string();

@@ -1,84 +1,61 @@
-//! Progress of a search on stderr: one updated line on a terminal, otherwise one line per trial.
+//! Progress of a search on stderr: the live view or one updated line on a terminal, otherwise one
+//! line per trial.
 
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::io::stderr;
 
-use floodmark_record::Event;
-use floodmark_record::capacity::CapacityResult;
-
+use floodmark_host::Stop;
 use floodmark_lab::capacity::CapacityEvents;
+use floodmark_record::Event;
 
+use crate::load::live::Live;
 use crate::out;
 
 /// Displays the progress of a search from its events.
 pub struct CapacityProgress {
-    quiet: bool,
-    terminal: bool,
-    begin: Instant,
-    budget: Duration,
+    live: Live,
     search: Option<CapacityEvents>,
-    drawn: bool,
 }
 
 impl CapacityProgress {
-    /// Creates the view. A quiet view does not print anything.
-    pub fn new(quiet: bool, budget: Duration) -> Self {
+    /// Starts to display progress. A quiet display does not print anything.
+    pub fn new(quiet: bool, stop: &Stop) -> Self {
         CapacityProgress {
-            quiet,
-            terminal: std::io::stderr().is_terminal(),
-            begin: Instant::now(),
-            budget,
+            live: Live::new(quiet, stop),
             search: None,
-            drawn: false,
         }
+    }
+
+    /// Clears the progress line on the terminal.
+    pub fn clear(&mut self) {
+        self.live.clear();
     }
 
     /// Handles an event of any kind.
     pub fn on(&mut self, event: &Event) {
-        if self.quiet {
-            return;
+        if self.live.is_view() {
+            return self.live.on(event);
         }
         match event {
             Event::CapacityBegan(began) => {
                 self.search = Some(CapacityEvents::new(began.clone()));
             }
-            Event::CapacityTrial(trial) => {
+            Event::CapacityTrial(trial) if !self.live.is_quiet() => {
                 let Some(search) = &mut self.search else {
                     return;
                 };
                 search.take(event);
                 let result = search.result();
-                match self.terminal {
-                    true => self.draw(&result),
-                    false => {
-                        let line = floodmark_report::capacity_trial_line(trial, &result);
-                        out::note(&format!("{line}\n"));
-                    }
+                if self.live.is_terminal() {
+                    let width = out::style(&stderr()).width;
+                    let line = floodmark_report::capacity_progress_line(&result, width);
+                    self.live.draw(&line);
+                } else {
+                    let line = floodmark_report::capacity_trial_line(trial, &result);
+                    self.live.print_line(&line);
                 }
             }
-            Event::Ready(ready) => {
-                for notice in &ready.notices {
-                    self.clear();
-                    out::note(&format!("{notice}\n"));
-                }
-            }
+            Event::Ready(ready) => self.live.print_notices(ready),
             _ => {}
-        }
-    }
-
-    fn draw(&mut self, result: &CapacityResult) {
-        let style = out::style(&std::io::stderr());
-        let left = self.budget.saturating_sub(self.begin.elapsed());
-        let line = floodmark_report::capacity_progress_line(result, left, style.width);
-        out::note(&format!("\r\x1b[K{line}"));
-        self.drawn = true;
-    }
-
-    /// Clears the progress line on the terminal.
-    pub fn clear(&mut self) {
-        if self.drawn {
-            out::note("\r\x1b[K");
-            self.drawn = false;
         }
     }
 }

@@ -193,7 +193,7 @@ fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredLo
         exits: None,
         stop,
     };
-    let mut live = Live::new(args.quiet);
+    let mut live = Live::new(args.quiet, stop);
     let mut listener = |event: &Event| {
         if let Some(warning) = export.on(event) {
             live.clear();
@@ -203,7 +203,7 @@ fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredLo
     };
     let ran = attempts.run(tool(), &mut folder, &mut listener);
     drop(link);
-    live.clear();
+    drop(live);
     export.finish();
     let (mut record, failure) = ran.unwrap_or_else(|error| {
         let message = error.to_string();

@@ -100,7 +100,8 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
             floodmark_report::plain::line(&experiment.description.question)
         ));
     }
-    let mut progress = ExperimentProgress::new(schedule, args.quiet);
+    let are_searches = experiment.capacity.is_some();
+    let mut progress = ExperimentProgress::new(schedule, are_searches, args.quiet, &stop);
     let runner = ExperimentRunner {
         experiment: &experiment,
         tool: tool(),
@@ -113,7 +114,7 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         export: &export,
     };
     let ran = runner.run(&mut folder, &mut listener);
-    progress.clear();
+    drop(progress);
     export.finish();
     let outcome = ran.map_err(Ending::internal)?;
     finish(args, &experiment, &outcome, folder.path(), &stop)

@@ -1,6 +1,7 @@
-//! Progress of an experiment on stderr: one updated line on a terminal, otherwise a line per
-//! attempt.
+//! Progress of an experiment on stderr: the live view or one updated line on a terminal, otherwise a
+//! line per attempt.
 
+use floodmark_host::Stop;
 use floodmark_lab::experiment::{ExperimentListener, ScheduleProgress, TrialSchedule};
 use floodmark_record::Event;
 use floodmark_record::units::show_duration;
@@ -16,23 +17,16 @@ pub struct ExperimentProgress {
 }
 
 impl ExperimentProgress {
-    /// Creates the view at the start of the schedule.
-    pub fn new(schedule: TrialSchedule, quiet: bool) -> Self {
-        ExperimentProgress {
-            schedule,
-            live: Live::new(quiet),
-        }
-    }
-
-    /// Clears the progress line on the terminal.
-    pub fn clear(&mut self) {
-        self.live.clear();
+    /// Starts to display progress. `are_searches` says whether each attempt is a capacity search.
+    pub fn new(schedule: TrialSchedule, are_searches: bool, quiet: bool, stop: &Stop) -> Self {
+        let live = Live::new(quiet, stop);
+        live.update_view(|state| state.set_schedule(schedule.trials(), are_searches));
+        ExperimentProgress { schedule, live }
     }
 
     fn print_line(&mut self, line: &str) {
-        if !self.live.quiet {
-            self.live.clear();
-            out::note(&format!("{}\n", floodmark_report::plain::line(line)));
+        if !self.live.is_quiet() {
+            self.live.print_line(&floodmark_report::plain::line(line));
         }
     }
 }
@@ -44,14 +38,14 @@ impl ExperimentListener for ExperimentProgress {
         {
             let name = run.trial.as_deref().unwrap_or(&run.system);
             let line = line(name, run.process, run.attempt, &position);
-            if self.live.terminal {
+            if self.live.is_terminal() {
                 self.live.set_prefix(&line);
             } else {
                 self.print_line(&line);
             }
         }
         // Without a terminal, the line printed above is sufficient.
-        if self.live.terminal {
+        if self.live.is_terminal() {
             self.live.on(event);
         }
     }
@@ -68,6 +62,7 @@ impl ExperimentListener for ExperimentProgress {
 
     fn on_trial_skipped(&mut self, trial: &str) {
         self.schedule.leave_out(trial);
+        self.live.update_view(|state| state.skip_trial(trial));
     }
 }
 

@@ -69,7 +69,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Ending> {
             tuning_scope(tuning, asked.capacity.as_ref())
         ));
     }
-    let mut progress = TuningProgress::new(args.quiet);
+    let mut progress = TuningProgress::new(args.quiet, &stop);
     let runner = TuningRunner {
         experiment: &experiment,
         tool: tool(),
@@ -83,7 +83,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Ending> {
         export: &export,
     };
     let ran = runner.run(&mut folder, &mut listener);
-    progress.clear();
+    drop(progress);
     export.finish();
     let outcome = ran.map_err(Ending::internal)?;
     finish(args, &outcome, folder.path(), &stop)

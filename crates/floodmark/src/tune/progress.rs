@@ -1,6 +1,7 @@
 //! Progress of a tuning on stderr: a line before and after each server process.
 
 use floodmark_diagnose::tuning::NextProcess;
+use floodmark_host::Stop;
 use floodmark_lab::experiment::{ExperimentListener, TuningListener};
 use floodmark_record::Event;
 use floodmark_record::tuning::Tuning;
@@ -17,23 +18,17 @@ pub struct TuningProgress {
 }
 
 impl TuningProgress {
-    /// Creates the view.
-    pub fn new(quiet: bool) -> Self {
+    /// Starts to display progress.
+    pub fn new(quiet: bool, stop: &Stop) -> Self {
         TuningProgress {
-            live: Live::new(quiet),
+            live: Live::new(quiet, stop),
             shown: None,
         }
     }
 
-    /// Clears the progress line on the terminal.
-    pub fn clear(&mut self) {
-        self.live.clear();
-    }
-
     fn print_line(&mut self, line: &str) {
-        if !self.live.quiet {
-            self.live.clear();
-            out::note(&format!("{}\n", floodmark_report::plain::line(line)));
+        if !self.live.is_quiet() {
+            self.live.print_line(&floodmark_report::plain::line(line));
         }
     }
 }
@@ -41,7 +36,7 @@ impl TuningProgress {
 impl ExperimentListener for TuningProgress {
     fn on_event(&mut self, event: &Event) {
         // Without a terminal, the lines around each process are sufficient.
-        if self.live.terminal {
+        if self.live.is_terminal() {
             self.live.on(event);
         }
     }

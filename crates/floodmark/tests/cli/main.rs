@@ -26,6 +26,7 @@ mod https;
 mod installed;
 mod junit;
 mod launchers;
+mod live_view;
 mod mix;
 mod observe;
 mod report;

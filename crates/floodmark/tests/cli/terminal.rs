@@ -1,13 +1,12 @@
 //! Tests of output to a terminal, a pipe and a closed pipe.
 
 use std::fs::File;
-use std::io::Read;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::Stdio;
 
 use floodmark_truth::Scenario;
 
 use crate::support::hostile::Listener;
+use crate::support::pty::{OnTerminal, TerminalSetup};
 use crate::support::{Serve, code, finish, floodmark, load, run, succeeds, text, truth};
 
 fn hello() -> (floodmark_truth::TruthServer, String) {
@@ -133,68 +132,20 @@ fn filters_escape_sequences_of_a_server() {
     }
 }
 
-/// Opens a pseudo-terminal with 100 columns.
-fn terminal() -> (File, OwnedFd) {
-    let (mut ours, mut theirs) = (0, 0);
-    let size = libc::winsize {
-        ws_row: 30,
-        ws_col: 100,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    // SAFETY: the call sets both descriptors. Name and settings may be null (openpty(3)).
-    let made = unsafe {
-        libc::openpty(
-            &raw mut ours,
-            &raw mut theirs,
-            std::ptr::null_mut(),
-            std::ptr::null(),
-            &raw const size,
-        )
-    };
-    assert_eq!(made, 0);
-    // SAFETY: both descriptors are new and have no other owner.
-    unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
-}
-
-/// Returns the output of a command that runs on a terminal.
-fn on_terminal(arguments: &[&str], no_colour: bool) -> String {
-    let (mut ours, theirs) = terminal();
-    let mut command = floodmark(arguments);
-    command
-        .env("TERM", "xterm")
-        .stdout(Stdio::from(theirs.try_clone().unwrap()))
-        .stderr(Stdio::from(theirs));
-    if no_colour {
-        command.env("NO_COLOR", "1");
-    }
-    let child = command.spawn().unwrap();
-    // Close this process's copies, so that reading ends when the child exits.
-    drop(command);
-    let reader = std::thread::spawn(move || {
-        let mut shown = Vec::new();
-        let mut buffer = [0; 4096];
-        // Reading fails with EIO after the other end is closed.
-        while let Ok(n @ 1..) = ours.read(&mut buffer) {
-            shown.extend_from_slice(&buffer[..n]);
-        }
-        text(&shown)
-    });
-    let output = finish(child);
-    let shown = reader.join().unwrap();
-    assert_eq!(code(&output), 0, "{shown}");
-    shown
-}
-
 #[test]
 fn redraws_and_clears_the_progress_line() {
     const CLEAR: &str = "\r\x1b[K";
     let server = Serve::start(&["hello"]);
-    for no_colour in [false, true] {
-        let shown = on_terminal(
-            &["load", &server.url, "-r", "100", "-d", "2500ms"],
-            no_colour,
-        );
+    for no_color in [false, true] {
+        // The live view needs 10 rows.
+        let setup = TerminalSetup {
+            rows: 9,
+            no_color,
+            ..TerminalSetup::default()
+        };
+        let load = ["load", &server.url, "-r", "100", "-d", "2500ms"];
+        let (code, shown) = OnTerminal::start(&load, &setup).end();
+        assert_eq!(code, 0, "{shown}");
         let (progress, summary) = shown.rsplit_once(CLEAR).unwrap();
         assert!(progress.matches(CLEAR).count() >= 2, "{shown:?}");
         assert!(progress.contains("/s"), "{shown:?}");
@@ -204,6 +155,6 @@ fn redraws_and_clears_the_progress_line() {
         );
         assert!(!progress.contains("throughput"), "{shown:?}");
         let colours = shown.matches("\x1b[").count() - shown.matches("\x1b[K").count();
-        assert_eq!(colours == 0, no_colour, "{shown:?}");
+        assert_eq!(colours == 0, no_color, "{shown:?}");
     }
 }

@@ -76,6 +76,11 @@ impl TrialSchedule {
         self
     }
 
+    /// Returns the trial of each attempt, in order.
+    pub fn trials(&self) -> impl Iterator<Item = String> {
+        self.entries.iter().map(|entry| entry.trial.clone())
+    }
+
     /// Marks a run as started. Returns the progress, or `None` if the run is not scheduled.
     pub fn begin(&mut self, run: &RunId) -> Option<ScheduleProgress> {
         let is_run = |entry: &ScheduledAttempt| {

@@ -1,14 +1,11 @@
 //! The result of a search for a capacity.
 
-use std::time::Duration;
-
 use floodmark_record::Record;
 use floodmark_record::capacity::{
     CapacityBound, CapacityEnd, CapacityKind, CapacityResult, CapacityTrial, TrialOutcome,
     TrialStart,
 };
 use floodmark_record::run::Run;
-use floodmark_record::units::show_duration;
 
 use super::figures::{
     count_of, duration, interval, level, optional, per_second, rate, share, time,
@@ -424,9 +421,15 @@ pub fn capacity_trial_line(trial: &CapacityTrial, result: &CapacityResult) -> St
     .replace('\u{a0}', " ")
 }
 
-/// Describes the search so far in one line of at most `width` characters, with the remaining time.
+/// Describes the search so far in one line of at most `width` characters, with the time that
+/// remained after the last trial.
 #[must_use]
-pub fn capacity_progress_line(result: &CapacityResult, left: Duration, width: usize) -> String {
+pub fn capacity_progress_line(result: &CapacityResult, width: usize) -> String {
+    let used_s = result
+        .trials
+        .last()
+        .map_or(0.0, |last| last.at_s + last.transient_s + last.judged_s);
+    let left_s = (result.settings.budget_s - used_s).max(0.0);
     let last = result.trials.last().map_or_else(String::new, |trial| {
         let outcome = match trial.outcome {
             TrialOutcome::Pass => "met",
@@ -435,12 +438,11 @@ pub fn capacity_progress_line(result: &CapacityResult, left: Duration, width: us
         };
         format!(" · {} {outcome}", rate(trial.rate_per_s))
     });
-    let left = Duration::from_secs(left.as_secs());
     let line = format!(
         "trial {}{last}{} · at most {} left",
         result.trials.len(),
         so_far(result),
-        show_duration(left)
+        super::figures::seconds(left_s.floor())
     );
     let line = line.replace('\u{a0}', " ");
     line.chars().take(width.saturating_sub(1)).collect()

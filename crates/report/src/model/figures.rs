@@ -37,7 +37,8 @@ pub(crate) fn cpu_per_request(us: Option<f64>) -> Option<String> {
 }
 
 /// Formats seconds as a duration, or "–" if negative or not finite.
-pub(crate) fn seconds(s: f64) -> String {
+#[must_use]
+pub fn seconds(s: f64) -> String {
     match Duration::try_from_secs_f64(s) {
         Ok(Duration::ZERO) => "0 s".to_owned(),
         Ok(duration) => show_duration(duration),
@@ -51,7 +52,8 @@ pub(crate) fn duration(s: f64) -> String {
 }
 
 /// Formats a rate with the unit "/s".
-pub(crate) fn rate(per_s: f64) -> String {
+#[must_use]
+pub fn rate(per_s: f64) -> String {
     format!("{}/s", per_second(per_s))
 }
 
@@ -64,7 +66,8 @@ pub(crate) fn per_second(per_s: f64) -> String {
 }
 
 /// Formats a share in percent, or "–" if the whole is 0. Never rounds up to 100 % or down to 0 %.
-pub(crate) fn share(part: u64, whole: u64) -> String {
+#[must_use]
+pub fn share(part: u64, whole: u64) -> String {
     let percent = 100.0 * part as f64 / whole as f64;
     let text = match percent {
         _ if whole == 0 => NOT_MEASURED.to_owned(),

@@ -16,10 +16,10 @@ use super::{
 const LISTED: usize = 5;
 
 /// A function that returns the number of requests with an outcome.
-pub(crate) type OutcomeCount = fn(&Counts) -> u64;
+pub type OutcomeCount = fn(&Counts) -> u64;
 
 /// All outcomes except ok.
-pub(crate) const OTHER_OUTCOMES: [(&str, OutcomeCount); 9] = [
+pub const OTHER_OUTCOMES: [(&str, OutcomeCount); 9] = [
     ("rejected", |c| c.rejected),
     ("wrong", |c| c.wrong),
     ("malformed", |c| c.malformed),

@@ -23,7 +23,8 @@ pub(crate) fn headline(run: &Run, attempts: usize) -> [Span; 2] {
 }
 
 /// Returns text such as `closed, 50 kept connections, 1 thread, 10 s`.
-pub(crate) fn describe(plan: &Plan, attempts: usize) -> String {
+#[must_use]
+pub fn describe(plan: &Plan, attempts: usize) -> String {
     let mix = plan.mix.as_ref().map(|mix| {
         let requests = count_of(mix.requests.len() as u64, "request");
         format!("a mix of {requests} ({})", mix.file)

@@ -11,6 +11,7 @@ use floodmark_record::{Counts, Record};
 
 pub mod hostile;
 pub mod https;
+pub mod pty;
 #[path = "../../../../load/src/tls/testing.rs"]
 pub mod tls;
 pub mod traced;

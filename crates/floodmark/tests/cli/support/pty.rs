@@ -1,0 +1,174 @@
+//! Commands on a pseudo-terminal.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use super::{code, finish, floodmark, text, wait_for};
+
+/// A command whose stdin, stdout and stderr are a pseudo-terminal, which controls the command.
+pub struct OnTerminal {
+    child: Child,
+    /// The terminal's other end.
+    ours: File,
+    shown: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+    /// Keeps the terminal open until its modes have been checked.
+    theirs: OwnedFd,
+    modes: libc::termios,
+}
+
+/// Settings of a terminal.
+pub struct TerminalSetup {
+    pub columns: u16,
+    pub rows: u16,
+    /// Whether `NO_COLOR` is set.
+    pub no_color: bool,
+}
+
+impl Default for TerminalSetup {
+    fn default() -> Self {
+        TerminalSetup {
+            columns: 100,
+            rows: 30,
+            no_color: false,
+        }
+    }
+}
+
+impl OnTerminal {
+    pub fn start(arguments: &[&str], setup: &TerminalSetup) -> Self {
+        let (ours, theirs) = open(setup);
+        let end = || Stdio::from(theirs.try_clone().unwrap());
+        let mut command = floodmark(arguments);
+        command
+            .env("TERM", "xterm")
+            .stdin(end())
+            .stdout(end())
+            .stderr(end());
+        if setup.no_color {
+            command.env("NO_COLOR", "1");
+        }
+        // SAFETY: setsid(2) and ioctl(2) are safe between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                match libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+                    true => Err(std::io::Error::last_os_error()),
+                    false => Ok(()),
+                }
+            });
+        }
+        let modes = modes(&ours);
+        let child = command.spawn().unwrap();
+        let shown: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let (mut output, all) = (ours.try_clone().unwrap(), Arc::clone(&shown));
+        let reader = std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            // Reading fails with EIO after the other end is closed.
+            while let Ok(n @ 1..) = output.read(&mut buffer) {
+                all.lock().unwrap().extend_from_slice(&buffer[..n]);
+            }
+        });
+        OnTerminal {
+            child,
+            ours,
+            shown,
+            reader,
+            theirs,
+            modes,
+        }
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Types keys. Ctrl-C is `\x03`.
+    pub fn keys(&mut self, keys: &str) {
+        self.ours.write_all(keys.as_bytes()).unwrap();
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: the child has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
+    }
+
+    pub fn resize(&self, columns: u16, rows: u16) {
+        let size = size(columns, rows);
+        // SAFETY: the pointer is valid.
+        let done = unsafe { libc::ioctl(self.ours.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+        assert_eq!(done, 0);
+    }
+
+    /// Returns everything that was written to the terminal so far.
+    pub fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
+    }
+
+    /// Waits until the terminal has shown a word.
+    pub fn wait_for(&self, word: &str) {
+        wait_for(word, || self.shown().contains(word).then_some(()));
+    }
+
+    /// Waits for the command to end. Checks that it has restored the terminal's modes. Returns the
+    /// exit code and everything that was written to the terminal.
+    pub fn end(self) -> (i32, String) {
+        let output = finish(self.child);
+        let modes = modes(&self.ours);
+        assert_eq!(modes.c_lflag, self.modes.c_lflag);
+        assert_eq!(modes.c_iflag, self.modes.c_iflag);
+        assert_eq!(modes.c_cc, self.modes.c_cc);
+        drop(self.theirs);
+        self.reader.join().unwrap();
+        let shown = text(&self.shown.lock().unwrap());
+        (code(&output), shown)
+    }
+}
+
+fn size(columns: u16, rows: u16) -> libc::winsize {
+    libc::winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
+}
+
+fn open(setup: &TerminalSetup) -> (File, OwnedFd) {
+    let (mut ours, mut theirs) = (0, 0);
+    let size = size(setup.columns, setup.rows);
+    // SAFETY: the call sets both descriptors. Name and settings may be null (openpty(3)).
+    let made = unsafe {
+        libc::openpty(
+            &raw mut ours,
+            &raw mut theirs,
+            std::ptr::null_mut(),
+            std::ptr::null(),
+            &raw const size,
+        )
+    };
+    assert_eq!(made, 0);
+    for end in [ours, theirs] {
+        // Otherwise, children of other tests would keep the terminal open.
+        // SAFETY: the descriptor is open.
+        assert_eq!(
+            unsafe { libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC) },
+            0
+        );
+    }
+    // SAFETY: both descriptors are new and have no other owner.
+    unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
+}
+
+fn modes(terminal: &File) -> libc::termios {
+    // SAFETY: all-zero bytes are a valid value, which the call overwrites.
+    unsafe {
+        let mut modes = std::mem::zeroed();
+        assert_eq!(libc::tcgetattr(terminal.as_raw_fd(), &raw mut modes), 0);
+        modes
+    }
+}

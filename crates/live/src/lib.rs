@@ -1,0 +1,23 @@
+//! The live view: shows a running load, experiment or search on a terminal.
+//!
+//! [`LiveState`] collects figures from events, `draw` lays them out, `screen` owns the terminal, and
+//! [`LiveView`] draws in a thread of its own. Only `screen` and [`LiveView`] do I/O. The view never
+//! changes what is measured or recorded, except that the key `q` requests a stop.
+
+mod draw;
+mod figures;
+mod screen;
+mod search;
+mod state;
+mod trials;
+mod view;
+
+#[cfg(test)]
+mod testing;
+
+pub use screen::restore_terminal;
+pub use state::LiveState;
+pub use view::LiveView;
+
+/// Minimum size of a terminal for the live view: columns and rows.
+pub const MIN_SIZE: (u16, u16) = (40, 10);

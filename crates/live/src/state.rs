@@ -1,0 +1,123 @@
+//! What the live view shows, collected from events.
+
+use floodmark_record::Event;
+use floodmark_record::capacity::CapacityResult;
+
+use crate::figures::RunFigures;
+use crate::search::SearchProgress;
+use crate::trials::{AttemptFigures, TrialList};
+
+/// Everything that the live view shows. Memory use is limited, except for one entry per trial.
+#[derive(Default)]
+pub struct LiveState {
+    /// Position in the schedule of an experiment; empty outside experiments.
+    pub(crate) position: String,
+    pub(crate) run: Option<RunFigures>,
+    pub(crate) trials: Option<TrialList>,
+    pub(crate) search: Option<SearchProgress>,
+    /// Whether a stop was requested.
+    pub(crate) is_ending: bool,
+}
+
+impl LiveState {
+    /// Sets the planned attempts of an experiment, each by the name of its trial. `are_searches`
+    /// says whether each attempt is a capacity search.
+    pub fn set_schedule(&mut self, attempts: impl IntoIterator<Item = String>, are_searches: bool) {
+        let list = TrialList::new(attempts, are_searches);
+        self.trials = Some(list).filter(|list| !list.trials.is_empty());
+    }
+
+    /// Sets the position in the schedule, such as `3/6 nginx, process 2`.
+    pub fn set_position(&mut self, position: &str) {
+        self.position = position.to_owned();
+    }
+
+    /// Marks a trial as skipped.
+    pub fn skip_trial(&mut self, trial: &str) {
+        if let Some(trials) = &mut self.trials {
+            trials.skip(trial);
+        }
+    }
+
+    /// Adds the last trial of a capacity search.
+    pub fn record_search(&mut self, result: &CapacityResult) {
+        self.search.get_or_insert_default().record(result);
+    }
+
+    /// Adds an event of any kind.
+    pub fn on(&mut self, event: &Event) {
+        match event {
+            Event::RunBegan { run, plan, .. } => {
+                self.run = Some(RunFigures::new(plan));
+                if let (Some(trials), Some(trial)) = (&mut self.trials, &run.trial) {
+                    trials.begin(trial);
+                }
+            }
+            Event::End(end) => {
+                let ended = self.run.as_ref().map(|run| run.attempt(end));
+                self.end_attempt(ended, false);
+            }
+            Event::ClientRan(ran) => self.end_attempt(Some(ran.into()), false),
+            Event::CapacityEnded(_) => self.end_attempt(Some(AttemptFigures::default()), true),
+            event => {
+                if let Some(run) = &mut self.run {
+                    run.on(event);
+                }
+            }
+        }
+    }
+
+    /// Adds the figures of an attempt that ended with a run or with a capacity search.
+    fn end_attempt(&mut self, figures: Option<AttemptFigures>, is_search: bool) {
+        let trials = self.trials.as_mut();
+        let trials = trials.filter(|trials| trials.are_searches == is_search);
+        if let (Some(trials), Some(figures)) = (trials, figures) {
+            trials.end_attempt(figures);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{began, end, feed};
+    use floodmark_record::capacity::{CapacityEnd, CapacityEnded};
+
+    fn attempts(are_searches: bool) -> impl FnMut(&[Event]) -> usize {
+        let mut state = LiveState::default();
+        state.set_schedule(["a".to_owned(), "a".to_owned()], are_searches);
+        move |events| {
+            events.iter().for_each(|event| state.on(event));
+            state
+                .trials
+                .as_ref()
+                .map_or(0, |list| list.trials[0].attempts.len())
+        }
+    }
+
+    #[test]
+    fn an_attempt_ends_with_its_run_or_with_its_search() {
+        let ended = Event::CapacityEnded(CapacityEnded {
+            elapsed_s: 30.0,
+            reason: CapacityEnd::Settled,
+            notes: Vec::new(),
+        });
+        let run = [began(Some("a")), end(0)];
+        assert_eq!(attempts(false)(&run), 1);
+        let mut search = attempts(true);
+        assert_eq!(search(&run), 0);
+        assert_eq!(search(&run), 0);
+        assert_eq!(search(&[ended]), 1);
+    }
+
+    #[test]
+    fn suspects_only_after_three_seconds() {
+        let mut state = LiveState::default();
+        state.on(&began(None));
+        let suspicion = |state: &LiveState| state.run.as_ref()?.suspicion.clone();
+        feed(&mut state, 2, 0);
+        assert_eq!(suspicion(&state), None);
+        feed(&mut state, 3, 0);
+        assert!(suspicion(&state).unwrap().contains("client-cpu"));
+    }
+}
