@@ -6,7 +6,7 @@ use crate::catalog;
 use crate::family::{
     ExportedSeries, ExportedValue, LabelKey, MetricDefinition, MetricFamily, MetricLabel,
 };
-use crate::metrics::{CurrentRun, LoadMetrics, LoadTarget, RunState, phase_name};
+use crate::metrics::{CurrentRun, HttpPeer, LoadMetrics, LoadTarget, RunState, phase_name};
 use crate::totals::{CpuTotals, PhaseTotals};
 
 /// Collects the series of all metrics, in the order of the catalog.
@@ -69,14 +69,20 @@ pub(crate) fn families<'a>(metrics: &'a LoadMetrics) -> Vec<MetricFamily<'a>> {
         all.number(&catalog::RUN_STATE, &[], label, is_current);
     }
     if let Some(run) = &metrics.run {
-        add_run(&mut all, run);
+        let totals = metrics.targets.get(&run.target);
+        add_run(
+            &mut all,
+            run,
+            totals.and_then(|totals| totals.peer.as_ref()),
+        );
     }
     for (target, totals) in &metrics.targets {
         let labels = target_labels(target);
+        let peer = totals.peer.as_ref();
         for (phase, totals) in &totals.phases {
             let phase = (LabelKey::Phase, phase_name(*phase).into());
             let labels: Vec<MetricLabel<'a>> = labels.iter().cloned().chain([phase]).collect();
-            add_phase(&mut all, target, &labels, totals);
+            add_phase(&mut all, peer, &labels, totals);
         }
         let roles = [
             ("client", Some(&totals.client_cpu)),
@@ -105,24 +111,21 @@ fn target_labels(target: &LoadTarget) -> Vec<MetricLabel<'_>> {
 }
 
 /// Returns the labels that OpenTelemetry's conventions require for HTTP clients.
-fn peer_labels(target: &LoadTarget) -> impl Iterator<Item = MetricLabel<'_>> {
-    let peer = &target.peer;
-    let port = peer.port.map(|port| port.to_string().into());
-    [
-        (LabelKey::Method, Cow::from(&*peer.method)),
-        (LabelKey::ServerAddress, Cow::from(&*peer.address)),
-    ]
-    .into_iter()
-    .chain(port.map(|port| (LabelKey::ServerPort, port)))
+fn peer_labels(peer: Option<&HttpPeer>) -> impl Iterator<Item = MetricLabel<'_>> {
+    peer.into_iter().flat_map(|peer| {
+        let port = peer.port.map(|port| port.to_string().into());
+        [
+            (LabelKey::Method, Cow::from(&*peer.method)),
+            (LabelKey::ServerAddress, Cow::from(&*peer.address)),
+        ]
+        .into_iter()
+        .chain(port.map(|port| (LabelKey::ServerPort, port)))
+    })
 }
 
-fn add_run<'a>(all: &mut FamilyBuilder<'a>, run: &'a CurrentRun) {
+fn add_run<'a>(all: &mut FamilyBuilder<'a>, run: &'a CurrentRun, peer: Option<&'a HttpPeer>) {
     let labels = target_labels(&run.target);
-    let with_peer: Vec<_> = labels
-        .iter()
-        .cloned()
-        .chain(peer_labels(&run.target))
-        .collect();
+    let with_peer: Vec<_> = labels.iter().cloned().chain(peer_labels(peer)).collect();
     all.number(&catalog::IN_FLIGHT, &with_peer, NONE, run.in_flight);
     all.number(
         &catalog::OPEN_CONNECTIONS,
@@ -142,7 +145,7 @@ fn add_run<'a>(all: &mut FamilyBuilder<'a>, run: &'a CurrentRun) {
 
 fn add_phase<'a>(
     all: &mut FamilyBuilder<'a>,
-    target: &'a LoadTarget,
+    peer: Option<&'a HttpPeer>,
     labels: &[MetricLabel<'a>],
     totals: &'a PhaseTotals,
 ) {
@@ -184,7 +187,7 @@ fn add_phase<'a>(
     let response = ExportedValue::Times(&totals.response);
     all.add(&catalog::RESPONSE_TIME, labels.iter().cloned(), response);
     let service = ExportedValue::Times(&totals.service);
-    let with_peer = labels.iter().cloned().chain(peer_labels(target));
+    let with_peer = labels.iter().cloned().chain(peer_labels(peer));
     all.add(&catalog::SERVICE_TIME, with_peer, service);
 }
 

@@ -20,11 +20,10 @@ pub(crate) struct LoadTarget {
     pub(crate) system: String,
     pub(crate) trial: Option<String>,
     pub(crate) workload: String,
-    pub(crate) peer: HttpPeer,
 }
 
 /// Address and method of a target's requests, which OpenTelemetry's conventions require.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HttpPeer {
     pub(crate) address: String,
     /// `None` for a unix socket.
@@ -144,20 +143,18 @@ impl LoadMetrics {
             system: id.system.clone(),
             trial: id.trial.clone(),
             workload: id.workload.clone(),
-            peer: HttpPeer::of(plan),
         };
+        let mut peer = Some(HttpPeer::of(plan));
         if self.targets.len() >= MAX_TARGETS && !self.targets.contains_key(&target) {
             target = LoadTarget {
                 system: OTHER.to_owned(),
                 trial: Some(OTHER.to_owned()),
                 workload: OTHER.to_owned(),
-                peer: HttpPeer {
-                    address: OTHER.to_owned(),
-                    port: None,
-                    method: "_OTHER".to_owned(),
-                },
             };
+            peer = None;
         }
+        let totals = self.targets.entry(target.clone()).or_default();
+        totals.peer = totals.peer.take().or(peer);
         self.runs += 1;
         self.run = Some(CurrentRun {
             id: id.clone(),

@@ -1,5 +1,7 @@
 use super::*;
 
+use std::net::SocketAddr;
+
 use floodmark_record::client::{ClientRan, ExternalRun};
 
 use crate::families::families;
@@ -144,6 +146,30 @@ fn series_continue_in_the_next_run_of_the_same_target() {
             &[("system", "b"), ("attempt", "1")]
         ),
         1.0
+    );
+}
+
+#[test]
+fn series_continue_if_the_next_process_has_another_port() {
+    let mut metrics = LoadMetrics::default();
+    for port in [8080, 8081] {
+        let Event::RunBegan { run, mut plan, .. } = began("a", None, 1) else {
+            unreachable!()
+        };
+        plan.target = SocketAddr::from(([127, 0, 0, 1], port)).into();
+        metrics.on(&Event::RunBegan {
+            run,
+            plan,
+            unix_ms: 0,
+        });
+        metrics.on(&second(Phase::Measure, [50_000; 8]));
+    }
+    let ok = [("outcome", "ok")];
+    assert_eq!(value(&metrics, "floodmark_requests_total", &ok), 16.0);
+    let times = [("phase", "measure")];
+    assert_eq!(
+        value(&metrics, "floodmark_service_time_seconds", &times),
+        16.0
     );
 }
 

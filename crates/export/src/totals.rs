@@ -10,6 +10,7 @@ use floodmark_record::watch::ServerUsed;
 use floodmark_stats::Histogram;
 
 use crate::distribution::TimeDistribution;
+use crate::metrics::HttpPeer;
 
 /// Totals of one phase (warm-up or measurement) over all runs of a target.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +67,9 @@ impl CpuTotals {
 pub(crate) struct TargetTotals {
     pub(crate) phases: BTreeMap<Phase, PhaseTotals>,
     pub(crate) client_cpu: CpuTotals,
+    /// Peer in the first run. Later server processes can have other ports, but their figures continue
+    /// the same series. `None` for targets that share their series.
+    pub(crate) peer: Option<HttpPeer>,
     /// `None` if the server was not monitored.
     pub(crate) server_cpu: Option<CpuTotals>,
     /// `None` without a monitored store.

@@ -144,7 +144,7 @@ fn host_used_since(last: &mut Option<HostCpu>, now: Option<HostCpu>) -> Option<H
     let now = now?;
     let before = last.replace(now)?;
     let over_s = now.at.saturating_duration_since(before.at).as_secs_f64();
-    (over_s > 0.0).then(|| HostUsed {
+    (over_s > 0.0).then_some(HostUsed {
         over_s,
         busy_s: now.busy_s - before.busy_s,
         total_s: now.total_s - before.total_s,

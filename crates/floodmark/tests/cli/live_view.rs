@@ -53,15 +53,14 @@ fn shows_figures_at_once_and_q_ends_and_reports() {
 #[test]
 fn restores_the_terminal_after_a_signal() {
     let server = Serve::start(&["hello"]);
-    let stops: [(&str, fn(&mut OnTerminal)); 3] = [
-        ("SIGTERM", |load| load.signal(libc::SIGTERM)),
-        ("SIGHUP", |load| load.signal(libc::SIGHUP)),
-        ("Ctrl-C", |load| load.keys("\x03")),
-    ];
-    for (name, stop) in stops {
+    for name in ["SIGTERM", "SIGHUP", "Ctrl-C"] {
         let mut load = start_load(&server, &TerminalSetup::default());
         load.wait_for("200:");
-        stop(&mut load);
+        match name {
+            "SIGTERM" => load.signal(libc::SIGTERM),
+            "SIGHUP" => load.signal(libc::SIGHUP),
+            _ => load.keys("\x03"),
+        }
         let (code, shown) = load.end();
         assert_eq!(code, 130, "{name}: {shown}");
         let (_, after) = split(&shown);

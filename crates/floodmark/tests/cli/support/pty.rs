@@ -152,13 +152,11 @@ fn open(setup: &TerminalSetup) -> (File, OwnedFd) {
         )
     };
     assert_eq!(made, 0);
+    // Otherwise, children of other tests would keep the terminal open.
     for end in [ours, theirs] {
-        // Otherwise, children of other tests would keep the terminal open.
         // SAFETY: the descriptor is open.
-        assert_eq!(
-            unsafe { libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC) },
-            0
-        );
+        let set = unsafe { libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC) };
+        assert_eq!(set, 0);
     }
     // SAFETY: both descriptors are new and have no other owner.
     unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
