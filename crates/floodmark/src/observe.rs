@@ -85,7 +85,7 @@ pub fn run(args: &ObserveArgs) -> Result<(), Ending> {
     if !args.quiet {
         out::note(&greeting(args, &name, &pids));
     }
-    file.write(&ObserverLine::Opened(ObserverOpened {
+    file.write(&ObserverLine::Opened(Box::new(ObserverOpened {
         schema: OBSERVER_FILE_VERSION,
         tool: tool(),
         environment: environment(&Root::host()),
@@ -94,7 +94,7 @@ pub fn run(args: &ObserveArgs) -> Result<(), Ending> {
         pids,
         allowed_cpus: observer.allowed_cpus(),
         clocks: observer.clocks(),
-    }))?;
+    })))?;
     if args.pings {
         answer_pings(args, &stop)?;
     }

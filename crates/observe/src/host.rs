@@ -234,7 +234,11 @@ mod tests {
         std::fs::create_dir_all(folder.path().join("proc")).unwrap();
         std::fs::write(&file, "cpu 1 2 3 4 5 6 7 8\n").unwrap();
         let mut samples = Samples::new(Duration::from_secs(1));
-        cpus(&mut samples, &Root::at(folder.path()));
+        cpus(
+            &mut samples,
+            &Root::at(folder.path()),
+            SharedHostCpu::default(),
+        );
         let begin = samples.begin;
         samples.take(begin + Duration::from_secs(1));
         std::fs::write(&file, "nothing\n").unwrap();
@@ -256,7 +260,7 @@ mod tests {
     #[test]
     fn a_sample_is_cheap() {
         let mut samples = Samples::new(Duration::from_millis(10));
-        open(&mut samples, &Root::host());
+        open(&mut samples, &Root::host(), &SharedHostCpu::default());
         let begin = Instant::now();
         let before = crate::clock::thread_cpu();
         for step in 1..=100 {

@@ -24,7 +24,7 @@ pub const OBSERVER_FILE_VERSION: u32 = 1;
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum ObserverLine {
     /// The first line.
-    Opened(ObserverOpened),
+    Opened(Box<ObserverOpened>),
     /// Describes the series of a group.
     Group(SeriesGroup),
     /// Samples taken since the previous line of this type.

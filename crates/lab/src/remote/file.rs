@@ -239,7 +239,7 @@ fn parse_opened(line: &[u8]) -> Result<ObserverOpened, String> {
     if let Ok(ObserverLine::Opened(opened)) = serde_json::from_slice(line)
         && opened.schema == OBSERVER_FILE_VERSION
     {
-        return Ok(opened);
+        return Ok(*opened);
     }
     // The first line contains these fields in every version.
     let any: Value = serde_json::from_slice(line).unwrap_or_default();

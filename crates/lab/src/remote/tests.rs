@@ -37,7 +37,7 @@ fn observer_file(synchronised: bool) -> (tempfile::TempDir, ObserverFile) {
         kind: MetricKind::Counter,
     };
     let mut lines = vec![
-        ObserverLine::Opened(ObserverOpened {
+        ObserverLine::Opened(Box::new(ObserverOpened {
             schema: OBSERVER_FILE_VERSION,
             tool: ToolInfo {
                 name: "floodmark".to_owned(),
@@ -50,7 +50,7 @@ fn observer_file(synchronised: bool) -> (tempfile::TempDir, ObserverFile) {
             pids: vec![7],
             allowed_cpus: None,
             clocks: remote_clock(0),
-        }),
+        })),
         ObserverLine::Group(SeriesGroup {
             group: 0,
             source: "/proc/PID/stat".to_owned(),
