@@ -9,8 +9,9 @@ use floodmark_diagnose::comparing::{
 use floodmark_diagnose::conditions::RatioCondition;
 use floodmark_lab::{EVENTS, RECORD};
 use floodmark_record::comparison::{ComparedMetric, Comparison, ComparisonReport};
-use floodmark_record::run::Status;
+use floodmark_record::run::{Environment, Run, Status};
 use floodmark_record::{Record, SCHEMA_VERSION};
+use floodmark_report::html::{self, ComparedRuns};
 use floodmark_report::tables::ResultTables;
 use floodmark_report::{junit, markdown, terminal};
 
@@ -57,6 +58,10 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub tables: TableArgs,
 
+    /// Write a page with the ratios and the curves of both results; - for stdout [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
     /// Write the comparison as JSON; - for stdout [default: none]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -76,6 +81,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
     }
     let (read_a, read_b) = (Operand::read(&args.a)?, Operand::read(&args.b)?);
     let files = Files {
+        html: args.html.clone(),
         json: args.json.clone(),
         ci: args.ci.clone(),
         ..Files::default()
@@ -130,6 +136,21 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
         })?,
     }
     let fault = fault(args, [&a, &b]);
+    if let Some(path) = &args.html {
+        let [runs_a, runs_b] = [&a, &b].map(drawable_runs);
+        let sides = [(&a, &runs_a), (&b, &runs_b)];
+        let sides = sides.map(|(side, runs)| ComparedRuns {
+            name: &side.name,
+            runs,
+        });
+        let environment = read_a.records.first().map(|record| &record.environment);
+        let page = html::of_comparison(
+            &compared,
+            sides,
+            environment.unwrap_or(&Environment::default()),
+        );
+        files::write("--html", path, &page.map_err(Ending::usage)?)?;
+    }
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&compared).map_err(Ending::internal)? + "\n";
         files::write("--json", path, &text)?;
@@ -143,6 +164,14 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
     let unmeasured = |_: &str| "the ratio was not measured; see the notes".to_owned();
     let failed = || endings::failed_threshold(&compared.thresholds, unmeasured);
     fault.or_else(failed).map_or(Ok(()), Err)
+}
+
+/// Returns the runs whose curves can be compared. The loads of a search have different rates.
+fn drawable_runs<'a>(side: &RunGroup<'a>) -> Vec<&'a Run> {
+    match side.capacities.is_empty() {
+        true => side.runs().collect(),
+        false => Vec::new(),
+    }
 }
 
 /// One argument (A or B) and its records.

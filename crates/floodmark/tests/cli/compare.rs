@@ -67,9 +67,22 @@ fn compare(a: &str, b: &str, arguments: &[&str]) -> (i32, ComparisonReport, Stri
 
 #[test]
 fn compares_several_results_per_side() {
-    let (_folder, a, b) = two();
-    let (code, compared, table) = compare(a.to_str().unwrap(), b.to_str().unwrap(), &[]);
+    let (folder, a, b) = two();
+    let page = folder.path().join("page.html");
+    let (code, compared, table) = compare(
+        a.to_str().unwrap(),
+        b.to_str().unwrap(),
+        &["--html", page.to_str().unwrap()],
+    );
     assert_eq!(code, 0, "{table}");
+    let page = fs::read_to_string(page).unwrap();
+    for part in [
+        "<h2>Ratios</h2>",
+        "<h2>Curves</h2>",
+        "<polyline class=\"curve k1\"",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
     // Loads have no capacity.
     assert_eq!(compared.comparisons.len(), ComparedMetric::ALL.len() - 1);
     assert_eq!((compared.a.processes, compared.b.processes), (3, 3));

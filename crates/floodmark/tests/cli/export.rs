@@ -21,7 +21,7 @@ pub struct Collector {
     requests: Receiver<ExportMetricsServiceRequest>,
 }
 
-/// Attributes of a point and its value. The value of a histogram is its count.
+/// Attributes and value of a data point. For a histogram, the value is its count.
 pub type Points = Vec<(BTreeMap<String, String>, f64)>;
 
 impl Collector {

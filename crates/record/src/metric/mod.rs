@@ -103,7 +103,8 @@ pub enum Metric {
     },
 }
 
-/// Returns a subject in the spelling of prose, with an uppercase first letter.
+/// Formats a subject for display: abbreviations are spelled as in text, and the first letter is
+/// uppercase.
 fn readable(subject: &str) -> String {
     let words = subject.split(' ').map(|word| match word {
         "jvm" => "JVM",

@@ -1,4 +1,4 @@
-//! The page of a record as HTML.
+//! The page of a record or of a comparison as HTML.
 //!
 //! The page is self-contained: it loads no scripts, fonts, images or other resources, and it is
 //! complete without its own script. The same record always yields the same page, byte for byte.
@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use floodmark_record::Record;
+use floodmark_record::comparison::ComparisonReport;
+use floodmark_record::run::Environment;
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 use sha2::{Digest, Sha256};
 
@@ -15,6 +17,7 @@ mod chart;
 mod tests;
 
 pub use crate::model::chart::DamagedHistogram;
+pub use crate::model::comparison_page::ComparedRuns;
 
 use crate::model::figures::rate;
 use crate::model::page::PageContent;
@@ -38,7 +41,23 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
 /// # Errors
 /// Fails if a histogram in the record is damaged.
 pub fn of_record(record: &Record, next: Option<&str>) -> Result<String, DamagedHistogram> {
-    let page = PageContent::of(record, next)?;
+    PageContent::of(record, next).map(|page| draw(&page))
+}
+
+/// Returns the page for a comparison of two results. `environment` is that of the first result.
+///
+/// # Errors
+/// Fails if a histogram in a record is damaged.
+pub fn of_comparison(
+    compared: &ComparisonReport,
+    sides: [ComparedRuns<'_>; 2],
+    environment: &Environment,
+) -> Result<String, DamagedHistogram> {
+    let page = PageContent::of_comparison(compared, sides, environment)?;
+    Ok(draw(&page))
+}
+
+fn draw(page: &PageContent) -> String {
     let sections = page.sections.iter();
     let sections = sections.filter(|(_, content)| !content.0.is_empty());
     let page = html! {
@@ -68,7 +87,7 @@ pub fn of_record(record: &Record, next: Option<&str>) -> Result<String, DamagedH
             }
         }
     };
-    Ok(page.into_string())
+    page.into_string()
 }
 
 /// Text that a user or a server may have chosen. maud escapes HTML. This type also escapes control

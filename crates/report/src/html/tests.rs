@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use floodmark_record::cause::Cause;
+use floodmark_record::comparison::{ComparedMetric, Conclusion};
 use floodmark_record::metric::NetworkFigure;
 use floodmark_record::not_ok::NotOkResponse;
 use floodmark_record::path::{PathStep, StepKind};
@@ -13,6 +14,7 @@ use scraper::{ElementRef, Html, Selector};
 
 use super::*;
 use crate::fixture;
+use crate::model::comparison::tests::comparison;
 
 /// Hostile text that may come from a server, a URL or a mix file.
 const HOSTILE: &str = "</style></svg><script>alert(1)</script><img src=x onerror=alert(2)>\"'><b>&amp;\u{202e}\u{1b}[31m";
@@ -541,4 +543,39 @@ fn a_long_table_of_agents_is_collapsed() {
     let summary = texts(&many, "details:not(.values) summary").join("");
     assert!(summary.starts_with("17\u{a0}agents, "), "{summary}");
     assert_inactive(&many);
+}
+
+#[test]
+fn a_comparison_overlays_both_results() {
+    let ratio = comparison(ComparedMetric::Throughput, Conclusion::Different);
+    let mut report = crate::model::comparison::tests::compared(vec![ratio]);
+    report.unlike = vec!["kernel: 6.1 in old, 6.12 in new".to_owned()];
+    let (a, b) = (fixture::closed(), fixture::watched());
+    let sides = [("a", &a), ("b", &b)];
+    let runs = sides.map(|(_, run)| [run]);
+    let compared = |i: usize| ComparedRuns {
+        name: sides[i].0,
+        runs: &runs[i],
+    };
+    let text = of_comparison(&report, [compared(0), compared(1)], &Environment::default()).unwrap();
+    let read = Html::parse_document(&text);
+    assert_inactive(&read);
+    let heads = texts(&read, "h2");
+    assert_eq!(heads, ["Ratios", "Curves", "Outcomes"]);
+    // What differs comes first.
+    let answer = texts(&read, ".answer p");
+    assert!(answer[0].starts_with("Differs: "), "{answer:?}");
+    let keys = texts(&read, ".key li");
+    assert!(
+        keys.contains(&"a".to_owned()) && keys.contains(&"b".to_owned()),
+        "{keys:?}"
+    );
+
+    // The loads of a search are not drawn.
+    let none = |i: usize| ComparedRuns {
+        runs: &[],
+        ..compared(i)
+    };
+    let text = of_comparison(&report, [none(0), none(1)], &Environment::default()).unwrap();
+    assert!(select(&Html::parse_document(&text), ".plot").is_empty());
 }

@@ -29,7 +29,7 @@ pub(crate) fn comparison(metric: ComparedMetric, conclusion: Conclusion) -> Comp
     }
 }
 
-fn compared(comparisons: Vec<Comparison>) -> ComparisonReport {
+pub(crate) fn compared(comparisons: Vec<Comparison>) -> ComparisonReport {
     let side = |name: &str| ComparedResult {
         name: name.to_owned(),
         of: vec!["127.0.0.1:8080 /".to_owned()],

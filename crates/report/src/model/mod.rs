@@ -12,6 +12,7 @@ pub(crate) mod cases;
 pub(crate) mod chart;
 pub(crate) mod claims;
 pub(crate) mod comparison;
+pub(crate) mod comparison_page;
 pub(crate) mod crash;
 pub(crate) mod data;
 pub(crate) mod disk;

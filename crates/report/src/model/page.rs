@@ -107,7 +107,7 @@ fn title(all: &[NamedRun<'_>]) -> String {
 }
 
 /// Describes each plan, the number of loads that use it and the start time of the first load.
-fn plans(all: &[NamedRun<'_>]) -> Blocks {
+pub(super) fn plans(all: &[NamedRun<'_>]) -> Blocks {
     let mut plans: Vec<(String, u64, u64)> = Vec::new();
     for load in names::by_load(all) {
         let run = load[0].run;
@@ -236,7 +236,7 @@ fn figures(all: &[NamedRun<'_>]) -> Blocks {
 }
 
 /// Returns the counts and shares for each run, followed by statuses and errors.
-fn all_outcomes(drawn: &[NamedRun<'_>]) -> Blocks {
+pub(super) fn all_outcomes(drawn: &[NamedRun<'_>]) -> Blocks {
     let mut blocks = Blocks::default();
     let named = drawn.iter().map(|one| match drawn.len() {
         1 => ("", one.run),

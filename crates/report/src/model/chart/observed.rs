@@ -76,7 +76,8 @@ fn is_left_out(metric: &Metric) -> bool {
     )
 }
 
-/// Returns the charts of changing metrics, those that the verdicts cite first, and the names of metrics without a chart.
+/// Returns the charts of metrics that change; those cited by verdicts come first. Also returns the
+/// names of metrics without a chart.
 pub(crate) fn charts(drawn: &[NamedRun<'_>]) -> (Vec<Chart>, Vec<String>) {
     let Some(time) = TimeAxis::of(drawn) else {
         return (Vec::new(), Vec::new());
