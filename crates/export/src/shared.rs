@@ -17,7 +17,7 @@ pub(crate) struct SharedMetrics {
 #[derive(Debug, Default)]
 struct MetricsState {
     metrics: LoadMetrics,
-    /// The metrics in each requested format, until they change.
+    /// Encoded metrics by format; cleared when the metrics change.
     encoded: Vec<(ExpositionFormat, Bytes)>,
 }
 

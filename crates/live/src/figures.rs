@@ -127,7 +127,7 @@ impl RunFigures {
         self.suspicion = self.recent().and_then(|recent| recent.suspicion());
     }
 
-    /// Returns the figures of the last seconds, or `None` if there are too few seconds.
+    /// Returns the figures of the last three seconds, or `None` if the run is shorter.
     fn recent(&self) -> Option<RecentFigures> {
         if self.recent.len() < RECENT_S {
             return None;

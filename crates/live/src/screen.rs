@@ -56,7 +56,7 @@ impl Console {
         })
     }
 
-    /// Writes all bytes. Gives up if the terminal is closed. Safe in signal handlers.
+    /// Writes all bytes; stops at the first error other than EINTR. Async-signal-safe.
     fn write(&self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             match rustix::io::write(&self.terminal, bytes) {

@@ -49,7 +49,7 @@ impl SearchProgress {
         });
     }
 
-    /// Returns the smallest and the largest rate of the last `count` steps and their intervals.
+    /// Returns the range of rates covered by the last `count` steps, including their intervals.
     pub(crate) fn range(&self, count: usize) -> Option<(f64, f64)> {
         let last = self.steps.iter().rev().take(count);
         let ends = last.flat_map(|step| [Some(step.rate_per_s), step.low, step.high]);

@@ -1,5 +1,5 @@
 //! The messages of Prometheus's data model (`io.prometheus.client`, metrics.proto) that floodmark
-//! sends. Fields that floodmark never sets are missing.
+//! sends. Fields that floodmark never sets are omitted.
 #![allow(missing_docs, reason = "the names are those of the protocol")]
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -82,7 +82,8 @@ pub struct BucketMessage {
 /// Consecutive exponential buckets.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct SpanMessage {
-    /// Index of the first bucket, or number of empty buckets since the previous span.
+    /// First span: index of its first bucket. Later spans: number of empty buckets after the previous
+/// span.
     #[prost(sint32, optional, tag = "1")]
     pub offset: Option<i32>,
     #[prost(uint32, optional, tag = "2")]

@@ -41,7 +41,7 @@ impl Page<'_> {
         }
     }
 
-    /// Returns the line for a terminal that is too small.
+    /// Returns the status line for a terminal that is too small for the view.
     fn one_line(&self, width: u16) -> Line<'static> {
         let style = floodmark_report::Style {
             color: false,
