@@ -83,7 +83,7 @@ pub struct BucketMessage {
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct SpanMessage {
     /// First span: index of its first bucket. Later spans: number of empty buckets after the previous
-/// span.
+    /// span.
     #[prost(sint32, optional, tag = "1")]
     pub offset: Option<i32>,
     #[prost(uint32, optional, tag = "2")]
