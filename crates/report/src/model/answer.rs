@@ -213,7 +213,7 @@ fn result_of_one(run: &Run) -> Vec<Span> {
 }
 
 /// Capitalizes the first letter of a sentence.
-fn capitalized(sentence: &str) -> String {
+pub(super) fn capitalized(sentence: &str) -> String {
     let mut letters = sentence.chars();
     let first = letters.next().map(|first| first.to_ascii_uppercase());
     first.into_iter().chain(letters).collect()

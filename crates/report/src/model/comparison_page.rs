@@ -3,6 +3,7 @@
 use floodmark_record::comparison::{Comparison, ComparisonReport};
 use floodmark_record::run::{Environment, Run};
 
+use super::answer::capitalized;
 use super::chart::{DamagedHistogram, distribution, over_time};
 use super::names::NamedRun;
 use super::page::{PageContent, all_outcomes, plans};
@@ -60,7 +61,8 @@ fn answer(compared: &ComparisonReport) -> Blocks {
         blocks.paragraph([Emphasis::Warn.span("Differs:"), plain(format!("{text}."))]);
     }
     for result in comparison::results(&compared.comparisons) {
-        blocks.paragraph([Emphasis::Strong.span(format!("{result}."))]);
+        let result = format!("{}.", capitalized(&result));
+        blocks.paragraph([Emphasis::Strong.span(result)]);
     }
     blocks.lines(compared.thresholds.iter().map(threshold));
     blocks
