@@ -8,9 +8,7 @@
 use maud::{Markup, html};
 
 use super::Harmless;
-use crate::model::chart::{
-    AreaColor, Axis, Chart, ChartMark, Curve, CurvePiece, CurveRole, DotColor,
-};
+use crate::model::chart::{AreaColor, Axis, Chart, ChartMark, Curve, CurveRole, DotColor};
 
 /// Width of a chart in drawing units. One unit is about half a pixel.
 const WIDTH: f64 = 880.0;
@@ -184,21 +182,24 @@ fn one_per_label(chart: &Chart) -> Vec<ChartMark> {
     marks
 }
 
-/// Returns the upper edge of each area, from the lowest area to the highest.
+/// Returns the upper edge of each piece of an area, from the lowest area to the highest. All areas
+/// of a chart have the same pieces.
 fn stacked(chart: &Chart) -> Vec<(Vec<(f64, f64)>, &Curve)> {
     let is_area = |curve: &&Curve| matches!(curve.role, CurveRole::Area(_));
-    let mut all: Vec<(Vec<(f64, f64)>, &Curve)> = Vec::new();
-    for curve in chart.curves.iter().filter(is_area) {
-        let own = curve
-            .pieces
-            .iter()
-            .flat_map(|piece: &CurvePiece| &piece.points);
-        let below = all.last().map(|(upper, _)| upper.clone());
-        let upper = own.enumerate().map(|(i, (at, value))| {
-            let below = below.as_ref().and_then(|below| below.get(i));
-            (*at, value + below.map_or(0.0, |(_, value)| *value))
-        });
-        all.push((upper.collect(), curve));
+    let areas: Vec<&Curve> = chart.curves.iter().filter(is_area).collect();
+    let pieces = areas.first().map_or(0, |area| area.pieces.len());
+    let mut all = Vec::new();
+    for piece in 0..pieces {
+        let mut below: Vec<(f64, f64)> = Vec::new();
+        for area in &areas {
+            let own = area.pieces[piece].points.iter().enumerate();
+            let upper = own.map(|(i, (at, value))| {
+                let below = below.get(i).map_or(0.0, |(_, value)| *value);
+                (*at, value + below)
+            });
+            below = upper.collect();
+            all.push((below.clone(), *area));
+        }
     }
     all
 }

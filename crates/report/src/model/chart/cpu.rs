@@ -66,7 +66,7 @@ fn chart(time: &TimeAxis, run: &Run, host: &Host) -> Option<Chart> {
         let rows = run.series.iter().map(|row| CurveStep {
             from_s: row.from_s,
             to_s: row.to_s,
-            value: Some(of(row).unwrap_or(0.0)),
+            value: of(row),
         });
         ((*name).to_owned(), joined(rows, Aggregation::Mean))
     });
@@ -78,19 +78,21 @@ fn chart(time: &TimeAxis, run: &Run, host: &Host) -> Option<Chart> {
     let busy = Metric::Host(host.role, HostFigure::Busy);
     let mut seen = run.observations.iter();
     if let Some(busy) = seen.find(|of| of.metric == busy && !of.is_peak) {
-        let busy: Vec<f64> = first.iter().map(|row| mean(run, busy, row)).collect();
-        let rest = |parts: &[(String, Vec<CurveStep>)], limit: &dyn Fn(usize) -> f64| {
+        let busy: Vec<Option<f64>> = first.iter().map(|row| mean(run, busy, row)).collect();
+        let rest = |parts: &[(String, Vec<CurveStep>)], limit: &dyn Fn(usize) -> Option<f64>| {
             let rows = first.iter().enumerate().map(|(i, row)| CurveStep {
-                value: Some((limit(i) - used(parts, i)).max(0.0)),
+                value: limit(i).map(|limit| (limit - used(parts, i)).max(0.0)),
                 ..*row
             });
             rows.collect::<Vec<_>>()
         };
         let others = rest(&parts, &|i| busy[i]);
         parts.push(("other programs".to_owned(), others));
-        let idle = rest(&parts, &|_| f64::from(host.cpus));
+        let idle = rest(&parts, &|_| Some(f64::from(host.cpus)));
         parts.push(("idle".to_owned(), idle));
     }
+    // A stack needs all of its parts. Rows without one of them are gaps.
+    let is_known = |i: usize| parts.iter().all(|(_, steps)| steps[i].value.is_some());
     let curves: Vec<Curve> = parts
         .iter()
         .enumerate()
@@ -99,14 +101,20 @@ fn chart(time: &TimeAxis, run: &Run, host: &Host) -> Option<Chart> {
                 "idle" => AreaColor::Idle,
                 _ => AreaColor::Curve(i),
             };
-            let ends = steps.iter().flat_map(|step| {
-                let value = step.value.unwrap_or(0.0);
-                [(step.from_s, value), (step.to_s, value)]
+            let pieces = (0..first.len()).collect::<Vec<_>>();
+            let pieces = pieces.chunk_by(|a, b| is_known(*a) == is_known(*b));
+            let pieces = pieces.filter(|rows| is_known(rows[0]));
+            let pieces = pieces.map(|rows| {
+                let ends = rows.iter().filter_map(|i| {
+                    let step = steps[*i];
+                    Some([(step.from_s, step.value?), (step.to_s, step.value?)])
+                });
+                CurvePiece::of(ends.flatten().collect())
             });
             Curve {
                 name: name.clone(),
                 role: CurveRole::Area(color),
-                pieces: vec![CurvePiece::of(ends.collect())],
+                pieces: pieces.collect(),
             }
         })
         .collect();
@@ -120,15 +128,41 @@ fn chart(time: &TimeAxis, run: &Run, host: &Host) -> Option<Chart> {
     Some(time.chart(host.title, "CPUs, stacked", y, curves))
 }
 
-/// Returns the mean of a metric during a row.
-fn mean(run: &Run, seen: &Observation, row: &CurveStep) -> f64 {
+/// Returns the mean of a metric during a row, or `None` if it was not sampled.
+fn mean(run: &Run, seen: &Observation, row: &CurveStep) -> Option<f64> {
     let (mut sum, mut length_s) = (0.0, 0.0);
     for step in steps(run, seen) {
         let overlap_s = step.to_s.min(row.to_s) - step.from_s.max(row.from_s);
-        if overlap_s > 0.0 {
-            sum += overlap_s * step.value.unwrap_or(0.0);
+        if overlap_s > 0.0
+            && let Some(value) = step.value
+        {
+            sum += overlap_s * value;
             length_s += overlap_s;
         }
     }
-    if length_s > 0.0 { sum / length_s } else { 0.0 }
+    (length_s > 0.0).then(|| sum / length_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::model::names::NamedRun;
+
+    #[test]
+    fn a_second_without_the_servers_cpu_is_a_gap() {
+        let mut run = fixture::watched();
+        run.series[4].server_user_cpus = None;
+        let drawn = [NamedRun {
+            name: String::new(),
+            run: &run,
+        }];
+        let time = TimeAxis::of(&drawn).unwrap();
+        let charts = charts(&time, &run, &Environment::default());
+        for curve in &charts[0].curves {
+            assert_eq!(curve.pieces.len(), 2, "{}", curve.name);
+            assert_eq!(curve.pieces[0].points.last().unwrap().0, 4.0);
+            assert_eq!(curve.pieces[1].points[0].0, 5.0);
+        }
+    }
 }

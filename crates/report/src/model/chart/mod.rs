@@ -95,8 +95,8 @@ impl Curve {
         }
     }
 
-    /// Returns the value at a position on the x axis, or `None` in a gap. The value of a step that
-    /// starts here precedes that of a step that ends here.
+    /// Returns the value at a position on the x axis, or `None` in a gap. At the boundary of two
+    /// steps, this is the value of the later one.
     fn value_at(&self, at: f64) -> Option<f64> {
         if let CurveRole::Dots(_) = self.role {
             let mut points = self.pieces.iter().flat_map(|piece| &piece.points);
