@@ -47,7 +47,7 @@ impl<'a> FamilyBuilder<'a> {
     }
 }
 
-/// No label in addition to the base labels.
+/// Only the base labels.
 const NONE: Option<(LabelKey, &str)> = None;
 
 /// Returns all metrics that have series.

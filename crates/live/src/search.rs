@@ -9,9 +9,9 @@ pub(crate) struct BracketStep {
     pub(crate) number: usize,
     pub(crate) rate_per_s: f64,
     pub(crate) outcome: TrialOutcome,
-    /// Lower end: of the interval if there is one, otherwise the highest rate that passed.
+    /// Lower end of the interval; without an interval, the highest rate that passed.
     pub(crate) low: Option<f64>,
-    /// Upper end: of the interval if there is one, otherwise the lowest rate that missed.
+    /// Upper end of the interval; without an interval, the lowest rate that missed.
     pub(crate) high: Option<f64>,
 }
 
