@@ -83,6 +83,8 @@ enum Task {
     Watching(BenchArguments),
     /// Compare a server with itself and with a copy slowed by 5 %
     Aa(BenchArguments),
+    /// Count how often a gate finds a slower server, and how often it fails without one
+    Gate(BenchArguments),
 }
 
 fn main() -> ExitCode {
@@ -123,6 +125,7 @@ fn run(task: &Task) -> Result<bool, TaskError> {
         Task::Scale(arguments) => return bench("scale", arguments),
         Task::Watching(arguments) => return bench("watching", arguments),
         Task::Aa(arguments) => return bench("aa", arguments),
+        Task::Gate(arguments) => return bench("gate", arguments),
     }
     Ok(true)
 }

@@ -38,6 +38,8 @@ enum Measurement {
     Confusion(confusion::ConfusionOptions),
     /// Check a running server against a workload's contract
     Contract(contracts::contract::ContractOptions),
+    /// Count how often a gate finds a slower server, and how often it fails without one
+    Gate(difference::gate::GateOptions),
     /// Compare floodmark with other load generators, and write docs/peers.md
     Peers(peers::PeersOptions),
     /// Measure how floodmark spends time on a request, and write docs/performance.md
@@ -74,6 +76,7 @@ fn run(measurement: &Measurement) -> Result<bool, Failure> {
         Measurement::Causes => confusion::causes(&bench()?),
         Measurement::Confusion(options) => confusion::run(&bench()?, options),
         Measurement::Contract(options) => Ok(contracts::contract::run(options)),
+        Measurement::Gate(options) => difference::gate::run(options),
         Measurement::Peers(options) => peers::run(&bench()?, options).map(|()| true),
         Measurement::Performance(options) => performance::run(&bench()?, options).map(|()| true),
         Measurement::Scale(options) => scale::run(&bench()?, options),

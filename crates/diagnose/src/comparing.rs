@@ -151,4 +151,4 @@ fn too_few(groups: &[(&RunGroup<'_>, &ProcessFigures)]) -> String {
 
 #[cfg(test)]
 #[path = "comparing_tests.rs"]
-mod tests;
+pub(crate) mod tests;

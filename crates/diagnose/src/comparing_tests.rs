@@ -13,7 +13,7 @@ use crate::testing::{closed, open};
 
 /// Returns a record with interleaved runs of the systems `a` and `b`. The arguments contain the
 /// throughput of each attempt, grouped by process.
-pub(super) fn record(a: &[&[f64]], b: &[&[f64]]) -> Record {
+pub(crate) fn record(a: &[&[f64]], b: &[&[f64]]) -> Record {
     let tool = ToolInfo {
         name: "floodmark".to_owned(),
         version: "0.1.0".to_owned(),
@@ -53,7 +53,7 @@ pub(super) fn throughput(record: &Record) -> Comparison {
 }
 
 /// Converts a record to the record of an experiment with one trial per system.
-pub(super) fn experiment(mut record: Record) -> Record {
+pub(crate) fn experiment(mut record: Record) -> Record {
     for run in &mut record.runs {
         run.trial = Some(run.system.clone());
     }

@@ -1,10 +1,11 @@
-//! Pure functions that judge a record: validity, verdicts, comparisons, claims, conditions and next
-//! steps.
+//! Pure functions that judge a record: validity, verdicts, comparisons, gates, claims, conditions
+//! and next steps.
 
 mod asking;
 pub mod comparing;
 pub mod conditions;
 pub mod doctor;
+pub mod gate;
 mod held;
 pub mod next;
 pub mod notes;

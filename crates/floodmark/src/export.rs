@@ -7,6 +7,7 @@ use floodmark_diagnose::tuning::NextProcess;
 use floodmark_export::{ExportError, ExportTargets, Exporter, OtlpUrl};
 use floodmark_lab::experiment::{ExperimentListener, TuningListener};
 use floodmark_record::Event;
+use floodmark_record::gate::GateResult;
 use floodmark_record::tuning::Tuning;
 
 use crate::exit::Ending;
@@ -106,6 +107,10 @@ impl<L: ExperimentListener> ExperimentListener for ExportingListener<'_, L> {
 
     fn on_trial_skipped(&mut self, trial: &str) {
         self.listener.on_trial_skipped(trial);
+    }
+
+    fn on_gate(&mut self, gate: &GateResult) {
+        self.listener.on_gate(gate);
     }
 }
 

@@ -30,6 +30,12 @@ enum What {
         #[arg(default_value = "my-experiment")]
         name: String,
     },
+    /// Write experiments/NAME.toml with a gate: fails if a candidate is slower than a baseline
+    Gate {
+        /// Name of the experiment and its file
+        #[arg(default_value = "gate")]
+        name: String,
+    },
 }
 
 /// Runs the command.
@@ -37,11 +43,12 @@ pub fn run(args: &InitArgs) -> Result<(), Ending> {
     let (template, name) = match &args.what {
         What::System { name } => (Template::System, name),
         What::Experiment { name } => (Template::Experiment, name),
+        What::Gate { name } => (Template::Gate, name),
     };
     let path = write_template(template, Path::new(""), name).map_err(Ending::usage)?;
     let next = match template {
         Template::System => format!("refer to it in an experiment as system = \"{name}\""),
-        Template::Experiment => format!("run it with: floodmark run {name}"),
+        Template::Experiment | Template::Gate => format!("run it with: floodmark run {name}"),
     };
     out::print(&format!("wrote {}; {next}\n", path.display()))
 }

@@ -35,7 +35,7 @@ use crate::run_events::RunEvents;
 const TEST_VALIDITY: &str = "FLOODMARK_TEST_VALIDITY";
 
 /// Names of the judges whose versions the record lists.
-const JUDGES: [&str; 11] = [
+const JUDGES: [&str; 12] = [
     "steady",
     "saturation",
     "intervals",
@@ -47,6 +47,7 @@ const JUDGES: [&str; 11] = [
     "claims",
     "crash",
     "tuning",
+    "gate",
 ];
 
 /// Folds the events of a result folder and evaluates the runs. Ignores an incomplete last line.
@@ -140,6 +141,10 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
             let (tuned, _) = floodmark_diagnose::tuning::judge(&record, tuning, events.tuning);
             record.tuning = Some(tuned);
         }
+        // Ordinary intervals over pairs that were added until the gate decided would be too narrow.
+        Some(ExperimentDescription {
+            gate: Some(rules), ..
+        }) => record.gate = Some(floodmark_diagnose::gate::judge(&record, rules, events.gate)),
         Some(_) => {
             record.trial_capacities = comparing::trial_capacities(&record);
             record.comparisons = comparing::comparisons(&record);

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use floodmark_diagnose::gate::GateState;
 use floodmark_diagnose::tuning::TuningState;
 use floodmark_plan::FileError;
 use floodmark_record::Event;
@@ -37,6 +38,8 @@ pub struct ResultEvents {
     pub capacity: Vec<CapacityEvents>,
     /// Failures and the time limit of a tuning.
     pub tuning: TuningState,
+    /// Number of pairs and time limit of a gate.
+    pub gate: GateState,
 }
 
 impl ResultEvents {
@@ -103,7 +106,11 @@ impl ResultEvents {
                 }
             }
             Event::SettingFailed(failed) => self.tuning.failed.push(failed),
-            Event::OutOfTime { budget_s } => self.tuning.out_of_time_s = Some(budget_s),
+            Event::GatePlanned { max_pairs } => self.gate.max_pairs = Some(max_pairs),
+            Event::OutOfTime { budget_s } => {
+                self.tuning.out_of_time_s = Some(budget_s);
+                self.gate.is_out_of_time = true;
+            }
             event => {
                 if let Some(run) = self.runs.last_mut() {
                     run.take(event);

@@ -202,6 +202,19 @@ kind!(
 );
 
 kind!(
+    /// A percentage from 0 % to below 100 %, as a share.
+    Percentage,
+    f64,
+    "a percentage from \"0%\" to below \"100%\", such as \"2.5%\"",
+    |scalar| {
+        let number = scalar.text()?.strip_suffix('%')?.trim_end();
+        let percent: f64 = number.parse().ok()?;
+        (0.0..100.0).contains(&percent).then_some(percent / 100.0)
+    },
+    json_schema!({ "type": "string", "pattern": "^[0-9.]+\\s*%$" })
+);
+
+kind!(
     /// A name, which also becomes part of file names.
     Name,
     String,

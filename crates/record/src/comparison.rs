@@ -33,6 +33,22 @@ crate::names::named! {
     }
 }
 
+impl ComparedMetric {
+    /// Returns whether a higher figure is better, as for rates.
+    #[must_use]
+    pub fn more_is_better(self) -> bool {
+        match self {
+            ComparedMetric::Throughput | ComparedMetric::Goodput | ComparedMetric::Capacity => true,
+            ComparedMetric::P50
+            | ComparedMetric::P99
+            | ComparedMetric::ServiceP50
+            | ComparedMetric::ServiceP99
+            | ComparedMetric::CpuPerRequest
+            | ComparedMetric::ServerCpuPerRequest => false,
+        }
+    }
+}
+
 impl FromStr for ComparedMetric {
     type Err = String;
 

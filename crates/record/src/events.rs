@@ -148,7 +148,12 @@ pub enum Event {
     CapacityEnded(CapacityEnded),
     /// The server failed at a setting of a tuning.
     SettingFailed(FailedSetting),
-    /// The time limit of a tuning was reached.
+    /// The first pair of a gate was measured.
+    GatePlanned {
+        /// Maximum number of pairs within the budget.
+        max_pairs: u32,
+    },
+    /// The time limit of a tuning or gate was reached.
     OutOfTime {
         /// The time limit in seconds.
         budget_s: f64,

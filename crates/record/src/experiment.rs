@@ -7,6 +7,7 @@ use crate::capacity::CapacityGoal;
 use crate::comparison::{Agreement, ComparedMetric};
 use crate::crash::CrashSettings;
 use crate::events::RunId;
+use crate::gate::GateRules;
 use crate::run::ToolInfo;
 use crate::sweep::Sweep;
 use crate::tuning::TuningDescription;
@@ -50,6 +51,9 @@ pub struct ExperimentDescription {
     /// Search for the capacity of each server process. Such an experiment compares capacities only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacityGoal>,
+    /// Gate that decides whether the second trial is worse than the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateRules>,
     /// Tuning of a trial's knobs. Its trials are in `tuning`, not in `trials`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<TuningDescription>,

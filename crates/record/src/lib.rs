@@ -19,6 +19,7 @@ pub mod disk;
 pub mod events;
 pub mod experiment;
 pub mod fine_series;
+pub mod gate;
 pub mod groups;
 pub mod host;
 pub mod kept;

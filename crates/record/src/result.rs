@@ -8,6 +8,7 @@ use crate::capacity::{CapacityResult, TrialCapacity};
 use crate::comparison::{ClaimResult, Comparison};
 use crate::crash::CrashResult;
 use crate::experiment::{ExperimentDescription, Resumed};
+use crate::gate::GateResult;
 use crate::run::{Environment, Interval, Run, ToolInfo};
 use crate::sweep::Swept;
 use crate::tuning::Tuning;
@@ -64,6 +65,9 @@ pub struct Record {
     /// Result of a tuning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<Tuning>,
+    /// Result of a gate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateResult>,
     /// Version of each judge.
     pub judges: std::collections::BTreeMap<String, String>,
 }
@@ -116,6 +120,7 @@ impl Record {
             capacities: Vec::new(),
             trial_capacities: Vec::new(),
             tuning: None,
+            gate: None,
             judges: std::collections::BTreeMap::new(),
         }
     }

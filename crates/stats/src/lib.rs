@@ -12,6 +12,7 @@ pub mod interval;
 pub mod loss;
 pub mod recovery;
 pub mod saturation;
+pub mod sequential;
 pub mod steady;
 #[cfg(test)]
 mod testing;

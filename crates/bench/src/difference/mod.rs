@@ -5,6 +5,7 @@
 //! copy that is stopped for 5 % of the time ([`slowed`]). floodmark determines how many processes
 //! the second comparison needs.
 
+pub mod gate;
 pub mod slowed;
 
 use std::path::{Path, PathBuf};

@@ -43,6 +43,11 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "TIME", value_parser = positive_duration)]
     pub duration: Option<Duration>,
 
+    /// Time limit of the gate, or of each search for a capacity, with a unit [default: set by the
+    /// experiment]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    pub budget: Option<Duration>,
+
     /// Prove each cause after the measurement by making one change at a time: doubling the
     /// connections, or stopping the client, server or store for 1 ms of every 5 ms. Takes a minute
     /// or more per process

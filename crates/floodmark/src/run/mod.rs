@@ -1,6 +1,7 @@
 //! `floodmark run`: runs an experiment.
 
 use std::path::Path;
+use std::time::Duration;
 
 use floodmark_host::Stop;
 use floodmark_lab::Folder;
@@ -13,6 +14,7 @@ use floodmark_record::Record;
 use floodmark_record::comparison::{ClaimResult, Holds};
 use floodmark_record::crash::CrashResult;
 use floodmark_record::experiment::ExpectedCheck;
+use floodmark_record::gate::{GateDecision, GateEnd, GateResult};
 use floodmark_record::run::Run;
 
 use crate::endings;
@@ -67,10 +69,16 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         .map(|path| EarlierResult::read(path, &experiment))
         .transpose()
         .map_err(Ending::usage)?;
-    if earlier
-        .as_ref()
-        .is_some_and(|earlier| earlier.is_complete(&experiment))
-    {
+    let is_complete = match (&earlier, &experiment.description.gate) {
+        (None, _) => false,
+        (Some(earlier), None) => earlier.is_complete(&experiment),
+        (Some(_), Some(_)) => {
+            let record = floodmark_lab::fold(folder.path()).map_err(Ending::usage)?;
+            let ended = record.gate.map(|gate| gate.ended);
+            ended.is_some_and(|ended| ended != GateEnd::Interrupted)
+        }
+    };
+    if is_complete {
         if !args.quiet {
             let path = folder.path().display();
             out::note(&format!(
@@ -89,9 +97,17 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         schedule = schedule.after(earlier);
     }
     if !args.quiet {
-        let length = match crash {
-            Some(crash) => format!(" – {} crash rounds per trial", crash.rounds),
-            None => schedule.length().map_or_else(String::new, |length| {
+        let gate = experiment.description.gate.as_ref();
+        let length = match (crash, gate) {
+            (Some(crash), _) => format!(" – {} crash rounds per trial", crash.rounds),
+            (None, Some(rules)) => {
+                let budget = Duration::from_secs_f64(rules.budget_s);
+                format!(
+                    " – pairs of servers until the gate decides, up to {}",
+                    about(budget)
+                )
+            }
+            (None, None) => schedule.length().map_or_else(String::new, |length| {
                 format!(" – {} of load", about(length))
             }),
         };
@@ -148,6 +164,7 @@ fn read(args: &RunArgs) -> Result<Experiment, Ending> {
         duration: args.duration,
         prove: args.prove,
         rounds: args.rounds,
+        budget: args.budget,
     };
     Experiment::read(&path)
         .map_err(Ending::usage)?
@@ -197,16 +214,30 @@ fn ending(
         let fault = endings::server_fault(run)?;
         Some(Ending::server(named(run, fault.message)))
     }));
-    all.extend(runs.iter().find_map(|run| {
+    let gate = outcome.record.gate.as_ref();
+    // A gate leaves out pairs with invalid runs.
+    let is_decided = gate.is_some_and(|gate| gate.ended == GateEnd::Decided);
+    let mut judged = runs.iter().filter(|_| !is_decided);
+    all.extend(judged.find_map(|run| {
         let invalid = endings::invalid(run, || run.validity.reasons.join("; "))?;
         Some(Ending::new(invalid.exit, named(run, invalid.message)))
     }));
+    all.extend(gate.and_then(failed_gate));
     all.extend(failed_check(experiment, runs, args.only.is_empty()));
     all.extend(crash_loss(experiment, &outcome.record.crash));
     if args.fail_on_claims {
         all.extend(refuted(&outcome.record.claims));
     }
     exit::worst(all)
+}
+
+/// Returns an [`Ending`] if the candidate of a gate is worse than the limit.
+fn failed_gate(gate: &GateResult) -> Option<Ending> {
+    let has_failed = gate.decision == GateDecision::Failed;
+    has_failed.then(|| {
+        let ratio = floodmark_report::gate_ratio(gate);
+        Ending::new(Exit::Check, format!("gate failed: {ratio}"))
+    })
 }
 
 /// Returns an [`Ending`] for the first published claim that does not hold.

@@ -4,6 +4,7 @@
 use floodmark_host::Stop;
 use floodmark_lab::experiment::{ExperimentListener, ScheduleProgress, TrialSchedule};
 use floodmark_record::Event;
+use floodmark_record::gate::GateResult;
 use floodmark_record::units::show_duration;
 use std::time::Duration;
 
@@ -20,7 +21,10 @@ impl ExperimentProgress {
     /// Starts to display progress. `are_searches` says whether each attempt is a capacity search.
     pub fn new(schedule: TrialSchedule, are_searches: bool, quiet: bool, stop: &Stop) -> Self {
         let live = Live::new(quiet, stop);
-        live.update_view(|state| state.set_schedule(schedule.trials(), are_searches));
+        // A gate has no schedule.
+        if schedule.trials().next().is_some() {
+            live.update_view(|state| state.set_schedule(schedule.trials(), are_searches));
+        }
         ExperimentProgress { schedule, live }
     }
 
@@ -58,6 +62,12 @@ impl ExperimentListener for ExperimentProgress {
         // Print this even with --quiet, because it explains why the record is incomplete.
         self.live.clear();
         out::complain(&what);
+    }
+
+    fn on_gate(&mut self, gate: &GateResult) {
+        if let Some(line) = floodmark_report::gate_pair(gate) {
+            self.print_line(&line);
+        }
     }
 
     fn on_trial_skipped(&mut self, trial: &str) {

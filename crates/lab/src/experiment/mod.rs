@@ -9,6 +9,7 @@ mod client;
 mod counter;
 mod crash;
 mod delay_proxy;
+mod gate;
 mod hosts;
 mod measurement;
 mod prerequisites;
@@ -160,7 +161,10 @@ impl<'a> ExperimentRunner<'a> {
         };
         clean_up(&mut state);
         prerequisites::prepare(self, &mut state);
-        let failure = self.rounds(&mut state);
+        let failure = match &self.experiment.description.gate {
+            None => self.rounds(&mut state),
+            Some(rules) => gate::measure_pairs(self, rules, &mut state)?,
+        };
         let failures = state.failures;
         let (record, worker_failure) = attempt::finish(folder, failure)?;
         Ok(ExperimentOutcome {

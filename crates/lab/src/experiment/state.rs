@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use floodmark_record::Event;
+use floodmark_record::gate::GateResult;
 
 use super::program::ProgramPaths;
 use crate::folder::Folder;
@@ -19,6 +20,8 @@ pub trait ExperimentListener {
     fn on_problem(&mut self, problem: &str);
     /// Called when the rest of a trial is skipped.
     fn on_trial_skipped(&mut self, trial: &str);
+    /// Called with the state of the experiment's gate after each pair that has a ratio.
+    fn on_gate(&mut self, _gate: &GateResult) {}
 }
 
 /// The state of a running experiment.

@@ -44,10 +44,12 @@ impl TrialSchedule {
     /// Returns the schedule of an experiment.
     #[must_use]
     pub fn of(experiment: &Experiment) -> Self {
-        // Crash rounds are no attempts.
-        let processes = match experiment.description.crash {
-            None => experiment.description.processes,
-            Some(_) => 0,
+        // Crash rounds are no attempts, and a gate decides after each pair whether to continue.
+        let about = &experiment.description;
+        let is_unscheduled = about.crash.is_some() || about.gate.is_some();
+        let processes = match is_unscheduled {
+            false => about.processes,
+            true => 0,
         };
         // A search has one entry, which starts with its first load.
         let budget = experiment.capacity.as_ref().map(|search| search.budget);

@@ -74,11 +74,19 @@ pub(super) fn search(
         .budget
         .as_ref()
         .map_or(DEFAULT_BUDGET, |budget| budget.0);
-    if budget < SHORTEST_BUDGET {
-        let least = show_duration(SHORTEST_BUDGET);
-        return Err(invalid(format!("budget: a search needs at least {least}")));
-    }
+    check_budget(budget).map_err(|what| invalid(format!("budget: {what}")))?;
     Ok(CapacitySearchPlan { objectives, budget })
+}
+
+/// Checks that a search can end within its time limit.
+pub(super) fn check_budget(budget: Duration) -> Result<(), String> {
+    match budget < SHORTEST_BUDGET {
+        false => Ok(()),
+        true => Err(format!(
+            "a search needs at least {}",
+            show_duration(SHORTEST_BUDGET)
+        )),
+    }
 }
 
 /// Returns why the capacity of a trial cannot be searched, and how to fix it.

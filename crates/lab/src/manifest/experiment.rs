@@ -1,13 +1,11 @@
 //! Experiment files: a question, the trials that answer it, and published claims.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use floodmark_record::capacity::CapacityGoal;
 use floodmark_record::cause::Cause;
 use floodmark_record::experiment::{ExpectedCheck, ExperimentDescription};
 use floodmark_record::path::StepKind;
-use floodmark_record::sweep::SweepPoint;
 
 use floodmark_plan::toml_file::{Located, TomlFile};
 use floodmark_plan::{FileError, LoadSpec, did_you_mean};
@@ -19,6 +17,7 @@ use super::claim::{ClaimSection, claim};
 use super::client::Client;
 use super::crash::{self, CrashSection};
 use super::found::{ManifestCache, embedded_names, names_in};
+use super::gate::{self, GateSection};
 use super::place::{ExperimentPlace, TrialPlacement};
 use super::store::Store;
 use super::sweep::spread;
@@ -53,6 +52,9 @@ pub(super) struct ExperimentManifest {
     /// Search for the capacity of each server process: the highest rate at which it meets all
     /// objectives. Each trial then has this search instead of measurements. Default: none.
     capacity: Option<Located<CapacitySection>>,
+    /// Gate for two trials, a baseline and a candidate. Pairs of fresh server processes are measured
+    /// until an interval decides whether the candidate is worse. Default: none.
+    gate: Option<Located<GateSection>>,
     /// Expected outcome.
     #[serde(default)]
     expect: ExpectSection,
@@ -86,23 +88,6 @@ pub struct Experiment {
     pub prove: bool,
     /// Search for the capacity of each server process, instead of measurements.
     pub capacity: Option<CapacitySearchPlan>,
-}
-
-/// Changes to an experiment from the command line.
-#[derive(Debug, Clone, Default)]
-pub struct Changes {
-    /// Names of trials or systems to run. If the list is empty, all trials run.
-    pub only: Vec<String>,
-    /// Number of attempts on each process.
-    pub attempts: Option<u32>,
-    /// Number of fresh server processes per trial.
-    pub processes: Option<u32>,
-    /// Duration of each attempt.
-    pub duration: Option<Duration>,
-    /// Whether to prove verdicts by perturbation.
-    pub prove: bool,
-    /// Number of crash rounds per trial.
-    pub rounds: Option<u32>,
 }
 
 impl Experiment {
@@ -208,6 +193,23 @@ impl Experiment {
             let what = format!("`{key}` conflicts with [capacity]; remove one of them");
             return Err(file.error_at_start(what));
         }
+        let other = [
+            ("prove", manifest.prove),
+            ("sweep", !sweeps.is_empty()),
+            ("ladder", ladder.is_some()),
+            ("claim", !claims.is_empty()),
+            ("place.processes", processes.is_some()),
+            ("[crash]", crash.is_some()),
+            ("[capacity]", capacity.is_some()),
+        ];
+        if manifest.gate.is_some()
+            && let Some((key, _)) = other.iter().find(|(_, is_given)| *is_given)
+        {
+            let what = format!("`{key}` conflicts with [gate]; remove one of them");
+            return Err(file.error_at_start(what));
+        }
+        let gate = manifest.gate;
+        let gate = gate.map(|section| gate::rules(&file, &section, &trials));
         Ok(Experiment {
             description: ExperimentDescription {
                 capacity: capacity.as_ref().map(|search| CapacityGoal {
@@ -227,6 +229,7 @@ impl Experiment {
                 expected_check: expect.check,
                 crash,
                 tuning: None,
+                gate: gate.transpose()?,
             },
             trials,
             prove: manifest.prove,
@@ -267,113 +270,10 @@ impl Experiment {
             did_you_mean(name, known.iter().map(String::as_str))
         ))
     }
-
-    /// Applies changes from the command line.
-    ///
-    /// # Errors
-    /// A trial is unknown, or a client does not support the changed load.
-    pub fn changed(mut self, changes: &Changes) -> Result<Self, String> {
-        let about = &mut self.description;
-        let in_sweep = |name: &str, trial: &Trial| {
-            let mut named = about.sweeps.iter().filter(|sweep| sweep.name == name);
-            named.any(|sweep| sweep.points.iter().any(|point| point.trial == trial.name))
-        };
-        let is_meant = |name: &String, trial: &Trial| {
-            trial.name == *name || trial.server.name == *name || in_sweep(name, trial)
-        };
-        for name in &changes.only {
-            if !self.trials.iter().any(|trial| is_meant(name, trial)) {
-                let known = self.trials.iter().map(|trial| trial.name.as_str());
-                return Err(format!(
-                    "--only {name}: no trial or system has this name; {}",
-                    did_you_mean(name, known)
-                ));
-            }
-        }
-        if !changes.only.is_empty() {
-            let is_kept = |trial: &Trial| changes.only.iter().any(|name| is_meant(name, trial));
-            self.trials.retain(is_kept);
-            about.trials = names(&self.trials);
-            about.ladder.retain(|name| about.trials.contains(name));
-            for sweep in &mut about.sweeps {
-                let is_kept = |point: &SweepPoint| about.trials.contains(&point.trial);
-                sweep.points.retain(is_kept);
-            }
-            about.sweeps.retain(|sweep| !sweep.points.is_empty());
-        }
-        self.change_rounds(changes)?;
-        let conflicting = [
-            ("--attempts", changes.attempts.is_some()),
-            ("--duration", changes.duration.is_some()),
-            ("--prove", changes.prove),
-        ];
-        if self.capacity.is_some()
-            && let Some((flag, _)) = conflicting.iter().find(|(_, is_given)| *is_given)
-        {
-            return Err(format!(
-                "{flag} conflicts with [capacity], which chooses its loads; remove the flag"
-            ));
-        }
-        self.prove |= changes.prove;
-        for trial in &mut self.trials {
-            if let Some(attempts) = changes.attempts {
-                trial.load.attempts = Some(attempts.into());
-            }
-            let client = trial.client.as_ref();
-            let keeps_count = client.is_some_and(|client| client.only_counts(&trial.load));
-            if let Some(duration) = changes.duration.filter(|_| !keeps_count) {
-                if trial.load.burst.is_some() {
-                    return Err(format!(
-                        "{}: --duration conflicts with `burst`; edit the keys `burst` and `within` in the file",
-                        trial.place
-                    ));
-                }
-                trial.load.override_with(&LoadSpec {
-                    duration: Some(duration),
-                    ..LoadSpec::default()
-                });
-            }
-            if let Some(client) = &trial.client {
-                let fits = client.command(&trial.load);
-                fits.map_err(|what| format!("{}: {what}", trial.place))?;
-            }
-        }
-        if let Some(processes) = changes.processes {
-            self.description.processes = processes;
-        }
-        Ok(self)
-    }
 }
 
-impl Experiment {
-    /// Applies the number of crash rounds, and refuses changes that crash rounds conflict with.
-    fn change_rounds(&mut self, changes: &Changes) -> Result<(), String> {
-        let Some(crash) = &mut self.description.crash else {
-            return match changes.rounds {
-                None => Ok(()),
-                Some(_) => Err(
-                    "--rounds: the experiment has no crash rounds; remove --rounds, or add [crash] to the file"
-                        .to_owned(),
-                ),
-            };
-        };
-        crash.rounds = changes.rounds.unwrap_or(crash.rounds);
-        let conflicting = [
-            ("--attempts", changes.attempts.is_some()),
-            ("--processes", changes.processes.is_some()),
-            ("--duration", changes.duration.is_some()),
-            ("--prove", changes.prove),
-        ];
-        match conflicting.iter().find(|(_, is_given)| *is_given) {
-            None => Ok(()),
-            Some((flag, _)) => Err(format!(
-                "{flag} conflicts with crash rounds; use --rounds to change their number"
-            )),
-        }
-    }
-}
-
-fn names(trials: &[Trial]) -> Vec<String> {
+/// Returns the names of trials.
+pub(super) fn names(trials: &[Trial]) -> Vec<String> {
     trials.iter().map(|trial| trial.name.clone()).collect()
 }
 

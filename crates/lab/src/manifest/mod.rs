@@ -5,6 +5,7 @@
 //! message contains the line number.
 
 mod capacity;
+mod changes;
 mod claim;
 mod client;
 mod crash;
@@ -12,6 +13,7 @@ mod experiment;
 mod figure;
 mod fill;
 mod found;
+mod gate;
 mod need;
 mod place;
 mod program;
@@ -27,8 +29,9 @@ use floodmark_plan::toml_file::schema;
 use serde_json::{Value as Json, json};
 
 pub use capacity::CapacitySearchPlan;
+pub use changes::Changes;
 pub use client::Client;
-pub use experiment::{Changes, Experiment};
+pub use experiment::Experiment;
 pub use fill::{CommandWords, Filler};
 pub use need::Need;
 pub(crate) use need::ask;

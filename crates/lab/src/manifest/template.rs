@@ -13,6 +13,8 @@ pub enum Template {
     System,
     /// `experiments/NAME.toml`.
     Experiment,
+    /// `experiments/NAME.toml` with a gate.
+    Gate,
 }
 
 impl Template {
@@ -21,7 +23,9 @@ impl Template {
     pub fn path(self, root: &Path, name: &str) -> PathBuf {
         match self {
             Template::System => root.join("systems").join(name).join("system.toml"),
-            Template::Experiment => root.join("experiments").join(format!("{name}.toml")),
+            Template::Experiment | Template::Gate => {
+                root.join("experiments").join(format!("{name}.toml"))
+            }
         }
     }
 
@@ -29,6 +33,7 @@ impl Template {
         match self {
             Template::System => include_str!("templates/system.toml"),
             Template::Experiment => include_str!("templates/experiment.toml"),
+            Template::Gate => include_str!("templates/gate.toml"),
         }
     }
 }

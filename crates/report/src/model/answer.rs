@@ -11,8 +11,8 @@ use floodmark_record::run::{Run, Status};
 use super::figures::{count_of, extremes, rate, time};
 use super::names::{NamedRun, by_load};
 use super::{
-    Block, Blocks, Emphasis, Ranking, Span, attempts, comparison, crash, experiment, outcomes,
-    plain, run, sweep, trial_capacities, tuning, tuning_result, verdict,
+    Block, Blocks, Emphasis, Ranking, Span, attempts, comparison, crash, experiment, gate,
+    outcomes, plain, run, sweep, trial_capacities, tuning, tuning_result, verdict,
 };
 
 /// What a page says about the loads of a record.
@@ -45,6 +45,9 @@ pub(crate) fn answer(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
             0 => plain(sentence),
             _ => Emphasis::Bad.span(sentence),
         }]);
+    }
+    if let Some(gate) = &record.gate {
+        short.paragraph(gate::paragraph(gate));
     }
     if all.is_empty() && record.crash.is_empty() {
         short.paragraph([plain("Nothing was measured.")]);

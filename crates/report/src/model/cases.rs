@@ -5,11 +5,14 @@ mod judgments;
 use floodmark_record::Record;
 use floodmark_record::comparison::ComparisonReport;
 use floodmark_record::experiment::ExpectedCheck;
+use floodmark_record::gate::GateEnd;
 use floodmark_record::run::Run;
 
 pub(crate) use judgments::thresholds;
 pub use judgments::unexpected_crash_outcome;
-use judgments::{check, claim, crash_rounds, expected_violation, measurement, objectives, tuned};
+use judgments::{
+    check, claim, crash_rounds, expected_violation, gated, measurement, objectives, tuned,
+};
 
 /// Name of the suite for claims, which can refer to several trials.
 const CLAIMS: &str = "claims";
@@ -93,8 +96,13 @@ pub(crate) fn of_record(record: &Record, fault: &RunFault<'_>) -> Vec<CaseSuite>
         suites.of_run(run).cases.push(measurement(run, fault));
     }
     suites.add_unmeasured(record);
-    // A tuning continues if a setting fails.
-    if record.tuning.as_ref().is_some_and(|of| of.chosen.is_some()) {
+    // A tuning continues if a setting fails, and a gate leaves out pairs with invalid runs.
+    let is_tuned = record.tuning.as_ref().is_some_and(|of| of.chosen.is_some());
+    let is_decided = record
+        .gate
+        .as_ref()
+        .is_some_and(|of| of.ended == GateEnd::Decided);
+    if is_tuned || is_decided {
         let cases = suites.0.iter_mut().flat_map(|suite| &mut suite.cases);
         cases.for_each(ConditionCase::tolerate);
     }
@@ -231,6 +239,9 @@ impl Suites {
                 None => self.overall(record),
             };
             suite.cases.push(objectives(found));
+        }
+        if let Some(gate) = &record.gate {
+            self.overall(record).cases.push(gated(gate));
         }
         if let Some(tuning) = &record.tuning {
             self.overall(record).cases.push(tuned(tuning));

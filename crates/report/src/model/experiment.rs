@@ -11,8 +11,8 @@ use super::figures::{
 };
 use super::{
     Blocks, ColumnCell, Detail, Emphasis, FigureTable, Span, TextLine, claims, comparison, crash,
-    faint, ladder, line, outcomes, placement, plain, process_use, run, sweep, trial_capacities,
-    verdict,
+    faint, gate, ladder, line, outcomes, placement, plain, process_use, run, sweep,
+    trial_capacities, verdict,
 };
 
 /// Explanation above the table of trials.
@@ -33,6 +33,10 @@ pub(crate) fn document(record: &Record) -> Blocks {
     let trials: Vec<(&str, TrialRuns<'_>)> = trials.collect();
     blocks.paragraph([Emphasis::Strong.span(&experiment.question)]);
     blocks.gap();
+    if let Some(gate) = &record.gate {
+        blocks.lines(gate::lines(gate));
+        blocks.gap();
+    }
     let has_capacities = experiment.capacity.is_some();
     trial_capacities::add(&mut blocks, record);
     if experiment.crash.is_none() && !has_capacities {

@@ -20,6 +20,7 @@ pub(crate) mod doctor;
 pub(crate) mod environment;
 pub(crate) mod experiment;
 pub(crate) mod figures;
+pub(crate) mod gate;
 pub(crate) mod groups;
 pub(crate) mod ladder;
 pub(crate) mod names;

@@ -8,8 +8,8 @@ use super::figures::count_of;
 use super::names::{self, NamedRun};
 use super::{
     Block, Blocks, FigureTable, agents, answer, attempts, capacity, claims, comparison, crash,
-    environment, faint, groups, ladder, line, outcomes, plain, plan, process_use, repeat, run,
-    steps, summary, sweep, times, trial_capacities, tuning,
+    environment, faint, gate, groups, ladder, line, outcomes, plain, plan, process_use, repeat,
+    run, steps, summary, sweep, times, trial_capacities, tuning,
 };
 
 /// Maximum number of rows in a table.
@@ -67,6 +67,7 @@ impl PageContent {
             answer,
             sections: vec![
                 ("Capacity", capacity_section(record)),
+                ("Gate", gate_section(record)),
                 ("Crash rounds", crash_rounds(record)),
                 ("Tuning", tuned(record)),
                 (
@@ -150,6 +151,19 @@ fn capacity_section(record: &Record) -> Blocks {
     blocks.tables(capacity::levels(record, found));
     blocks.subheading("Trials");
     blocks.tables([capacity::trials_table(found)]);
+    blocks
+}
+
+fn gate_section(record: &Record) -> Blocks {
+    let mut blocks = Blocks::default();
+    if let Some(gate) = &record.gate {
+        let chart = chart::gate::chart(gate).into_iter();
+        blocks
+            .0
+            .extend(chart.map(|chart| Block::Charts(vec![chart])));
+        blocks.tables([gate::table(gate)]);
+        blocks.lines(gate.excluded.iter().map(|text| line("excluded", text)));
+    }
     blocks
 }
 

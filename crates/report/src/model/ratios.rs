@@ -124,7 +124,8 @@ pub(crate) fn interval(comparison: &Comparison) -> String {
     }
 }
 
-fn describe_metric(metric: ComparedMetric) -> &'static str {
+/// Returns the name of a metric in sentences.
+pub(crate) fn describe_metric(metric: ComparedMetric) -> &'static str {
     match metric {
         ComparedMetric::Throughput => "throughput",
         ComparedMetric::Goodput => "goodput",

@@ -5,12 +5,13 @@ use floodmark_record::capacity::{CapacityKind, CapacityResult};
 use floodmark_record::comparison::{ClaimResult, Holds};
 use floodmark_record::crash::CrashResult;
 use floodmark_record::events::EndReason;
+use floodmark_record::gate::{GateDecision, GateResult};
 use floodmark_record::result::Threshold;
 use floodmark_record::run::{CheckResult, Run};
 use floodmark_record::tuning::Tuning;
 
 use super::{CaseOutcome, ConditionCase, RunFault};
-use crate::model::{capacity, crash, ratios, run};
+use crate::model::{capacity, crash, gate, ratios, run};
 
 /// Returns the results of `--fail-if`.
 pub(crate) fn thresholds(thresholds: &[Threshold]) -> Vec<ConditionCase> {
@@ -157,6 +158,16 @@ pub(super) fn tuned(tuning: &Tuning) -> ConditionCase {
         None => CaseOutcome::Error,
     };
     ConditionCase::new("tuning", outcome, &tuning.why_ended)
+}
+
+/// Returns the decision of a gate.
+pub(super) fn gated(gate: &GateResult) -> ConditionCase {
+    let outcome = match gate.decision {
+        GateDecision::Passed => CaseOutcome::Passed,
+        GateDecision::Failed => CaseOutcome::Failed,
+        GateDecision::Inconclusive => CaseOutcome::NotEvaluated,
+    };
+    ConditionCase::new("gate", outcome, gate::detail(gate))
 }
 
 /// Returns the case of a published claim.

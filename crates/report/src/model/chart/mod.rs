@@ -6,6 +6,7 @@ mod cpu;
 mod curves;
 pub(crate) mod distribution;
 mod evidence;
+pub(crate) mod gate;
 mod heat;
 pub(crate) mod observed;
 pub(crate) mod over_time;

@@ -43,7 +43,7 @@ pub(crate) fn ratios(comparisons: &[Comparison]) -> Option<DataTable> {
 }
 
 /// Returns the unit of a metric's figures.
-fn unit(metric: ComparedMetric) -> &'static str {
+pub(super) fn unit(metric: ComparedMetric) -> &'static str {
     match metric {
         ComparedMetric::Throughput | ComparedMetric::Goodput | ComparedMetric::Capacity => "per_s",
         _ => "us",

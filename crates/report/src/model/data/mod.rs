@@ -3,6 +3,7 @@
 //! JSON Lines and CSV use the names and values of the cells; Markdown uses the headings and texts.
 
 pub(crate) mod capacity;
+pub(crate) mod gate;
 pub(crate) mod judged;
 pub(crate) mod runs;
 pub(crate) mod tuning;
@@ -183,6 +184,7 @@ pub(crate) fn of_record(record: &Record) -> Vec<DataTable> {
         capacity::capacities(record),
         tuning::settings(record),
         tuning::steps(record),
+        gate::pairs(record),
         judged::crash_rounds(record),
     ];
     let tables = [

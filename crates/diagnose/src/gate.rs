@@ -1,0 +1,162 @@
+//! Decides from pairs of server processes whether a candidate is worse than a baseline.
+//!
+//! Each pair has one ratio. The two processes of a pair are measured one after the other, so a
+//! change on the host affects both. The gate looks at the interval after each pair
+//! ([`LookPlan`]).
+
+use floodmark_record::Record;
+use floodmark_record::events::EndReason;
+use floodmark_record::gate::{GateDecision, GateEnd, GatePair, GateResult, GateRules};
+use floodmark_record::run::{Run, Status};
+use floodmark_stats::sequential::{FIRST_LOOK, LookPlan, mean_ratio};
+
+use crate::comparing::{RunGroup, process_figure};
+use crate::text::{plural, show_s};
+
+/// Maximum number of pairs. The interval of more pairs is hardly narrower.
+pub const MAX_PAIRS: u32 = 200;
+
+/// What a result's events say about its gate, apart from the measured processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GateState {
+    /// Maximum number of pairs within the budget; `None` before the first pair.
+    pub max_pairs: Option<u32>,
+    /// Whether the time limit was reached.
+    pub is_out_of_time: bool,
+}
+
+/// Judges the pairs of a record.
+#[must_use]
+pub fn judge(record: &Record, rules: &GateRules, state: GateState) -> GateResult {
+    let Pairs { measured, excluded } = Pairs::of(record, rules);
+    let max_pairs = state.max_pairs.unwrap_or(MAX_PAIRS);
+    let plan = LookPlan::new(max_pairs as usize);
+    let ratios: Vec<f64> = measured.iter().map(GatePair::ratio).collect();
+    let pairs: Vec<GatePair> = (1..)
+        .zip(measured)
+        .map(|(n, pair)| GatePair {
+            interval: plan.interval(&ratios[..n]),
+            ..pair
+        })
+        .collect();
+    let interval = pairs.last().and_then(|pair| pair.interval.clone());
+    let by_interval = interval.as_ref().map(|interval| rules.decide(interval));
+    let by_interval = by_interval.unwrap_or(GateDecision::Inconclusive);
+    let (decision, caveat) = match by_interval {
+        GateDecision::Passed => match limited_by_client(record) {
+            None => (by_interval, None),
+            caveat => (GateDecision::Inconclusive, caveat),
+        },
+        _ => (by_interval, too_few_pairs(rules, state)),
+    };
+    let used = (pairs.len() + excluded.len()) as u32;
+    let is_hopeless = (max_pairs as usize) < FIRST_LOOK;
+    let ended = match decision {
+        GateDecision::Passed | GateDecision::Failed => GateEnd::Decided,
+        _ if state.is_out_of_time || used >= max_pairs || is_hopeless => GateEnd::OutOfTime,
+        GateDecision::Inconclusive => GateEnd::Interrupted,
+    };
+    GateResult {
+        rules: rules.clone(),
+        decision,
+        ratio: mean_ratio(&ratios),
+        interval,
+        limit: rules.limit(),
+        pairs,
+        max_pairs: state.max_pairs,
+        excluded,
+        caveat,
+        ended,
+    }
+}
+
+/// The pairs of which both processes were measured.
+struct Pairs {
+    /// Pairs with a ratio, without intervals.
+    measured: Vec<GatePair>,
+    /// Other pairs, and the reasons.
+    excluded: Vec<String>,
+}
+
+impl Pairs {
+    fn of(record: &Record, rules: &GateRules) -> Self {
+        let mut pairs = Pairs {
+            measured: Vec::new(),
+            excluded: Vec::new(),
+        };
+        let last = record.runs.iter().map(|run| run.process).max();
+        for process in 1..=last.unwrap_or(0) {
+            let sides = [&rules.baseline, &rules.candidate].map(|trial| {
+                let runs = record.runs_of(trial).filter(|run| run.process == process);
+                let runs: Vec<&Run> = runs.collect();
+                let is_complete = |run: &&Run| run.ended.reason != EndReason::Interrupted;
+                (!runs.is_empty() && runs.iter().all(is_complete)).then(|| RunGroup {
+                    name: trial.clone(),
+                    processes: vec![runs],
+                    capacities: Vec::new(),
+                })
+            });
+            let [Some(baseline), Some(candidate)] = &sides else {
+                continue;
+            };
+            let figures = [baseline, candidate].map(|of| process_figure(of, rules.metric));
+            let [Some(of_baseline), Some(of_candidate)] = figures else {
+                let missing = match figures[0] {
+                    None => baseline,
+                    Some(_) => candidate,
+                };
+                let reason = why_missing(missing);
+                let what = format!("pair {process}: {}: {reason}", missing.name);
+                pairs.excluded.push(what);
+                continue;
+            };
+            pairs.measured.push(GatePair {
+                process,
+                baseline: of_baseline,
+                candidate: of_candidate,
+                interval: None,
+            });
+        }
+        pairs
+    }
+}
+
+/// Returns why a process has no figure.
+fn why_missing(group: &RunGroup<'_>) -> String {
+    let invalid = group
+        .runs()
+        .find(|run| run.validity.status == Status::Invalid);
+    let reason = invalid.and_then(|run| run.validity.reasons.first());
+    reason.map_or_else(|| "figure not measured".to_owned(), Clone::clone)
+}
+
+/// States that the client limited most runs, in which case a slower server may not show.
+fn limited_by_client(record: &Record) -> Option<String> {
+    let runs = record.runs.iter();
+    let bound = runs.filter(|run| run.validity.status == Status::Bound);
+    let (bound, all) = (bound.count(), record.runs.len());
+    (2 * bound > all).then(|| {
+        format!(
+            "floodmark limited {bound} of {}, so a slower candidate might not show; use more load threads, or other \
+             CPUs for the client",
+            plural(all as u64, "run")
+        )
+    })
+}
+
+/// States that the budget allows too few pairs for an interval.
+fn too_few_pairs(rules: &GateRules, state: GateState) -> Option<String> {
+    let max_pairs = state.max_pairs?;
+    ((max_pairs as usize) < FIRST_LOOK).then(|| {
+        format!(
+            "the budget of {} allows only {}, but a decision needs at least {FIRST_LOOK}; use a larger budget or a \
+             shorter load",
+            show_s(rules.budget_s),
+            plural(max_pairs.into(), "pair")
+        )
+    })
+}
+
+#[cfg(test)]
+#[path = "gate_tests.rs"]
+mod tests;

@@ -1,0 +1,103 @@
+//! `[gate]`: decides whether one trial is worse than another.
+
+use std::time::Duration;
+
+use floodmark_plan::scalar::{Name, Percentage, PositiveDuration};
+use floodmark_plan::toml_file::{Located, TomlFile};
+use floodmark_plan::{FileError, did_you_mean};
+use floodmark_record::comparison::ComparedMetric;
+use floodmark_record::gate::GateRules;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::trial::Trial;
+
+/// Default time limit.
+const DEFAULT_BUDGET: Duration = Duration::from_secs(90);
+
+/// Default accepted degradation, as a share.
+const DEFAULT_TOLERANCE: f64 = 0.025;
+
+/// `[gate]` of an experiment.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GateSection {
+    /// Name of the trial with the baseline. Default: the first trial.
+    baseline: Option<Located<Name>>,
+    /// Metric to compare. Default: throughput.
+    metric: Option<Located<ComparedMetric>>,
+    /// Accepted degradation, such as "2.5%". The gate fails if the candidate is certainly worse than
+    /// this, and passes if it certainly is not. Default: 2.5%.
+    tolerance: Option<Percentage>,
+    /// Maximum time to measure, without the time for builds. Default: 90s.
+    budget: Option<PositiveDuration>,
+}
+
+/// Checks the gate of an experiment.
+pub(super) fn rules(
+    file: &TomlFile,
+    section: &Located<GateSection>,
+    trials: &[Trial],
+) -> Result<GateRules, FileError> {
+    let invalid = |what: String| file.error(&section.span(), format!("[gate]: {what}"));
+    let [first, second] = trials else {
+        return Err(invalid(format!(
+            "compares 2 trials, but the experiment has {}; keep a baseline and a candidate",
+            trials.len()
+        )));
+    };
+    let (baseline, candidate) = match &section.baseline {
+        None => (first, second),
+        Some(name) if name.0 == first.name => (first, second),
+        Some(name) if name.0 == second.name => (second, first),
+        Some(name) => {
+            let fix = did_you_mean(&name.0, trials.iter().map(|trial| trial.name.as_str()));
+            let what = format!("baseline: unknown trial \"{}\"; {fix}", name.0);
+            return Err(file.error(&name.span(), what));
+        }
+    };
+    if (&first.load, &first.path) != (&second.load, &second.path) {
+        return Err(invalid(format!(
+            "{} and {} have different loads or paths, so their ratio would show more than the servers; use the same \
+             for both",
+            first.name, second.name
+        )));
+    }
+    let metric = section.metric.as_ref();
+    let metric = metric.map_or(ComparedMetric::Throughput, |metric| **metric);
+    if let Some(what) = refusal(metric, first) {
+        let span = section.metric.as_ref().map(Located::span);
+        return Err(file.error(&span.unwrap_or(section.span()), format!("metric: {what}")));
+    }
+    let tolerance = section.tolerance.as_ref();
+    let budget = section.budget.as_ref();
+    Ok(GateRules {
+        baseline: baseline.name.clone(),
+        candidate: candidate.name.clone(),
+        metric,
+        tolerance: tolerance.map_or(DEFAULT_TOLERANCE, |tolerance| tolerance.0),
+        budget_s: budget
+            .map_or(DEFAULT_BUDGET, |budget| budget.0)
+            .as_secs_f64(),
+    })
+}
+
+/// Returns why a metric says nothing about a trial's server, and how to fix it.
+fn refusal(metric: ComparedMetric, trial: &Trial) -> Option<String> {
+    let load = &trial.load;
+    let is_scheduled = load.rate.is_some() || load.burst.is_some();
+    match metric {
+        ComparedMetric::Capacity => Some(
+            "a gate does not search for the capacity; use another metric, such as \"throughput\"".to_owned(),
+        ),
+        ComparedMetric::CpuPerRequest => Some(
+            "this is the client's CPU time; use \"server_cpu_us_per_request\"".to_owned(),
+        ),
+        ComparedMetric::Throughput if is_scheduled => Some(
+            "the load has a fixed rate, so its throughput shows no difference; remove `rate`, or use another metric, \
+             such as \"p99\""
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}

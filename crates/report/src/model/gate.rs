@@ -1,0 +1,156 @@
+//! The result of a gate: the decision, the ratio and its interval, and the pairs.
+
+use floodmark_record::gate::{GateDecision, GateEnd, GateResult};
+use floodmark_record::run::Interval;
+use floodmark_record::units::show_ratio;
+
+use super::figures::{count_of, duration, glue, level, optional};
+use super::ratios::{describe_metric, figure};
+use super::{Emphasis, FigureTable, Span, TableRow, TextLine, line, plain};
+
+/// Returns the result in labeled lines.
+pub(crate) fn lines(gate: &GateResult) -> Vec<TextLine> {
+    let mut lines = vec![TextLine::new(
+        "gate",
+        [decision(gate.decision), plain(format!("– {}", ratio(gate)))],
+    )];
+    lines.extend(reason(gate).map(|text| line("", text)));
+    lines.extend(gate.excluded.iter().map(|text| line("excluded", text)));
+    lines
+}
+
+/// Returns the result as sentences, starting with the decision.
+pub(crate) fn paragraph(gate: &GateResult) -> Vec<Span> {
+    let decision = match gate.decision {
+        GateDecision::Passed => Emphasis::Good.span("Passed:"),
+        GateDecision::Failed => Emphasis::Bad.span("Failed:"),
+        GateDecision::Inconclusive => Emphasis::Warn.span("Inconclusive:"),
+    };
+    let mut spans = vec![decision, Emphasis::Strong.span(format!("{}.", ratio(gate)))];
+    spans.extend(reason(gate).map(|text| plain(format!("{}.", super::answer::capitalized(&text)))));
+    spans
+}
+
+/// Returns the result without the decision, in one line.
+pub(crate) fn detail(gate: &GateResult) -> String {
+    let parts = [ratio(gate)].into_iter().chain(reason(gate));
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+/// Returns the decision with its emphasis.
+pub(crate) fn decision(decision: GateDecision) -> Span {
+    let emphasis = match decision {
+        GateDecision::Passed => Emphasis::Good,
+        GateDecision::Failed => Emphasis::Bad,
+        GateDecision::Inconclusive => Emphasis::Warn,
+    };
+    emphasis.span(decision.name())
+}
+
+/// Describes the ratio, its interval and the limit.
+#[must_use]
+pub fn ratio(gate: &GateResult) -> String {
+    let rules = &gate.rules;
+    let of = describe_metric(rules.metric);
+    let (candidate, baseline) = (&rules.candidate, &rules.baseline);
+    let Some(ratio) = gate.ratio else {
+        return format!("{of} of {candidate} and {baseline}: no pair was measured");
+    };
+    format!(
+        "{of} of {candidate}: {} times that of {baseline} ({}); limit: {} {}",
+        show_ratio(ratio),
+        basis(gate),
+        match rules.metric.more_is_better() {
+            true => "at least",
+            false => "at most",
+        },
+        show_ratio(gate.limit)
+    )
+}
+
+/// Describes the interval and the number of pairs.
+fn basis(gate: &GateResult) -> String {
+    let pairs = count_of(gate.pairs.len() as u64, "pair");
+    match &gate.interval {
+        None => pairs,
+        Some(interval) => format!(
+            "{} interval: {}, {pairs}",
+            level(interval.confidence),
+            glue(&range(interval))
+        ),
+    }
+}
+
+fn range(interval: &Interval) -> String {
+    format!(
+        "{} – {}",
+        show_ratio(interval.low),
+        show_ratio(interval.high)
+    )
+}
+
+/// Returns why the gate is inconclusive, and what to do.
+fn reason(gate: &GateResult) -> Option<String> {
+    if gate.decision != GateDecision::Inconclusive {
+        return None;
+    }
+    if let Some(caveat) = &gate.caveat {
+        return Some(caveat.clone());
+    }
+    Some(match gate.ended {
+        GateEnd::Decided => return None,
+        GateEnd::OutOfTime => format!(
+            "the interval still contains the limit at the end of the budget ({}); use a larger budget, a longer load \
+             or a quieter host",
+            duration(gate.rules.budget_s)
+        ),
+        GateEnd::Interrupted => "ended before the decision".to_owned(),
+    })
+}
+
+/// Describes the latest pair and the interval after it: `pair 3: 0.987; 0.991 (0.965 – 1.017)`.
+#[must_use]
+pub fn gate_pair(gate: &GateResult) -> Option<String> {
+    let pair = gate.pairs.last()?;
+    let of = match gate.max_pairs {
+        Some(max_pairs) => format!(" of up to {max_pairs}"),
+        None => String::new(),
+    };
+    let number = gate.pairs.len() + gate.excluded.len();
+    let mean = optional(gate.ratio, show_ratio);
+    let interval = gate.interval.as_ref();
+    let interval = interval.map_or_else(String::new, |of| format!(" ({})", range(of)));
+    Some(format!(
+        "pair {number}{of}: {} ÷ {} = {}; mean {mean}{interval}",
+        gate.rules.candidate,
+        gate.rules.baseline,
+        show_ratio(pair.ratio())
+    ))
+}
+
+/// Returns a table with a row per pair.
+pub(crate) fn table(gate: &GateResult) -> FigureTable {
+    let rows = gate.pairs.iter().map(|pair| {
+        let cells = vec![
+            figure(gate.rules.metric, Some(pair.baseline)).into(),
+            figure(gate.rules.metric, Some(pair.candidate)).into(),
+            Emphasis::Strong.span(show_ratio(pair.ratio())).into(),
+            pair.interval
+                .as_ref()
+                .map_or_else(String::new, range)
+                .into(),
+        ];
+        TableRow::new(pair.process.to_string(), cells)
+    });
+    let heads = [
+        gate.rules.baseline.as_str(),
+        &gate.rules.candidate,
+        "ratio",
+        "95 % interval after the pair",
+    ];
+    FigureTable::new(heads, rows).captioned("pair")
+}
+
+#[cfg(test)]
+#[path = "gate_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,107 @@
+use floodmark_record::comparison::ComparedMetric;
+use floodmark_record::gate::{GatePair, GateRules};
+
+use super::*;
+
+fn interval(low: f64, high: f64) -> Interval {
+    Interval {
+        low,
+        high,
+        confidence: 0.95,
+        method: String::new(),
+    }
+}
+
+/// Returns a gate that passed with four pairs.
+pub(crate) fn passed() -> GateResult {
+    let pair = |process: u32, candidate: f64| GatePair {
+        process,
+        baseline: 20_000.0,
+        candidate,
+        interval: (process == 4).then(|| interval(0.981, 1.012)),
+    };
+    GateResult {
+        rules: GateRules {
+            baseline: "before".to_owned(),
+            candidate: "after".to_owned(),
+            metric: ComparedMetric::Throughput,
+            tolerance: 0.025,
+            budget_s: 90.0,
+        },
+        decision: GateDecision::Passed,
+        ratio: Some(0.996),
+        interval: Some(interval(0.981, 1.012)),
+        limit: 0.975,
+        pairs: vec![
+            pair(1, 19_900.0),
+            pair(2, 20_100.0),
+            pair(3, 19_700.0),
+            pair(4, 20_000.0),
+        ],
+        max_pairs: Some(12),
+        excluded: Vec::new(),
+        caveat: None,
+        ended: GateEnd::Decided,
+    }
+}
+
+fn shown(gate: &GateResult) -> Vec<String> {
+    let text = |line: TextLine| {
+        let spans: Vec<String> = line.spans.into_iter().map(|span| span.text).collect();
+        format!("{}: {}", line.label, spans.join(" ")).replace('\u{a0}', " ")
+    };
+    lines(gate).into_iter().map(text).collect()
+}
+
+#[test]
+fn states_decision_ratio_and_limit() {
+    let mut gate = passed();
+    assert_eq!(
+        shown(&gate),
+        [
+            "gate: passed – throughput of after: 0.996 times that of before (95 % interval: 0.981 – 1.012, 4 \
+             pairs); limit: at least 0.975"
+        ]
+    );
+    assert_eq!(
+        gate_pair(&gate).as_deref(),
+        Some("pair 4 of up to 12: after ÷ before = 1.000; mean 0.996 (0.981 – 1.012)")
+    );
+    gate.rules.metric = ComparedMetric::P99;
+    gate.limit = 1.025;
+    assert!(shown(&gate)[0].ends_with("limit: at most 1.025"));
+    (gate.ratio, gate.interval, gate.pairs) = (None, None, Vec::new());
+    assert!(shown(&gate)[0].ends_with("of after and before: no pair was measured"));
+    assert_eq!(gate_pair(&gate), None);
+}
+
+#[test]
+fn explains_why_there_is_no_decision() {
+    let mut gate = passed();
+    gate.decision = GateDecision::Inconclusive;
+    gate.ended = GateEnd::OutOfTime;
+    assert_eq!(
+        shown(&gate)[1],
+        ": the interval still contains the limit at the end of the budget (1.5 min); use a larger budget, a longer load \
+         or a quieter host"
+    );
+    gate.caveat = Some("floodmark limited 8 of 8 runs".to_owned());
+    assert_eq!(shown(&gate)[1], ": floodmark limited 8 of 8 runs");
+    gate.excluded = vec!["pair 2: after: no response was ok".to_owned()];
+    assert_eq!(
+        shown(&gate)[2],
+        "excluded: pair 2: after: no response was ok"
+    );
+}
+
+#[test]
+fn has_a_row_per_pair() {
+    let table = table(&passed());
+    assert_eq!(table.rows.len(), 4);
+    let last: Vec<&str> = table.rows[3]
+        .cells
+        .iter()
+        .map(|cell| cell.span.text.as_str())
+        .collect();
+    assert_eq!(last, ["20,000/s", "20,000/s", "1.000", "0.981 – 1.012"]);
+}
