@@ -4,14 +4,17 @@
 //! change on the host affects both. The gate looks at the interval after each pair
 //! ([`LookPlan`]).
 
+use std::time::Duration;
+
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
 use floodmark_record::gate::{GateDecision, GateEnd, GatePair, GateResult, GateRules};
 use floodmark_record::run::{Run, Status};
-use floodmark_stats::sequential::{FIRST_LOOK, LookPlan, mean_ratio};
+use floodmark_record::units::show_duration;
+use floodmark_stats::sequential::{FIRST_LOOK, LookPlan, trimmed_ratio};
 
 use crate::comparing::{RunGroup, process_figure};
-use crate::text::{plural, show_s};
+use crate::text::plural;
 
 /// Maximum number of pairs. The interval of more pairs is hardly narrower.
 pub const MAX_PAIRS: u32 = 200;
@@ -59,7 +62,7 @@ pub fn judge(record: &Record, rules: &GateRules, state: GateState) -> GateResult
     GateResult {
         rules: rules.clone(),
         decision,
-        ratio: mean_ratio(&ratios),
+        ratio: trimmed_ratio(&ratios),
         interval,
         limit: rules.limit(),
         pairs,
@@ -151,7 +154,7 @@ fn too_few_pairs(rules: &GateRules, state: GateState) -> Option<String> {
         format!(
             "the budget of {} allows only {}, but a decision needs at least {FIRST_LOOK}; use a larger budget or a \
              shorter load",
-            show_s(rules.budget_s),
+            show_duration(Duration::from_secs_f64(rules.budget_s)),
             plural(max_pairs.into(), "pair")
         )
     })

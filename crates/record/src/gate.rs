@@ -95,10 +95,10 @@ pub struct GateResult {
     pub rules: GateRules,
     /// The decision.
     pub decision: GateDecision,
-    /// The candidate's figure divided by the baseline's: geometric mean over the pairs; null
-    /// without pairs.
+    /// The candidate's figure divided by the baseline's: geometric mean over the pairs, trimmed by
+    /// 25 % at each end; null without pairs.
     pub ratio: Option<f64>,
-    /// Interval for the ratio. It allows for the repeated looks; null for fewer than four pairs.
+    /// Interval for the ratio. It allows for the repeated looks; null for fewer than five pairs.
     pub interval: Option<Interval>,
     /// Ratio at which the decision changes.
     pub limit: f64,
