@@ -43,7 +43,9 @@ pub fn judge(record: &Record, rules: &GateRules, state: GateState) -> GateResult
         })
         .collect();
     let interval = pairs.last().and_then(|pair| pair.interval.clone());
-    let by_interval = interval.as_ref().map(|interval| rules.decide(interval));
+    let ratio = trimmed_ratio(&ratios);
+    let by_interval = ratio.zip(interval.as_ref());
+    let by_interval = by_interval.map(|(ratio, interval)| rules.decide(ratio, interval));
     let by_interval = by_interval.unwrap_or(GateDecision::Inconclusive);
     let (decision, caveat) = match by_interval {
         GateDecision::Passed => match limited_by_client(record) {
@@ -62,9 +64,8 @@ pub fn judge(record: &Record, rules: &GateRules, state: GateState) -> GateResult
     GateResult {
         rules: rules.clone(),
         decision,
-        ratio: trimmed_ratio(&ratios),
+        ratio,
         interval,
-        limit: rules.limit(),
         pairs,
         max_pairs: state.max_pairs,
         excluded,

@@ -11,7 +11,7 @@ fn rules(metric: ComparedMetric) -> GateRules {
         baseline: "a".to_owned(),
         candidate: "b".to_owned(),
         metric,
-        tolerance: 0.025,
+        margin: 0.05,
         budget_s: 90.0,
     }
 }
@@ -37,7 +37,7 @@ fn judged(ratios: &[f64], max_pairs: u32) -> GateResult {
 }
 
 #[test]
-fn decides_once_the_interval_excludes_the_limit() {
+fn decides_once_the_interval_is_narrow_enough() {
     let same = judged(&[1.001, 0.998, 1.002, 0.999, 1.001], 10);
     assert_eq!(
         (same.decision, same.ended),

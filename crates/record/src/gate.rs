@@ -9,11 +9,11 @@ use crate::run::Interval;
 crate::names::named! {
     /// Decision of a gate.
     GateDecision {
-        /// The candidate is not worse than the limit: the whole interval is better.
+        /// The candidate is certainly not worse by the margin, and probably by less than half of it.
         Passed = "passed",
-        /// The candidate is worse than the limit: the whole interval is worse.
+        /// The candidate is certainly worse, and probably by at least half of the margin.
         Failed = "failed",
-        /// The interval contains the limit, or there is no interval.
+        /// The interval is too wide, or there is none.
         Inconclusive = "inconclusive",
     }
 
@@ -37,32 +37,43 @@ pub struct GateRules {
     pub candidate: String,
     /// Metric to compare.
     pub metric: ComparedMetric,
-    /// Accepted degradation, as a share of the baseline's figure.
-    pub tolerance: f64,
+    /// Smallest degradation that the gate must find, as a share of the baseline's figure.
+    pub margin: f64,
     /// Time limit in seconds, without the time for builds.
     pub budget_s: f64,
 }
 
 impl GateRules {
-    /// Returns the ratio of candidate to baseline at which the candidate is neither better nor
-    /// worse than accepted.
+    /// Returns the ratio of candidate to baseline at which the candidate is worse by a share of the
+    /// baseline's figure.
     #[must_use]
-    pub fn limit(&self) -> f64 {
+    pub fn ratio_at(&self, degradation: f64) -> f64 {
         match self.metric.more_is_better() {
-            true => 1.0 - self.tolerance,
-            false => 1.0 + self.tolerance,
+            true => 1.0 - degradation,
+            false => 1.0 + degradation,
         }
     }
 
-    /// Returns the decision that follows from an interval for the ratio.
+    /// Returns the decision that follows from a ratio and its interval.
+    ///
+    /// The gate fails if the interval excludes equal figures, and passes if the interval excludes a
+    /// degradation by the margin. If both apply, the nearer of the two decides. Either error
+    /// therefore has at most half of the interval's error probability.
     #[must_use]
-    pub fn decide(&self, interval: &Interval) -> GateDecision {
-        let (limit, more_is_better) = (self.limit(), self.metric.more_is_better());
-        match (interval.low > limit, interval.high < limit) {
-            (true, _) if more_is_better => GateDecision::Passed,
-            (_, true) if !more_is_better => GateDecision::Passed,
-            (false, false) => GateDecision::Inconclusive,
-            _ => GateDecision::Failed,
+    pub fn decide(&self, ratio: f64, interval: &Interval) -> GateDecision {
+        // Degradations are positive, whatever the direction of the metric.
+        let sign = if self.metric.more_is_better() {
+            -1.0
+        } else {
+            1.0
+        };
+        let degradation = |ratio: f64| sign * (ratio - 1.0);
+        let ends = [degradation(interval.low), degradation(interval.high)];
+        let (least, most) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
+        match degradation(ratio) >= self.margin / 2.0 {
+            true if least > 0.0 => GateDecision::Failed,
+            false if most < self.margin => GateDecision::Passed,
+            _ => GateDecision::Inconclusive,
         }
     }
 }
@@ -100,8 +111,6 @@ pub struct GateResult {
     pub ratio: Option<f64>,
     /// Interval for the ratio. It allows for the repeated looks; null for fewer than five pairs.
     pub interval: Option<Interval>,
-    /// Ratio at which the decision changes.
-    pub limit: f64,
     /// The pairs in order.
     pub pairs: Vec<GatePair>,
     /// Maximum number of pairs within the budget, estimated from the first pair; null before the
@@ -110,8 +119,8 @@ pub struct GateResult {
     /// Pairs without a ratio, and the reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded: Vec<String>,
-    /// Why the decision is inconclusive although the interval excludes the limit, or why there are
-    /// too few pairs; null otherwise.
+    /// Why the gate did not pass although its interval allows it, or why there are too few pairs; null
+    /// otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caveat: Option<String>,
     /// How the gate ended.
@@ -127,32 +136,42 @@ mod tests {
             baseline: "a".to_owned(),
             candidate: "b".to_owned(),
             metric,
-            tolerance: 0.025,
+            margin: 0.05,
             budget_s: 90.0,
         }
     }
 
     #[test]
     fn decides_in_the_direction_of_the_metric() {
-        let decide = |metric, low, high| {
-            rules(metric).decide(&Interval {
-                low,
-                high,
-                confidence: 0.95,
-                method: String::new(),
-            })
+        let decide = |metric, ratio, low, high| {
+            let method = String::new();
+            let confidence = 0.95;
+            rules(metric).decide(
+                ratio,
+                &Interval {
+                    low,
+                    high,
+                    confidence,
+                    method,
+                },
+            )
         };
         use GateDecision::{Failed, Inconclusive, Passed};
-        for (low, high, rate, time) in [
-            (0.98, 1.01, Passed, Passed),
-            (0.93, 0.97, Failed, Passed),
-            (1.03, 1.07, Passed, Failed),
-            (0.97, 0.99, Inconclusive, Passed),
-            (1.01, 1.04, Passed, Inconclusive),
-            (0.90, 1.10, Inconclusive, Inconclusive),
+        for (ratio, low, high, rate, time) in [
+            (1.0, 0.96, 1.04, Passed, Passed),
+            (0.95, 0.91, 0.99, Failed, Passed),
+            (1.05, 1.01, 1.09, Passed, Failed),
+            // Certainly slower, but by less than half of the margin.
+            (0.98, 0.97, 0.99, Passed, Passed),
+            (0.97, 0.96, 0.98, Failed, Passed),
+            (0.97, 0.93, 1.01, Inconclusive, Passed),
+            (0.99, 0.94, 1.04, Inconclusive, Passed),
+            (1.01, 0.96, 1.06, Passed, Inconclusive),
+            (1.0, 0.90, 1.10, Inconclusive, Inconclusive),
         ] {
-            assert_eq!(decide(ComparedMetric::Throughput, low, high), rate, "{low}");
-            assert_eq!(decide(ComparedMetric::P99, low, high), time, "{low}");
+            let of = |metric| decide(metric, ratio, low, high);
+            assert_eq!(of(ComparedMetric::Throughput), rate, "{ratio} {low}");
+            assert_eq!(of(ComparedMetric::P99), time, "{ratio} {low}");
         }
     }
 }

@@ -15,8 +15,8 @@ use super::trial::Trial;
 /// Default time limit.
 const DEFAULT_BUDGET: Duration = Duration::from_secs(90);
 
-/// Default accepted degradation, as a share.
-const DEFAULT_TOLERANCE: f64 = 0.025;
+/// Default margin, as a share.
+const DEFAULT_MARGIN: f64 = 0.05;
 
 /// `[gate]` of an experiment.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -26,9 +26,9 @@ pub(super) struct GateSection {
     baseline: Option<Located<Name>>,
     /// Metric to compare. Default: throughput.
     metric: Option<Located<ComparedMetric>>,
-    /// Accepted degradation, such as "2.5%". The gate fails if the candidate is certainly worse than
-    /// this, and passes if it certainly is not. Default: 2.5%.
-    tolerance: Option<Percentage>,
+    /// Smallest degradation that the gate must find, such as "5%". The gate fails if the candidate is
+    /// certainly worse, and probably by at least half of the margin. Default: 5%.
+    margin: Option<Located<Percentage>>,
     /// Maximum time to measure, without the time for builds. Default: 90s.
     budget: Option<PositiveDuration>,
 }
@@ -69,13 +69,17 @@ pub(super) fn rules(
         let span = section.metric.as_ref().map(Located::span);
         return Err(file.error(&span.unwrap_or(section.span()), format!("metric: {what}")));
     }
-    let tolerance = section.tolerance.as_ref();
+    let margin = section.margin.as_ref();
+    if let Some(margin) = margin.filter(|margin| margin.0 == 0.0) {
+        let what = "margin: no gate can find a degradation of 0 %; use a value such as \"5%\"";
+        return Err(file.error(&margin.span(), what));
+    }
     let budget = section.budget.as_ref();
     Ok(GateRules {
         baseline: baseline.name.clone(),
         candidate: candidate.name.clone(),
         metric,
-        tolerance: tolerance.map_or(DEFAULT_TOLERANCE, |tolerance| tolerance.0),
+        margin: margin.map_or(DEFAULT_MARGIN, |margin| margin.0),
         budget_s: budget
             .map_or(DEFAULT_BUDGET, |budget| budget.0)
             .as_secs_f64(),

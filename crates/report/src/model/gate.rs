@@ -4,7 +4,7 @@ use floodmark_record::gate::{GateDecision, GateEnd, GateResult};
 use floodmark_record::run::Interval;
 use floodmark_record::units::show_ratio;
 
-use super::figures::{count_of, duration, glue, level, optional};
+use super::figures::{count_of, duration, glue, level, optional, percent};
 use super::ratios::{describe_metric, figure};
 use super::{Emphasis, FigureTable, Span, TableRow, TextLine, line, plain};
 
@@ -47,7 +47,7 @@ pub(crate) fn decision(decision: GateDecision) -> Span {
     emphasis.span(decision.name())
 }
 
-/// Describes the ratio, its interval and the limit.
+/// Describes the ratio, its interval and the margin.
 #[must_use]
 pub fn ratio(gate: &GateResult) -> String {
     let rules = &gate.rules;
@@ -57,14 +57,10 @@ pub fn ratio(gate: &GateResult) -> String {
         return format!("{of} of {candidate} and {baseline}: no pair was measured");
     };
     format!(
-        "{of} of {candidate}: {} times that of {baseline} ({}); limit: {} {}",
+        "{of} of {candidate}: {} times that of {baseline} ({}); margin: {}",
         show_ratio(ratio),
         basis(gate),
-        match rules.metric.more_is_better() {
-            true => "at least",
-            false => "at most",
-        },
-        show_ratio(gate.limit)
+        glue(&percent(rules.margin * 100.0))
     )
 }
 
@@ -100,8 +96,8 @@ fn reason(gate: &GateResult) -> Option<String> {
     Some(match gate.ended {
         GateEnd::Decided => return None,
         GateEnd::OutOfTime => format!(
-            "the interval still contains the limit at the end of the budget ({}); use a larger budget, a longer load \
-             or a quieter host",
+            "the interval is too wide at the end of the budget ({}); use a larger budget, a shorter load or a quieter \
+             host",
             duration(gate.rules.budget_s)
         ),
         GateEnd::Interrupted => "ended before the decision".to_owned(),

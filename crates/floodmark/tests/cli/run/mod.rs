@@ -15,6 +15,7 @@ mod crash;
 mod crash_api;
 mod exporting;
 mod failing;
+mod gate;
 mod hosts;
 mod left_over;
 mod logs;

@@ -6,7 +6,7 @@ use super::axis::drawable;
 use super::{Axis, Chart, ChartMark, Curve, CurvePiece, DotColor, Quantity};
 use crate::model::gate;
 
-/// Minimum distance of the ends of the y axis from the limit.
+/// Minimum distance of the ends of the y axis from the ratios.
 const SHOWN: f64 = 0.05;
 
 /// Returns the ratio of each pair, and the bounds of the interval after each pair. Returns `None`
@@ -40,7 +40,8 @@ pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
         .iter()
         .map(GatePair::ratio)
         .filter(|y| drawable(*y));
-    let within = ratios.chain([1.0, gate.limit]);
+    let worse = gate.rules.ratio_at(gate.rules.margin);
+    let within = ratios.chain([1.0, worse]);
     let lowest = within.clone().fold(f64::INFINITY, f64::min) - SHOWN;
     let highest = within.fold(0.0, f64::max) + SHOWN;
     let range = (lowest.max(0.0), highest);
@@ -52,7 +53,9 @@ pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
     let rules = &gate.rules;
     let unit = format!("{} ÷ {} by pair", rules.candidate, rules.baseline);
     let mut chart = Chart::new("Ratio after each pair", &unit, axes, curves.collect());
-    chart.levels.push(ChartMark::new(gate.limit, "limit"));
+    chart
+        .levels
+        .push(ChartMark::new(worse, "worse by the margin"));
     chart.levels.push(ChartMark::new(1.0, "no difference"));
     chart.notes.push(format!("{}.", gate::ratio(gate)));
     Some(chart)
