@@ -18,6 +18,9 @@ use crate::{bench, deps, fuzz, schema, truth, types, usage};
 /// Time per fuzz target, in seconds. `cargo xtask fuzz` takes longer by default.
 const FUZZ_SECONDS: u32 = 20;
 
+/// Environment variable that sets the number of tests that run at the same time.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+
 /// Options of `cargo xtask test`.
 #[derive(Debug, Args)]
 pub struct Selection {
@@ -98,8 +101,13 @@ impl SuiteStep {
             SuiteStep::Deps => TaskError::of_all([deps::check(workspace), types::check(workspace)]),
             SuiteStep::Clippy => cargo("clippy --workspace --all-targets -- -D warnings").map(drop),
             SuiteStep::Tests => {
-                let output = cargo("test --workspace --no-fail-fast")?;
-                return Ok(command::ignored(&output));
+                let mut tests = command::cargo();
+                tests.args(["test", "--workspace", "--no-fail-fast"]);
+                tests.current_dir(&workspace.root);
+                if std::env::var_os(TEST_THREADS).is_none() {
+                    tests.env(TEST_THREADS, test_threads().to_string());
+                }
+                return Ok(command::ignored(&command::run(&mut tests)?));
             }
             SuiteStep::Build => workspace.build_release("floodmark").map(drop),
             SuiteStep::Schema => schema::run(workspace, &Mode { check: true }),
@@ -123,6 +131,13 @@ impl Selection {
     fn includes(&self, step: SuiteStep) -> bool {
         (self.only.is_empty() || self.only.contains(&step)) && !self.skip.contains(&step)
     }
+}
+
+/// Returns the number of tests to run at the same time. It exceeds the number of CPUs, because many
+/// tests wait for servers and for the end of their loads.
+fn test_threads() -> usize {
+    let cpus = std::thread::available_parallelism();
+    cpus.map_or(1, std::num::NonZero::get) + 1
 }
 
 /// Runs a bounded part of the experiments with crash rounds.

@@ -15,9 +15,9 @@ const BACKENDS: [&str; 2] = ["uring", "epoll"];
 /// missing.
 const UNAVAILABLE: [&str; 3] = ["(os error 1)", "(os error 13)", "(os error 38)"];
 
-/// Cases that test schedules and judgments. Their results do not depend on the backend, so the
-/// suite runs these cases on only one backend.
-const INDEPENDENT: [&str; 2] = ["T8", "T9"];
+/// Cases that test schedules, queues and judgments. Their results do not depend on the backend, so
+/// the suite runs these cases on only one backend.
+const INDEPENDENT: [&str; 3] = ["T3", "T8", "T9"];
 
 /// Which cases to run.
 #[derive(Debug, Clone, Copy)]
