@@ -117,7 +117,7 @@ pub fn gate_pair(gate: &GateResult) -> Option<String> {
     let interval = gate.interval.as_ref();
     let interval = interval.map_or_else(String::new, |of| format!(" ({})", range(of)));
     Some(format!(
-        "pair {number}{of}: {} ÷ {} = {}; mean {mean}{interval}",
+        "pair {number}{of}: {} ÷ {} = {}; so far {mean}{interval}",
         gate.rules.candidate,
         gate.rules.baseline,
         show_ratio(pair.ratio())

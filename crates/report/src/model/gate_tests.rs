@@ -64,7 +64,7 @@ fn states_decision_ratio_and_margin() {
     );
     assert_eq!(
         gate_pair(&gate).as_deref(),
-        Some("pair 4 of up to 12: after ÷ before = 1.000; mean 0.996 (0.981 – 1.012)")
+        Some("pair 4 of up to 12: after ÷ before = 1.000; so far 0.996 (0.981 – 1.012)")
     );
     (gate.ratio, gate.interval, gate.pairs) = (None, None, Vec::new());
     assert!(shown(&gate)[0].ends_with("of after and before: no pair was measured"));
