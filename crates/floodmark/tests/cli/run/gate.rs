@@ -19,10 +19,8 @@ class Slow(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args): pass
     def do_GET(self):
         time.sleep(float(sys.argv[2]))
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"ok")
+        # A single write: several small ones would wait for delayed acknowledgments.
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
@@ -51,7 +49,7 @@ fn gate(record: &Record) -> &GateResult {
 
 #[test]
 fn fails_for_a_slower_candidate() {
-    let lab = gated(LOAD, "", &[("before", 0.02), ("after", 0.04)]);
+    let lab = gated(LOAD, "", &[("before", 0.01), ("after", 0.02)]);
     let files = ["--html", "page.html", "--junit", "junit.xml"];
     let (code, record, printed) = lab.run(&files);
     assert_eq!(code, 1, "{printed}");
@@ -87,7 +85,7 @@ fn fails_for_a_slower_candidate() {
 
     // A candidate that is faster passes.
     let swapped = "baseline = \"after\"\nmetric = \"p50\"\nmargin = \"10%\"";
-    let lab = gated(LOAD, swapped, &[("before", 0.02), ("after", 0.04)]);
+    let lab = gated(LOAD, swapped, &[("before", 0.01), ("after", 0.02)]);
     let (code, record, printed) = lab.run(&["--quiet"]);
     assert_eq!(code, 0, "{printed}");
     assert_eq!(record.gate.unwrap().decision, GateDecision::Passed);
