@@ -3,11 +3,11 @@
 #
 # Usage: gate.sh EXPERIMENT BASELINE BUILD
 #
-#   EXPERIMENT  experiment file with [gate]; its commands start ../baseline/… and ../…
+#   EXPERIMENT  experiment file with [gate]; its commands run programs from ../baseline/ and ../
 #   BASELINE    commit, branch or tag of the baseline
 #   BUILD       shell command that builds a checkout, run in both
 #
-# Set BUDGET to override the budget of the experiment, such as BUDGET=5min.
+# Set BUDGET to override the experiment's budget, for example BUDGET=5min.
 # Writes floodmark-result/, floodmark.xml (JUnit) and floodmark.md (Markdown for a comment).
 set -euo pipefail
 
@@ -26,10 +26,10 @@ fi
 git worktree add --quiet --force --detach baseline "$baseline"
 trap 'git worktree remove --force baseline' EXIT
 
-for checkout in baseline .; do
-  echo "building $checkout"
-  (cd "$checkout" && bash -euo pipefail -c "$build")
-done
+echo "building the baseline"
+(cd baseline && bash -euo pipefail -c "$build")
+echo "building the candidate"
+bash -euo pipefail -c "$build"
 
 rm -rf floodmark-result floodmark.md
 GITHUB_STEP_SUMMARY=floodmark.md floodmark run "$experiment" ${BUDGET:+--budget "$BUDGET"} \

@@ -83,7 +83,7 @@ enum Task {
     Watching(BenchArguments),
     /// Compare a server with itself and with a copy slowed by 5 %
     Aa(BenchArguments),
-    /// Count how often a gate finds a slower server, and how often it fails without one
+    /// Count how often a gate fails for a slower server and for an identical one
     Gate(BenchArguments),
 }
 

@@ -38,7 +38,7 @@ enum Measurement {
     Confusion(confusion::ConfusionOptions),
     /// Check a running server against a workload's contract
     Contract(contracts::contract::ContractOptions),
-    /// Count how often a gate finds a slower server, and how often it fails without one
+    /// Count how often a gate fails for a slower server and for an identical one
     Gate(difference::gate::GateOptions),
     /// Compare floodmark with other load generators, and write docs/peers.md
     Peers(peers::PeersOptions),

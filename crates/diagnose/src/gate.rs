@@ -16,10 +16,10 @@ use floodmark_stats::sequential::{FIRST_LOOK, LookPlan, trimmed_ratio};
 use crate::comparing::{RunGroup, process_figure};
 use crate::text::plural;
 
-/// Maximum number of pairs. The interval of more pairs is hardly narrower.
+/// Maximum number of pairs. More pairs hardly narrow the interval.
 pub const MAX_PAIRS: u32 = 200;
 
-/// What a result's events say about its gate, apart from the measured processes.
+/// State of a gate that only the events contain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GateState {
     /// Maximum number of pairs within the budget; `None` before the first pair.
@@ -74,11 +74,11 @@ pub fn judge(record: &Record, rules: &GateRules, state: GateState) -> GateResult
     }
 }
 
-/// The pairs of which both processes were measured.
+/// The complete pairs of a record.
 struct Pairs {
     /// Pairs with a ratio, without intervals.
     measured: Vec<GatePair>,
-    /// Other pairs, and the reasons.
+    /// Pairs without a ratio, with the reason for each.
     excluded: Vec<String>,
 }
 
@@ -134,21 +134,21 @@ fn why_missing(group: &RunGroup<'_>) -> String {
     reason.map_or_else(|| "figure not measured".to_owned(), Clone::clone)
 }
 
-/// States that the client limited most runs, in which case a slower server may not show.
+/// Returns a caveat if the client limited most runs, which can hide a slower server.
 fn limited_by_client(record: &Record) -> Option<String> {
     let runs = record.runs.iter();
     let bound = runs.filter(|run| run.validity.status == Status::Bound);
     let (bound, all) = (bound.count(), record.runs.len());
     (2 * bound > all).then(|| {
         format!(
-            "floodmark limited {bound} of {}, so a slower candidate might not show; use more load threads, or other \
-             CPUs for the client",
+            "floodmark limited {bound} of {}, which can hide a slower candidate; use more load threads, or run the client \
+             on other CPUs",
             plural(all as u64, "run")
         )
     })
 }
 
-/// States that the budget allows too few pairs for an interval.
+/// Returns a caveat if the budget allows too few pairs for an interval.
 fn too_few_pairs(rules: &GateRules, state: GateState) -> Option<String> {
     let max_pairs = state.max_pairs?;
     ((max_pairs as usize) < FIRST_LOOK).then(|| {

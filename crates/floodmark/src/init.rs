@@ -30,7 +30,7 @@ enum What {
         #[arg(default_value = "my-experiment")]
         name: String,
     },
-    /// Write experiments/NAME.toml with a gate: fails if a candidate is slower than a baseline
+    /// Write experiments/NAME.toml with a gate, which fails if a candidate is slower than a baseline
     Gate {
         /// Name of the experiment and its file
         #[arg(default_value = "gate")]

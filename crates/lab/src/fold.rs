@@ -141,7 +141,7 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
             let (tuned, _) = floodmark_diagnose::tuning::judge(&record, tuning, events.tuning);
             record.tuning = Some(tuned);
         }
-        // Ordinary intervals over pairs that were added until the gate decided would be too narrow.
+        // A gate adds pairs until it decides, so ordinary intervals would be too narrow.
         Some(ExperimentDescription {
             gate: Some(rules), ..
         }) => record.gate = Some(floodmark_diagnose::gate::judge(&record, rules, events.gate)),

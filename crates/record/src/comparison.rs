@@ -34,7 +34,7 @@ crate::names::named! {
 }
 
 impl ComparedMetric {
-    /// Returns whether a higher figure is better, as for rates.
+    /// Returns whether a higher figure is better, as with rates.
     #[must_use]
     pub fn more_is_better(self) -> bool {
         match self {

@@ -51,7 +51,7 @@ pub struct ExperimentDescription {
     /// Search for the capacity of each server process. Such an experiment compares capacities only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacityGoal>,
-    /// Gate that decides whether the second trial is worse than the first.
+    /// Gate that decides whether a candidate is worse than its baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateRules>,
     /// Tuning of a trial's knobs. Its trials are in `tuning`, not in `trials`.

@@ -9,9 +9,9 @@ use crate::run::Interval;
 crate::names::named! {
     /// Decision of a gate.
     GateDecision {
-        /// The candidate is certainly not worse by the margin, and probably by less than half of it.
+        /// The interval excludes a degradation by the margin, and the ratio is below half of it.
         Passed = "passed",
-        /// The candidate is certainly worse, and probably by at least half of the margin.
+        /// The interval excludes 1, and the ratio shows at least half of the margin.
         Failed = "failed",
         /// The interval is too wide, or there is none.
         Inconclusive = "inconclusive",
@@ -21,7 +21,7 @@ crate::names::named! {
     GateEnd {
         /// The interval decided.
         Decided = "decided",
-        /// The budget was used up.
+        /// The budget, or the maximum number of pairs, was used up.
         OutOfTime = "out-of-time",
         /// The gate was interrupted, or a server or worker failed.
         Interrupted = "interrupted",
@@ -39,7 +39,7 @@ pub struct GateRules {
     pub metric: ComparedMetric,
     /// Smallest degradation that the gate must find, as a share of the baseline's figure.
     pub margin: f64,
-    /// Time limit in seconds, without the time for builds.
+    /// Time limit in seconds, excluding builds.
     pub budget_s: f64,
 }
 
@@ -56,9 +56,9 @@ impl GateRules {
 
     /// Returns the decision that follows from a ratio and its interval.
     ///
-    /// The gate fails if the interval excludes equal figures, and passes if the interval excludes a
-    /// degradation by the margin. If both apply, the nearer of the two decides. Either error
-    /// therefore has at most half of the interval's error probability.
+    /// The gate fails if the interval excludes 1, and passes if the interval excludes a degradation
+    /// by the margin. If both apply, the gate fails if the degradation is at least half of the
+    /// margin. Each of the two errors therefore has at most half of the interval's error probability.
     #[must_use]
     pub fn decide(&self, ratio: f64, interval: &Interval) -> GateDecision {
         // Degradations are positive, whatever the direction of the metric.
@@ -87,7 +87,7 @@ pub struct GatePair {
     pub baseline: f64,
     /// Figure of the candidate in the metric's unit.
     pub candidate: f64,
-    /// Interval for the ratio after this pair; null for the first pairs.
+    /// Interval for the ratio after this pair; null for the first four pairs.
     pub interval: Option<Interval>,
 }
 
@@ -107,7 +107,7 @@ pub struct GateResult {
     /// The decision.
     pub decision: GateDecision,
     /// The candidate's figure divided by the baseline's: geometric mean over the pairs, trimmed by
-    /// 25 % at each end; null without pairs.
+    /// up to 25 % at each end; null without pairs.
     pub ratio: Option<f64>,
     /// Interval for the ratio. It allows for the repeated looks; null for fewer than five pairs.
     pub interval: Option<Interval>,
@@ -116,11 +116,11 @@ pub struct GateResult {
     /// Maximum number of pairs within the budget, estimated from the first pair; null before the
     /// first pair.
     pub max_pairs: Option<u32>,
-    /// Pairs without a ratio, and the reasons.
+    /// Complete pairs without a ratio, and the reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded: Vec<String>,
-    /// Why the gate did not pass although its interval allows it, or why there are too few pairs; null
-    /// otherwise.
+    /// Why the gate did not pass although its interval allows it, or why there are too few pairs;
+    /// null otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caveat: Option<String>,
     /// How the gate ended.

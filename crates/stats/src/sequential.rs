@@ -28,9 +28,9 @@ pub const FIRST_LOOK: usize = 5;
 /// Share of the values that is ignored at each end.
 const TRIMMED_SHARE: f64 = 0.25;
 
-/// Error that the looks spend together. It is less than 1 − [`CONFIDENCE`], because trimmed means
+/// Total error probability of all looks. It is less than 1 − [`CONFIDENCE`], because trimmed means
 /// change more from look to look than the recursion assumes. At this value, the simulated coverage
-/// of all looks is 94.5 to 97 % (docs/decisions/0041-gate.md).
+/// of all looks is at least 94 % (docs/decisions/0041-gate.md).
 const SPENT_ERROR: f64 = 0.03;
 
 /// Exponent of the spending function. Higher exponents save more of the error for later looks.
@@ -39,7 +39,7 @@ const SPENDING_EXPONENT: i32 = 2;
 /// Number of points at which a density is integrated by Simpson's rule; odd.
 const GRID: usize = 161;
 
-/// The looks at a growing number of values.
+/// Plan of looks, with the confidence level of each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LookPlan {
     /// Confidence level of the interval at each look, starting with [`FIRST_LOOK`] values.
@@ -47,11 +47,11 @@ pub struct LookPlan {
 }
 
 impl LookPlan {
-    /// Plans a look after each value, from [`FIRST_LOOK`] to `most` values.
+    /// Plans a look after each value, from [`FIRST_LOOK`] to `max_values` values.
     #[must_use]
-    pub fn new(most: usize) -> Self {
+    pub fn new(max_values: usize) -> Self {
         LookPlan {
-            levels: confidence_levels(most),
+            levels: confidence_levels(max_values),
         }
     }
 
@@ -101,7 +101,7 @@ fn trimmed_mean(ratios: &[f64]) -> Option<Estimate> {
     logs[..trimmed].fill(first);
     logs[n - trimmed..].fill(last);
     let method =
-        format!("Student's t on the logarithms of {n} ratios, trimmed by 25 % at each end");
+        format!("Student's t on the logarithms of {n} ratios, trimmed by up to 25 % at each end");
     let winsorized = Estimate::of_independent(&logs, method)?;
     let share = (n - 2 * trimmed) as f64 / n as f64;
     Some(Estimate {
@@ -113,12 +113,12 @@ fn trimmed_mean(ratios: &[f64]) -> Option<Estimate> {
 }
 
 /// Returns the confidence level at each look.
-fn confidence_levels(most: usize) -> Vec<f64> {
-    let share = |n: usize| n as f64 / most as f64;
+fn confidence_levels(max_values: usize) -> Vec<f64> {
+    let share = |n: usize| n as f64 / max_values as f64;
     let spent = |n: usize| SPENT_ERROR * share(n).powi(SPENDING_EXPONENT);
     let mut levels = Vec::new();
     let mut before: Option<ContinuationDensity> = None;
-    for n in FIRST_LOOK..=most {
+    for n in FIRST_LOOK..=max_values {
         let to_spend = spent(n) - before.as_ref().map_or(0.0, |_| spent(n - 1));
         let step = match before {
             None => share(n),
@@ -222,8 +222,8 @@ mod tests {
 
     #[test]
     fn agrees_with_a_worked_example() {
-        // Two looks at 50 % and 100 % of the values, each spending as Kim & DeMets do with ρ = 2:
-        // 0.0125 and 0.0375. Jennison & Turnbull's bound for the first look is Φ⁻¹(1 − 0.00625).
+        // Two looks at 50 % and 100 % of the values, which spend 0.0125 and 0.0375 (Kim & DeMets,
+        // ρ = 2). Jennison & Turnbull's bound for the first look is Φ⁻¹(1 − 0.00625).
         let first = ContinuationDensity::start();
         let half = 0.5_f64.sqrt();
         let bound = first.bound(half, 0.0125);
@@ -232,7 +232,7 @@ mod tests {
         let total: f64 = second.weighted.iter().map(|(_, weight)| weight).sum();
         assert!((total - 0.9875).abs() < 1e-6, "{total}");
         let last = second.bound(half, 0.0375);
-        // Between the bound of a single look at this level and that of a look at 0.05.
+        // Between the bounds of single looks at 0.05 (1.96) and 0.0375 (2.08).
         assert!((1.96..2.08).contains(&last), "{last}");
     }
 
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(estimate.effective_n, 3.0);
     }
 
-    /// Returns the share of series of which every interval contains the true ratio.
+    /// Returns the share of series in which every interval contains the true ratio.
     fn coverage(most: usize, values: impl Fn(u64) -> Vec<f64>) -> f64 {
         let plan = LookPlan::new(most);
         let series = 2_000;

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -178,8 +179,12 @@ fn spawn(folder: &Path, arguments: &[String], data: &Path) -> Child {
     command.spawn().expect("a shell")
 }
 
+/// Held during a build, because concurrent builds in the same folder fail.
+static BUILD: Mutex<()> = Mutex::new(());
+
 /// Builds a store unless its program exists. Returns `None` if Maven is not installed.
 fn build(folder: &Path, program: &str) -> Option<()> {
+    let _build = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
     // An interrupted build may leave a folder without the program.
     if folder.join(program).is_file() {
         return Some(());

@@ -1,5 +1,5 @@
-//! `cargo xtask gate`: counts how often a gate fails for identical servers, and for a server that is
-//! stopped for 5 % of the time.
+//! `cargo xtask gate`: counts how often a gate fails for identical servers, and for a server that
+//! is stopped for 5 % of the time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ const MIN_FOUND: f64 = 0.9;
 /// Options of `cargo xtask gate`.
 #[derive(Debug, Args)]
 pub struct GateOptions {
-    /// Number of gates for identical servers, and for a slower one
+    /// Number of gates of each kind
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1000))]
     times: u32,
     /// Program to measure [default: a release build of this checkout]

@@ -96,4 +96,11 @@ fn finds_delayed_acks() {
     // After a 44 ms pause in the server, the first byte is also late.
     run.first_byte_us.p50 = Some(43_900.0);
     is(&run, Cause::Unknown);
+    // The server works for 10 ms before the first byte.
+    run.service_time_us.p50 = Some(51_000.0);
+    run.service_time_us.p90 = Some(53_000.0);
+    run.first_byte_us.p50 = Some(10_300.0);
+    is(&run, Cause::DelayedAck);
+    run.service_time_us.p50 = Some(38_000.0);
+    is(&run, Cause::Unknown);
 }

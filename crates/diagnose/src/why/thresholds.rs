@@ -41,8 +41,8 @@ pub(super) const ONE: Range<f64> = 0.7..1.5;
 /// Fresh connections to servers without such a limit waited for at most 0.04 s.
 pub(super) const LONG_WAIT_S: f64 = 0.1;
 
-/// Range of the median service time with delayed ACKs, in µs. Linux delays an ACK by at least 40 ms
-/// (`TCP_DELACK_MIN`, HZ/25).
+/// Range of the time from the first to the last byte with delayed ACKs, in µs. Linux delays an ACK
+/// by at least 40 ms (`TCP_DELACK_MIN`, HZ/25).
 pub(super) const DELAYED_ACK_US: Range<f64> = 39_000.0..48_000.0;
 
 /// Minimum number of new connections per request at which connecting takes half of the CPU time. A

@@ -215,9 +215,9 @@ fn ending(
         Some(Ending::server(named(run, fault.message)))
     }));
     let gate = outcome.record.gate.as_ref();
-    // A gate leaves out pairs with invalid runs.
-    let is_decided = gate.is_some_and(|gate| gate.ended == GateEnd::Decided);
-    let mut judged = runs.iter().filter(|_| !is_decided);
+    // A gate excludes pairs with invalid runs.
+    let has_pairs = gate.is_some_and(|gate| !gate.pairs.is_empty());
+    let mut judged = runs.iter().filter(|_| !has_pairs);
     all.extend(judged.find_map(|run| {
         let invalid = endings::invalid(run, || run.validity.reasons.join("; "))?;
         Some(Ending::new(invalid.exit, named(run, invalid.message)))
@@ -231,7 +231,7 @@ fn ending(
     exit::worst(all)
 }
 
-/// Returns an [`Ending`] if the candidate of a gate is worse than the limit.
+/// Returns an [`Ending`] if the gate failed.
 fn failed_gate(gate: &GateResult) -> Option<Ending> {
     let has_failed = gate.decision == GateDecision::Failed;
     has_failed.then(|| {

@@ -189,7 +189,7 @@ fn check_experiment(
     match then == now {
         true => Ok(()),
         false => Err(
-            "the experiment's question, claims, expectations, crash rounds, objectives or gate have changed"
+            "the experiment's question, claims, expectations, crash rounds, objectives or gate has changed"
                 .to_owned(),
         ),
     }

@@ -44,7 +44,7 @@ impl TrialSchedule {
     /// Returns the schedule of an experiment.
     #[must_use]
     pub fn of(experiment: &Experiment) -> Self {
-        // Crash rounds are no attempts, and a gate decides after each pair whether to continue.
+        // Crash rounds are not attempts, and a gate decides after each pair whether to continue.
         let about = &experiment.description;
         let is_unscheduled = about.crash.is_some() || about.gate.is_some();
         let processes = match is_unscheduled {

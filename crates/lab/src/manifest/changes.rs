@@ -32,7 +32,8 @@ impl Experiment {
     /// Applies changes from the command line.
     ///
     /// # Errors
-    /// A trial is unknown, or a client does not support the changed load.
+    /// A trial is unknown, a change conflicts with the experiment, or a client does not support the
+    /// changed load.
     pub fn changed(mut self, changes: &Changes) -> Result<Self, String> {
         let about = &mut self.description;
         let in_sweep = |name: &str, trial: &Trial| {
@@ -132,7 +133,7 @@ impl Experiment {
         }
     }
 
-    /// Applies the time limit, and refuses changes that a gate conflicts with.
+    /// Applies the time limit, and refuses changes that conflict with a gate.
     fn change_budget(&mut self, changes: &Changes) -> Result<(), String> {
         let conflicting = [
             ("--only", !changes.only.is_empty()),

@@ -52,8 +52,8 @@ pub(super) struct ExperimentManifest {
     /// Search for the capacity of each server process: the highest rate at which it meets all
     /// objectives. Each trial then has this search instead of measurements. Default: none.
     capacity: Option<Located<CapacitySection>>,
-    /// Gate for two trials, a baseline and a candidate. Pairs of fresh server processes are measured
-    /// until an interval decides whether the candidate is worse. Default: none.
+    /// Gate for two trials, a baseline and a candidate. Measures pairs of fresh server processes until
+    /// it can decide whether the candidate is worse. Default: none.
     gate: Option<Located<GateSection>>,
     /// Expected outcome.
     #[serde(default)]

@@ -26,10 +26,9 @@ pub(super) struct GateSection {
     baseline: Option<Located<Name>>,
     /// Metric to compare. Default: throughput.
     metric: Option<Located<ComparedMetric>>,
-    /// Smallest degradation that the gate must find, such as "5%". The gate fails if the candidate is
-    /// certainly worse, and probably by at least half of the margin. Default: 5%.
+    /// Smallest degradation that the gate must find, such as "5%". Default: 5%.
     margin: Option<Located<Percentage>>,
-    /// Maximum time to measure, without the time for builds. Default: 90s.
+    /// Time limit, excluding builds. Default: 90s.
     budget: Option<PositiveDuration>,
 }
 
@@ -58,8 +57,7 @@ pub(super) fn rules(
     };
     if (&first.load, &first.path) != (&second.load, &second.path) {
         return Err(invalid(format!(
-            "{} and {} have different loads or paths, so their ratio would show more than the servers; use the same \
-             for both",
+            "{} and {} have different loads or paths; a gate needs the same load and path for both",
             first.name, second.name
         )));
     }
@@ -71,7 +69,7 @@ pub(super) fn rules(
     }
     let margin = section.margin.as_ref();
     if let Some(margin) = margin.filter(|margin| margin.0 == 0.0) {
-        let what = "margin: no gate can find a degradation of 0 %; use a value such as \"5%\"";
+        let what = "margin: must be above 0 %; use a value such as \"5%\"";
         return Err(file.error(&margin.span(), what));
     }
     let budget = section.budget.as_ref();
@@ -86,7 +84,7 @@ pub(super) fn rules(
     })
 }
 
-/// Returns why a metric says nothing about a trial's server, and how to fix it.
+/// Returns why a gate cannot use a metric, and how to fix it.
 fn refusal(metric: ComparedMetric, trial: &Trial) -> Option<String> {
     let load = &trial.load;
     let is_scheduled = load.rate.is_some() || load.burst.is_some();
@@ -98,8 +96,7 @@ fn refusal(metric: ComparedMetric, trial: &Trial) -> Option<String> {
             "this is the client's CPU time; use \"server_cpu_us_per_request\"".to_owned(),
         ),
         ComparedMetric::Throughput if is_scheduled => Some(
-            "the load has a fixed rate, so its throughput shows no difference; remove `rate`, or use another metric, \
-             such as \"p99\""
+            "at a fixed rate, throughput does not show a difference; remove the rate, or use another metric, such as \"p99\""
                 .to_owned(),
         ),
         _ => None,

@@ -5,7 +5,6 @@ mod judgments;
 use floodmark_record::Record;
 use floodmark_record::comparison::ComparisonReport;
 use floodmark_record::experiment::ExpectedCheck;
-use floodmark_record::gate::GateEnd;
 use floodmark_record::run::Run;
 
 pub(crate) use judgments::thresholds;
@@ -96,13 +95,10 @@ pub(crate) fn of_record(record: &Record, fault: &RunFault<'_>) -> Vec<CaseSuite>
         suites.of_run(run).cases.push(measurement(run, fault));
     }
     suites.add_unmeasured(record);
-    // A tuning continues if a setting fails, and a gate leaves out pairs with invalid runs.
+    // A tuning continues if a setting fails, and a gate excludes pairs with invalid runs.
     let is_tuned = record.tuning.as_ref().is_some_and(|of| of.chosen.is_some());
-    let is_decided = record
-        .gate
-        .as_ref()
-        .is_some_and(|of| of.ended == GateEnd::Decided);
-    if is_tuned || is_decided {
+    let has_pairs = record.gate.as_ref().is_some_and(|of| !of.pairs.is_empty());
+    if is_tuned || has_pairs {
         let cases = suites.0.iter_mut().flat_map(|suite| &mut suite.cases);
         cases.for_each(ConditionCase::tolerate);
     }

@@ -96,15 +96,17 @@ fn reason(gate: &GateResult) -> Option<String> {
     Some(match gate.ended {
         GateEnd::Decided => return None,
         GateEnd::OutOfTime => format!(
-            "the interval is too wide at the end of the budget ({}); use a larger budget, a shorter load or a quieter \
-             host",
+            "the budget ({}) was used up before the interval was narrow enough; use a larger budget, a shorter load or a \
+             quieter host",
             duration(gate.rules.budget_s)
         ),
-        GateEnd::Interrupted => "ended before the decision".to_owned(),
+        GateEnd::Interrupted => {
+            "interrupted before a decision; continue it with --resume".to_owned()
+        }
     })
 }
 
-/// Describes the latest pair and the interval after it: `pair 3: 0.987; 0.991 (0.965 – 1.017)`.
+/// Describes the latest pair, and the ratio and interval over all pairs.
 #[must_use]
 pub fn gate_pair(gate: &GateResult) -> Option<String> {
     let pair = gate.pairs.last()?;
@@ -112,12 +114,12 @@ pub fn gate_pair(gate: &GateResult) -> Option<String> {
         Some(max_pairs) => format!(" of up to {max_pairs}"),
         None => String::new(),
     };
-    let number = gate.pairs.len() + gate.excluded.len();
     let mean = optional(gate.ratio, show_ratio);
     let interval = gate.interval.as_ref();
     let interval = interval.map_or_else(String::new, |of| format!(" ({})", range(of)));
     Some(format!(
-        "pair {number}{of}: {} ÷ {} = {}; so far {mean}{interval}",
+        "pair {}{of}: {} ÷ {} = {}; mean so far: {mean}{interval}",
+        pair.process,
         gate.rules.candidate,
         gate.rules.baseline,
         show_ratio(pair.ratio())

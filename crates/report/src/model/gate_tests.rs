@@ -64,7 +64,7 @@ fn states_decision_ratio_and_margin() {
     );
     assert_eq!(
         gate_pair(&gate).as_deref(),
-        Some("pair 4 of up to 12: after ÷ before = 1.000; so far 0.996 (0.981 – 1.012)")
+        Some("pair 4 of up to 12: after ÷ before = 1.000; mean so far: 0.996 (0.981 – 1.012)")
     );
     (gate.ratio, gate.interval, gate.pairs) = (None, None, Vec::new());
     assert!(shown(&gate)[0].ends_with("of after and before: no pair was measured"));
@@ -78,8 +78,8 @@ fn explains_why_there_is_no_decision() {
     gate.ended = GateEnd::OutOfTime;
     assert_eq!(
         shown(&gate)[1],
-        ": the interval is too wide at the end of the budget (90 s); use a larger budget, a shorter load or a quieter \
-         host"
+        ": the budget (90 s) was used up before the interval was narrow enough; use a larger budget, a shorter load or a \
+         quieter host"
     );
     gate.caveat = Some("floodmark limited 8 of 8 runs".to_owned());
     assert_eq!(shown(&gate)[1], ": floodmark limited 8 of 8 runs");

@@ -124,7 +124,7 @@ pub(crate) fn interval(comparison: &Comparison) -> String {
     }
 }
 
-/// Returns the name of a metric in sentences.
+/// Returns a metric's name for use in sentences.
 pub(crate) fn describe_metric(metric: ComparedMetric) -> &'static str {
     match metric {
         ComparedMetric::Throughput => "throughput",

@@ -7,20 +7,25 @@ use floodmark_record::units::{show_bytes, show_ns};
 use crate::text::{per_s, show_us};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::RunFacts;
-use crate::why::thresholds::{DELAYED_ACK_US, MAX_IN_TRANSIT, MOST, SPARE};
+use crate::why::thresholds::{DELAYED_ACK_US, MAX_IN_TRANSIT, MOST};
 
 /// Detects responses whose second part waits until the client has acknowledged the first.
 pub(in crate::why) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
     let times = &facts.run.service_time_us;
     let (p50, p90) = (times.p50?, times.p90?);
     let (median, p90) = (show_ns(p50 * 1e3), show_ns(p90 * 1e3));
-    if !DELAYED_ACK_US.contains(&p50) {
-        return ruled_out(format!("median service time: {median}, not 40 ms"));
+    if p50 < DELAYED_ACK_US.start {
+        return ruled_out(format!("median service time: {median}, below 40 ms"));
     }
-    // After a 40 ms pause in the server, the first byte is also late.
-    let first_byte = facts.run.first_byte_us.p50;
-    if first_byte.is_none_or(|us| us >= SPARE * p50) {
-        return ruled_out("the first byte arrived as late as the last");
+    // After a 40 ms pause in the server, the first byte is also late. The server may take any time
+    // before the first byte.
+    let first_byte = facts.run.first_byte_us.p50?;
+    let rest = p50 - first_byte;
+    if !DELAYED_ACK_US.contains(&rest) {
+        let rest = show_us(Some(rest.max(0.0)));
+        return ruled_out(format!(
+            "the last byte arrived {rest} after the first (p50), not 40 ms"
+        ));
     }
     let delayed = facts
         .samples
@@ -44,7 +49,7 @@ pub(in crate::why) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
         "the second part of each response waits 40 ms for the acknowledgement of the first (Nagle's algorithm and delayed ACK)",
         vec![
             format!("service time: p50 {median}, p90 {p90}"),
-            format!("first byte: p50 {}", show_us(first_byte)),
+            format!("first byte: p50 {}", show_us(Some(first_byte))),
             counter,
         ],
         "set TCP_NODELAY in the server, or write headers and body in one call",

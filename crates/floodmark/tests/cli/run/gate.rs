@@ -74,7 +74,7 @@ fn fails_for_a_slower_candidate() {
     assert!(fault.contains("throughput of after: 0."), "{printed}");
     assert!(printed.contains("pair 1 of up to"), "{printed}");
     let page = fs::read_to_string(lab.0.path().join("page.html")).unwrap();
-    assert!(page.contains("Ratio after each pair") && page.contains("Failed:"));
+    assert!(page.contains("Ratio of each pair") && page.contains("Failed:"));
     let cases = junit::read(&lab.0.path().join("junit.xml"));
     assert!(
         cases.iter().any(|case| case.ends_with(": gate: failure")),
@@ -112,7 +112,7 @@ fn an_inconclusive_gate_does_not_fail() {
 fn an_interrupted_gate_resumes_with_a_new_pair() {
     let lab = gated(LOAD, "", &[("before", 0.01), ("after", 0.02)]);
     let child = lab.start(&[]);
-    wait_for("the end of the second pair", || {
+    wait_for("the second process of the second pair", || {
         (lab.count("run_began") == 4).then_some(())
     });
     signal(child.id(), libc::SIGINT);
@@ -161,7 +161,7 @@ fn refuses_gates_that_cannot_decide() {
             "margin = \"0%\"",
             &two[..],
             none,
-            "no gate can find a degradation of 0 %",
+            "margin: must be above 0 %",
         ),
         (
             LOAD,
@@ -198,7 +198,7 @@ fn refuses_gates_that_cannot_decide() {
             none,
             "expected a duration above 0",
         ),
-        (&rate, "", &two[..], none, "the load has a fixed rate"),
+        (&rate, "", &two[..], none, "at a fixed rate"),
         (
             LOAD,
             "",

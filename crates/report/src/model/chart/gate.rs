@@ -1,4 +1,4 @@
-//! The ratio of a gate after each pair.
+//! The ratio of each pair of a gate, with the interval after it.
 
 use floodmark_record::gate::{GateDecision, GatePair, GateResult};
 
@@ -7,14 +7,14 @@ use super::{Axis, Chart, ChartMark, Curve, CurvePiece, DotColor, Quantity};
 use crate::model::gate;
 
 /// Minimum distance of the ends of the y axis from the ratios.
-const SHOWN: f64 = 0.05;
+const PADDING: f64 = 0.05;
 
 /// Returns the ratio of each pair, and the bounds of the interval after each pair. Returns `None`
 /// for fewer than two pairs.
 pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
     let points = |of: fn(&GatePair) -> Option<f64>| {
-        let pairs = (1..).zip(&gate.pairs);
-        let points = pairs.filter_map(|(n, pair)| Some((f64::from(n), of(pair)?)));
+        let pairs = gate.pairs.iter();
+        let points = pairs.filter_map(|pair| Some((f64::from(pair.process), of(pair)?)));
         points.filter(|(_, y)| drawable(*y)).collect::<Vec<_>>()
     };
     if gate.pairs.len() < 2 {
@@ -34,7 +34,7 @@ pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
         bound(1, "upper bound", |pair| Some(pair.interval.as_ref()?.high)),
         Curve::dots(color, "pair", points(|pair| Some(pair.ratio()))),
     ];
-    // Early intervals are much wider than the ratios of the pairs.
+    // Early intervals are much wider than the spread of the ratios.
     let ratios = gate
         .pairs
         .iter()
@@ -42,17 +42,26 @@ pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
         .filter(|y| drawable(*y));
     let worse = gate.rules.ratio_at(gate.rules.margin);
     let within = ratios.chain([1.0, worse]);
-    let lowest = within.clone().fold(f64::INFINITY, f64::min) - SHOWN;
-    let highest = within.fold(0.0, f64::max) + SHOWN;
+    let lowest = within.clone().fold(f64::INFINITY, f64::min) - PADDING;
+    let highest = within.fold(0.0, f64::max) + PADDING;
     let range = (lowest.max(0.0), highest);
     let curves = curves.into_iter().map(|curve| clipped(curve, range));
+    let last = gate
+        .pairs
+        .last()
+        .map_or(1.0, |pair| f64::from(pair.process));
     let axes = (
-        Axis::from_zero(gate.pairs.len() as f64, Quantity::Number),
+        Axis::from_zero(last, Quantity::Number),
         Axis::of_range(range, Quantity::Number),
     );
     let rules = &gate.rules;
     let unit = format!("{} ÷ {} by pair", rules.candidate, rules.baseline);
-    let mut chart = Chart::new("Ratio after each pair", &unit, axes, curves.collect());
+    let mut chart = Chart::new(
+        "Ratio of each pair, with the interval after it",
+        &unit,
+        axes,
+        curves.collect(),
+    );
     chart
         .levels
         .push(ChartMark::new(worse, "worse by the margin"));
