@@ -51,7 +51,7 @@ impl Quantity {
         match self {
             Quantity::Count => label_count(value),
             Quantity::Rate => per_second(value),
-            Quantity::Number => format!("{value}"),
+            Quantity::Number => shortest(value),
             Quantity::Percent => format!("{value:.0}"),
             Quantity::Bytes if value >= 1e3 => {
                 let label = label_count(value);
@@ -290,6 +290,9 @@ mod tests {
             Some(&"1")
         );
         assert_eq!(Axis::from_zero(0.0, Quantity::Count).from, 0.0);
+        // Multiples of the step are not exact.
+        let axis = Axis::of_range((0.7, 1.3), Quantity::Number);
+        assert!(labels(&axis).contains(&"1.2"), "{:?}", labels(&axis));
     }
 
     #[test]
