@@ -127,6 +127,15 @@ pub struct GateResult {
     pub ended: GateEnd,
 }
 
+impl GateResult {
+    /// Returns whether the gate ended regularly and excluded only some pairs. Invalid runs are then
+    /// no failure of the command.
+    #[must_use]
+    pub fn tolerates_invalid_runs(&self) -> bool {
+        self.ended != GateEnd::Interrupted && !self.pairs.is_empty()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

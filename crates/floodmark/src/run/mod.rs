@@ -215,11 +215,13 @@ fn ending(
         Some(Ending::server(named(run, fault.message)))
     }));
     let gate = outcome.record.gate.as_ref();
-    // A gate excludes pairs with invalid runs.
-    let has_pairs = gate.is_some_and(|gate| !gate.pairs.is_empty());
-    let mut judged = runs.iter().filter(|_| !has_pairs);
-    all.extend(judged.find_map(|run| {
+    // A gate excludes pairs with invalid runs. Wrong responses are a failure nevertheless.
+    let is_tolerant = gate.is_some_and(GateResult::tolerates_invalid_runs);
+    all.extend(runs.iter().find_map(|run| {
         let invalid = endings::invalid(run, || run.validity.reasons.join("; "))?;
+        if is_tolerant && invalid.exit == Exit::Invalid {
+            return None;
+        }
         Some(Ending::new(invalid.exit, named(run, invalid.message)))
     }));
     all.extend(gate.and_then(failed_gate));

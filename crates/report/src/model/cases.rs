@@ -5,6 +5,7 @@ mod judgments;
 use floodmark_record::Record;
 use floodmark_record::comparison::ComparisonReport;
 use floodmark_record::experiment::ExpectedCheck;
+use floodmark_record::gate::GateResult;
 use floodmark_record::run::Run;
 
 pub(crate) use judgments::thresholds;
@@ -94,13 +95,14 @@ pub(crate) fn of_record(record: &Record, fault: &RunFault<'_>) -> Vec<CaseSuite>
     for run in &record.runs {
         suites.of_run(run).cases.push(measurement(run, fault));
     }
+    let gate = record.gate.as_ref();
+    if gate.is_some_and(GateResult::tolerates_invalid_runs) {
+        suites.tolerate();
+    }
     suites.add_unmeasured(record);
-    // A tuning continues if a setting fails, and a gate excludes pairs with invalid runs.
-    let is_tuned = record.tuning.as_ref().is_some_and(|of| of.chosen.is_some());
-    let has_pairs = record.gate.as_ref().is_some_and(|of| !of.pairs.is_empty());
-    if is_tuned || has_pairs {
-        let cases = suites.0.iter_mut().flat_map(|suite| &mut suite.cases);
-        cases.for_each(ConditionCase::tolerate);
+    // A tuning continues if a setting fails.
+    if record.tuning.as_ref().is_some_and(|of| of.chosen.is_some()) {
+        suites.tolerate();
     }
     suites.add_conditions(record);
     suites.0
@@ -137,6 +139,12 @@ pub(crate) fn comparison_name(compared: &ComparisonReport) -> String {
 struct Suites(Vec<CaseSuite>);
 
 impl Suites {
+    /// Turns the errors so far into cases that were not evaluated.
+    fn tolerate(&mut self) {
+        let cases = self.0.iter_mut().flat_map(|suite| &mut suite.cases);
+        cases.for_each(ConditionCase::tolerate);
+    }
+
     /// Creates empty suites for the trials of an experiment, or for the systems of a load.
     fn of(record: &Record) -> Self {
         let mut suites = Suites(Vec::new());

@@ -111,3 +111,36 @@ fn a_capacity_of_zero_is_a_failure() {
         assert_eq!(objectives(&found).outcome, outcome);
     }
 }
+
+#[test]
+fn a_gate_skips_invalid_runs_but_not_a_dead_server() {
+    let mut record = fixture::all_tables();
+    record.tuning = None;
+    let outcomes = |record: &Record| {
+        let fault = |run: &Run| {
+            let is_first = run.trial.as_deref() == Some("t1");
+            is_first.then(|| (CaseOutcome::Error, "too slow".to_owned()))
+        };
+        let suites = of_record(record, &fault);
+        let of = |name: &str| {
+            let suite = suites.iter().find(|suite| suite.name == name).unwrap();
+            let mut cases = suite.cases.iter();
+            cases
+                .find(|case| case.name.starts_with("measurement"))
+                .unwrap()
+                .outcome
+        };
+        // The server of t4 failed (`fixture::all_tables`).
+        let failed = suites.iter().flat_map(|suite| &suite.cases);
+        let dead = failed.filter(|case| case.detail.contains("exited with status 1"));
+        (of("t1"), dead.map(|case| case.outcome).collect::<Vec<_>>())
+    };
+    let (invalid, dead) = outcomes(&record);
+    assert_eq!(invalid, CaseOutcome::NotEvaluated);
+    assert!(
+        !dead.is_empty() && dead.iter().all(|of| *of == CaseOutcome::Error),
+        "{dead:?}"
+    );
+    record.gate = None;
+    assert_eq!(outcomes(&record).0, CaseOutcome::Error);
+}

@@ -24,7 +24,7 @@ pub(in crate::why) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
     if !DELAYED_ACK_US.contains(&rest) {
         let rest = show_us(Some(rest.max(0.0)));
         return ruled_out(format!(
-            "the last byte arrived {rest} after the first (p50), not 40 ms"
+            "the median times to the first and last byte differ by {rest}, not 40 ms"
         ));
     }
     let delayed = facts
