@@ -202,14 +202,14 @@ kind!(
 );
 
 kind!(
-    /// A percentage from 0 % to below 100 %, as a share.
+    /// A percentage above 0 % and below 100 %, as a share.
     Percentage,
     f64,
-    "a percentage from \"0%\" to below \"100%\", such as \"2.5%\"",
+    "a percentage above 0% and below 100%, such as \"5%\"",
     |scalar| {
         let number = scalar.text()?.strip_suffix('%')?.trim_end();
         let percent: f64 = number.parse().ok()?;
-        (0.0..100.0).contains(&percent).then_some(percent / 100.0)
+        (percent > 0.0 && percent < 100.0).then_some(percent / 100.0)
     },
     json_schema!({ "type": "string", "pattern": "^[0-9.]+\\s*%$" })
 );

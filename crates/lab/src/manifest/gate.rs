@@ -27,7 +27,7 @@ pub(super) struct GateSection {
     /// Metric to compare. Default: throughput.
     metric: Option<Located<ComparedMetric>>,
     /// Smallest degradation that the gate must find, such as "5%". Default: 5%.
-    margin: Option<Located<Percentage>>,
+    margin: Option<Percentage>,
     /// Time limit, excluding builds. Default: 90s.
     budget: Option<PositiveDuration>,
 }
@@ -68,10 +68,6 @@ pub(super) fn rules(
         return Err(file.error(&span.unwrap_or(section.span()), format!("metric: {what}")));
     }
     let margin = section.margin.as_ref();
-    if let Some(margin) = margin.filter(|margin| margin.0 == 0.0) {
-        let what = "margin: must be above 0 %; use a value such as \"5%\"";
-        return Err(file.error(&margin.span(), what));
-    }
     let budget = section.budget.as_ref();
     Ok(GateRules {
         baseline: baseline.name.clone(),

@@ -161,7 +161,7 @@ fn refuses_gates_that_cannot_decide() {
             "margin = \"0%\"",
             &two[..],
             none,
-            "margin: must be above 0 %",
+            "margin: expected a percentage above 0%",
         ),
         (
             LOAD,
