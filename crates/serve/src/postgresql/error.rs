@@ -5,6 +5,7 @@ use std::error::Error;
 use tokio_postgres::error::SqlState;
 
 use super::setting::PostgresqlSetting;
+use crate::bar_store::StoreFault;
 
 /// A reason why bars cannot be stored in PostgreSQL. The message contains no password.
 #[derive(Debug, thiserror::Error)]
@@ -50,10 +51,17 @@ impl PostgresqlError {
         self.is_starting
     }
 
-    /// Returns the message for the server's clients, without the address.
-    pub(super) fn public_message(&self) -> String {
-        format!("the database is not available: {}; retry later", self.cause)
+    /// Returns the fault for the server's clients, without the address.
+    pub(super) fn fault(&self) -> StoreFault {
+        unavailable(&self.cause)
     }
+}
+
+/// Returns the fault for the server's clients while no session is open.
+pub(super) fn unavailable(cause: &str) -> StoreFault {
+    StoreFault(format!(
+        "the database is not available: {cause}; retry later"
+    ))
 }
 
 /// Returns an error's cause in one line. Prefers PostgreSQL's own message.

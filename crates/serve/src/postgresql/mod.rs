@@ -22,12 +22,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::bar_store::{BarRequests, StoreFault};
+use crate::bar_store::BarRequests;
 use crate::error::ServeError;
 use crate::store_queue::QueuedRequests;
 
 use batch_limit::BatchLimit;
 pub use error::PostgresqlError;
+use error::unavailable;
 use operation::{BarOperation, InsertBars, ListBars};
 use session::{StatementEnd, StoreSession};
 pub use setting::PostgresqlSetting;
@@ -43,6 +44,8 @@ const MIN_INTERVAL: Duration = Duration::from_millis(2);
 /// First and longest pause between attempts to open a session. Each pause is twice as long as the
 /// previous one, up to the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
+/// Maximum time that requests wait for the first attempt to replace a lost session.
+const FIRST_ATTEMPT: Duration = Duration::from_millis(250);
 /// Maximum time to wait at startup while PostgreSQL is still starting.
 const STARTING_TIME: Duration = Duration::from_secs(30);
 
@@ -183,31 +186,35 @@ async fn serve_session<O: BarOperation>(
     Some(())
 }
 
-/// Opens a session, with pauses between the attempts. Requests wait during the first attempt. If it
-/// fails, requests are refused until an attempt succeeds. Returns `None` if the queue is closed.
+/// Opens a session, with pauses between the attempts. Requests wait for the first attempt, but no
+/// longer than `FIRST_ATTEMPT`. They are then refused until an attempt succeeds. Returns `None` if
+/// the queue is closed.
 async fn reopen<O: BarOperation>(
     setting: &PostgresqlSetting,
     queue: &mut QueuedRequests<O::Request>,
 ) -> Option<StoreSession> {
-    let [mut pause, longest] = PAUSES;
-    let mut error = match StoreSession::open(setting, O::STATEMENT).await {
-        Ok(session) => return Some(session),
-        Err(error) => error,
-    };
+    let [next_pause, longest] = PAUSES;
+    let mut next_pause = next_pause;
+    let mut pause = Duration::ZERO;
+    let mut refuse_from = Instant::now() + queue.max_wait().min(FIRST_ATTEMPT);
+    let mut fault = unavailable("the session was lost");
     loop {
-        let fault = StoreFault(error.public_message());
         let mut attempt = pin!(async move {
             sleep(pause).await;
             StoreSession::open(setting, O::STATEMENT).await
         });
-        error = loop {
+        let error = loop {
             let mut batch = Vec::new();
+            let refused = async {
+                sleep_until(refuse_from).await;
+                queue.take_all(&mut batch).await
+            };
             tokio::select! {
                 opened = &mut attempt => match opened {
                     Ok(session) => return Some(session),
                     Err(error) => break error,
                 },
-                is_open = queue.take_all(&mut batch) => {
+                is_open = refused => {
                     if !is_open {
                         return None;
                     }
@@ -215,6 +222,9 @@ async fn reopen<O: BarOperation>(
                 }
             }
         };
-        pause = (pause * 2).min(longest);
+        fault = error.fault();
+        refuse_from = Instant::now();
+        pause = next_pause;
+        next_pause = (pause * 2).min(longest);
     }
 }

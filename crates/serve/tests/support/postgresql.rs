@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -83,17 +84,24 @@ impl TestPostgresql {
         let Some(mut postmaster) = self.postmaster.take() else {
             return;
         };
-        let id = postmaster.id();
-        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        let children = children(postmaster.id());
         postmaster.kill().unwrap();
-        for child in children.split_whitespace() {
+        for child in children {
             // The child may have ended with the postmaster.
-            // SAFETY: kill(2) has no memory effects.
-            unsafe { libc::kill(child.parse().unwrap(), libc::SIGKILL) };
+            signal(child, libc::SIGKILL);
         }
         postmaster.wait().unwrap();
         while TcpStream::connect(self.address).is_ok() {
             thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends all sessions and suspends PostgreSQL, so that attempts to open a session hang.
+    pub fn suspend(&mut self) {
+        let postmaster = self.postmaster.as_ref().unwrap().id();
+        signal(postmaster, libc::SIGSTOP);
+        for child in children(postmaster) {
+            signal(child, libc::SIGKILL);
         }
     }
 
@@ -137,8 +145,23 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../stores/postgresql")
 }
 
+/// Returns the processes that a process has started.
+fn children(process: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
+    let ids = children.split_whitespace();
+    ids.map(|id| id.parse().unwrap()).collect()
+}
+
+fn signal(process: u32, signal: libc::c_int) {
+    // SAFETY: kill(2) has no memory effects.
+    unsafe { libc::kill(process.cast_signed(), signal) };
+}
+
 /// Builds the store unless it is already built.
 fn build() -> Option<()> {
+    // Concurrent builds in the same folder fail.
+    static BUILD: Mutex<()> = Mutex::new(());
+    let _build = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
     if folder().join("target/server/bin/postgres").is_file() {
         return Some(());
     }
