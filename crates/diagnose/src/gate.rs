@@ -1,14 +1,15 @@
 //! Decides from pairs of server processes whether a candidate is worse than a baseline.
 //!
-//! Each pair has one ratio. The two processes of a pair are measured one after the other, so a
-//! change on the host affects both. The gate looks at the interval after each pair
+//! Each pair has one ratio. The two processes of a pair are loaded alternately, or one after the
+//! other, so a change on the host affects both. The gate looks at the interval after each pair
 //! ([`LookPlan`]).
 
 use std::time::Duration;
 
 use floodmark_record::Record;
+use floodmark_record::alternating::SideFigures;
 use floodmark_record::events::EndReason;
-use floodmark_record::gate::{GateDecision, GateEnd, GatePair, GateResult, GateRules};
+use floodmark_record::gate::{GateDecision, GateEnd, GatePair, GateResult, GateRules, GateTurns};
 use floodmark_record::run::{Run, Status};
 use floodmark_record::units::show_duration;
 use floodmark_stats::sequential::{FIRST_LOOK, LookPlan, trimmed_ratio};
@@ -20,18 +21,20 @@ use crate::text::plural;
 pub const MAX_PAIRS: u32 = 200;
 
 /// State of a gate that only the events contain.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct GateState {
-    /// Maximum number of pairs within the budget; `None` before the first pair.
+    /// Maximum number of pairs within the budget; `None` until the first pairs show it.
     pub max_pairs: Option<u32>,
     /// Whether the time limit was reached.
     pub is_out_of_time: bool,
+    /// Figures of the pairs that were loaded alternately.
+    pub turns: Vec<GateTurns>,
 }
 
 /// Judges the pairs of a record.
 #[must_use]
-pub fn judge(record: &Record, rules: &GateRules, state: GateState) -> GateResult {
-    let Pairs { measured, excluded } = Pairs::of(record, rules);
+pub fn judge(record: &Record, rules: &GateRules, state: &GateState) -> GateResult {
+    let Pairs { measured, excluded } = Pairs::of(record, rules, &state.turns);
     let max_pairs = state.max_pairs.unwrap_or(MAX_PAIRS);
     let plan = LookPlan::new(max_pairs as usize);
     let ratios: Vec<f64> = measured.iter().map(GatePair::ratio).collect();
@@ -83,11 +86,27 @@ struct Pairs {
 }
 
 impl Pairs {
-    fn of(record: &Record, rules: &GateRules) -> Self {
+    fn of(record: &Record, rules: &GateRules, turns: &[GateTurns]) -> Self {
         let mut pairs = Pairs {
             measured: Vec::new(),
             excluded: Vec::new(),
         };
+        if rules.is_alternating {
+            for turns in turns {
+                pairs.add(turns.process, rules, |trial| {
+                    let side = match *trial == rules.baseline {
+                        true => &turns.baseline,
+                        false => &turns.candidate,
+                    };
+                    let figure = side.figure(rules.metric);
+                    figure.ok_or_else(|| describe_failures(side))
+                });
+                if let Some(pair) = pairs.measured.last_mut() {
+                    pair.turn_s = Some(turns.turn_s);
+                }
+            }
+            return pairs;
+        }
         let last = record.runs.iter().map(|run| run.process).max();
         for process in 1..=last.unwrap_or(0) {
             let sides = [&rules.baseline, &rules.candidate].map(|trial| {
@@ -103,25 +122,44 @@ impl Pairs {
             let [Some(baseline), Some(candidate)] = &sides else {
                 continue;
             };
-            let figures = [baseline, candidate].map(|of| process_figure(of, rules.metric));
-            let [Some(of_baseline), Some(of_candidate)] = figures else {
-                let missing = match figures[0] {
-                    None => baseline,
-                    Some(_) => candidate,
+            pairs.add(process, rules, |trial| {
+                let side = match *trial == rules.baseline {
+                    true => baseline,
+                    false => candidate,
                 };
-                let reason = why_missing(missing);
-                let what = format!("pair {process}: {}: {reason}", missing.name);
-                pairs.excluded.push(what);
-                continue;
-            };
-            pairs.measured.push(GatePair {
-                process,
-                baseline: of_baseline,
-                candidate: of_candidate,
-                interval: None,
+                process_figure(side, rules.metric).ok_or_else(|| why_missing(side))
             });
         }
         pairs
+    }
+
+    /// Adds a pair. `figure` returns the figure of a trial, or the reason why it is missing.
+    fn add(
+        &mut self,
+        process: u32,
+        rules: &GateRules,
+        figure: impl Fn(&String) -> Result<f64, String>,
+    ) {
+        let figure = |trial| figure(trial).map_err(|reason| format!("{trial}: {reason}"));
+        let figures = figure(&rules.baseline).and_then(|of| Ok((of, figure(&rules.candidate)?)));
+        match figures {
+            Ok((baseline, candidate)) => self.measured.push(GatePair {
+                process,
+                baseline,
+                candidate,
+                turn_s: None,
+                interval: None,
+            }),
+            Err(what) => self.excluded.push(format!("pair {process}: {what}")),
+        }
+    }
+}
+
+/// Returns why a server has no figure for its turns.
+fn describe_failures(side: &SideFigures) -> String {
+    match side.requests.ok {
+        0 => "no response was ok".to_owned(),
+        _ => "figure not measured".to_owned(),
     }
 }
 
@@ -149,7 +187,7 @@ fn limited_by_client(record: &Record) -> Option<String> {
 }
 
 /// Returns a caveat if the budget allows too few pairs for an interval.
-fn too_few_pairs(rules: &GateRules, state: GateState) -> Option<String> {
+fn too_few_pairs(rules: &GateRules, state: &GateState) -> Option<String> {
     let max_pairs = state.max_pairs?;
     ((max_pairs as usize) < FIRST_LOOK).then(|| {
         format!(

@@ -1,5 +1,7 @@
+use floodmark_record::Counts;
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::run::Validity;
+use floodmark_record::times::Times;
 
 use super::*;
 use crate::comparing::tests::{experiment, record};
@@ -13,6 +15,7 @@ fn rules(metric: ComparedMetric) -> GateRules {
         metric,
         margin: 0.05,
         budget_s: 90.0,
+        is_alternating: false,
     }
 }
 
@@ -20,6 +23,7 @@ fn planned(max_pairs: u32) -> GateState {
     GateState {
         max_pairs: Some(max_pairs),
         is_out_of_time: false,
+        turns: Vec::new(),
     }
 }
 
@@ -33,7 +37,7 @@ fn pairs(ratios: &[f64]) -> Record {
 
 fn judged(ratios: &[f64], max_pairs: u32) -> GateResult {
     let rules = rules(ComparedMetric::Throughput);
-    judge(&pairs(ratios), &rules, planned(max_pairs))
+    judge(&pairs(ratios), &rules, &planned(max_pairs))
 }
 
 #[test]
@@ -93,7 +97,7 @@ fn excludes_invalid_and_unfinished_pairs() {
         notes: Vec::new(),
     };
     record.runs[5].ended.reason = EndReason::Interrupted;
-    let result = judge(&record, &rules(ComparedMetric::Throughput), planned(9));
+    let result = judge(&record, &rules(ComparedMetric::Throughput), &planned(9));
     let processes: Vec<u32> = result.pairs.iter().map(|pair| pair.process).collect();
     assert_eq!(processes, [1]);
     assert_eq!(result.excluded, ["pair 2: b: no response was ok"]);
@@ -105,7 +109,7 @@ fn does_not_pass_if_the_client_limited_the_runs() {
     for run in &mut record.runs {
         run.validity.status = Status::Bound;
     }
-    let result = judge(&record, &rules(ComparedMetric::Throughput), planned(9));
+    let result = judge(&record, &rules(ComparedMetric::Throughput), &planned(9));
     assert_eq!(result.decision, GateDecision::Inconclusive);
     assert!(
         result
@@ -118,9 +122,109 @@ fn does_not_pass_if_the_client_limited_the_runs() {
     for run in &mut record.runs {
         run.validity.status = Status::Bound;
     }
-    let result = judge(&record, &rules(ComparedMetric::Throughput), planned(9));
+    let result = judge(&record, &rules(ComparedMetric::Throughput), &planned(9));
     assert_eq!(
         (result.decision, result.caveat),
         (GateDecision::Failed, None)
     );
+}
+
+#[test]
+fn takes_the_figures_of_alternating_loads_from_their_turns() {
+    let side = |ok: u64, p99: Option<f64>| SideFigures {
+        own_s: 2.0,
+        requests: Counts {
+            ok,
+            ..Counts::default()
+        },
+        good: ok,
+        response_us: Times {
+            p99,
+            ..Times::default()
+        },
+        service_us: Times::default(),
+    };
+    let turns = |process, candidate| GateTurns {
+        process,
+        turn_s: 0.005,
+        baseline: side(1000, Some(10.0)),
+        candidate: side(candidate, None),
+    };
+    let state = GateState {
+        turns: vec![turns(1, 900), turns(2, 0), turns(4, 950)],
+        ..planned(9)
+    };
+    // The ordinary runs have another ratio.
+    let record = pairs(&[2.0]);
+    let alternating = |metric| GateRules {
+        is_alternating: true,
+        ..rules(metric)
+    };
+    let result = judge(&record, &alternating(ComparedMetric::Throughput), &state);
+    let found = result
+        .pairs
+        .iter()
+        .map(|pair| (pair.process, pair.baseline, pair.candidate));
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        [(1, 500.0, 450.0), (4, 500.0, 475.0)]
+    );
+    assert_eq!(result.pairs[0].turn_s, Some(0.005));
+    assert_eq!(result.excluded, ["pair 2: b: no response was ok"]);
+    let result = judge(&record, &alternating(ComparedMetric::P99), &state);
+    assert_eq!(result.excluded[0], "pair 1: b: figure not measured");
+}
+
+/// Returns a pseudorandom number from the standard normal distribution (Box & Muller 1958).
+fn normal(state: &mut u64) -> f64 {
+    let mut unit = || {
+        // SplitMix64 (Steele, Lea & Flood 2014).
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = *state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    };
+    (-2.0 * (1.0 - unit()).ln()).sqrt() * (std::f64::consts::TAU * unit()).cos()
+}
+
+/// Simulates gates with up to 29 pairs. Returns the shares of gates that passed and failed.
+fn decisions(true_ratio: f64, deviation: f64) -> [f64; 2] {
+    const GATES: u32 = 1_000;
+    const MAX: usize = 29;
+    let rules = rules(ComparedMetric::Throughput);
+    let plan = LookPlan::new(MAX);
+    let mut random = 7;
+    let mut counts = [0; 2];
+    for _ in 0..GATES {
+        let ratios = [(); MAX].map(|()| true_ratio * (deviation * normal(&mut random)).exp());
+        let decision = (FIRST_LOOK..=MAX)
+            .map(|n| {
+                let interval = plan.interval(&ratios[..n]).unwrap();
+                rules.decide(trimmed_ratio(&ratios[..n]).unwrap(), &interval)
+            })
+            .find(|decision| *decision != GateDecision::Inconclusive);
+        match decision {
+            Some(GateDecision::Passed) => counts[0] += 1,
+            Some(GateDecision::Failed) => counts[1] += 1,
+            _ => {}
+        }
+    }
+    counts.map(|count| f64::from(count) / f64::from(GATES))
+}
+
+#[test]
+fn error_rates_stay_within_their_bounds() {
+    for (deviation, min_right) in [(0.02, 0.999), (0.05, 0.95), (0.1, 0.45)] {
+        let [passed, failed] = decisions(1.0, deviation);
+        assert!(
+            passed >= min_right && failed <= 0.035,
+            "equal, {deviation}: {passed} {failed}"
+        );
+        let [passed, failed] = decisions(0.95, deviation);
+        assert!(
+            failed >= min_right && passed <= 0.04,
+            "slower, {deviation}: {passed} {failed}"
+        );
+    }
 }

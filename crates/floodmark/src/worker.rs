@@ -8,11 +8,12 @@ use std::io::{self, BufRead, Read, Write};
 
 use clap::Args;
 use floodmark_host::raise_open_files;
+use floodmark_load::alternating;
 use floodmark_load::budget::FileLimit;
 use floodmark_load::worker::{self, StopFlag};
-use floodmark_record::Timetable;
 use floodmark_record::plan::{Model, Plan, Schedule};
 use floodmark_record::worker_input::WorkerInput;
+use floodmark_record::{Event, Timetable};
 
 use crate::exit::Ending;
 
@@ -38,7 +39,7 @@ pub fn run(args: &WorkerArgs) -> Result<(), Ending> {
 }
 
 fn run_alone() -> Result<(), Ending> {
-    let input = read_input(&read_line()?)?;
+    let mut input = read_input(&read_line()?)?;
     let files = raise_limit(&input);
     let stop = StopFlag::default();
     let requested = stop.clone();
@@ -54,7 +55,7 @@ fn run_alone() -> Result<(), Ending> {
     });
     reader.map_err(no_thread)?;
     let lost = stop.clone();
-    worker::run(input, files, &stop, None, |event| {
+    let emit = |event: Event| {
         let written = serde_json::to_vec(&event)
             .map_err(io::Error::from)
             .and_then(|mut line| {
@@ -64,7 +65,11 @@ fn run_alone() -> Result<(), Ending> {
         if written.is_err() {
             lost.stop();
         }
-    })
+    };
+    match input.other.take() {
+        None => worker::run(input, files, &stop, None, emit),
+        Some(other) => alternating::run(&input, &other, &stop, emit),
+    }
     .map_err(failed)
 }
 
@@ -105,7 +110,8 @@ fn read_input(line: &str) -> Result<WorkerInput, Ending> {
 /// Raises the limit on open files to what the worker needs.
 fn raise_limit(input: &WorkerInput) -> Option<FileLimit> {
     // Ignore an invalid request here, because the run itself rejects it.
-    let needed = worker::files_needed(&input.plan).unwrap_or(0);
+    let sides = 1 + u64::from(input.other.is_some());
+    let needed = sides * worker::files_needed(&input.plan).unwrap_or(0);
     raise_open_files(needed).ok().map(|raised| FileLimit {
         before: raised.before,
         now: raised.now,

@@ -283,6 +283,7 @@ impl Attempts<'_> {
             outlasts_server: false,
             share: None,
             anyway: self.agents.is_some_and(|agents| agents.anyway),
+            other: None,
         };
         let mut sink = LoadSink {
             monitor,

@@ -144,7 +144,13 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
         // A gate adds pairs until it decides, so ordinary intervals would be too narrow.
         Some(ExperimentDescription {
             gate: Some(rules), ..
-        }) => record.gate = Some(floodmark_diagnose::gate::judge(&record, rules, events.gate)),
+        }) => {
+            record.gate = Some(floodmark_diagnose::gate::judge(
+                &record,
+                rules,
+                &events.gate,
+            ))
+        }
         Some(_) => {
             record.trial_capacities = comparing::trial_capacities(&record);
             record.comparisons = comparing::comparisons(&record);

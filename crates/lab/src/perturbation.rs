@@ -230,6 +230,7 @@ impl PerturbationTest<'_> {
             outlasts_server: false,
             share: None,
             anyway: false,
+            other: None,
         };
         let lead_ns = (lead_s * 1e9) as u64;
         let (mut ok, mut window_ns) = (0, None);

@@ -106,6 +106,7 @@ impl ResultEvents {
                 }
             }
             Event::SettingFailed(failed) => self.tuning.failed.push(failed),
+            Event::GateTurns(turns) => self.gate.turns.push(turns),
             Event::GatePlanned { max_pairs } => self.gate.max_pairs = Some(max_pairs),
             Event::OutOfTime { budget_s } => {
                 self.tuning.out_of_time_s = Some(budget_s);

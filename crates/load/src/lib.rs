@@ -7,6 +7,7 @@
 //! Invariants: the engine has no knowledge of experiments, systems or servers. Threads share no
 //! data while requests are in flight. Requests allocate no memory, except within TLS.
 
+pub mod alternating;
 pub mod arrivals;
 pub mod backend;
 pub mod budget;

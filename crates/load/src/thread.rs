@@ -350,13 +350,7 @@ impl<B: IoBackend> LoadThread<B> {
             due_back = until.max(now);
             self.take_in();
         };
-        self.core.wind_up();
-        self.take_in();
-        self.leave();
-        let ended = ended.max(self.latest);
-        self.core.abandon(ended);
-        self.act();
-        self.core.recorder.end(ended);
+        let ended = self.finish(ended);
         // The other agents' arrivals also have numbers.
         let next_number = (self.core.next_number()).max(first_number + job.arrivals);
         shared.next_number.fetch_max(next_number, Ordering::Relaxed);
@@ -381,6 +375,81 @@ impl<B: IoBackend> LoadThread<B> {
                 ..after.since(&before, job.thread, sending_ended.saturating_sub(start))
             },
         }))
+    }
+
+    /// Ends a phase: abandons the requests in flight, and passes on the last slice. Returns the time
+    /// of the last outcome.
+    fn finish(&mut self, ended: Ns) -> Ns {
+        self.core.wind_up();
+        self.take_in();
+        self.leave();
+        let ended = ended.max(self.latest);
+        self.core.abandon(ended);
+        self.act();
+        self.core.recorder.end(ended);
+        ended
+    }
+
+    /// Starts a phase of the closed model that consists of turns.
+    pub(crate) fn begin_turns(&mut self, phase: Phase, picks: Picks) {
+        let now = self.clock.now();
+        self.core.recorder.begin(phase, now, None);
+        let source = RequestSource::Closed {
+            left: Some(0),
+            until: None,
+            picks,
+        };
+        self.core.begin(source, now);
+    }
+
+    /// Sends requests until `end`, and waits for their outcomes. Returns the reason if the load
+    /// must end.
+    ///
+    /// # Errors
+    /// Returns the error of [`IoBackend::wait`].
+    pub(crate) fn take_turn(
+        &mut self,
+        end: Ns,
+        shared: &SharedState,
+    ) -> io::Result<Option<EndReason>> {
+        self.core.resume(end, self.clock.now());
+        self.act();
+        self.take_in();
+        loop {
+            let now = self.clock.now();
+            self.core.turn(now);
+            self.act();
+            if now >= end {
+                self.core.wind_up();
+            }
+            if shared.stop.load(Ordering::Relaxed) {
+                return Ok(Some(EndReason::Interrupted));
+            }
+            if let Some(reason) = self.core.hopeless() {
+                return Ok(Some(reason));
+            }
+            if now >= end && self.core.finished() {
+                return Ok(None);
+            }
+            let until = self.core.next_turn().min(now + LONGEST_WAIT);
+            self.leave();
+            self.backend
+                .wait(if now < end { until.min(end) } else { until })?;
+            self.take_in();
+        }
+    }
+
+    /// Ends the warm-up between two turns, and starts the measurement.
+    pub(crate) fn measure_turns(&mut self) {
+        let now = self.clock.now();
+        self.core.recorder.end(now);
+        self.core.recorder.begin(Phase::Measure, now, None);
+    }
+
+    /// Ends a phase that consists of turns.
+    pub(crate) fn end_turns(&mut self) {
+        let now = self.clock.now();
+        self.finish(now);
     }
 
     /// Sets whether responses are handled in batches.

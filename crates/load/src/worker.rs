@@ -13,6 +13,7 @@ use floodmark_record::Event;
 use floodmark_record::events::{Phase, WorkerReady};
 use floodmark_record::groups::GroupRow;
 use floodmark_record::plan::{Backend, Plan};
+use floodmark_record::target::Address;
 use floodmark_record::worker_input::{AgentShare, WorkerInput};
 
 use crate::backend::IoBackend;
@@ -59,7 +60,7 @@ pub enum WorkerError {
 }
 
 impl WorkerError {
-    fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| WorkerError::System { what, source }
     }
 }
@@ -95,6 +96,11 @@ impl StopFlag {
     /// Ends the run immediately. The results so far are reported.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the flag that the load threads read.
+    pub(crate) fn shared(&self) -> &Arc<AtomicBool> {
+        &self.0
     }
 
     /// Returns whether the run was stopped.
@@ -214,7 +220,7 @@ pub fn run(
 }
 
 /// Creates a channel that contains a thread's spare slices.
-fn stocked(thread: u32, groups: usize) -> (Sender<Box<Slice>>, Receiver<Box<Slice>>) {
+pub(crate) fn stocked(thread: u32, groups: usize) -> (Sender<Box<Slice>>, Receiver<Box<Slice>>) {
     let (sender, receiver) = channel();
     // The thread creates its first slice itself.
     for _ in 1..SLICES {
@@ -308,30 +314,45 @@ impl Job<'_> {
             core: core.outlasting_server(self.input.outlasts_server),
             out,
         };
-        let (clock, targets) = (
-            self.shared.clock,
-            plan.target.addresses().collect::<Vec<_>>(),
-        );
+        let clock = self.shared.clock;
         // In the closed model, the thread is usually the bottleneck, and timestamps would take CPU
         // time for each response.
         let stamped = plan.is_open();
         match plan.backend {
-            Backend::Epoll => thread.protect(Epoll::new(clock, &targets, stamped)),
+            Backend::Epoll => thread.protect(epoll(plan, clock, stamped)),
             Backend::Uring => {
-                // The last handshake message and the request that follows are consecutive small
-                // writes, which Nagle's algorithm would delay. Like very long requests, TLS
-                // therefore needs sockets with TCP_NODELAY.
-                let longest = match self.tls {
-                    Some(_) => usize::MAX,
-                    None => longest(&self.requests),
-                };
-                let uring = Uring::new(clock, &targets, cap, longest)
-                    .map(|uring| if stamped { uring.stamped() } else { uring })
-                    .map_err(|error| io::Error::other(unavailable(&error)));
-                thread.protect(uring)
+                let uring = uring(plan, &self.requests, cap, clock);
+                thread.protect(uring.map(|uring| if stamped { uring.stamped() } else { uring }))
             }
         }
     }
+}
+
+/// Creates the epoll backend of a load thread.
+pub(crate) fn epoll(plan: &Plan, clock: Clock, stamped: bool) -> io::Result<Epoll> {
+    Epoll::new(clock, &targets(plan), stamped)
+}
+
+/// Creates the io_uring backend of a load thread that opens at most `cap` connections.
+pub(crate) fn uring(
+    plan: &Plan,
+    requests: &[EncodedRequest],
+    cap: usize,
+    clock: Clock,
+) -> io::Result<Uring> {
+    // The last handshake message and the request that follows are consecutive small writes, which
+    // Nagle's algorithm would delay. Like very long requests, TLS therefore needs sockets with
+    // TCP_NODELAY.
+    let longest = match plan.tls {
+        Some(_) => usize::MAX,
+        None => longest(requests),
+    };
+    Uring::new(clock, &targets(plan), cap, longest)
+        .map_err(|error| io::Error::other(unavailable(&error)))
+}
+
+fn targets(plan: &Plan) -> Vec<Address> {
+    plan.target.addresses().collect()
 }
 
 impl StartingThread<'_> {

@@ -9,11 +9,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentRun;
+use crate::alternating::AlternatingEnd;
 use crate::api_check::ItemsFile;
 use crate::capacity::{CapacityBegan, CapacityEnded, CapacityTrial};
 use crate::client::ClientRan;
 use crate::crash::{CrashBegan, CrashRound};
 use crate::experiment::{ExperimentDescription, Resumed};
+use crate::gate::GateTurns;
 use crate::groups::GroupRow;
 use crate::kept::ScoringSummary;
 use crate::logged::Logged;
@@ -148,7 +150,11 @@ pub enum Event {
     CapacityEnded(CapacityEnded),
     /// The server failed at a setting of a tuning.
     SettingFailed(FailedSetting),
-    /// The first pair of a gate was measured.
+    /// Last event of a worker that loads two servers alternately.
+    Alternated(AlternatingEnd),
+    /// The servers of a gate's pair were loaded alternately.
+    GateTurns(GateTurns),
+    /// The first pairs of a gate show how many fit into the budget.
     GatePlanned {
         /// Maximum number of pairs within the budget.
         max_pairs: u32,

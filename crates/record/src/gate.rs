@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::alternating::SideFigures;
 use crate::comparison::ComparedMetric;
 use crate::run::Interval;
 
@@ -41,6 +42,10 @@ pub struct GateRules {
     pub margin: f64,
     /// Time limit in seconds, excluding builds.
     pub budget_s: f64,
+    /// Whether both servers of a pair run at the same time and are loaded alternately. Otherwise,
+    /// they are measured one after the other.
+    #[serde(default)]
+    pub is_alternating: bool,
 }
 
 impl GateRules {
@@ -78,7 +83,20 @@ impl GateRules {
     }
 }
 
-/// One server process of the baseline and one of the candidate, measured one after the other.
+/// Figures of a pair whose servers were loaded alternately.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GateTurns {
+    /// Number of the two server processes.
+    pub process: u32,
+    /// Mean planned length of a turn in seconds.
+    pub turn_s: f64,
+    /// Figures of the baseline.
+    pub baseline: SideFigures,
+    /// Figures of the candidate.
+    pub candidate: SideFigures,
+}
+
+/// One server process of the baseline and one of the candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatePair {
     /// Number of the two server processes.
@@ -87,6 +105,9 @@ pub struct GatePair {
     pub baseline: f64,
     /// Figure of the candidate in the metric's unit.
     pub candidate: f64,
+    /// Mean length of a turn in seconds; null if the processes were measured one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_s: Option<f64>,
     /// Interval for the ratio after this pair; null for the first four pairs.
     pub interval: Option<Interval>,
 }
@@ -113,8 +134,8 @@ pub struct GateResult {
     pub interval: Option<Interval>,
     /// The pairs in order.
     pub pairs: Vec<GatePair>,
-    /// Maximum number of pairs within the budget, estimated from the first pair; null before the
-    /// first pair.
+    /// Maximum number of pairs within the budget, estimated from the first or second pair; null
+    /// before.
     pub max_pairs: Option<u32>,
     /// Complete pairs without a ratio, and the reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -147,6 +168,7 @@ mod tests {
             metric,
             margin: 0.05,
             budget_s: 90.0,
+            is_alternating: false,
         }
     }
 

@@ -7,6 +7,7 @@
 
 pub mod agent;
 pub mod agent_lines;
+pub mod alternating;
 pub mod api_check;
 mod base64_bytes;
 pub mod body;

@@ -1,6 +1,7 @@
 //! The input of a load process.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,17 @@ pub struct WorkerInput {
     /// Whether an agent sends its share even if its host has too few ports or open files
     /// (`--anyway`).
     pub anyway: bool,
+    /// A second server, which is loaded alternately with the plan's; `None` for an ordinary load.
+    pub other: Option<OtherSide>,
+}
+
+/// The second of two servers that are loaded alternately.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OtherSide {
+    /// The plan. It differs from the first plan only in its target.
+    pub plan: Plan,
+    /// Mean length of a turn.
+    pub turn: Duration,
 }
 
 /// An agent's share of a load. All agents have equal shares.
@@ -62,13 +74,26 @@ struct InputForm {
     share: Option<AgentShare>,
     #[serde(default)]
     anyway: bool,
+    #[serde(default)]
+    other: Option<OtherSide>,
 }
 
 impl WorkerInput {
     /// Drops the bytes of long bodies, which are no longer needed after encoding the requests.
     pub fn forget_bodies(&mut self) {
-        bodies(&mut self.plan).for_each(RequestBody::forget);
+        plans(&mut self.plan, &mut self.other)
+            .flat_map(bodies)
+            .for_each(RequestBody::forget);
     }
+}
+
+/// Returns the plans of both servers.
+fn plans<'a>(
+    plan: &'a mut Plan,
+    other: &'a mut Option<OtherSide>,
+) -> impl Iterator<Item = &'a mut Plan> {
+    let other = other.iter_mut().map(|other| &mut other.plan);
+    std::iter::once(plan).chain(other)
 }
 
 /// Returns the bodies of all requests.
@@ -81,7 +106,9 @@ fn bodies(plan: &mut Plan) -> impl Iterator<Item = &mut RequestBody> {
 
 impl From<InputForm> for WorkerInput {
     fn from(mut form: InputForm) -> Self {
-        bodies(&mut form.plan).for_each(|body| body.restore(&form.bodies));
+        plans(&mut form.plan, &mut form.other)
+            .flat_map(bodies)
+            .for_each(|body| body.restore(&form.bodies));
         WorkerInput {
             plan: form.plan,
             first_number: form.first_number,
@@ -90,6 +117,7 @@ impl From<InputForm> for WorkerInput {
             outlasts_server: form.outlasts_server,
             share: form.share,
             anyway: form.anyway,
+            other: form.other,
         }
     }
 }
@@ -97,7 +125,9 @@ impl From<InputForm> for WorkerInput {
 impl From<WorkerInput> for InputForm {
     fn from(mut input: WorkerInput) -> Self {
         let mut long = LongBodies::new();
-        bodies(&mut input.plan).for_each(|body| body.save(&mut long));
+        plans(&mut input.plan, &mut input.other)
+            .flat_map(bodies)
+            .for_each(|body| body.save(&mut long));
         InputForm {
             plan: input.plan,
             first_number: input.first_number,
@@ -106,6 +136,7 @@ impl From<WorkerInput> for InputForm {
             outlasts_server: input.outlasts_server,
             share: input.share,
             anyway: input.anyway,
+            other: input.other,
             bodies: long,
         }
     }
@@ -123,6 +154,10 @@ mod tests {
         let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
         let mut plan = Plan::of(address.into());
         plan.request.body = vec![7; MAX_RECORDED + 1].into();
+        let other = OtherSide {
+            plan: plan.clone(),
+            turn: Duration::from_millis(5),
+        };
         let input = WorkerInput {
             plan,
             first_number: 1,
@@ -131,6 +166,7 @@ mod tests {
             outlasts_server: true,
             share: Some(AgentShare { index: 1, count: 4 }),
             anyway: true,
+            other: Some(other),
         };
         let json = serde_json::to_string(&input).unwrap();
         let mut read: WorkerInput = serde_json::from_str(&json).unwrap();

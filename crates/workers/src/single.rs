@@ -103,7 +103,7 @@ fn run_program(
     let outcome = loop {
         match events.recv_timeout(POLL_INTERVAL) {
             Ok(Ok(event)) => {
-                ended |= matches!(event, Event::End(_));
+                ended |= matches!(event, Event::End(_) | Event::Alternated(_));
                 on_event(event);
             }
             Ok(Err(reason)) => break Err(WorkerFailure::Invalid(reason)),
@@ -181,6 +181,7 @@ mod tests {
             outlasts_server: false,
             share: None,
             anyway: false,
+            other: None,
         };
         let mut events = 0;
         let placement = ProcessPlacement::default();

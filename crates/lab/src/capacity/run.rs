@@ -379,6 +379,7 @@ impl CapacitySession<'_, '_> {
             outlasts_server: false,
             share: None,
             anyway: false,
+            other: None,
         };
         let attempts = &self.run.attempts;
         let sent = workers::run(attempts.side, &input, attempts.stop, |event| {

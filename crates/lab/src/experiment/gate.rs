@@ -3,14 +3,30 @@
 use std::time::{Duration, Instant};
 
 use floodmark_diagnose::gate::MAX_PAIRS;
-use floodmark_plan::FileError;
-use floodmark_record::gate::{GateEnd, GateRules};
+use floodmark_plan::spec::Warmup;
+use floodmark_plan::{FileError, Planned};
+use floodmark_record::events::EndReason;
+use floodmark_record::gate::{GateEnd, GateResult, GateRules, GateTurns};
+use floodmark_record::plan::Plan;
+use floodmark_record::worker_input::{OtherSide, WorkerInput};
 use floodmark_record::{Event, Record};
 use floodmark_workers::WorkerFailure;
 
-use super::{ExperimentRunner, ExperimentState};
+use super::measurement::{self, TrialProcess, check_survivors};
+use super::{ExperimentRunner, ExperimentState, plan_trial};
 use crate::fold::fold_with;
 use crate::manifest::Trial;
+
+/// Minimum mean length of a turn.
+const MIN_TURN: Duration = Duration::from_millis(5);
+/// Mean length of a turn as a multiple of the 99th percentile of response time.
+const TURN_RESPONSES: f64 = 10.0;
+/// Minimum number of turns per side.
+const MIN_TURNS: f64 = 5.0;
+/// Length of the warm-up `auto`, as a share of the load's duration.
+const AUTO_WARMUP: f64 = 0.2;
+/// Number of the first request of an alternating load. No ordinary load reaches it.
+const FIRST_NUMBER: u64 = 1 << 32;
 
 /// Measures pairs of fresh server processes. Returns the failure of a worker, if any.
 ///
@@ -29,7 +45,7 @@ pub(super) fn measure_pairs<'a>(
     };
     let budget = Duration::from_secs_f64(rules.budget_s);
     let begin = Instant::now();
-    let mut longest = Duration::ZERO;
+    let mut latest = Duration::ZERO;
     let mut reported = 0;
     loop {
         let record = fold_with(state.folder.path(), state.folder.unsaved())?;
@@ -44,21 +60,37 @@ pub(super) fn measure_pairs<'a>(
         if gate.ended != GateEnd::Interrupted || runner.stop.is_set() || has_failed {
             return Ok(None);
         }
-        if !longest.is_zero() && begin.elapsed() + longest > budget {
+        if !latest.is_zero() && begin.elapsed() + latest > budget {
+            if gate.max_pairs.is_none() {
+                let max_pairs = gate.pairs.len() as u32;
+                state.folder.append(&Event::GatePlanned { max_pairs });
+            }
             let budget_s = rules.budget_s;
             state.folder.append(&Event::OutOfTime { budget_s });
             continue;
         }
         let pair_begin = Instant::now();
-        let failure = measure_pair(runner, (baseline, candidate), next_pair(&record), state);
+        let pair = next_pair(&record, gate);
+        // The order alternates, so that a steady change on the host favors neither trial.
+        let order = match pair % 2 {
+            1 => [baseline, candidate],
+            _ => [candidate, baseline],
+        };
+        let failure = match rules.is_alternating {
+            true => measure_alternately(runner, order, pair, &record, state)?,
+            false => measure_in_sequence(runner, order, pair, state),
+        };
         if failure.is_some() {
             return Ok(failure);
         }
-        let length = pair_begin.elapsed();
-        longest = longest.max(length);
-        if gate.max_pairs.is_none() && !runner.stop.is_set() {
-            let fitting = budget.as_secs_f64() / length.as_secs_f64();
-            let max_pairs = (fitting as u32).clamp(1, MAX_PAIRS);
+        latest = pair_begin.elapsed();
+        // The first pair of an alternating gate takes longer than the others.
+        let is_typical = !rules.is_alternating || !record.runs.is_empty();
+        if gate.max_pairs.is_none() && is_typical && !runner.stop.is_set() {
+            let left = budget.saturating_sub(begin.elapsed());
+            let fitting = left.as_secs_f64() / latest.as_secs_f64();
+            let max_pairs = gate.pairs.len() as u32 + 1 + fitting as u32;
+            let max_pairs = max_pairs.min(MAX_PAIRS);
             state.folder.append(&Event::GatePlanned { max_pairs });
         }
     }
@@ -66,23 +98,19 @@ pub(super) fn measure_pairs<'a>(
 
 /// Returns the number of the next pair. An interrupted pair is not completed later, because its
 /// processes have to be measured one after the other.
-fn next_pair(record: &Record) -> u32 {
+fn next_pair(record: &Record, gate: &GateResult) -> u32 {
     let processes = record.runs.iter().map(|run| run.process);
-    processes.max().unwrap_or(0) + 1
+    let pairs = gate.pairs.iter().map(|pair| pair.process);
+    processes.chain(pairs).max().unwrap_or(0) + 1
 }
 
-/// Measures a process of each trial. The order alternates, so that a steady change on the host
-/// favors neither trial.
-fn measure_pair<'a>(
+/// Measures a process of each trial, one after the other.
+fn measure_in_sequence<'a>(
     runner: &ExperimentRunner<'a>,
-    (baseline, candidate): (&'a Trial, &'a Trial),
+    order: [&'a Trial; 2],
     pair: u32,
     state: &mut ExperimentState<'a, '_>,
 ) -> Option<WorkerFailure> {
-    let order = match pair % 2 {
-        1 => [baseline, candidate],
-        _ => [candidate, baseline],
-    };
     for trial in order {
         if runner.stop.is_set() || !state.left_out.is_empty() {
             return None;
@@ -93,4 +121,160 @@ fn measure_pair<'a>(
         }
     }
     None
+}
+
+/// Starts a process of each trial, and loads both alternately. Measures the first pair in ordinary
+/// runs before, which show whether the figures are valid, and how long the turns must be.
+///
+/// # Errors
+/// The events cannot be read.
+fn measure_alternately<'a>(
+    runner: &ExperimentRunner<'a>,
+    order: [&'a Trial; 2],
+    pair: u32,
+    record: &Record,
+    state: &mut ExperimentState<'a, '_>,
+) -> Result<Option<WorkerFailure>, FileError> {
+    let mut hosts = Vec::new();
+    for trial in order {
+        let Some(of_trial) = super::hosts(trial, state) else {
+            return Ok(None);
+        };
+        hosts.push(of_trial);
+    }
+    let mut processes = Vec::new();
+    for (trial, hosts) in order.into_iter().zip(&hosts) {
+        processes.extend(runner.begin_process(trial, pair, hosts, state));
+    }
+    let mut failure = None;
+    if let [first, second] = processes.as_mut_slice() {
+        for process in [&mut *first, &mut *second] {
+            let mut runs = record.runs_of(&process.trial.name);
+            let is_measured = runs.any(|run| run.ended.reason != EndReason::Interrupted);
+            if failure.is_none() && !is_measured && !is_over(runner, state) {
+                failure = measurement::measure(runner, process, state);
+            }
+        }
+        let has_ended = |process: &mut TrialProcess<'_, '_>| process.server.exit_status().is_some();
+        if failure.is_none() && !is_over(runner, state) && !has_ended(first) && !has_ended(second) {
+            failure = take_turns(runner, [first, second], state)?;
+        }
+    }
+    for process in processes {
+        runner.end_process(process, state);
+    }
+    Ok(failure)
+}
+
+fn is_over(runner: &ExperimentRunner<'_>, state: &ExperimentState<'_, '_>) -> bool {
+    runner.stop.is_set() || !state.left_out.is_empty() || state.folder.failure().is_some()
+}
+
+/// Loads both processes of a pair alternately, and records the figures.
+///
+/// # Errors
+/// The events cannot be read.
+fn take_turns<'a>(
+    runner: &ExperimentRunner<'a>,
+    processes: [&mut TrialProcess<'a, '_>; 2],
+    state: &mut ExperimentState<'a, '_>,
+) -> Result<Option<WorkerFailure>, FileError> {
+    let [first, second] = processes;
+    let record = fold_with(state.folder.path(), state.folder.unsaved())?;
+    let planned = plan_turns(first).and_then(|of_first| Ok((of_first, plan_turns(second)?)));
+    let (of_first, of_second) = match planned {
+        Ok(planned) => planned,
+        Err((trial, what)) => {
+            state.fail_trial(trial, format!("{}: {what}", trial.place));
+            return Ok(None);
+        }
+    };
+    let input = WorkerInput {
+        plan: of_first.plan.clone(),
+        first_number: FIRST_NUMBER,
+        answers_file: None,
+        anchors: of_first.anchors,
+        outlasts_server: false,
+        share: None,
+        anyway: false,
+        other: Some(OtherSide {
+            plan: of_second.plan,
+            turn: turn_length(&record, &of_first.plan),
+        }),
+    };
+    let mut end = None;
+    let ran = floodmark_workers::run(&first.hosts.client, &input, runner.stop, |event| {
+        if let Event::Alternated(alternated) = event {
+            end = Some(alternated);
+        }
+    });
+    if let Err(failure) = ran {
+        return Ok(Some(failure));
+    }
+    let (Some(end), false) = (end, runner.stop.is_set()) else {
+        return Ok(None);
+    };
+    let (process, trials) = (first.process, [first.trial, second.trial]);
+    let survived = [first, second].map(|process| check_survivors(process, state));
+    for (trial, survived) in trials.into_iter().zip(survived) {
+        if !survived {
+            state.leave_out(trial);
+        }
+    }
+    if survived.contains(&false) || end.reason == EndReason::Interrupted {
+        return Ok(None);
+    }
+    if end.reason != EndReason::Completed {
+        let [first, second] = trials.map(|trial| trial.name.as_str());
+        let what =
+            format!("{first} or {second}: no more responses while both were loaded alternately");
+        state.fail_trial(trials[0], what);
+        return Ok(None);
+    }
+    let rules = runner.experiment.description.gate.as_ref();
+    let is_baseline_first = rules.is_some_and(|rules| rules.baseline == trials[0].name);
+    let (baseline, candidate) = match is_baseline_first {
+        true => (end.first, end.second),
+        false => (end.second, end.first),
+    };
+    state.folder.append(&Event::GateTurns(GateTurns {
+        process,
+        turn_s: end.turn_s,
+        baseline,
+        candidate,
+    }));
+    Ok(None)
+}
+
+/// Plans the load of one side. An error contains the trial.
+fn plan_turns<'a>(process: &TrialProcess<'a, '_>) -> Result<Planned, (&'a Trial, String)> {
+    let trial = process.trial;
+    let url = format!("http://{}{}", process.server.address, trial.sent_to());
+    let mut planned = plan_trial(trial, process.hosts, &url).map_err(|what| (trial, what))?;
+    let plan = &mut planned.plan;
+    plan.seed = plan.seed.wrapping_add(u64::from(process.process - 1));
+    plan.warmup = warmup(trial, plan);
+    Ok(planned)
+}
+
+/// Returns the length of each side's warm-up. `auto` selects the steady part of an ordinary run, but
+/// turns need a warm-up of known length.
+fn warmup(trial: &Trial, plan: &Plan) -> Duration {
+    match trial.load.warmup {
+        Some(Warmup::Before(length)) => length,
+        _ => Duration::from_secs_f64(plan.duration_s().unwrap_or_default() * AUTO_WARMUP),
+    }
+}
+
+/// Returns the mean length of a turn: long compared with the response times of the ordinary runs,
+/// because a turn ends only after its last response.
+fn turn_length(record: &Record, plan: &Plan) -> Duration {
+    let p99s_us = record
+        .runs
+        .iter()
+        .filter_map(|run| run.response_time_us.p99);
+    let slowest_us = p99s_us.fold(0.0, f64::max);
+    let longest = Duration::from_secs_f64(plan.duration_s().unwrap_or_default() / MIN_TURNS);
+    let turn = Duration::from_secs_f64(slowest_us / 1e6 * TURN_RESPONSES);
+    turn.max(MIN_TURN).min(longest)
 }

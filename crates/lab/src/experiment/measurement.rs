@@ -204,7 +204,7 @@ fn run_attempts<'a>(
 }
 
 /// Records a failure if server or store exited under load. Returns whether both are still running.
-fn check_survivors<'a>(
+pub(super) fn check_survivors<'a>(
     process: &mut TrialProcess<'a, '_>,
     state: &mut ExperimentState<'a, '_>,
 ) -> bool {

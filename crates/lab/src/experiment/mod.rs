@@ -202,23 +202,27 @@ impl<'a> ExperimentRunner<'a> {
         process: u32,
         state: &mut ExperimentState<'a, '_>,
     ) -> Option<WorkerFailure> {
-        let hosts = match TrialHosts::create(&trial.at) {
-            Ok(hosts) => hosts,
-            Err(PlacementError::Unsupported(what)) => {
-                state.leave_out(trial);
-                state.skip(format!("{} skipped: {what}", trial.name));
-                return None;
-            }
-            Err(PlacementError::Invalid(what)) => {
-                state.fail_trial(trial, format!("{}: {what}", trial.place));
-                return None;
-            }
-        };
+        let hosts = hosts(trial, state)?;
         if let Some(settings) = &self.experiment.description.crash {
             return crash::run(self, trial, &hosts, settings, state);
         }
+        let mut process = self.begin_process(trial, process, &hosts, state)?;
+        let failure = measurement::measure(self, &mut process, state);
+        self.end_process(process, state);
+        failure
+    }
+
+    /// Starts a trial's server and its store, if any, and checks the server's response. Returns
+    /// `None` after a failure or an interruption.
+    fn begin_process<'b>(
+        &self,
+        trial: &'a Trial,
+        process: u32,
+        hosts: &'b TrialHosts,
+        state: &mut ExperimentState<'a, '_>,
+    ) -> Option<TrialProcess<'a, 'b>> {
         let name = format!("{}-{process}", trial.name);
-        let (server, store) = match self.start(trial, &name, StartOrder::First, &hosts, state) {
+        let (server, store) = match self.start(trial, &name, StartOrder::First, hosts, state) {
             Ok(started) => started,
             Err(StepError::Failed(what)) => {
                 state.fail_trial(trial, what);
@@ -229,24 +233,32 @@ impl<'a> ExperimentRunner<'a> {
         let mut process = TrialProcess {
             trial,
             process,
-            hosts: &hosts,
+            hosts,
             server,
             store,
         };
-        let mut failure = None;
-        if let Some(fault) = server::response_fault(&mut process.server, trial, &hosts) {
+        if let Some(fault) = server::response_fault(&mut process.server, trial, hosts) {
             let what = format!("{}: unexpected response: {fault}", trial.name);
             state.fail_trial(trial, what);
-        } else {
-            failure = measurement::measure(self, &mut process, state);
+            self.end_process(process, state);
+            return None;
         }
+        Some(process)
+    }
+
+    /// Stops a trial's server and its store, if any.
+    fn end_process(&self, process: TrialProcess<'a, '_>, state: &mut ExperimentState<'a, '_>) {
+        let TrialProcess {
+            trial,
+            server,
+            store,
+            ..
+        } = process;
         let store_name = trial.at.store.as_ref().map_or("", |behind| behind.name());
         // Stop the server first, so that it does not log the loss of its store.
         let killed = [
-            process.server.stop("the server", self.stop),
-            process
-                .store
-                .and_then(|store| store.stop(store_name, self.stop)),
+            server.stop("the server", self.stop),
+            store.and_then(|store| store.stop(store_name, self.stop)),
         ];
         for what in killed.into_iter().flatten() {
             state
@@ -256,7 +268,6 @@ impl<'a> ExperimentRunner<'a> {
                 missing: vec![what],
             });
         }
-        failure
     }
 
     /// Starts a trial's store, if any, and then its server. `order` is that of the server.
@@ -291,6 +302,22 @@ impl<'a> ExperimentRunner<'a> {
         let workload = trial.workload.map_or("", |workload| workload.name());
         filler.set("workload", workload);
         filler
+    }
+}
+
+/// Creates the hosts of a trial. Returns `None` after a failure.
+fn hosts<'a>(trial: &'a Trial, state: &mut ExperimentState<'a, '_>) -> Option<TrialHosts> {
+    match TrialHosts::create(&trial.at) {
+        Ok(hosts) => Some(hosts),
+        Err(PlacementError::Unsupported(what)) => {
+            state.leave_out(trial);
+            state.skip(format!("{} skipped: {what}", trial.name));
+            None
+        }
+        Err(PlacementError::Invalid(what)) => {
+            state.fail_trial(trial, format!("{}: {what}", trial.place));
+            None
+        }
     }
 }
 

@@ -30,6 +30,9 @@ pub(super) struct GateSection {
     margin: Option<Percentage>,
     /// Time limit, excluding builds. Default: 90s.
     budget: Option<PositiveDuration>,
+    /// Whether both servers run at the same time and are loaded alternately. Default: true if the
+    /// load, the metric and the servers allow it.
+    alternating: Option<Located<bool>>,
 }
 
 /// Checks the gate of an experiment.
@@ -67,6 +70,19 @@ pub(super) fn rules(
         let span = section.metric.as_ref().map(Located::span);
         return Err(file.error(&span.unwrap_or(section.span()), format!("metric: {what}")));
     }
+    let requested = section.alternating.as_ref();
+    let is_alternating = match (
+        requested.map(|requested| **requested),
+        obstacle(metric, trials),
+    ) {
+        (Some(false), _) | (None, Some(_)) => false,
+        (_, None) => true,
+        (Some(true), Some(what)) => {
+            let span = requested.map_or(section.span(), Located::span);
+            let what = format!("alternating: {what}; remove \"alternating\"");
+            return Err(file.error(&span, what));
+        }
+    };
     let margin = section.margin.as_ref();
     let budget = section.budget.as_ref();
     Ok(GateRules {
@@ -77,6 +93,52 @@ pub(super) fn rules(
         budget_s: budget
             .map_or(DEFAULT_BUDGET, |budget| budget.0)
             .as_secs_f64(),
+        is_alternating,
+    })
+}
+
+/// Returns why the servers cannot be loaded alternately.
+fn obstacle(metric: ComparedMetric, trials: &[Trial]) -> Option<&'static str> {
+    if metric == ComparedMetric::ServerCpuPerRequest {
+        return Some("CPU times are not accurate enough for turns of a few milliseconds");
+    }
+    trials.iter().find_map(|trial| {
+        let (load, at) = (&trial.load, &trial.at);
+        let obstacles = [
+            (
+                load.rate.is_some() || load.burst.is_some(),
+                "only loads without a rate have turns",
+            ),
+            (
+                load.requests.is_some(),
+                "the load needs a duration instead of a number of requests",
+            ),
+            (load.check.is_some(), "a check covers only ordinary loads"),
+            (
+                trial.client.is_some(),
+                "an external client cannot take turns",
+            ),
+            (at.agents.is_some(), "agents cannot take turns"),
+            (
+                trial.port.is_some(),
+                "both servers would have the same port",
+            ),
+            (
+                at.store.is_some(),
+                "both servers would have a store at the same time",
+            ),
+            (
+                at.separate,
+                "separate hosts exist for only one server at a time",
+            ),
+            (at.delay.is_some(), "an added delay is longer than a turn"),
+            (
+                at.client != trials[0].at.client,
+                "the trials have different clients",
+            ),
+        ];
+        let found = obstacles.into_iter().find(|(is_found, _)| *is_found);
+        found.map(|(_, what)| what)
     })
 }
 

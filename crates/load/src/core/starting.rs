@@ -20,17 +20,35 @@ impl Core {
         self.arrivals = arrivals;
         self.last_life = now;
         if matches!(self.arrivals, RequestSource::Closed { .. }) {
-            while let Some(slot) = self.idle.front() {
-                let Some(pick) = self.claim(now) else {
-                    break;
-                };
-                self.idle.remove(&mut self.connections, slot);
-                self.assign(slot, (pick, now), now, now);
-            }
-            while self.open < self.cap && self.open_claimed(now) {}
+            self.start_closed(now);
         } else {
             self.turn(now);
         }
+    }
+
+    /// Continues the closed model after [`Core::wind_up`]. No request starts after `until`.
+    pub fn resume(&mut self, until: Ns, now: Ns) {
+        if let RequestSource::Closed {
+            left, until: end, ..
+        } = &mut self.arrivals
+        {
+            (*left, *end) = (None, Some(until));
+            self.winding_up = false;
+            self.last_life = now;
+            self.start_closed(now);
+        }
+    }
+
+    /// Starts a request on each connection, and opens connections up to the limit.
+    fn start_closed(&mut self, now: Ns) {
+        while let Some(slot) = self.idle.front() {
+            let Some(pick) = self.claim(now) else {
+                break;
+            };
+            self.idle.remove(&mut self.connections, slot);
+            self.assign(slot, (pick, now), now, now);
+        }
+        while self.open < self.cap && self.open_claimed(now) {}
     }
 
     /// Admits due arrivals to the queue, and assigns connections to them.

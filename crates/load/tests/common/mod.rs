@@ -102,6 +102,7 @@ pub fn input(plan: Plan) -> WorkerInput {
         outlasts_server: false,
         share: None,
         anyway: false,
+        other: None,
     }
 }
 

@@ -4,7 +4,7 @@ use floodmark_record::gate::{GateDecision, GateEnd, GateResult};
 use floodmark_record::run::Interval;
 use floodmark_record::units::show_ratio;
 
-use super::figures::{count_of, duration, glue, level, optional, percent};
+use super::figures::{count_of, duration, glue, level, optional};
 use super::ratios::{describe_metric, figure};
 use super::{Emphasis, FigureTable, Span, TableRow, TextLine, line, plain};
 
@@ -15,6 +15,7 @@ pub(crate) fn lines(gate: &GateResult) -> Vec<TextLine> {
         [decision(gate.decision), plain(format!("– {}", ratio(gate)))],
     )];
     lines.extend(reason(gate).map(|text| line("", text)));
+    lines.extend(turns(gate).map(|text| line("", text)));
     lines.extend(gate.excluded.iter().map(|text| line("excluded", text)));
     lines
 }
@@ -27,7 +28,8 @@ pub(crate) fn paragraph(gate: &GateResult) -> Vec<Span> {
         GateDecision::Inconclusive => Emphasis::Warn.span("Inconclusive:"),
     };
     let mut spans = vec![decision, Emphasis::Strong.span(format!("{}.", ratio(gate)))];
-    spans.extend(reason(gate).map(|text| plain(format!("{}.", super::answer::capitalized(&text)))));
+    let more = reason(gate).into_iter().chain(turns(gate));
+    spans.extend(more.map(|text| plain(format!("{}.", super::answer::capitalized(&text)))));
     spans
 }
 
@@ -60,7 +62,7 @@ pub fn ratio(gate: &GateResult) -> String {
         "{of} of {candidate}: {} times that of {baseline} ({}); margin: {}",
         show_ratio(ratio),
         basis(gate),
-        glue(&percent(rules.margin * 100.0))
+        glue(&format!("{} %", (rules.margin * 1e4).round() / 1e2))
     )
 }
 
@@ -104,6 +106,15 @@ fn reason(gate: &GateResult) -> Option<String> {
             "interrupted before a decision; continue it with --resume".to_owned()
         }
     })
+}
+
+/// Describes how the servers were loaded, if alternately.
+fn turns(gate: &GateResult) -> Option<String> {
+    let turn_s = gate.pairs.last()?.turn_s?;
+    let length = glue(&duration(turn_s));
+    Some(format!(
+        "both servers of a pair ran at the same time and were loaded alternately, about {length} at a time"
+    ))
 }
 
 /// Describes the latest pair, and the ratio and interval over all pairs.

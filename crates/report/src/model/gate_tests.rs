@@ -18,6 +18,7 @@ pub(crate) fn passed() -> GateResult {
         process,
         baseline: 20_000.0,
         candidate,
+        turn_s: None,
         interval: (process == 4).then(|| interval(0.981, 1.012)),
     };
     GateResult {
@@ -27,6 +28,7 @@ pub(crate) fn passed() -> GateResult {
             metric: ComparedMetric::Throughput,
             margin: 0.05,
             budget_s: 90.0,
+            is_alternating: false,
         },
         decision: GateDecision::Passed,
         ratio: Some(0.996),
@@ -69,6 +71,21 @@ fn states_decision_ratio_and_margin() {
     (gate.ratio, gate.interval, gate.pairs) = (None, None, Vec::new());
     assert!(shown(&gate)[0].ends_with("of after and before: no pair was measured"));
     assert_eq!(gate_pair(&gate), None);
+}
+
+#[test]
+fn states_how_the_servers_were_loaded() {
+    let mut gate = passed();
+    gate.rules.margin = 0.005;
+    for pair in &mut gate.pairs {
+        pair.turn_s = Some(0.005);
+    }
+    let shown = shown(&gate);
+    assert!(shown[0].ends_with("margin: 0.5 %"), "{shown:?}");
+    assert_eq!(
+        shown[1],
+        ": both servers of a pair ran at the same time and were loaded alternately, about 5 ms at a time"
+    );
 }
 
 #[test]

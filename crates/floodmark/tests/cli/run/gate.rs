@@ -60,15 +60,20 @@ fn fails_for_a_slower_candidate() {
     );
     let ratio = gate.ratio.unwrap();
     assert!((0.4..0.9).contains(&ratio), "{ratio}");
-    // The order of the two servers alternates.
-    let order: Vec<&str> = record
-        .runs
-        .iter()
-        .filter_map(|run| run.trial.as_deref())
-        .collect();
-    assert_eq!(order[..4], ["before", "after", "after", "before"]);
-    assert_eq!(record.runs.len(), 2 * gate.pairs.len());
+    // Only the first pair has ordinary runs.
+    assert_eq!(record.runs.len(), 2);
+    for pair in &gate.pairs {
+        assert!(
+            pair.turn_s
+                .is_some_and(|turn_s| (0.005..=0.06).contains(&turn_s))
+        );
+    }
     assert!(record.comparisons.is_empty());
+    let words: Vec<&str> = printed.split_whitespace().collect();
+    assert!(
+        words.join(" ").contains("were loaded alternately"),
+        "{printed}"
+    );
     let fault = printed.lines().find(|line| line.contains("gate failed: "));
     let fault = fault.unwrap_or_else(|| panic!("{printed}"));
     assert!(fault.contains("throughput of after: 0."), "{printed}");
@@ -83,7 +88,7 @@ fn fails_for_a_slower_candidate() {
     let pairs = rows(lab.result().to_str().unwrap(), "gate_pairs");
     assert_eq!(pairs.len(), gate.pairs.len());
 
-    // A candidate that is faster passes.
+    // With swapped roles, the candidate is faster and passes.
     let swapped = "baseline = \"after\"\nmetric = \"p50\"\nmargin = \"10%\"";
     let lab = gated(LOAD, swapped, &[("before", 0.01), ("after", 0.02)]);
     let (code, record, printed) = lab.run(&["--quiet"]);
@@ -110,7 +115,8 @@ fn an_inconclusive_gate_does_not_fail() {
 
 #[test]
 fn an_interrupted_gate_resumes_with_a_new_pair() {
-    let lab = gated(LOAD, "", &[("before", 0.01), ("after", 0.02)]);
+    let one_by_one = "alternating = false";
+    let lab = gated(LOAD, one_by_one, &[("before", 0.01), ("after", 0.02)]);
     let child = lab.start(&[]);
     wait_for("the second process of the second pair", || {
         (lab.count("run_began") == 4).then_some(())
@@ -128,11 +134,58 @@ fn an_interrupted_gate_resumes_with_a_new_pair() {
         [1, 3],
         "the interrupted pair is not completed"
     );
+    assert!(gate.pairs.iter().all(|pair| pair.turn_s.is_none()));
+    // The order of the two servers alternates.
+    let trials = record.runs.iter().filter_map(|run| run.trial.as_deref());
+    let order: Vec<&str> = trials.collect();
+    assert_eq!(order[..3], ["before", "after", "after"]);
     // A decided gate leaves nothing to measure.
     let (code, again, printed) = lab.ended(lab.begin("--resume", &[]));
     assert_eq!(code, 1);
     assert!(printed.contains("already complete"), "{printed}");
     assert_eq!(again.runs, record.runs);
+}
+
+#[test]
+fn an_interrupted_alternating_gate_resumes_without_ordinary_runs() {
+    let lab = gated(LOAD, "", &[("before", 0.01), ("after", 0.02)]);
+    let child = lab.start(&[]);
+    wait_for("the first pair", || {
+        (lab.count("gate_turns") == 1).then_some(())
+    });
+    signal(child.id(), libc::SIGINT);
+    assert_eq!(code(&finish(child)), 130);
+    let (code, record, printed) = lab.ended(lab.begin("--resume", &[]));
+    assert_eq!(code, 1, "{printed}");
+    let gate = gate(&record);
+    let processes: Vec<u32> = gate.pairs.iter().map(|pair| pair.process).collect();
+    assert_eq!(processes[..3], [1, 2, 3]);
+    assert_eq!(record.runs.len(), 2);
+}
+
+#[test]
+fn a_candidate_that_dies_in_its_turns_ends_the_gate() {
+    // The server dies once it has run for a while, so its ordinary run is complete.
+    let load = "connections = 4\nduration = \"1s\"";
+    let lab = gated(load, "", &[("before", 0.01), ("after", 0.01)]);
+    let dying = format!(
+        "import threading, os\nif len(sys.argv) > 3: threading.Timer(3, lambda: os._exit(7)).start()\n{SERVER}"
+    );
+    fs::write(
+        lab.0.path().join("slow.py"),
+        dying.replacen("import threading, os", "import sys, threading, os", 1),
+    )
+    .unwrap();
+    let text_of = fs::read_to_string(lab.0.path().join("e.toml")).unwrap();
+    let (before, after) = text_of.rsplit_once("0.01").unwrap();
+    lab.write(&format!("{before}0.01 die{after}"));
+    let (code, record, printed) = lab.run(&[]);
+    assert_ne!(code, 0, "{printed}");
+    assert!(
+        printed.contains("after: the server ended during the load (exit status: 7)"),
+        "{printed}"
+    );
+    assert_eq!(gate(&record).ended, GateEnd::Interrupted);
 }
 
 #[test]
@@ -199,6 +252,13 @@ fn refuses_gates_that_cannot_decide() {
             "expected a duration above 0",
         ),
         (&rate, "", &two[..], none, "at a fixed rate"),
+        (
+            &rate,
+            "metric = \"p99\"\nalternating = true",
+            &two[..],
+            none,
+            "e.toml:8: alternating: only loads without a rate have turns; remove \"alternating\"",
+        ),
         (
             LOAD,
             "",

@@ -109,6 +109,7 @@ impl NextRound {
             outlasts_server: true,
             share: None,
             anyway: false,
+            other: None,
         };
         let side = &hosts.client;
         let (times, end) = thread::scope(|scope| {

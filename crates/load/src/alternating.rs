@@ -1,0 +1,435 @@
+//! Loads two servers alternately in the closed model, a few milliseconds at a time.
+//!
+//! Both servers run all the time, but only one of them is loaded. A host's speed often changes
+//! within a second, for example when other virtual machines use its caches. Such changes then affect
+//! both servers alike, while they distort the ratio of two loads that run one after the other. Bulej
+//! et al. ("Duet Benchmarking: Improving Measurement Accuracy in the Cloud", ICPE 2020) use the
+//! same effect, but load both servers at the same time, each on its own CPUs.
+//!
+//! A turn ends when all of its requests have an outcome, so the servers never work at the same time
+//! on requests. All threads take the same turns. The lengths of the turns are random: otherwise, a
+//! server's periodic work could always fall into the other server's turns.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use floodmark_record::alternating::{AlternatingEnd, SideFigures};
+use floodmark_record::events::{EndReason, Phase};
+use floodmark_record::plan::{Backend, Plan};
+use floodmark_record::worker_input::{AgentShare, OtherSide, WorkerInput};
+use floodmark_record::{Event, TimeKind};
+use floodmark_stats::Histogram;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::backend::IoBackend;
+use crate::clock::{Clock, Ns, seconds};
+use crate::core::Core;
+use crate::indices::ThreadShare;
+use crate::message::Message;
+use crate::mix::Picks;
+use crate::outgoing::Outgoing;
+use crate::recorder::Recorder;
+use crate::request::{EncodedRequest, requests};
+use crate::rows::Rows;
+use crate::slice::{SLICES, Slice};
+use crate::thread::{LoadThread, SharedState};
+use crate::tls::{Secured, Tls};
+use crate::worker::{self, StopFlag, WorkerError};
+
+/// Maximum length of the load in multiples of its planned length. Slow responses extend the turns.
+const MAX_EXTENSION: u64 = 4;
+
+/// The plan of each side. The plans differ only in their targets.
+struct Sides<'a> {
+    plans: [&'a Plan; 2],
+    requests: [Vec<EncodedRequest>; 2],
+    tls: Option<Tls>,
+    /// Number of the first request of each side.
+    first_number: u64,
+}
+
+/// The turns of all threads.
+struct Turns {
+    random: Xoshiro256PlusPlus,
+    /// Mean length of a turn.
+    mean: Ns,
+    /// Time that each side shall get in the warm-up, and then in the measurement.
+    planned: [Ns; 2],
+    phase: Phase,
+    /// Start of the phase.
+    begin: Ns,
+    /// Time of each side in the phase so far.
+    own: [Ns; 2],
+    /// The current turn, if any.
+    turn: Option<Turn>,
+    reason: EndReason,
+}
+
+/// A turn of one side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    side: usize,
+    phase: Phase,
+    begin: Ns,
+    /// End of sending.
+    end: Ns,
+}
+
+impl Turns {
+    fn new(plan: &Plan, mean: Ns, now: Ns) -> Self {
+        Turns {
+            random: Xoshiro256PlusPlus::seed_from_u64(plan.seed),
+            mean: mean.max(1),
+            planned: [
+                plan.warmup.as_nanos() as Ns,
+                seconds(plan.duration_s().unwrap_or_default()),
+            ],
+            phase: first_phase(plan),
+            begin: now,
+            own: [0; 2],
+            turn: None,
+            reason: EndReason::Completed,
+        }
+    }
+
+    /// Ends the current turn and returns the next one. Returns `None` once both sides have had
+    /// their time.
+    fn next(&mut self, now: Ns) -> Option<Turn> {
+        let last = self.turn.take();
+        if let Some(turn) = last {
+            self.own[turn.side] += now - turn.begin;
+        }
+        let planned = self.planned[self.phase as usize];
+        let is_over = self.own.iter().all(|own| *own >= planned)
+            || now - self.begin > MAX_EXTENSION * 2 * planned;
+        if self.reason != EndReason::Completed || (is_over && self.phase == Phase::Measure) {
+            return None;
+        }
+        if is_over {
+            (self.phase, self.begin, self.own) = (Phase::Measure, now, [0; 2]);
+        }
+        let side = last.map_or(0, |turn| 1 - turn.side);
+        let half = self.mean / 2;
+        let length = half + self.random.next_u64() % (2 * half).max(1);
+        self.turn = Some(Turn {
+            side,
+            phase: self.phase,
+            begin: now,
+            end: now + length.max(1),
+        });
+        self.turn
+    }
+}
+
+fn first_phase(plan: &Plan) -> Phase {
+    match plan.warmup.is_zero() {
+        true => Phase::Measure,
+        false => Phase::Warmup,
+    }
+}
+
+/// Loads the server of `input` and the server of `other` alternately. Emits [`Event::Alternated`].
+///
+/// # Errors
+/// Fails if a request is invalid, or if the kernel refuses a required system call.
+pub fn run(
+    input: &WorkerInput,
+    other: &OtherSide,
+    stop: &StopFlag,
+    emit: impl FnOnce(Event),
+) -> Result<(), WorkerError> {
+    let plan = &input.plan;
+    let sides = Sides {
+        plans: [plan, &other.plan],
+        requests: [requests(plan)?, requests(&other.plan)?],
+        first_number: input.first_number,
+        tls: (plan.tls.as_ref().map(|tls| Tls::new(tls, &input.anchors))).transpose()?,
+    };
+    let threads = plan.connections.clamp(1, plan.threads.max(1));
+    let clock = Clock::start();
+    let shared = SharedState::new(threads, Arc::clone(stop.shared()), clock, 1);
+    let turns = Mutex::new(None);
+    let mean = other.turn.as_nanos() as Ns;
+    let sums = thread::scope(|scope| -> Result<[Slice; 2], WorkerError> {
+        let mut loading = Vec::new();
+        let (mut back, mut outs) = ([Vec::new(), Vec::new()], Vec::new());
+        let receivers = [(); 2].map(|()| {
+            let (out, messages) = sync_channel(threads as usize * SLICES);
+            outs.push(out);
+            messages
+        });
+        for number in 0..threads {
+            let recorders = [0, 1].map(|side: usize| {
+                let (give_back, returned) = worker::stocked(number, 0);
+                back[side].push(give_back);
+                sides.recorder(side, number, outs[side].clone(), returned)
+            });
+            let (sides, shared, turns) = (&sides, &shared, &turns);
+            let load = move || sides.load(number, threads, recorders, mean, shared, turns);
+            let handle = thread::Builder::new()
+                .name(format!("load-{number}"))
+                .spawn_scoped(scope, load);
+            loading.push(handle.map_err(WorkerError::system("starting a load thread"))?);
+        }
+        drop(outs);
+        let mut collecting = Vec::new();
+        for (messages, back) in receivers.into_iter().zip(back) {
+            collecting.push(scope.spawn(move || collect(&messages, &back)));
+        }
+        for handle in loading {
+            let loaded = handle.join().map_err(|_| WorkerError::Thread)?;
+            loaded.map_err(WorkerError::system("waiting for sockets"))?;
+        }
+        let mut sums = collecting.into_iter().map(|handle| handle.join());
+        let mut next = || sums.next().and_then(Result::ok).ok_or(WorkerError::Thread);
+        Ok([next()?, next()?])
+    })?;
+    let turns = turns.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let turns: Turns = turns.ok_or(WorkerError::Thread)?;
+    let [first, second] = [0, 1].map(|side: usize| figures(&sums[side], turns.own[side]));
+    emit(Event::Alternated(AlternatingEnd {
+        reason: turns.reason,
+        turn_s: mean as f64 / 1e9,
+        first,
+        second,
+    }));
+    Ok(())
+}
+
+/// Adds all slices that one side measured.
+fn collect(messages: &Receiver<Message>, back: &[Sender<Box<Slice>>]) -> Slice {
+    let mut sum = Slice::new(0, 0);
+    while let Ok(message) = messages.recv() {
+        if let Message::Slice(mut slice) = message {
+            if slice.phase == Phase::Measure {
+                sum.merge(&slice);
+            }
+            slice.clear();
+            // Sending fails only after the thread has ended.
+            let _ = back[slice.thread as usize].send(slice);
+        }
+    }
+    sum
+}
+
+fn figures(sum: &Slice, own: Ns) -> SideFigures {
+    let of = |kind: TimeKind| &sum.times[kind as usize];
+    SideFigures {
+        own_s: own as f64 / 1e9,
+        requests: sum.all.to_row().counts,
+        good: sum.all.row.good,
+        response_us: Histogram::summarise(of(TimeKind::Response), of(TimeKind::Censored)),
+        service_us: Histogram::summarise(of(TimeKind::Service), &Histogram::default()),
+    }
+}
+
+impl Sides<'_> {
+    fn recorder(
+        &self,
+        side: usize,
+        thread: u32,
+        out: SyncSender<Message>,
+        returned: Receiver<Box<Slice>>,
+    ) -> Recorder {
+        let deadline = self.plans[side].deadline.as_nanos() as Ns;
+        let first = Box::new(Slice::new(thread, 0));
+        Recorder::new(first, out, returned, deadline, Rows::default())
+    }
+
+    /// Runs one thread with a backend per side.
+    fn load(
+        &self,
+        thread: u32,
+        threads: u32,
+        recorders: [Recorder; 2],
+        mean: Ns,
+        shared: &SharedState,
+        turns: &Mutex<Option<Turns>>,
+    ) -> io::Result<()> {
+        let share = ThreadShare {
+            thread,
+            threads,
+            agent: AgentShare::WHOLE,
+        };
+        let cap = worker::cap(self.plans[0], share);
+        let [first, second] = recorders;
+        let cores = [
+            Core::new(self.plans[0], share, cap, first),
+            Core::new(self.plans[1], share, cap, second),
+        ];
+        let job = ThreadJob {
+            sides: self,
+            share,
+            cores,
+            mean,
+            shared,
+            turns,
+        };
+        let clock = shared.clock;
+        match self.plans[0].backend {
+            Backend::Epoll => job.protect(self.plans.map(|plan| worker::epoll(plan, clock, false))),
+            Backend::Uring => job.protect([0, 1].map(|side: usize| {
+                worker::uring(self.plans[side], &self.requests[side], cap, clock)
+            })),
+        }
+    }
+}
+
+/// A load thread whose backends are not connected yet.
+struct ThreadJob<'a> {
+    sides: &'a Sides<'a>,
+    share: ThreadShare,
+    cores: [Core; 2],
+    mean: Ns,
+    shared: &'a SharedState,
+    turns: &'a Mutex<Option<Turns>>,
+}
+
+impl ThreadJob<'_> {
+    /// Wraps the backends in TLS if the plans require TLS.
+    fn protect<B: IoBackend>(self, backends: [io::Result<B>; 2]) -> io::Result<()> {
+        let Some(tls) = &self.sides.tls else {
+            return self.drive(backends);
+        };
+        let clock = self.shared.clock;
+        self.drive(backends.map(|made| made.map(|inner| Secured::new(clock, inner, tls))))
+    }
+
+    /// Opens the connections, and takes turns until the load ends. A thread that fails stops the
+    /// load, but still waits at the barrier. Otherwise, the other threads would wait forever.
+    fn drive<B: IoBackend>(self, backends: [io::Result<B>; 2]) -> io::Result<()> {
+        let (sides, shared) = (self.sides, self.shared);
+        let mut threads = Vec::new();
+        let mut failure = None;
+        let parts = backends.into_iter().zip(self.cores);
+        for (side, (backend, core)) in parts.enumerate() {
+            let plan = sides.plans[side];
+            let ready = backend.and_then(|backend| {
+                let outgoing = Outgoing::new(&sides.requests[side], plan.seed);
+                let mut thread = LoadThread::new(shared.clock, core, backend, outgoing);
+                thread.prepare(shared, |_| {})?;
+                let picks = Picks::new(plan, self.share, sides.first_number);
+                thread.begin_turns(first_phase(plan), picks);
+                Ok(thread)
+            });
+            match ready {
+                Ok(thread) => threads.push(thread),
+                Err(error) => failure = Some(error),
+            }
+        }
+        let mut phase = first_phase(sides.plans[0]);
+        loop {
+            if failure.is_some() {
+                shared.stop.store(true, Ordering::Relaxed);
+            }
+            let lock = || self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            if shared.barrier.wait().is_leader() {
+                let now = shared.clock.now();
+                let mut turns = lock();
+                let turns = turns.get_or_insert_with(|| Turns::new(sides.plans[0], self.mean, now));
+                if shared.stop.load(Ordering::Relaxed) {
+                    turns.reason = EndReason::Interrupted;
+                }
+                turns.next(now);
+            }
+            shared.barrier.wait();
+            let Some(turn) = lock().as_ref().and_then(|turns| turns.turn) else {
+                break;
+            };
+            if turn.phase != phase {
+                phase = turn.phase;
+                threads.iter_mut().for_each(LoadThread::measure_turns);
+            }
+            let Some(thread) = threads.get_mut(turn.side).filter(|_| failure.is_none()) else {
+                continue;
+            };
+            let taken = catch_unwind(AssertUnwindSafe(|| thread.take_turn(turn.end, shared)));
+            match taken.unwrap_or_else(|_| Err(io::Error::other("a load thread panicked"))) {
+                Ok(None) => {}
+                Ok(Some(reason)) => {
+                    if let Some(turns) = lock().as_mut() {
+                        turns.reason = reason;
+                    }
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        threads.iter_mut().for_each(LoadThread::end_turns);
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::closed_plan;
+    use floodmark_record::plan::{Length, Model};
+    use std::time::Duration;
+
+    const MS: Ns = 1_000_000;
+
+    fn turns(warmup_ms: u64, seconds: f64) -> Turns {
+        let mut plan = closed_plan(1, 0);
+        plan.warmup = Duration::from_millis(warmup_ms);
+        plan.model = Model::Closed {
+            length: Length::seconds(seconds),
+        };
+        Turns::new(&plan, 5 * MS, 0)
+    }
+
+    #[test]
+    fn sides_take_turns_of_random_length_until_both_have_had_their_time() {
+        let mut turns = turns(0, 1.0);
+        let (mut now, mut last, mut lengths) = (0, 1, Vec::new());
+        while let Some(turn) = turns.next(now) {
+            assert_eq!((turn.side, turn.begin), (1 - last, now));
+            last = turn.side;
+            lengths.push(turn.end - turn.begin);
+            // The second side takes longer to complete its requests.
+            now = turn.end + turn.side as Ns * MS;
+        }
+        assert!(
+            lengths
+                .iter()
+                .all(|length| (5 * MS / 2..=15 * MS / 2).contains(length))
+        );
+        assert!(lengths.windows(2).all(|two| two[0] != two[1]));
+        let mean = lengths.iter().sum::<Ns>() / lengths.len() as Ns;
+        assert!(mean.abs_diff(5 * MS) < MS / 2, "{mean}");
+        assert!(turns.own.iter().all(|own| *own >= 1000 * MS));
+        assert!(turns.own[1] > turns.own[0] * 11 / 10);
+    }
+
+    #[test]
+    fn warms_up_both_sides_before_the_measurement() {
+        let mut turns = turns(200, 1.0);
+        let (mut now, mut times) = (0, [[0; 2]; 2]);
+        while let Some(turn) = turns.next(now) {
+            now = turn.end;
+            times[turn.phase as usize][turn.side] += turn.end - turn.begin;
+        }
+        for (planned, times) in [(200 * MS, times[0]), (1000 * MS, times[1])] {
+            assert!(
+                times
+                    .iter()
+                    .all(|time| (planned..planned + 20 * MS).contains(time))
+            );
+        }
+    }
+
+    #[test]
+    fn slow_responses_do_not_extend_the_load_forever() {
+        let mut turns = turns(0, 1.0);
+        let mut now = 0;
+        while let Some(turn) = turns.next(now) {
+            now += if turn.side == 1 { 600 * MS } else { MS };
+        }
+        assert!((8000 * MS..9000 * MS).contains(&now), "{now}");
+        assert!(turns.own[0] < 100 * MS);
+    }
+}
