@@ -3,30 +3,17 @@
 use std::time::{Duration, Instant};
 
 use floodmark_diagnose::gate::MAX_PAIRS;
-use floodmark_plan::spec::Warmup;
-use floodmark_plan::{FileError, Planned};
+use floodmark_plan::FileError;
 use floodmark_record::events::EndReason;
-use floodmark_record::gate::{GateEnd, GateResult, GateRules, GateTurns};
-use floodmark_record::plan::Plan;
-use floodmark_record::worker_input::{OtherSide, WorkerInput};
+use floodmark_record::gate::{GateEnd, GateResult, GateRules};
 use floodmark_record::{Event, Record};
 use floodmark_workers::WorkerFailure;
 
-use super::measurement::{self, TrialProcess, check_survivors};
-use super::{ExperimentRunner, ExperimentState, plan_trial};
+use super::gate_turns::take_turns;
+use super::measurement::{self, TrialProcess};
+use super::{ExperimentRunner, ExperimentState};
 use crate::fold::fold_with;
 use crate::manifest::Trial;
-
-/// Minimum mean length of a turn.
-const MIN_TURN: Duration = Duration::from_millis(5);
-/// Mean length of a turn as a multiple of the 99th percentile of response time.
-const TURN_RESPONSES: f64 = 10.0;
-/// Minimum number of turns per side.
-const MIN_TURNS: f64 = 5.0;
-/// Length of the warm-up `auto`, as a share of the load's duration.
-const AUTO_WARMUP: f64 = 0.2;
-/// Number of the first request of an alternating load. No ordinary load reaches it.
-const FIRST_NUMBER: u64 = 1 << 32;
 
 /// Measures pairs of fresh server processes. Returns the failure of a worker, if any.
 ///
@@ -62,7 +49,7 @@ pub(super) fn measure_pairs<'a>(
         }
         if !latest.is_zero() && begin.elapsed() + latest > budget {
             if gate.max_pairs.is_none() {
-                let max_pairs = gate.pairs.len() as u32;
+                let max_pairs = gate.pairs.len().max(1) as u32;
                 state.folder.append(&Event::GatePlanned { max_pairs });
             }
             let budget_s = rules.budget_s;
@@ -96,8 +83,8 @@ pub(super) fn measure_pairs<'a>(
     }
 }
 
-/// Returns the number of the next pair. An interrupted pair is not completed later, because its
-/// processes have to be measured one after the other.
+/// Returns the number of the next pair. An interrupted pair is not completed later, because both of
+/// its processes must see the same changes of the host's speed.
 fn next_pair(record: &Record, gate: &GateResult) -> u32 {
     let processes = record.runs.iter().map(|run| run.process);
     let pairs = gate.pairs.iter().map(|pair| pair.process);
@@ -168,113 +155,4 @@ fn measure_alternately<'a>(
 
 fn is_over(runner: &ExperimentRunner<'_>, state: &ExperimentState<'_, '_>) -> bool {
     runner.stop.is_set() || !state.left_out.is_empty() || state.folder.failure().is_some()
-}
-
-/// Loads both processes of a pair alternately, and records the figures.
-///
-/// # Errors
-/// The events cannot be read.
-fn take_turns<'a>(
-    runner: &ExperimentRunner<'a>,
-    processes: [&mut TrialProcess<'a, '_>; 2],
-    state: &mut ExperimentState<'a, '_>,
-) -> Result<Option<WorkerFailure>, FileError> {
-    let [first, second] = processes;
-    let record = fold_with(state.folder.path(), state.folder.unsaved())?;
-    let planned = plan_turns(first).and_then(|of_first| Ok((of_first, plan_turns(second)?)));
-    let (of_first, of_second) = match planned {
-        Ok(planned) => planned,
-        Err((trial, what)) => {
-            state.fail_trial(trial, format!("{}: {what}", trial.place));
-            return Ok(None);
-        }
-    };
-    let input = WorkerInput {
-        plan: of_first.plan.clone(),
-        first_number: FIRST_NUMBER,
-        answers_file: None,
-        anchors: of_first.anchors,
-        outlasts_server: false,
-        share: None,
-        anyway: false,
-        other: Some(OtherSide {
-            plan: of_second.plan,
-            turn: turn_length(&record, &of_first.plan),
-        }),
-    };
-    let mut end = None;
-    let ran = floodmark_workers::run(&first.hosts.client, &input, runner.stop, |event| {
-        if let Event::Alternated(alternated) = event {
-            end = Some(alternated);
-        }
-    });
-    if let Err(failure) = ran {
-        return Ok(Some(failure));
-    }
-    let (Some(end), false) = (end, runner.stop.is_set()) else {
-        return Ok(None);
-    };
-    let (process, trials) = (first.process, [first.trial, second.trial]);
-    let survived = [first, second].map(|process| check_survivors(process, state));
-    for (trial, survived) in trials.into_iter().zip(survived) {
-        if !survived {
-            state.leave_out(trial);
-        }
-    }
-    if survived.contains(&false) || end.reason == EndReason::Interrupted {
-        return Ok(None);
-    }
-    if end.reason != EndReason::Completed {
-        let [first, second] = trials.map(|trial| trial.name.as_str());
-        let what =
-            format!("{first} or {second}: no more responses while both were loaded alternately");
-        state.fail_trial(trials[0], what);
-        return Ok(None);
-    }
-    let rules = runner.experiment.description.gate.as_ref();
-    let is_baseline_first = rules.is_some_and(|rules| rules.baseline == trials[0].name);
-    let (baseline, candidate) = match is_baseline_first {
-        true => (end.first, end.second),
-        false => (end.second, end.first),
-    };
-    state.folder.append(&Event::GateTurns(GateTurns {
-        process,
-        turn_s: end.turn_s,
-        baseline,
-        candidate,
-    }));
-    Ok(None)
-}
-
-/// Plans the load of one side. An error contains the trial.
-fn plan_turns<'a>(process: &TrialProcess<'a, '_>) -> Result<Planned, (&'a Trial, String)> {
-    let trial = process.trial;
-    let url = format!("http://{}{}", process.server.address, trial.sent_to());
-    let mut planned = plan_trial(trial, process.hosts, &url).map_err(|what| (trial, what))?;
-    let plan = &mut planned.plan;
-    plan.seed = plan.seed.wrapping_add(u64::from(process.process - 1));
-    plan.warmup = warmup(trial, plan);
-    Ok(planned)
-}
-
-/// Returns the length of each side's warm-up. `auto` selects the steady part of an ordinary run, but
-/// turns need a warm-up of known length.
-fn warmup(trial: &Trial, plan: &Plan) -> Duration {
-    match trial.load.warmup {
-        Some(Warmup::Before(length)) => length,
-        _ => Duration::from_secs_f64(plan.duration_s().unwrap_or_default() * AUTO_WARMUP),
-    }
-}
-
-/// Returns the mean length of a turn: long compared with the response times of the ordinary runs,
-/// because a turn ends only after its last response.
-fn turn_length(record: &Record, plan: &Plan) -> Duration {
-    let p99s_us = record
-        .runs
-        .iter()
-        .filter_map(|run| run.response_time_us.p99);
-    let slowest_us = p99s_us.fold(0.0, f64::max);
-    let longest = Duration::from_secs_f64(plan.duration_s().unwrap_or_default() / MIN_TURNS);
-    let turn = Duration::from_secs_f64(slowest_us / 1e6 * TURN_RESPONSES);
-    turn.max(MIN_TURN).min(longest)
 }

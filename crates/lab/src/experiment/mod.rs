@@ -10,6 +10,7 @@ mod counter;
 mod crash;
 mod delay_proxy;
 mod gate;
+mod gate_turns;
 mod hosts;
 mod measurement;
 mod prerequisites;
