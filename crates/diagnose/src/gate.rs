@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use floodmark_record::Record;
 use floodmark_record::alternating::SideFigures;
+use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::events::EndReason;
 use floodmark_record::gate::{GateDecision, GateEnd, GatePair, GateResult, GateRules, GateTurns};
 use floodmark_record::run::{Run, Status};
@@ -23,7 +24,7 @@ pub const MAX_PAIRS: u32 = 200;
 /// State of a gate that only the events contain.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GateState {
-    /// Maximum number of pairs within the budget; `None` until the first pairs show it.
+    /// Maximum number of pairs within the budget; `None` until it is estimated.
     pub max_pairs: Option<u32>,
     /// Whether the time limit was reached.
     pub is_out_of_time: bool,
@@ -99,7 +100,7 @@ impl Pairs {
                         false => &turns.candidate,
                     };
                     let figure = side.figure(rules.metric);
-                    figure.ok_or_else(|| describe_failures(side))
+                    figure.ok_or_else(|| why_turns_missing(side, rules.metric))
                 });
                 if let Some(pair) = pairs.measured.last_mut() {
                     pair.turn_s = Some(turns.turn_s);
@@ -155,10 +156,11 @@ impl Pairs {
     }
 }
 
-/// Returns why a server has no figure for its turns.
-fn describe_failures(side: &SideFigures) -> String {
+/// Returns why a server's turns have no figure.
+fn why_turns_missing(side: &SideFigures, metric: ComparedMetric) -> String {
     match side.requests.ok {
         0 => "no response was ok".to_owned(),
+        _ if metric == ComparedMetric::Goodput => "no response met its deadline".to_owned(),
         _ => "figure not measured".to_owned(),
     }
 }

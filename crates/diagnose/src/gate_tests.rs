@@ -1,5 +1,4 @@
 use floodmark_record::Counts;
-use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::run::Validity;
 use floodmark_record::times::Times;
 
@@ -132,7 +131,7 @@ fn does_not_pass_if_the_client_limited_the_runs() {
 #[test]
 fn takes_the_figures_of_alternating_loads_from_their_turns() {
     let side = |ok: u64, p99: Option<f64>| SideFigures {
-        own_s: 2.0,
+        loaded_s: 2.0,
         requests: Counts {
             ok,
             ..Counts::default()

@@ -2,13 +2,13 @@
 //!
 //! Both servers run all the time, but only one of them is loaded. A host's speed often changes
 //! within a second, for example when other virtual machines use its caches. Such changes then affect
-//! both servers alike, while they distort the ratio of two loads that run one after the other. Bulej
-//! et al. ("Duet Benchmarking: Improving Measurement Accuracy in the Cloud", ICPE 2020) use the
-//! same effect, but load both servers at the same time, each on its own CPUs.
+//! both servers alike. They would distort the ratio of two consecutive loads. Bulej et al. ("Duet
+//! Benchmarking: Improving Measurement Accuracy in the Cloud", ICPE 2020) use the same idea, but load
+//! both servers at the same time, each on its own CPUs.
 //!
-//! A turn ends when all of its requests have an outcome, so the servers never work at the same time
-//! on requests. All threads take the same turns. The lengths of the turns are random: otherwise, a
-//! server's periodic work could always fall into the other server's turns.
+//! A turn ends when all of its requests have an outcome, so the two servers do not process requests
+//! at once, unless a request times out. All threads take the same turns. The lengths of the turns
+//! are random: otherwise, a server's periodic work could always fall into the other server's turns.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,10 +41,10 @@ use crate::thread::{LoadThread, SharedState};
 use crate::tls::{Secured, Tls};
 use crate::worker::{self, StopFlag, WorkerError};
 
-/// Maximum length of the load in multiples of its planned length. Slow responses extend the turns.
+/// Maximum length of a phase in multiples of its planned length. Slow responses extend turns.
 const MAX_EXTENSION: u64 = 4;
 
-/// The plan of each side. The plans differ only in their targets.
+/// The plans and requests of both sides.
 struct Sides<'a> {
     plans: [&'a Plan; 2],
     requests: [Vec<EncodedRequest>; 2],
@@ -53,18 +53,18 @@ struct Sides<'a> {
     first_number: u64,
 }
 
-/// The turns of all threads.
-struct Turns {
+/// Schedules the turns.
+struct TurnSchedule {
     random: Xoshiro256PlusPlus,
     /// Mean length of a turn.
     mean: Ns,
-    /// Time that each side shall get in the warm-up, and then in the measurement.
+    /// Planned time per side in the warm-up and in the measurement.
     planned: [Ns; 2],
     phase: Phase,
     /// Start of the phase.
     begin: Ns,
-    /// Time of each side in the phase so far.
-    own: [Ns; 2],
+    /// Length of each side's turns in the phase so far.
+    loaded: [Ns; 2],
     /// The current turn, if any.
     turn: Option<Turn>,
     reason: EndReason,
@@ -80,9 +80,9 @@ struct Turn {
     end: Ns,
 }
 
-impl Turns {
+impl TurnSchedule {
     fn new(plan: &Plan, mean: Ns, now: Ns) -> Self {
-        Turns {
+        TurnSchedule {
             random: Xoshiro256PlusPlus::seed_from_u64(plan.seed),
             mean: mean.max(1),
             planned: [
@@ -91,27 +91,26 @@ impl Turns {
             ],
             phase: first_phase(plan),
             begin: now,
-            own: [0; 2],
+            loaded: [0; 2],
             turn: None,
             reason: EndReason::Completed,
         }
     }
 
-    /// Ends the current turn and returns the next one. Returns `None` once both sides have had
-    /// their time.
+    /// Ends the current turn and returns the next one. Returns `None` at the end of the load.
     fn next(&mut self, now: Ns) -> Option<Turn> {
         let last = self.turn.take();
         if let Some(turn) = last {
-            self.own[turn.side] += now - turn.begin;
+            self.loaded[turn.side] += now - turn.begin;
         }
         let planned = self.planned[self.phase as usize];
-        let is_over = self.own.iter().all(|own| *own >= planned)
+        let is_over = self.loaded.iter().all(|loaded| *loaded >= planned)
             || now - self.begin > MAX_EXTENSION * 2 * planned;
         if self.reason != EndReason::Completed || (is_over && self.phase == Phase::Measure) {
             return None;
         }
         if is_over {
-            (self.phase, self.begin, self.own) = (Phase::Measure, now, [0; 2]);
+            (self.phase, self.begin, self.loaded) = (Phase::Measure, now, [0; 2]);
         }
         let side = last.map_or(0, |turn| 1 - turn.side);
         let half = self.mean / 2;
@@ -136,7 +135,7 @@ fn first_phase(plan: &Plan) -> Phase {
 /// Loads the server of `input` and the server of `other` alternately. Emits [`Event::Alternated`].
 ///
 /// # Errors
-/// Fails if a request is invalid, or if the kernel refuses a required system call.
+/// A request or the TLS configuration is invalid, a system call fails, or a thread panics.
 pub fn run(
     input: &WorkerInput,
     other: &OtherSide,
@@ -154,7 +153,7 @@ pub fn run(
     let clock = Clock::start();
     let shared = SharedState::new(threads, Arc::clone(stop.shared()), clock, 1);
     let turns = Mutex::new(None);
-    let mean = other.turn.as_nanos() as Ns;
+    let mean = other.mean_turn.as_nanos() as Ns;
     let sums = thread::scope(|scope| -> Result<[Slice; 2], WorkerError> {
         let mut loading = Vec::new();
         let (mut back, mut outs) = ([Vec::new(), Vec::new()], Vec::new());
@@ -183,15 +182,15 @@ pub fn run(
         }
         for handle in loading {
             let loaded = handle.join().map_err(|_| WorkerError::Thread)?;
-            loaded.map_err(WorkerError::system("waiting for sockets"))?;
+            loaded?;
         }
         let mut sums = collecting.into_iter().map(|handle| handle.join());
         let mut next = || sums.next().and_then(Result::ok).ok_or(WorkerError::Thread);
         Ok([next()?, next()?])
     })?;
     let turns = turns.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let turns: Turns = turns.ok_or(WorkerError::Thread)?;
-    let [first, second] = [0, 1].map(|side: usize| figures(&sums[side], turns.own[side]));
+    let turns: TurnSchedule = turns.ok_or(WorkerError::Thread)?;
+    let [first, second] = [0, 1].map(|side: usize| figures(&sums[side], turns.loaded[side]));
     emit(Event::Alternated(AlternatingEnd {
         reason: turns.reason,
         turn_s: mean as f64 / 1e9,
@@ -201,7 +200,7 @@ pub fn run(
     Ok(())
 }
 
-/// Adds all slices that one side measured.
+/// Sums the slices of one side's measurement.
 fn collect(messages: &Receiver<Message>, back: &[Sender<Box<Slice>>]) -> Slice {
     let mut sum = Slice::new(0, 0);
     while let Ok(message) = messages.recv() {
@@ -217,10 +216,10 @@ fn collect(messages: &Receiver<Message>, back: &[Sender<Box<Slice>>]) -> Slice {
     sum
 }
 
-fn figures(sum: &Slice, own: Ns) -> SideFigures {
+fn figures(sum: &Slice, loaded: Ns) -> SideFigures {
     let of = |kind: TimeKind| &sum.times[kind as usize];
     SideFigures {
-        own_s: own as f64 / 1e9,
+        loaded_s: loaded as f64 / 1e9,
         requests: sum.all.to_row().counts,
         good: sum.all.row.good,
         response_us: Histogram::summarise(of(TimeKind::Response), of(TimeKind::Censored)),
@@ -249,8 +248,8 @@ impl Sides<'_> {
         recorders: [Recorder; 2],
         mean: Ns,
         shared: &SharedState,
-        turns: &Mutex<Option<Turns>>,
-    ) -> io::Result<()> {
+        turns: &Mutex<Option<TurnSchedule>>,
+    ) -> Result<(), WorkerError> {
         let share = ThreadShare {
             thread,
             threads,
@@ -287,12 +286,12 @@ struct ThreadJob<'a> {
     cores: [Core; 2],
     mean: Ns,
     shared: &'a SharedState,
-    turns: &'a Mutex<Option<Turns>>,
+    turns: &'a Mutex<Option<TurnSchedule>>,
 }
 
 impl ThreadJob<'_> {
     /// Wraps the backends in TLS if the plans require TLS.
-    fn protect<B: IoBackend>(self, backends: [io::Result<B>; 2]) -> io::Result<()> {
+    fn protect<B: IoBackend>(self, backends: [io::Result<B>; 2]) -> Result<(), WorkerError> {
         let Some(tls) = &self.sides.tls else {
             return self.drive(backends);
         };
@@ -302,7 +301,8 @@ impl ThreadJob<'_> {
 
     /// Opens the connections, and takes turns until the load ends. A thread that fails stops the
     /// load, but still waits at the barrier. Otherwise, the other threads would wait forever.
-    fn drive<B: IoBackend>(self, backends: [io::Result<B>; 2]) -> io::Result<()> {
+    fn drive<B: IoBackend>(self, backends: [io::Result<B>; 2]) -> Result<(), WorkerError> {
+        let broken = |error| WorkerError::system("waiting for sockets")(error);
         let (sides, shared) = (self.sides, self.shared);
         let mut threads = Vec::new();
         let mut failure = None;
@@ -319,7 +319,7 @@ impl ThreadJob<'_> {
             });
             match ready {
                 Ok(thread) => threads.push(thread),
-                Err(error) => failure = Some(error),
+                Err(error) => failure = Some(broken(error)),
             }
         }
         let mut phase = first_phase(sides.plans[0]);
@@ -331,7 +331,8 @@ impl ThreadJob<'_> {
             if shared.barrier.wait().is_leader() {
                 let now = shared.clock.now();
                 let mut turns = lock();
-                let turns = turns.get_or_insert_with(|| Turns::new(sides.plans[0], self.mean, now));
+                let turns =
+                    turns.get_or_insert_with(|| TurnSchedule::new(sides.plans[0], self.mean, now));
                 if shared.stop.load(Ordering::Relaxed) {
                     turns.reason = EndReason::Interrupted;
                 }
@@ -343,20 +344,20 @@ impl ThreadJob<'_> {
             };
             if turn.phase != phase {
                 phase = turn.phase;
-                threads.iter_mut().for_each(LoadThread::measure_turns);
+                threads.iter_mut().for_each(LoadThread::begin_measurement);
             }
             let Some(thread) = threads.get_mut(turn.side).filter(|_| failure.is_none()) else {
                 continue;
             };
-            let taken = catch_unwind(AssertUnwindSafe(|| thread.take_turn(turn.end, shared)));
-            match taken.unwrap_or_else(|_| Err(io::Error::other("a load thread panicked"))) {
-                Ok(None) => {}
-                Ok(Some(reason)) => {
+            match catch_unwind(AssertUnwindSafe(|| thread.take_turn(turn.end, shared))) {
+                Ok(Ok(None)) => {}
+                Ok(Ok(Some(reason))) => {
                     if let Some(turns) = lock().as_mut() {
                         turns.reason = reason;
                     }
                 }
-                Err(error) => failure = Some(error),
+                Ok(Err(error)) => failure = Some(broken(error)),
+                Err(_) => failure = Some(WorkerError::Thread),
             }
         }
         threads.iter_mut().for_each(LoadThread::end_turns);
@@ -373,17 +374,17 @@ mod tests {
 
     const MS: Ns = 1_000_000;
 
-    fn turns(warmup_ms: u64, seconds: f64) -> Turns {
+    fn turns(warmup_ms: u64, seconds: f64) -> TurnSchedule {
         let mut plan = closed_plan(1, 0);
         plan.warmup = Duration::from_millis(warmup_ms);
         plan.model = Model::Closed {
             length: Length::seconds(seconds),
         };
-        Turns::new(&plan, 5 * MS, 0)
+        TurnSchedule::new(&plan, 5 * MS, 0)
     }
 
     #[test]
-    fn sides_take_turns_of_random_length_until_both_have_had_their_time() {
+    fn alternates_turns_of_random_length() {
         let mut turns = turns(0, 1.0);
         let (mut now, mut last, mut lengths) = (0, 1, Vec::new());
         while let Some(turn) = turns.next(now) {
@@ -401,8 +402,8 @@ mod tests {
         assert!(lengths.windows(2).all(|two| two[0] != two[1]));
         let mean = lengths.iter().sum::<Ns>() / lengths.len() as Ns;
         assert!(mean.abs_diff(5 * MS) < MS / 2, "{mean}");
-        assert!(turns.own.iter().all(|own| *own >= 1000 * MS));
-        assert!(turns.own[1] > turns.own[0] * 11 / 10);
+        assert!(turns.loaded.iter().all(|loaded| *loaded >= 1000 * MS));
+        assert!(turns.loaded[1] > turns.loaded[0] * 11 / 10);
     }
 
     #[test]
@@ -430,6 +431,6 @@ mod tests {
             now += if turn.side == 1 { 600 * MS } else { MS };
         }
         assert!((8000 * MS..9000 * MS).contains(&now), "{now}");
-        assert!(turns.own[0] < 100 * MS);
+        assert!(turns.loaded[0] < 100 * MS);
     }
 }

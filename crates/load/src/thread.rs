@@ -377,8 +377,8 @@ impl<B: IoBackend> LoadThread<B> {
         }))
     }
 
-    /// Ends a phase: abandons the requests in flight, and passes on the last slice. Returns the time
-    /// of the last outcome.
+    /// Ends a phase: abandons the requests in flight, and sends the last slice. Returns the end of
+    /// the phase.
     fn finish(&mut self, ended: Ns) -> Ns {
         self.core.wind_up();
         self.take_in();
@@ -390,7 +390,7 @@ impl<B: IoBackend> LoadThread<B> {
         ended
     }
 
-    /// Starts a phase of the closed model that consists of turns.
+    /// Starts a closed-model phase that consists of turns.
     pub(crate) fn begin_turns(&mut self, phase: Phase, picks: Picks) {
         let now = self.clock.now();
         self.core.recorder.begin(phase, now, None);
@@ -402,8 +402,8 @@ impl<B: IoBackend> LoadThread<B> {
         self.core.begin(source, now);
     }
 
-    /// Sends requests until `end`, and waits for their outcomes. Returns the reason if the load
-    /// must end.
+    /// Sends requests until `end`, and waits for their outcomes. Returns early with the reason if the
+    /// load must end.
     ///
     /// # Errors
     /// Returns the error of [`IoBackend::wait`].
@@ -439,8 +439,8 @@ impl<B: IoBackend> LoadThread<B> {
         }
     }
 
-    /// Ends the warm-up between two turns, and starts the measurement.
-    pub(crate) fn measure_turns(&mut self) {
+    /// Between two turns, ends the warm-up and starts the measurement.
+    pub(crate) fn begin_measurement(&mut self) {
         let now = self.clock.now();
         self.core.recorder.end(now);
         self.core.recorder.begin(Phase::Measure, now, None);

@@ -26,12 +26,12 @@ use floodmark_record::worker_input::{OtherSide, WorkerInput};
 
 on_both_backends! {
     only_one_server_works_at_a_time
-    fresh_connections_take_turns_as_well
-    ends_if_a_server_dies
+    fresh_connections_take_turns
+    ends_if_a_server_is_down
     a_stop_ends_the_load
 }
 
-/// What the two servers have in common.
+/// Observations of both servers.
 #[derive(Default)]
 struct Observed {
     /// Number of requests that each server is working on.
@@ -69,7 +69,7 @@ fn alternate(plan: Plan, targets: [SocketAddr; 2], stop: &StopFlag) -> Alternati
     };
     let other = OtherSide {
         plan: to(targets[1]),
-        turn: Duration::from_millis(20),
+        mean_turn: Duration::from_millis(20),
     };
     let input = WorkerInput {
         other: None,
@@ -114,7 +114,7 @@ fn only_one_server_works_at_a_time(backend: Backend) {
                 (counts.ok + 1..counts.ok * 2).contains(&responses),
                 "{responses} of {counts:?}"
             );
-            assert!((0.5..1.0).contains(&figures.own_s), "{figures:?}");
+            assert!((0.5..1.0).contains(&figures.loaded_s), "{figures:?}");
             assert_eq!(figures.response_us.count, counts.ok);
         }
         // The second server sleeps twice as long.
@@ -129,7 +129,7 @@ fn only_one_server_works_at_a_time(backend: Backend) {
     }
 }
 
-fn fresh_connections_take_turns_as_well(backend: Backend) {
+fn fresh_connections_take_turns(backend: Backend) {
     let observed = Arc::<Observed>::default();
     let targets = [0, 1].map(|side| sleeping(&observed, side, Duration::from_millis(2)));
     let mut plan = timed(backend, 4, 1, 0.3);
@@ -142,9 +142,9 @@ fn fresh_connections_take_turns_as_well(backend: Backend) {
     }
 }
 
-fn ends_if_a_server_dies(backend: Backend) {
+fn ends_if_a_server_is_down(backend: Backend) {
     let observed = Arc::<Observed>::default();
-    let dead = {
+    let closed = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()
     };
@@ -152,7 +152,7 @@ fn ends_if_a_server_dies(backend: Backend) {
     let begin = Instant::now();
     let end = alternate(
         timed(backend, 4, 1, 30.0),
-        [alive, dead],
+        [alive, closed],
         &StopFlag::default(),
     );
     assert_eq!(end.reason, EndReason::ServerGone);

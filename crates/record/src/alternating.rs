@@ -1,4 +1,4 @@
-//! Two servers that are loaded alternately.
+//! Figures of alternating loads.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::times::Times;
 pub struct SideFigures {
     /// Total length of the server's turns in seconds. A turn ends when all of its requests have an
     /// outcome.
-    pub own_s: f64,
+    pub loaded_s: f64,
     /// Counts of requests.
     pub requests: Counts,
     /// Ok responses that met their deadline.
@@ -29,7 +29,7 @@ impl SideFigures {
     /// positive.
     #[must_use]
     pub fn figure(&self, metric: ComparedMetric) -> Option<f64> {
-        let per_s = |count: u64| Some(count as f64 / self.own_s);
+        let per_s = |count: u64| Some(count as f64 / self.loaded_s);
         let figure = match metric {
             ComparedMetric::Throughput => per_s(self.requests.ok),
             ComparedMetric::Goodput => per_s(self.good),

@@ -154,7 +154,7 @@ pub enum Event {
     Alternated(AlternatingEnd),
     /// The servers of a gate's pair were loaded alternately.
     GateTurns(GateTurns),
-    /// The first pairs of a gate show how many fit into the budget.
+    /// The number of a gate's pairs within the budget was estimated.
     GatePlanned {
         /// Maximum number of pairs within the budget.
         max_pairs: u32,

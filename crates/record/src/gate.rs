@@ -86,7 +86,7 @@ impl GateRules {
 /// Figures of a pair whose servers were loaded alternately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GateTurns {
-    /// Number of the two server processes.
+    /// Process number of both servers.
     pub process: u32,
     /// Mean planned length of a turn in seconds.
     pub turn_s: f64,
@@ -99,13 +99,13 @@ pub struct GateTurns {
 /// One server process of the baseline and one of the candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatePair {
-    /// Number of the two server processes.
+    /// Process number of both servers.
     pub process: u32,
     /// Figure of the baseline in the metric's unit.
     pub baseline: f64,
     /// Figure of the candidate in the metric's unit.
     pub candidate: f64,
-    /// Mean length of a turn in seconds; null if the processes were measured one after the other.
+    /// Mean planned length of a turn in seconds; absent without an alternating load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_s: Option<f64>,
     /// Interval for the ratio after this pair; null for the first four pairs.
@@ -134,8 +134,8 @@ pub struct GateResult {
     pub interval: Option<Interval>,
     /// The pairs in order.
     pub pairs: Vec<GatePair>,
-    /// Maximum number of pairs within the budget, estimated from the first or second pair; null
-    /// before.
+    /// Maximum number of pairs within the budget, estimated from an early pair; null until
+    /// then.
     pub max_pairs: Option<u32>,
     /// Complete pairs without a ratio, and the reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

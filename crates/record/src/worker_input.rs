@@ -31,17 +31,17 @@ pub struct WorkerInput {
     /// Whether an agent sends its share even if its host has too few ports or open files
     /// (`--anyway`).
     pub anyway: bool,
-    /// A second server, which is loaded alternately with the plan's; `None` for an ordinary load.
+    /// The second server of an alternating load; `None` for an ordinary load.
     pub other: Option<OtherSide>,
 }
 
-/// The second of two servers that are loaded alternately.
+/// The second server of an alternating load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OtherSide {
-    /// The plan. It differs from the first plan only in its target.
+    /// Plan for this server, with the load of the first plan.
     pub plan: Plan,
-    /// Mean length of a turn.
-    pub turn: Duration,
+    /// Mean planned length of a turn.
+    pub mean_turn: Duration,
 }
 
 /// An agent's share of a load. All agents have equal shares.
@@ -156,7 +156,7 @@ mod tests {
         plan.request.body = vec![7; MAX_RECORDED + 1].into();
         let other = OtherSide {
             plan: plan.clone(),
-            turn: Duration::from_millis(5),
+            mean_turn: Duration::from_millis(5),
         };
         let input = WorkerInput {
             plan,

@@ -58,7 +58,7 @@ pub(super) fn measure_pairs<'a>(
         }
         let pair_begin = Instant::now();
         let pair = next_pair(&record, gate);
-        // The order alternates, so that a steady change on the host favors neither trial.
+        // Reverse the order after each pair, so that drift favors neither trial.
         let order = match pair % 2 {
             1 => [baseline, candidate],
             _ => [candidate, baseline],
@@ -110,8 +110,8 @@ fn measure_in_sequence<'a>(
     None
 }
 
-/// Starts a process of each trial, and loads both alternately. Measures the first pair in ordinary
-/// runs before, which show whether the figures are valid, and how long the turns must be.
+/// Starts a process of each trial, and loads both alternately. First, a trial without a complete run
+/// gets an ordinary run, which shows whether its figures are valid and how long turns must be.
 ///
 /// # Errors
 /// The events cannot be read.
@@ -124,10 +124,10 @@ fn measure_alternately<'a>(
 ) -> Result<Option<WorkerFailure>, FileError> {
     let mut hosts = Vec::new();
     for trial in order {
-        let Some(of_trial) = super::hosts(trial, state) else {
+        let Some(trial_hosts) = super::hosts(trial, state) else {
             return Ok(None);
         };
-        hosts.push(of_trial);
+        hosts.push(trial_hosts);
     }
     let mut processes = Vec::new();
     for (trial, hosts) in order.into_iter().zip(&hosts) {
@@ -138,12 +138,13 @@ fn measure_alternately<'a>(
         for process in [&mut *first, &mut *second] {
             let mut runs = record.runs_of(&process.trial.name);
             let is_measured = runs.any(|run| run.ended.reason != EndReason::Interrupted);
-            if failure.is_none() && !is_measured && !is_over(runner, state) {
+            if failure.is_none() && !is_measured && !must_stop(runner, state) {
                 failure = measurement::measure(runner, process, state);
             }
         }
         let has_ended = |process: &mut TrialProcess<'_, '_>| process.server.exit_status().is_some();
-        if failure.is_none() && !is_over(runner, state) && !has_ended(first) && !has_ended(second) {
+        if failure.is_none() && !must_stop(runner, state) && !has_ended(first) && !has_ended(second)
+        {
             failure = take_turns(runner, [first, second], state)?;
         }
     }
@@ -153,6 +154,7 @@ fn measure_alternately<'a>(
     Ok(failure)
 }
 
-fn is_over(runner: &ExperimentRunner<'_>, state: &ExperimentState<'_, '_>) -> bool {
+/// Returns whether the gate has failed or was interrupted.
+fn must_stop(runner: &ExperimentRunner<'_>, state: &ExperimentState<'_, '_>) -> bool {
     runner.stop.is_set() || !state.left_out.is_empty() || state.folder.failure().is_some()
 }

@@ -16,13 +16,13 @@ use super::{ExperimentRunner, ExperimentState, plan_trial};
 use crate::fold::fold_with;
 use crate::manifest::Trial;
 
-/// Minimum mean length of a turn.
+/// Default mean length of a turn.
 const MIN_TURN: Duration = Duration::from_millis(5);
 /// Mean length of a turn as a multiple of the 99th percentile of response time.
 const TURN_RESPONSES: f64 = 10.0;
-/// Minimum number of turns per side.
+/// Minimum number of turns per side, on average.
 const MIN_TURNS: f64 = 5.0;
-/// Length of the warm-up `auto`, as a share of the load's duration.
+/// Default warm-up, as a share of the load's duration.
 const AUTO_WARMUP: f64 = 0.2;
 /// Number of the first request of an alternating load. No ordinary load reaches it.
 const FIRST_NUMBER: u64 = 1 << 32;
@@ -38,8 +38,8 @@ pub(super) fn take_turns<'a>(
 ) -> Result<Option<WorkerFailure>, FileError> {
     let [first, second] = processes;
     let record = fold_with(state.folder.path(), state.folder.unsaved())?;
-    let planned = plan_turns(first).and_then(|of_first| Ok((of_first, plan_turns(second)?)));
-    let (of_first, of_second) = match planned {
+    let planned = plan_turns(first).and_then(|first_plan| Ok((first_plan, plan_turns(second)?)));
+    let (first_plan, second_plan) = match planned {
         Ok(planned) => planned,
         Err((trial, what)) => {
             state.fail_trial(trial, format!("{}: {what}", trial.place));
@@ -47,16 +47,16 @@ pub(super) fn take_turns<'a>(
         }
     };
     let input = WorkerInput {
-        plan: of_first.plan.clone(),
+        plan: first_plan.plan.clone(),
         first_number: FIRST_NUMBER,
         answers_file: None,
-        anchors: of_first.anchors,
+        anchors: first_plan.anchors,
         outlasts_server: false,
         share: None,
         anyway: false,
         other: Some(OtherSide {
-            plan: of_second.plan,
-            turn: turn_length(&record, &of_first.plan),
+            plan: second_plan.plan,
+            mean_turn: turn_length(&record, &first_plan.plan),
         }),
     };
     let mut end = None;
@@ -83,8 +83,9 @@ pub(super) fn take_turns<'a>(
     }
     if end.reason != EndReason::Completed {
         let [first, second] = trials.map(|trial| trial.name.as_str());
-        let what =
-            format!("{first} or {second}: no more responses while both were loaded alternately");
+        let what = format!(
+            "{first} or {second}: unreachable or not HTTP/1.1 in the alternating load; check the servers' logs"
+        );
         state.fail_trial(trials[0], what);
         return Ok(None);
     }

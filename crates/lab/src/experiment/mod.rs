@@ -306,7 +306,7 @@ impl<'a> ExperimentRunner<'a> {
     }
 }
 
-/// Creates the hosts of a trial. Returns `None` after a failure.
+/// Creates a trial's hosts, or skips or fails the trial.
 fn hosts<'a>(trial: &'a Trial, state: &mut ExperimentState<'a, '_>) -> Option<TrialHosts> {
     match TrialHosts::create(&trial.at) {
         Ok(hosts) => Some(hosts),

@@ -97,7 +97,7 @@ pub(super) fn rules(
     })
 }
 
-/// Returns why the servers cannot be loaded alternately.
+/// Returns why a gate cannot alternate, if so.
 fn obstacle(metric: ComparedMetric, trials: &[Trial]) -> Option<&'static str> {
     if metric == ComparedMetric::ServerCpuPerRequest {
         return Some("CPU times are not accurate enough for turns of a few milliseconds");
@@ -107,34 +107,28 @@ fn obstacle(metric: ComparedMetric, trials: &[Trial]) -> Option<&'static str> {
         let obstacles = [
             (
                 load.rate.is_some() || load.burst.is_some(),
-                "only loads without a rate have turns",
+                "open-model loads cannot alternate",
             ),
             (
                 load.requests.is_some(),
-                "the load needs a duration instead of a number of requests",
+                "a load with a number of requests cannot alternate",
             ),
-            (load.check.is_some(), "a check covers only ordinary loads"),
+            (load.check.is_some(), "a load with a check cannot alternate"),
             (
                 trial.client.is_some(),
-                "an external client cannot take turns",
+                "an external client cannot alternate",
             ),
-            (at.agents.is_some(), "agents cannot take turns"),
+            (at.agents.is_some(), "agents cannot alternate"),
             (
                 trial.port.is_some(),
-                "both servers would have the same port",
+                "a server with a fixed port cannot alternate",
             ),
-            (
-                at.store.is_some(),
-                "both servers would have a store at the same time",
-            ),
-            (
-                at.separate,
-                "separate hosts exist for only one server at a time",
-            ),
-            (at.delay.is_some(), "an added delay is longer than a turn"),
+            (at.store.is_some(), "a server with a store cannot alternate"),
+            (at.separate, "hosts = \"separate\" supports only one server"),
+            (at.delay.is_some(), "turns are too short for network delay"),
             (
                 at.client != trials[0].at.client,
-                "the trials have different clients",
+                "the trials' client CPUs differ",
             ),
         ];
         let found = obstacles.into_iter().find(|(is_found, _)| *is_found);

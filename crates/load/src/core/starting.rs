@@ -26,7 +26,7 @@ impl Core {
         }
     }
 
-    /// Continues the closed model after [`Core::wind_up`]. No request starts after `until`.
+    /// Continues the closed model after [`Core::wind_up`]. No request starts from `until` on.
     pub fn resume(&mut self, until: Ns, now: Ns) {
         if let RequestSource::Closed {
             left, until: end, ..
@@ -39,7 +39,7 @@ impl Core {
         }
     }
 
-    /// Starts a request on each connection, and opens connections up to the limit.
+    /// Uses each idle connection, and opens connections up to the limit.
     fn start_closed(&mut self, now: Ns) {
         while let Some(slot) = self.idle.front() {
             let Some(pick) = self.claim(now) else {

@@ -108,12 +108,12 @@ fn reason(gate: &GateResult) -> Option<String> {
     })
 }
 
-/// Describes how the servers were loaded, if alternately.
+/// Describes the alternating load, if any.
 fn turns(gate: &GateResult) -> Option<String> {
     let turn_s = gate.pairs.last()?.turn_s?;
     let length = glue(&duration(turn_s));
     Some(format!(
-        "both servers of a pair ran at the same time and were loaded alternately, about {length} at a time"
+        "alternating load: both servers of a pair ran at the same time, with turns of about {length}"
     ))
 }
 

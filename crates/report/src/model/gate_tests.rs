@@ -84,7 +84,7 @@ fn states_how_the_servers_were_loaded() {
     assert!(shown[0].ends_with("margin: 0.5 %"), "{shown:?}");
     assert_eq!(
         shown[1],
-        ": both servers of a pair ran at the same time and were loaded alternately, about 5 ms at a time"
+        ": alternating load: both servers of a pair ran at the same time, with turns of about 5 ms"
     );
 }
 

@@ -74,7 +74,7 @@ fn fails_for_a_slower_candidate() {
     assert!(fault.contains("throughput of after: 0."), "{printed}");
     assert!(printed.contains("pair 2 of up to"), "{printed}");
     let page = fs::read_to_string(lab.0.path().join("page.html")).unwrap();
-    for words in ["Ratio of each pair", "Failed:", "were loaded alternately"] {
+    for words in ["Ratio of each pair", "Failed:", "lternating load: both"] {
         assert!(page.contains(words), "{words}");
     }
     let cases = junit::read(&lab.0.path().join("junit.xml"));
@@ -254,7 +254,7 @@ fn refuses_gates_that_cannot_decide() {
             "metric = \"p99\"\nalternating = true",
             &two[..],
             none,
-            "e.toml:8: alternating: only loads without a rate have turns; remove \"alternating\"",
+            "e.toml:8: alternating: open-model loads cannot alternate; remove \"alternating\"",
         ),
         (
             LOAD,
