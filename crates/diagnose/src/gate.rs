@@ -1,7 +1,7 @@
 //! Decides from pairs of server processes whether a candidate is worse than a baseline.
 //!
 //! Each pair has one ratio. The two processes of a pair are loaded alternately, or one after the
-//! other, so a change on the host affects both. The gate looks at the interval after each pair
+//! other, so changes in host speed affect both. The gate looks at the interval after each pair
 //! ([`LookPlan`]).
 
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct GateState {
     pub max_pairs: Option<u32>,
     /// Whether the time limit was reached.
     pub is_out_of_time: bool,
-    /// Figures of the pairs that were loaded alternately.
+    /// Figures of the pairs with an alternating load.
     pub turns: Vec<GateTurns>,
 }
 

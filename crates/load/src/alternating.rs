@@ -6,9 +6,9 @@
 //! Benchmarking: Improving Measurement Accuracy in the Cloud", ICPE 2020) use the same idea, but load
 //! both servers at the same time, each on its own CPUs.
 //!
-//! A turn ends when all of its requests have an outcome, so the two servers do not process requests
-//! at once, unless a request times out. All threads take the same turns. The lengths of the turns
-//! are random: otherwise, a server's periodic work could always fall into the other server's turns.
+//! A turn ends when all of its requests have an outcome, so only one server processes requests at a
+//! time, unless a request times out. All threads take the same turns. The lengths of the turns are
+//! random: otherwise, a server's periodic work could always fall into the other server's turns.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -63,7 +63,7 @@ struct TurnSchedule {
     phase: Phase,
     /// Start of the phase.
     begin: Ns,
-    /// Length of each side's turns in the phase so far.
+    /// Total turn time per side in the phase so far.
     loaded: [Ns; 2],
     /// The current turn, if any.
     turn: Option<Turn>,

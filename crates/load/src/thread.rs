@@ -439,7 +439,7 @@ impl<B: IoBackend> LoadThread<B> {
         }
     }
 
-    /// Between two turns, ends the warm-up and starts the measurement.
+    /// Ends the warm-up and starts the measurement between two turns.
     pub(crate) fn begin_measurement(&mut self) {
         let now = self.clock.now();
         self.core.recorder.end(now);

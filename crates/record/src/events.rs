@@ -154,7 +154,7 @@ pub enum Event {
     Alternated(AlternatingEnd),
     /// The servers of a gate's pair were loaded alternately.
     GateTurns(GateTurns),
-    /// The number of a gate's pairs within the budget was estimated.
+    /// The number of pairs that fit a gate's budget was estimated.
     GatePlanned {
         /// Maximum number of pairs within the budget.
         max_pairs: u32,

@@ -84,7 +84,7 @@ pub(super) fn measure_pairs<'a>(
 }
 
 /// Returns the number of the next pair. An interrupted pair is not completed later, because both of
-/// its processes must see the same changes of the host's speed.
+/// its processes must see the same changes in the host's speed.
 fn next_pair(record: &Record, gate: &GateResult) -> u32 {
     let processes = record.runs.iter().map(|run| run.process);
     let pairs = gate.pairs.iter().map(|pair| pair.process);

@@ -111,7 +111,7 @@ fn obstacle(metric: ComparedMetric, trials: &[Trial]) -> Option<&'static str> {
             ),
             (
                 load.requests.is_some(),
-                "a load with a number of requests cannot alternate",
+                "a load with a fixed number of requests cannot alternate",
             ),
             (load.check.is_some(), "a load with a check cannot alternate"),
             (

@@ -26,7 +26,7 @@ impl Core {
         }
     }
 
-    /// Continues the closed model after [`Core::wind_up`]. No request starts from `until` on.
+    /// Continues the closed model after [`Core::wind_up`]. All requests start before `until`.
     pub fn resume(&mut self, until: Ns, now: Ns) {
         if let RequestSource::Closed {
             left, until: end, ..
