@@ -1,10 +1,10 @@
 //! Loads two servers alternately in the closed model, a few milliseconds at a time.
 //!
 //! Both servers run all the time, but only one of them is loaded. A host's speed often changes
-//! within a second, for example when other virtual machines use its caches. Such changes then affect
-//! both servers alike. They would distort the ratio of two consecutive loads. Bulej et al. ("Duet
-//! Benchmarking: Improving Measurement Accuracy in the Cloud", ICPE 2020) use the same idea, but load
-//! both servers at the same time, each on its own CPUs.
+//! within a second, for example when other virtual machines use its caches. Such changes then
+//! affect both servers alike. They would distort the ratio of two consecutive loads. Bulej et al.
+//! ("Duet Benchmarking: Improving Measurement Accuracy in the Cloud", ICPE 2020) use the same idea,
+//! but load both servers at the same time, each on its own CPUs.
 //!
 //! A turn ends when all of its requests have an outcome, so only one server processes requests at a
 //! time, unless a request times out. All threads take the same turns. The lengths of the turns are

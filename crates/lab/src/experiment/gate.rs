@@ -110,8 +110,8 @@ fn measure_in_sequence<'a>(
     None
 }
 
-/// Starts a process of each trial, and loads both alternately. First, a trial without a complete run
-/// gets an ordinary run, which shows whether its figures are valid and how long turns must be.
+/// Starts a process of each trial, and loads both alternately. First, a trial without a complete
+/// run gets an ordinary run, which shows whether its figures are valid and how long turns must be.
 ///
 /// # Errors
 /// The events cannot be read.

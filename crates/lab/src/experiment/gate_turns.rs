@@ -115,8 +115,8 @@ fn plan_turns<'a>(process: &TrialProcess<'a, '_>) -> Result<Planned, (&'a Trial,
     Ok(planned)
 }
 
-/// Returns the length of each side's warm-up. `auto` selects the steady part of an ordinary run, but
-/// turns need a warm-up of known length.
+/// Returns the length of each side's warm-up. `auto` selects the steady part of an ordinary run,
+/// but turns need a warm-up of known length.
 fn warmup(trial: &Trial, plan: &Plan) -> Duration {
     match trial.load.warmup {
         Some(Warmup::Before(length)) => length,
