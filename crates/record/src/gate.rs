@@ -10,9 +10,9 @@ use crate::run::Interval;
 crate::names::named! {
     /// Decision of a gate.
     GateDecision {
-        /// The interval excludes a degradation by the margin, and the ratio is below half of it.
+        /// The interval excludes a degradation by the margin, and the ratio shows less than half.
         Passed = "passed",
-        /// The interval excludes 1, and the ratio shows at least half of the margin.
+        /// The interval excludes 1, and the degradation is at least half of the margin.
         Failed = "failed",
         /// The interval is too wide, or there is none.
         Inconclusive = "inconclusive",
@@ -63,7 +63,8 @@ impl GateRules {
     ///
     /// The gate fails if the interval excludes 1, and passes if the interval excludes a degradation
     /// by the margin. If both apply, the gate fails if the degradation is at least half of the
-    /// margin. Each of the two errors therefore has at most half of the interval's error probability.
+    /// margin. Each of the two errors therefore has at most half of the interval's error
+    /// probability.
     #[must_use]
     pub fn decide(&self, ratio: f64, interval: &Interval) -> GateDecision {
         // Degradations are positive, whatever the direction of the metric.
@@ -134,8 +135,7 @@ pub struct GateResult {
     pub interval: Option<Interval>,
     /// The pairs in order.
     pub pairs: Vec<GatePair>,
-    /// Maximum number of pairs within the budget, estimated from an early pair; null until
-    /// then.
+    /// Maximum number of pairs within the budget, estimated from an early pair; null until then.
     pub max_pairs: Option<u32>,
     /// Complete pairs without a ratio, and the reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -149,6 +149,12 @@ pub struct GateResult {
 }
 
 impl GateResult {
+    /// Returns the number of complete pairs, with and without a ratio.
+    #[must_use]
+    pub fn complete_pairs(&self) -> u32 {
+        (self.pairs.len() + self.excluded.len()) as u32
+    }
+
     /// Returns whether the gate ended regularly and excluded only some pairs. Invalid runs are then
     /// no failure of the command.
     #[must_use]

@@ -49,7 +49,7 @@ pub(super) fn measure_pairs<'a>(
         }
         if !latest.is_zero() && begin.elapsed() + latest > budget {
             if gate.max_pairs.is_none() {
-                let max_pairs = gate.pairs.len().max(1) as u32;
+                let max_pairs = gate.complete_pairs().max(1);
                 state.folder.append(&Event::GatePlanned { max_pairs });
             }
             let budget_s = rules.budget_s;
@@ -76,7 +76,7 @@ pub(super) fn measure_pairs<'a>(
         if gate.max_pairs.is_none() && is_typical && !runner.stop.is_set() {
             let left = budget.saturating_sub(begin.elapsed());
             let fitting = left.as_secs_f64() / latest.as_secs_f64();
-            let max_pairs = gate.pairs.len() as u32 + 1 + fitting as u32;
+            let max_pairs = gate.complete_pairs() + 1 + fitting as u32;
             let max_pairs = max_pairs.min(MAX_PAIRS);
             state.folder.append(&Event::GatePlanned { max_pairs });
         }
@@ -87,8 +87,7 @@ pub(super) fn measure_pairs<'a>(
 /// its processes must see the same changes in the host's speed.
 fn next_pair(record: &Record, gate: &GateResult) -> u32 {
     let processes = record.runs.iter().map(|run| run.process);
-    let pairs = gate.pairs.iter().map(|pair| pair.process);
-    processes.chain(pairs).max().unwrap_or(0) + 1
+    processes.max().unwrap_or(0).max(gate.complete_pairs()) + 1
 }
 
 /// Measures a process of each trial, one after the other.

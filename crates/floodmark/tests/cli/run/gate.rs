@@ -161,6 +161,25 @@ fn an_interrupted_alternating_gate_resumes_without_ordinary_runs() {
 }
 
 #[test]
+fn excludes_pairs_without_a_figure() {
+    let load = format!("{LOAD}\ndeadline = \"15ms\"");
+    let goodput = "metric = \"goodput\"";
+    let lab = gated(&load, goodput, &[("before", 0.005), ("after", 0.03)]);
+    let (_, record, printed) = lab.run(&["--budget", "10s"]);
+    let gate = gate(&record);
+    assert_eq!(
+        (gate.decision, gate.ended),
+        (GateDecision::Inconclusive, GateEnd::OutOfTime),
+        "{printed}"
+    );
+    assert!(gate.excluded.len() > 2, "{gate:?}");
+    for (number, excluded) in (1..).zip(&gate.excluded) {
+        let expected = format!("pair {number}: after: no response met its deadline");
+        assert_eq!(*excluded, expected);
+    }
+}
+
+#[test]
 fn a_candidate_that_dies_in_its_turns_ends_the_gate() {
     // The server dies once it has run for a while, so its ordinary run is complete.
     let load = "connections = 4\nduration = \"1s\"";
