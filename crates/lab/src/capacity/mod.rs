@@ -5,6 +5,7 @@
 
 mod figures;
 mod loads;
+mod recovery;
 mod result;
 mod run;
 mod searches;

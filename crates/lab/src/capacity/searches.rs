@@ -2,13 +2,15 @@
 //! a load that falls from an overload.
 
 use floodmark_record::capacity::{
-    CapacityBound, CapacityKind, CapacityPlan, CapacityTrial, FallingCapacity, TrialOutcome,
-    TrialPurpose, TrialStart,
+    CapacityBound, CapacityKind, CapacityPlan, CapacityTrial, FallingCapacity, TrialPurpose,
+    TrialStart,
 };
 use floodmark_stats::capacity::{
     CapacityEstimate, CapacityFinding, CapacityLimit, CapacitySearch, CapacitySettings,
     CapacityStep,
 };
+
+use super::recovery::{Recovery, RecoveryTest};
 
 /// Maximum number of trials of one search.
 pub const MOST_TRIALS: usize = 200;
@@ -21,18 +23,11 @@ pub const RECOVERY_SHARE: f64 = 0.9;
 /// client has already sent at a higher rate.
 const CERTAIN_SHARE: f64 = 0.25;
 
-/// Number of trials after an overload that decide whether a second capacity exists.
-const RECOVERY_TRIALS: usize = 3;
-
 /// The state of both searches.
 pub struct CapacitySearches {
     settings: CapacityPlan,
     rising: CapacitySearch,
-    /// Number of trials after an overload that missed, before the second search.
-    failed_recoveries: usize,
-    /// Number of trials after an overload that were void, or that missed while disturbed.
-    unclear_recoveries: usize,
-    has_recovered: bool,
+    recovery: RecoveryTest,
     /// The second search, if the server does not recover.
     falling: Option<CapacitySearch>,
     /// Whether to try the server after an overload.
@@ -82,9 +77,7 @@ impl CapacitySearches {
                 search_settings(settings, settings.highest_per_s),
             ),
             settings: settings.clone(),
-            failed_recoveries: 0,
-            unclear_recoveries: 0,
-            has_recovered: false,
+            recovery: RecoveryTest::new(),
             falling: None,
             tries_overload,
         }
@@ -101,12 +94,8 @@ impl CapacitySearches {
                 falling.record(trial.rate_per_s, trial.outcome, trial.is_disturbed());
             }
             (TrialStart::Overload, None) => {
-                match trial.outcome {
-                    TrialOutcome::Pass => self.has_recovered = true,
-                    TrialOutcome::Miss if !trial.is_disturbed() => self.failed_recoveries += 1,
-                    TrialOutcome::Miss | TrialOutcome::Void => self.unclear_recoveries += 1,
-                }
-                if 2 * self.failed_recoveries > RECOVERY_TRIALS {
+                self.recovery.record(trial.outcome, trial.is_disturbed());
+                if self.recovery.decision() == Recovery::Failed {
                     let settings = search_settings(&self.settings, trial.rate_per_s);
                     self.falling = Some(CapacitySearch::new(0.8 * trial.rate_per_s, settings));
                 }
@@ -140,7 +129,7 @@ impl CapacitySearches {
         }
         match self.rising.finding() {
             CapacityFinding::Capacity(found)
-                if self.tries_overload && !self.is_recovery_decided() =>
+                if self.tries_overload && self.recovery.decision() == Recovery::Undecided =>
             {
                 NextTrial::Falling(CapacityStepTrial {
                     rate_per_s: RECOVERY_SHARE * found.interval.low,
@@ -151,9 +140,9 @@ impl CapacitySearches {
         }
     }
 
-    /// Returns whether the server recovered from an overload, or whether this cannot be tested.
-    fn is_recovery_decided(&self) -> bool {
-        self.has_recovered || self.unclear_recoveries >= RECOVERY_TRIALS
+    /// Returns whether trials after an overload did not show if the server recovers.
+    pub fn is_recovery_unknown(&self) -> bool {
+        self.recovery.decision() == Recovery::Unknown
     }
 
     /// Returns the capacity so far in requests per second, if trials passed and missed.
