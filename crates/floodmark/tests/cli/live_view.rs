@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use floodmark_truth::Scenario;
+use floodmark_truth::scenario::Service;
+
 use crate::support::pty::{OnTerminal, TerminalSetup};
-use crate::support::{Serve, wait_for};
+use crate::support::{Serve, truth, wait_for};
 
 /// Shows the alternate screen.
 const ENTER: &str = "\x1b[?1049h";
@@ -17,7 +20,7 @@ fn start_load(server: &Serve, setup: &TerminalSetup) -> OnTerminal {
 }
 
 /// Splits the output into the view and the text after it.
-fn split(shown: &str) -> (&str, &str) {
+pub(crate) fn split(shown: &str) -> (&str, &str) {
     assert_eq!(shown.matches(LEAVE).count(), 1, "{shown:?}");
     let (view, after) = shown.split_once(LEAVE).unwrap();
     assert!(view.contains(ENTER) && !after.contains(ENTER), "{shown:?}");
@@ -94,6 +97,21 @@ fn worker_of(pid: i32) -> i32 {
         children.split_whitespace().next().map(str::to_owned)
     });
     found.parse().unwrap()
+}
+
+#[test]
+fn shows_the_trials_of_a_search() {
+    let (_server, url) = truth(Scenario::from(Service::Fixed { delay_us: 2_000 }));
+    let arguments = ["capacity", &url, "--slo", "p99 < 1s", "--budget", "60s"];
+    let mut search = OnTerminal::start(&arguments, &TerminalSetup::default());
+    for words in ["search", "●", "met"] {
+        search.wait_for(words);
+    }
+    search.keys("q");
+    let (code, shown) = search.end();
+    assert_eq!(code, 130, "{shown}");
+    let (_, after) = split(&shown);
+    assert!(after.contains("interrupted"), "{after}");
 }
 
 #[test]

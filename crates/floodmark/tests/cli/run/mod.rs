@@ -18,6 +18,7 @@ mod failing;
 mod gate;
 mod hosts;
 mod left_over;
+mod live_view;
 mod logs;
 mod proving;
 mod reported;

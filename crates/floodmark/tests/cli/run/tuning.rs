@@ -45,7 +45,12 @@ fn store() -> String {
 
 /// Returns an experiment that loads `pools.py` over the given number of connections. Adds `keys` to
 /// its trial.
-fn pools(connections: u32, duration: &str, options: &str, keys: &str) -> ExperimentFolder {
+pub(super) fn pools(
+    connections: u32,
+    duration: &str,
+    options: &str,
+    keys: &str,
+) -> ExperimentFolder {
     let load = format!("connections = {connections}\nduration = \"{duration}\"\n");
     loaded_pools(&load, options, keys)
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -42,9 +42,12 @@ impl Default for TerminalSetup {
 
 impl OnTerminal {
     pub fn start(arguments: &[&str], setup: &TerminalSetup) -> Self {
+        OnTerminal::spawn(floodmark(arguments), setup)
+    }
+
+    pub fn spawn(mut command: Command, setup: &TerminalSetup) -> Self {
         let (ours, theirs) = open(setup);
         let end = || Stdio::from(theirs.try_clone().unwrap());
-        let mut command = floodmark(arguments);
         command
             .env("TERM", "xterm")
             .stdin(end())
