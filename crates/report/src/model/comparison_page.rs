@@ -31,7 +31,7 @@ impl PageContent {
     ) -> Result<PageContent, DamagedHistogram> {
         let drawn: Vec<NamedRun<'_>> = sides.iter().filter_map(median_run).collect();
         let mut curves = over_time::charts(&drawn, environment);
-        curves.extend(distribution::chart(&drawn)?);
+        curves.extend(distribution::charts(&drawn)?);
         let which = sides.iter().any(|side| side.runs.len() > 1).then(|| {
             "The curves show the run with the median throughput of each result.".to_owned()
         });

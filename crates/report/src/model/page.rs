@@ -37,7 +37,7 @@ impl PageContent {
         let all = names::named(record);
         let (drawn, which) = names::drawn(&all);
         let mut curves = over_time::charts(&drawn, &record.environment);
-        curves.extend(distribution::chart(&drawn)?);
+        curves.extend(distribution::charts(&drawn)?);
         let (observed, other_series) = observed::charts(&drawn);
         let which = which.map(|which| format!("{which}."));
         let curve_notes = which.into_iter().chain(over_time::notes(&drawn));

@@ -52,7 +52,7 @@ impl Quantity {
             Quantity::Count => label_count(value),
             Quantity::Rate => per_second(value),
             Quantity::Number => shortest(value),
-            Quantity::Percent => format!("{value:.0}"),
+            Quantity::Percent => shortest(value),
             Quantity::Bytes if value >= 1e3 => {
                 let label = label_count(value);
                 let (number, unit) = label.split_at(label.len() - 1);

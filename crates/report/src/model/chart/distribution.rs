@@ -1,4 +1,7 @@
-//! The distribution of response times by percentile. Each additional nine has the same width.
+//! The distribution of response times by percentile, and as a histogram. In the percentile curve,
+//! each additional nine has the same width.
+
+mod bins;
 
 use floodmark_record::run::Run;
 use floodmark_stats::Histogram;
@@ -20,28 +23,53 @@ pub struct DamagedHistogram {
     pub(crate) reason: String,
 }
 
-/// Returns the chart, or `None` if no request was timed.
+/// A run with its response times.
+struct TimedRun<'a> {
+    run: &'a Run,
+    /// Name of the curve.
+    name: String,
+    times: Histogram,
+}
+
+/// Returns the percentile curve and the histogram, or no charts if no request was timed.
 ///
 /// # Errors
 /// Returns [`DamagedHistogram`] if a histogram cannot be decoded.
-pub(crate) fn chart(drawn: &[NamedRun<'_>]) -> Result<Option<Chart>, DamagedHistogram> {
-    let mut curves = Vec::new();
-    let mut decades: f64 = 1.0;
+pub(crate) fn charts(drawn: &[NamedRun<'_>]) -> Result<Vec<Chart>, DamagedHistogram> {
+    let mut timed = Vec::new();
     for (i, one) in drawn.iter().enumerate() {
-        let Some(histogram) = histogram(one)? else {
+        let Some(times) = histogram(one)? else {
             continue;
         };
-        decades = decades.max((histogram.count() as f64).log10());
         let name = match drawn.len() {
             1 => "response time",
             _ => &one.name,
         };
-        let piece = CurvePiece::of(points(one.run, &histogram));
-        curves.push(Curve::measured(i, name, vec![piece]));
+        let name = name.to_owned();
+        let run = one.run;
+        timed.push((i, TimedRun { run, name, times }));
     }
-    if curves.is_empty() {
-        return Ok(None);
+    if timed.is_empty() {
+        return Ok(Vec::new());
     }
+    let mut charts = vec![percentiles(&timed)];
+    charts.extend(bins::chart(&timed));
+    let ends = drawn.iter().filter_map(|one| censored(one, drawn.len()));
+    let ends: Vec<String> = ends.collect();
+    for chart in &mut charts {
+        chart.notes.extend(ends.iter().cloned());
+    }
+    Ok(charts)
+}
+
+fn percentiles(timed: &[(usize, TimedRun<'_>)]) -> Chart {
+    let curves = timed.iter().map(|(color, one)| {
+        let piece = CurvePiece::of(points(one.run, &one.times));
+        Curve::measured(*color, &one.name, vec![piece])
+    });
+    let curves: Vec<Curve> = curves.collect();
+    let counts = timed.iter().map(|(_, one)| one.times.count() as f64);
+    let decades = counts.fold(10.0, f64::max).log10();
     let y = Axis::of_times(curves.iter().flat_map(Curve::values));
     let axes = (Axis::of_shares(decades), y);
     let title = "Response time by share of requests";
@@ -49,9 +77,7 @@ pub(crate) fn chart(drawn: &[NamedRun<'_>]) -> Result<Option<Chart>, DamagedHist
     let note = "Share of requests that took at most this long. Each further nine has the same width; the last point is the \
                 slowest request.";
     chart.notes.push(note.to_owned());
-    let ends = drawn.iter().filter_map(|one| censored(one, drawn.len()));
-    chart.notes.extend(ends);
-    Ok(Some(chart))
+    chart
 }
 
 fn histogram(one: &NamedRun<'_>) -> Result<Option<Histogram>, DamagedHistogram> {
@@ -70,11 +96,7 @@ fn points(run: &Run, histogram: &Histogram) -> Vec<(f64, f64)> {
     let last = (count.log10() * f64::from(POINTS_PER_DECADE)).floor() as u32;
     let shares = (0..=last).map(|i| f64::from(i) / f64::from(POINTS_PER_DECADE));
     let end = [count.log10()].into_iter();
-    // Requests that timed out were aborted, so their times are unknown.
-    let known_us = match run.response_time_us.censored {
-        0 => f64::INFINITY,
-        _ => run.plan.timeout.as_secs_f64() * 1e6,
-    };
+    let known_us = known_us(run);
     shares
         .chain(end)
         .filter_map(|x| {
@@ -89,6 +111,15 @@ fn points(run: &Run, histogram: &Histogram) -> Vec<(f64, f64)> {
         })
         .take_while(|(_, us)| *us < known_us)
         .collect()
+}
+
+/// Returns the time from which on response times are unknown, because requests that timed out were
+/// aborted.
+fn known_us(run: &Run) -> f64 {
+    match run.response_time_us.censored {
+        0 => f64::INFINITY,
+        _ => run.plan.timeout.as_secs_f64() * 1e6,
+    }
 }
 
 fn censored(one: &NamedRun<'_>, of: usize) -> Option<String> {
@@ -123,7 +154,7 @@ mod tests {
     #[test]
     fn matches_the_percentiles_of_the_record() {
         let runs = [fixture::closed()];
-        let chart = chart(&drawn(&runs)).unwrap().unwrap();
+        let chart = &charts(&drawn(&runs)).unwrap()[0];
         let points = &chart.curves[0].pieces[0].points;
         let at = |x: f64| points.iter().find(|p| (p.0 - x).abs() < 1e-9).unwrap().1;
         let times = &runs[0].response_time_us;
@@ -136,7 +167,7 @@ mod tests {
     #[test]
     fn ends_where_requests_timed_out() {
         let runs = [fixture::open_censored()];
-        let chart = chart(&drawn(&runs)).unwrap().unwrap();
+        let chart = &charts(&drawn(&runs)).unwrap()[0];
         let points = &chart.curves[0].pieces[0].points;
         assert!(points.last().unwrap().0 < 2.0, "1.5 % timed out");
         assert!(chart.notes[1].contains("5 s"), "{:?}", chart.notes);
@@ -145,9 +176,9 @@ mod tests {
     #[test]
     fn refuses_a_damaged_histogram_and_omits_an_empty_chart() {
         let mut runs = [fixture::no_answers()];
-        assert!(chart(&drawn(&runs)).unwrap().is_none());
+        assert!(charts(&drawn(&runs)).unwrap().is_empty());
         runs[0].response_time_us.histogram = Some("AAAA".to_owned());
-        let text = chart(&drawn(&runs)).unwrap_err().to_string();
+        let text = charts(&drawn(&runs)).unwrap_err().to_string();
         assert!(text.contains("damaged"), "{text}");
     }
 }
