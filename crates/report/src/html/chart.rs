@@ -23,6 +23,16 @@ const BOTTOM: f64 = HEIGHT - 46.0;
 /// Width beside the plot area in which points at its edges are drawn.
 const MARGIN: f64 = 10.0;
 
+/// Width of a character and height of a line of a label.
+const CHARACTER: f64 = 12.0;
+const LINE: f64 = 30.0;
+
+/// Number of positions in each segment of a curve at which the curve can pass a label.
+const SAMPLES: u32 = 8;
+
+/// More than the number of positions at which curves pass a label.
+const MANY: usize = 1_000_000;
+
 /// Number of characters of a label that fit into half of the plot area.
 const HALF_CHARACTERS: usize = 26;
 
@@ -156,7 +166,7 @@ fn svg(chart: &Chart) -> Markup {
             (line("axis", (LEFT, BOTTOM), (RIGHT, BOTTOM)))
             @for mark in &chart.levels {
                 (line("level", (LEFT, y(&mark.at)), (RIGHT, y(&mark.at))))
-                text.label x=(RIGHT - 6.0) y=(tenth(y(&mark.at) + 24.0)) text-anchor="end" { (Harmless(&mark.label)) }
+                (level_label(chart, mark, |(at, value)| (x(&at), y(&value))))
             }
         }
     }
@@ -169,6 +179,43 @@ fn upright_label(at: f64, below: f64, mark: &ChartMark) -> Markup {
     let at = if is_left { at - 8.0 } else { at + 8.0 };
     let label: String = mark.label.chars().take(HALF_CHARACTERS).collect();
     html! { text.label x=(at) y=(TOP + below) text-anchor=(anchor) { (Harmless(&label)) } }
+}
+
+/// Writes a label at the end of a horizontal line, above or below it, where the fewest curves pass.
+fn level_label(
+    chart: &Chart,
+    mark: &ChartMark,
+    position: impl Fn((f64, f64)) -> (f64, f64),
+) -> Markup {
+    let (_, at) = position((chart.x.from, mark.at));
+    let width = mark.label.chars().count() as f64 * CHARACTER;
+    let passing = |(is_left, is_above): (bool, bool)| {
+        let left = if is_left { LEFT } else { RIGHT - width };
+        let top = if is_above { at - LINE } else { at };
+        let is_inside = |(x, y): (f64, f64)| {
+            (left..=left + width).contains(&x) && (top..=top + LINE).contains(&y)
+        };
+        let pieces = chart.drawn().flat_map(|curve| &curve.pieces);
+        let segments = pieces.flat_map(|piece| piece.points.windows(2));
+        let between = segments.flat_map(|ends| {
+            let [a, b] = [position(ends[0]), position(ends[1])];
+            (0..=SAMPLES).map(move |i| {
+                let share = f64::from(i) / f64::from(SAMPLES);
+                (a.0 + share * (b.0 - a.0), a.1 + share * (b.1 - a.1))
+            })
+        });
+        let is_outside = (is_above && top < TOP) || (!is_above && top + LINE > BOTTOM);
+        between.filter(|point| is_inside(*point)).count() + if is_outside { MANY } else { 0 }
+    };
+    let places = [(false, false), (false, true), (true, false), (true, true)];
+    let best = places.into_iter().min_by_key(|place| passing(*place));
+    let (is_left, is_above) = best.unwrap_or_default();
+    let (x, anchor) = match is_left {
+        true => (LEFT + 6.0, "start"),
+        false => (RIGHT - 6.0, "end"),
+    };
+    let y = if is_above { at - 8.0 } else { at + 24.0 };
+    html! { text.label x=(x) y=((y * 10.0).round() / 10.0) text-anchor=(anchor) { (Harmless(&mark.label)) } }
 }
 
 /// Returns the first band with each label.
