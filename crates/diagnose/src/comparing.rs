@@ -9,6 +9,7 @@ mod differences;
 mod process_figures;
 mod run_group;
 mod sweeps;
+mod trends;
 
 use floodmark_record::Record;
 use floodmark_record::comparison::{Compared, ComparedMetric, Comparison, Conclusion};
@@ -23,6 +24,7 @@ pub use differences::{Caveats, caveats};
 use process_figures::ProcessFigures;
 pub use run_group::{GroupError, RunGroup, run_groups, select};
 pub use sweeps::sweeps;
+pub use trends::{NamedRecord, trend_series};
 
 /// Recommended number of server processes per system. With fewer processes, the estimate of the
 /// variance between processes is too uncertain.

@@ -28,6 +28,7 @@ mod run;
 mod serve;
 mod slow;
 mod tables;
+mod trend;
 mod tune;
 mod why;
 mod worker;
@@ -55,6 +56,7 @@ enum Command {
     Observe(observe::ObserveArgs),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
+    Trend(trend::TrendArgs),
     Why(why::WhyArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
         Command::Observe(args) => observe::run(args),
         Command::Report(args) => report::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Trend(args) => trend::run(args),
         Command::Why(args) => why::run(args),
         Command::Completions(args) => completions::run(args, &mut Cli::command()),
         Command::Man(args) => man::run(args, Cli::command()),

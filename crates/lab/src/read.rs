@@ -26,8 +26,18 @@ pub fn read(path: &Path) -> Result<Record, FileError> {
 /// # Errors
 /// See [`read`].
 pub fn read_all(path: &Path) -> Result<Vec<Record>, FileError> {
-    if let Some(record) = read_if_any(path)? {
-        return Ok(vec![record]);
+    let results = read_each(path)?.into_iter();
+    results.map(|(_, record)| record).collect()
+}
+
+/// Reads the record at a path, or each result folder in that path, sorted by name. Returns the path
+/// of each result.
+///
+/// # Errors
+/// The path cannot be read, or contains no result.
+pub fn read_each(path: &Path) -> Result<Vec<(PathBuf, Result<Record, FileError>)>, FileError> {
+    if let Some(record) = read_if_any(path).transpose() {
+        return Ok(vec![(path.to_owned(), record)]);
     }
     let entries = fs::read_dir(path).and_then(|entries| {
         let paths = entries.map(|entry| Ok(entry?.path()));
@@ -36,13 +46,14 @@ pub fn read_all(path: &Path) -> Result<Vec<Record>, FileError> {
     let mut folders = entries.map_err(|error| unreadable(path, error))?;
     folders.retain(|path| path.is_dir());
     folders.sort_unstable();
-    let mut records = Vec::new();
-    for folder in folders {
-        records.extend(read_if_any(&folder)?);
-    }
-    match records.is_empty() {
+    let read = |folder: PathBuf| {
+        let record = read_if_any(&folder).transpose()?;
+        Some((folder, record))
+    };
+    let results: Vec<_> = folders.into_iter().filter_map(read).collect();
+    match results.is_empty() {
         true => Err(no_result(path)),
-        false => Ok(records),
+        false => Ok(results),
     }
 }
 

@@ -34,9 +34,9 @@ crate::names::named! {
 }
 
 impl ComparedMetric {
-    /// Returns whether a higher figure is better, as with rates.
+    /// Returns whether figures are rates per second. All others are times in microseconds.
     #[must_use]
-    pub fn more_is_better(self) -> bool {
+    pub fn is_rate(self) -> bool {
         match self {
             ComparedMetric::Throughput | ComparedMetric::Goodput | ComparedMetric::Capacity => true,
             ComparedMetric::P50
@@ -46,6 +46,12 @@ impl ComparedMetric {
             | ComparedMetric::CpuPerRequest
             | ComparedMetric::ServerCpuPerRequest => false,
         }
+    }
+
+    /// Returns whether a higher figure is better, as with rates.
+    #[must_use]
+    pub fn more_is_better(self) -> bool {
+        self.is_rate()
     }
 }
 

@@ -47,6 +47,7 @@ pub mod target;
 pub mod times;
 pub mod timetable;
 pub mod tls;
+pub mod trend;
 pub mod tuning;
 pub mod units;
 pub mod verdict;

@@ -4,6 +4,7 @@
 
 use floodmark_record::Record;
 use floodmark_record::comparison::ComparisonReport;
+use floodmark_record::trend::TrendReport;
 use serde_json::Value;
 
 use crate::csv;
@@ -26,6 +27,12 @@ impl ResultTables {
     #[must_use]
     pub fn of_comparison(compared: &ComparisonReport) -> Self {
         ResultTables(data::of_comparison(compared))
+    }
+
+    /// Returns the tables of trends.
+    #[must_use]
+    pub fn of_trends(report: &TrendReport) -> Self {
+        ResultTables(data::of_trends(report))
     }
 
     /// Returns the names of the tables.

@@ -26,7 +26,7 @@ const RELAXED: f64 = 10.0 * SIGNIFICANCE;
 pub(crate) const LEAST_CHANGE: f64 = 0.03;
 
 /// Minimum number of values on each side of a split.
-const FEWEST: usize = 3;
+pub(crate) const FEWEST: usize = 3;
 
 /// Minimum number of values in a segment between two equal levels. Shorter segments are stalls.
 const FEWEST_SEGMENT: usize = 5;

@@ -16,6 +16,7 @@ pub mod sequential;
 pub mod steady;
 #[cfg(test)]
 mod testing;
+pub mod trend;
 
 pub use estimate::Estimate;
 pub use histogram::Histogram;

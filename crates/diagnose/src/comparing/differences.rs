@@ -1,6 +1,7 @@
 //! Weaknesses of a comparison, such as differences in load, host or version between two results.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::slice::from_ref;
 
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
@@ -52,6 +53,20 @@ pub fn caveats(a: (&RunGroup<'_>, &[Record]), b: (&RunGroup<'_>, &[Record])) -> 
 /// Returns whether two groups have the same workload and load.
 pub(super) fn is_same_load(a: &RunGroup<'_>, b: &RunGroup<'_>) -> bool {
     load(a) == load(b)
+}
+
+/// Returns one line for each property of the load that differs.
+pub(super) fn load_differences(
+    names: [&str; 2],
+    a: &RunGroup<'_>,
+    b: &RunGroup<'_>,
+) -> Vec<String> {
+    differences(names, &load(a), &load(b))
+}
+
+/// Returns one line for each property of the host, and for the version, that differs.
+pub(super) fn host_differences(names: [&str; 2], [a, b]: [&Record; 2]) -> Vec<String> {
+    differences(names, &hosts(from_ref(a)), &hosts(from_ref(b)))
 }
 
 /// Returns one line for each property that differs or has several values.

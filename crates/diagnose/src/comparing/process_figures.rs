@@ -114,7 +114,7 @@ pub(super) fn not_comparable(
     let zero = values.iter().filter(|v| **v <= 0.0).count();
     if zero > 0 {
         reasons.push(format!(
-            "in {zero} of {all} the {metric} is 0, so the ratio is undefined"
+            "in {zero} of {all} the {metric} is 0, so it cannot be compared"
         ));
     }
     reasons
@@ -145,11 +145,9 @@ pub(super) fn outlier_notes(
     if values.iter().any(|v| !v.is_finite()) {
         return Vec::new();
     }
-    let show = |value: f64| match metric {
-        ComparedMetric::Throughput | ComparedMetric::Goodput | ComparedMetric::Capacity => {
-            per_s(value)
-        }
-        _ => show_s(value / 1e6),
+    let show = |value: f64| match metric.is_rate() {
+        true => per_s(value),
+        false => show_s(value / 1e6),
     };
     let note = |i: usize| {
         format!(

@@ -25,7 +25,7 @@ fn measured(folder: &Path, servers: usize, path: &str, arguments: &[&str]) {
 }
 
 /// Marks all runs in a folder as valid, because other load on this host can invalidate them.
-fn all_valid(folder: &Path) {
+pub(crate) fn all_valid(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path().join("record.json");
         let mut record = read(&path);

@@ -37,5 +37,6 @@ mod serve;
 mod support;
 mod tables;
 mod terminal;
+mod trend;
 mod watching;
 mod why;

@@ -141,6 +141,7 @@ fn svg(chart: &Chart) -> Markup {
                     } {}
                 }
                 @for mark in &chart.marks { (upright("mark", &mark.at)) }
+                @for (at, (low, high)) in &chart.ranges { (line("range", (x(at), y(low)), (x(at), y(high)))) }
                 @for curve in curves {
                     @for piece in &curve.pieces {
                         @match curve.role {
@@ -254,6 +255,7 @@ fn stacked(chart: &Chart) -> Vec<(Vec<(f64, f64)>, &Curve)> {
 fn class(role: CurveRole) -> String {
     match role {
         CurveRole::Measured(i) => format!("curve k{i}"),
+        CurveRole::Dots(DotColor::Neutral) => "dot neutral".to_owned(),
         CurveRole::Dots(DotColor::Good) => "dot good".to_owned(),
         CurveRole::Dots(DotColor::Bad) => "dot bad".to_owned(),
         CurveRole::Area(AreaColor::Curve(i)) => format!("area a{i}"),

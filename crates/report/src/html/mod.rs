@@ -1,4 +1,4 @@
-//! The page of a record or of a comparison as HTML.
+//! The page of a record, of a comparison or of trends as HTML.
 //!
 //! The page is self-contained: it loads no scripts, fonts, images or other resources, and it is
 //! complete without its own script. The same record always yields the same page, byte for byte.
@@ -9,6 +9,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use floodmark_record::Record;
 use floodmark_record::comparison::ComparisonReport;
 use floodmark_record::run::Environment;
+use floodmark_record::trend::TrendReport;
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 use sha2::{Digest, Sha256};
 
@@ -55,6 +56,12 @@ pub fn of_comparison(
 ) -> Result<String, DamagedHistogram> {
     let page = PageContent::of_comparison(compared, sides, environment)?;
     Ok(draw(&page))
+}
+
+/// Returns the page for trends over successive results.
+#[must_use]
+pub fn of_trends(report: &TrendReport) -> String {
+    draw(&PageContent::of_trends(report))
 }
 
 fn draw(page: &PageContent) -> String {

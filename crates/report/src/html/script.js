@@ -4,6 +4,8 @@
 (() => {
   const NS = "http://www.w3.org/2000/svg";
   const LEFT = 112, RIGHT = 820, TOP = 20, BOTTOM = 454;
+  // Distance from the cursor at which the value of a point is shown.
+  const NEAR = 16;
 
   const digits = (v, n) => Number(v.toPrecision(n)).toLocaleString("en", { maximumFractionDigits: 9 });
   const scaled = (v, units) => {
@@ -13,6 +15,7 @@
   const SHOW = {
     count: (v) => (v >= 1000 ? Math.round(v).toLocaleString("en") : digits(v, 3)),
     number: (v) => digits(v, 4),
+    ordinal: (v) => "no. " + Math.round(v),
     percent: (v) => v.toFixed(1) + " %",
     bytes: (v) => scaled(v, [[1e9, 1e9, "GB"], [1e6, 1e6, "MB"], [1e3, 1e3, "kB"], [0, 1, "B"]]),
     us: (v) => scaled(v, [[1e6, 1e6, "s"], [1e3, 1e3, "ms"], [1, 1, "µs"], [0, 1e-3, "ns"]]),
@@ -40,11 +43,10 @@
 
   // Returns the y coordinate of a curve at a position, or null in a gap.
   const heightAt = (shapes, x) => {
+    const distance = (circle) => Math.abs(Number(circle.getAttribute("cx")) - x);
+    const circles = shapes.filter((shape) => shape.tagName === "circle").sort((a, b) => distance(a) - distance(b));
+    if (circles.length > 0) return distance(circles[0]) < NEAR ? Number(circles[0].getAttribute("cy")) : null;
     for (const shape of shapes) {
-      if (shape.tagName === "circle") {
-        if (Math.abs(Number(shape.getAttribute("cx")) - x) < 4) return Number(shape.getAttribute("cy"));
-        continue;
-      }
       const all = shape.points_;
       for (let i = all.length - 1; i > 0; i--) {
         const [a, b] = [all[i - 1], all[i]];

@@ -87,8 +87,19 @@ pub(crate) fn percent(percent: f64) -> String {
     }
 }
 
-/// Formats an interval around `value`: `± 1.2 %` if symmetric, otherwise `[700 to 1,010/s]`.
+/// Formats the interval of a rate: `± 1.2 %` if symmetric, otherwise `[700 to 1,010/s]`.
 pub(crate) fn interval(value: f64, interval: &Interval) -> String {
+    interval_with(value, interval, |low, high| {
+        format!("[{} to {}]", per_second(low), rate(high))
+    })
+}
+
+/// Formats an interval around `value`: `± 1.2 %` if symmetric, otherwise as `show` formats its ends.
+pub(crate) fn interval_with(
+    value: f64,
+    interval: &Interval,
+    show: impl Fn(f64, f64) -> String,
+) -> String {
     let half = (interval.high - interval.low) / 2.0;
     let off_center = (f64::midpoint(interval.high, interval.low) - value).abs();
     let text = if value > 0.0 && off_center <= half * 0.1 {
@@ -98,7 +109,7 @@ pub(crate) fn interval(value: f64, interval: &Interval) -> String {
             p => format!("± {p:.0} %"),
         }
     } else {
-        format!("[{} to {}]", per_second(interval.low), rate(interval.high))
+        show(interval.low, interval.high)
     };
     glue(&text)
 }

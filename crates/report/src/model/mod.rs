@@ -38,6 +38,7 @@ pub(crate) mod summary;
 pub(crate) mod sweep;
 mod table;
 pub(crate) mod times;
+pub(crate) mod trend;
 pub(crate) mod trial_capacities;
 pub(crate) mod tuning;
 pub(crate) mod tuning_result;

@@ -108,11 +108,9 @@ fn claimed(claim: &ClaimResult, value: f64) -> String {
 
 /// Formats a metric's figure with its unit.
 pub(crate) fn figure(metric: ComparedMetric, value: Option<f64>) -> String {
-    match metric {
-        ComparedMetric::Throughput | ComparedMetric::Goodput | ComparedMetric::Capacity => {
-            optional(value, rate)
-        }
-        _ => optional(value, microseconds),
+    match metric.is_rate() {
+        true => optional(value, rate),
+        false => optional(value, microseconds),
     }
 }
 

@@ -8,6 +8,7 @@ use floodmark_record::comparison::ComparisonReport;
 use floodmark_record::disk::DiskResult;
 use floodmark_record::host::HostFinding;
 use floodmark_record::run::Run;
+use floodmark_record::trend::TrendReport;
 use floodmark_record::verdict::Verdict;
 
 use crate::model::{self, Block, Blocks, Detail, Emphasis, FigureTable, Span, TableCell, TextLine};
@@ -66,6 +67,12 @@ pub fn why<'a>(
 #[must_use]
 pub fn comparison(compared: &ComparisonReport, style: Style) -> String {
     draw(&model::comparison::document(compared), style)
+}
+
+/// Draws the trends of a folder of results.
+#[must_use]
+pub fn trends(report: &TrendReport, style: Style) -> String {
+    draw(&model::trend::document(report), style)
 }
 
 /// Draws the findings of `floodmark doctor`. Commands are never wrapped, so that they can be

@@ -36,6 +36,8 @@ pub(crate) enum Quantity {
     Rate,
     /// A number without unit, as given.
     Number,
+    /// The position in a sequence, from 1.
+    Ordinal,
     Percent,
     Bytes,
     Microseconds,
@@ -51,7 +53,7 @@ impl Quantity {
         match self {
             Quantity::Count => label_count(value),
             Quantity::Rate => per_second(value),
-            Quantity::Number => shortest(value),
+            Quantity::Number | Quantity::Ordinal => shortest(value),
             Quantity::Percent => shortest(value),
             Quantity::Bytes if value >= 1e3 => {
                 let label = label_count(value);
@@ -72,7 +74,7 @@ impl Quantity {
                 v if v >= 1e3 => per_second(v),
                 v => shortest((v * 1e3).round() / 1e3),
             },
-            Quantity::Number => shortest(value),
+            Quantity::Number | Quantity::Ordinal => shortest(value),
             Quantity::Percent => format!("{value:.1} %"),
             Quantity::Bytes => show_bytes(value as u64),
             Quantity::Microseconds => label_us(value),
@@ -86,6 +88,7 @@ impl Quantity {
         match self {
             Quantity::Count | Quantity::Rate => "count",
             Quantity::Number => "number",
+            Quantity::Ordinal => "ordinal",
             Quantity::Percent => "percent",
             Quantity::Bytes => "bytes",
             Quantity::Microseconds => "us",
@@ -208,6 +211,12 @@ impl Axis {
         let ticks = (first..=last).map(|i| i as f64 * step);
         let labels = ticks.map(|at| (at, label_s(at, step)));
         Axis::linear((from, to), Quantity::Seconds, labels)
+    }
+
+    /// Returns an axis for `n` successive items, which have the positions 1 to `n`.
+    pub(crate) fn of_ordinals(n: usize, ticks: Vec<(f64, String)>) -> Self {
+        let ends = (0.5, n as f64 + 0.5);
+        Axis::linear(ends, Quantity::Ordinal, ticks.into_iter())
     }
 
     /// Returns an axis for shares of requests: 0 %, 90 %, 99 %, …, up to `decades` nines. Each

@@ -11,6 +11,7 @@ mod heat;
 pub(crate) mod observed;
 pub(crate) mod over_time;
 pub(crate) mod swept;
+pub(crate) mod trend;
 pub(crate) mod tuned;
 
 pub(crate) use axis::{Axis, Quantity};
@@ -48,6 +49,7 @@ pub(crate) enum AreaColor {
 /// Color of points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DotColor {
+    Neutral,
     Good,
     Bad,
 }
@@ -165,6 +167,8 @@ pub(crate) struct Chart {
     pub(crate) curves: Vec<Curve>,
     /// Cells of a heat map, which has no curves.
     pub(crate) cells: Vec<HeatCell>,
+    /// Vertical bars, each at a position on the x axis from a lower to an upper value.
+    pub(crate) ranges: Vec<(f64, (f64, f64))>,
     /// Shaded ranges on the x axis.
     pub(crate) shades: Vec<(f64, f64)>,
     /// Vertical lines.
@@ -186,6 +190,7 @@ impl Chart {
             y,
             curves,
             cells: Vec::new(),
+            ranges: Vec::new(),
             shades: Vec::new(),
             marks: Vec::new(),
             bands: Vec::new(),

@@ -44,10 +44,7 @@ pub(crate) fn ratios(comparisons: &[Comparison]) -> Option<DataTable> {
 
 /// Returns the unit of a metric's figures.
 pub(super) fn unit(metric: ComparedMetric) -> &'static str {
-    match metric {
-        ComparedMetric::Throughput | ComparedMetric::Goodput | ComparedMetric::Capacity => "per_s",
-        _ => "us",
-    }
+    if metric.is_rate() { "per_s" } else { "us" }
 }
 
 /// Returns a row per published claim.

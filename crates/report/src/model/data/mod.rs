@@ -6,12 +6,14 @@ pub(crate) mod capacity;
 pub(crate) mod gate;
 pub(crate) mod judged;
 pub(crate) mod runs;
+pub(crate) mod trend;
 pub(crate) mod tuning;
 
 use floodmark_record::Record;
 use floodmark_record::comparison::ComparisonReport;
 use floodmark_record::plan::Plan;
 use floodmark_record::times::Times;
+use floodmark_record::trend::TrendReport;
 use floodmark_record::units::show_count;
 use serde::Serialize;
 
@@ -209,6 +211,12 @@ pub(crate) fn of_comparison(compared: &ComparisonReport) -> Vec<DataTable> {
         judged::ratios(&compared.comparisons),
         DataTable::of(judged::CONDITIONS, conditions),
     ];
+    tables.into_iter().flatten().collect()
+}
+
+/// Returns the tables of trends.
+pub(crate) fn of_trends(report: &TrendReport) -> Vec<DataTable> {
+    let tables = [trend::changes(report), trend::figures(report)];
     tables.into_iter().flatten().collect()
 }
 

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::fixture;
+use crate::model::trend::tests::report;
 use crate::terminal::tests::drawn_tables;
 
 /// Endings of column names that state the unit.
@@ -16,7 +17,12 @@ const UNITS: [&str; 7] = [
 ];
 
 /// Numbers without a unit, and numbers whose unit is in the column `unit`.
-const UNITLESS: [&str; 11] = [
+const UNITLESS: [&str; 16] = [
+    "figure",
+    "figure_low",
+    "figure_high",
+    "figure_before",
+    "figure_after",
     "confidence",
     "throughput_confidence",
     "ratio",
@@ -30,10 +36,16 @@ const UNITLESS: [&str; 11] = [
     "measured_high",
 ];
 
+fn all_tables() -> Vec<DataTable> {
+    let mut tables = of_record(&fixture::all_tables());
+    tables.extend(of_trends(&report()));
+    tables
+}
+
 #[test]
 fn names_of_tables_and_columns_are_stable() {
     let mut names = String::new();
-    for table in of_record(&fixture::all_tables()) {
+    for table in all_tables() {
         names.push_str(&format!("{}:\n", table.name));
         table.columns().for_each(|column| {
             names.push_str(&format!("  {column}\n"));
@@ -44,7 +56,7 @@ fn names_of_tables_and_columns_are_stable() {
 
 #[test]
 fn rows_have_the_same_columns_and_numbers_have_units() {
-    for table in of_record(&fixture::all_tables()) {
+    for table in all_tables() {
         let columns: Vec<&str> = table.columns().collect();
         let distinct: BTreeSet<&str> = columns.iter().copied().collect();
         assert_eq!(distinct.len(), columns.len(), "{}", table.name);
@@ -66,7 +78,7 @@ fn rows_have_the_same_columns_and_numbers_have_units() {
 
 #[test]
 fn people_read_only_the_most_important_columns() {
-    let tables = of_record(&fixture::all_tables());
+    let tables = all_tables();
     let drawn = tables.iter().map(|table| {
         let text = drawn_tables([table.figures()], 250);
         format!("{}\n{text}\n", table.name)

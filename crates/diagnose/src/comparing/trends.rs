@@ -1,0 +1,194 @@
+//! Trends over successive results.
+
+use floodmark_record::Record;
+use floodmark_record::comparison::ComparedMetric;
+use floodmark_record::run::Interval;
+use floodmark_record::trend::{
+    HostChange, LevelRatio, Trend, TrendFigure, TrendLevel, TrendResult, TrendSeries,
+};
+use floodmark_stats::comparison::{geometric_mean, over_processes};
+use floodmark_stats::trend::levels;
+
+use super::differences::{host_differences, is_same_load, load_differences, validity_notes};
+use super::process_figures::ProcessFigures;
+use super::run_group::{RunGroup, grouped, run_groups};
+
+/// A result of `floodmark trend` with its name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedRecord {
+    /// Name of the result's folder or file.
+    pub name: String,
+    /// The record.
+    pub record: Record,
+}
+
+/// One group of a result.
+struct TrendPoint<'a> {
+    of: &'a NamedRecord,
+    group: RunGroup<'a>,
+    /// Name of the result, and of the group if there are several.
+    label: String,
+    started_unix_ms: u64,
+}
+
+/// Returns the series of each trial or system, and notes. Groups whose loads differ belong to
+/// different series. A metric that no result of a series measured has no trend.
+#[must_use]
+pub fn trend_series(
+    results: &[NamedRecord],
+    metrics: &[ComparedMetric],
+) -> (Vec<TrendSeries>, Vec<String>) {
+    let mut points: Vec<TrendPoint<'_>> = results.iter().flat_map(points).collect();
+    points.sort_by_key(|point| point.started_unix_ms);
+    let is_same = |a: &TrendPoint<'_>, b: &TrendPoint<'_>| {
+        a.group.name == b.group.name && is_same_load(&a.group, &b.group)
+    };
+    let all = grouped(points, is_same);
+    let (mut series, mut notes) = (Vec::new(), Vec::new());
+    for (i, points) in all.iter().enumerate() {
+        let first = &points[0];
+        let mut name = first.group.name.clone();
+        let earlier = all[..i].iter().rfind(|of| of[0].group.name == name);
+        if let Some(earlier) = earlier {
+            let other = &earlier[0];
+            let names = [other.of.name.as_str(), first.of.name.as_str()];
+            let differences = load_differences(names, &other.group, &first.group);
+            name = format!("{name} since {}", first.of.name);
+            notes.push(format!(
+                "{name}: the load differs: {}",
+                differences.join("; ")
+            ));
+        }
+        for point in points {
+            let named = RunGroup {
+                name: point.label.clone(),
+                ..point.group.clone()
+            };
+            notes.extend(validity_notes(&named));
+        }
+        let trends = metrics.iter().map(|metric| {
+            let (trend, reasons) = trend(points, *metric);
+            // A metric without any figure was not measured, for instance the server's CPU time.
+            let is_measured = trend.measured() > 0;
+            notes.extend(reasons.into_iter().filter(|_| is_measured));
+            trend
+        });
+        let trends = trends.filter(|trend| trend.measured() > 0).collect();
+        series.push(TrendSeries {
+            name,
+            results: points.iter().map(result).collect(),
+            trends,
+            host_changes: host_changes(points),
+        });
+    }
+    (series, notes)
+}
+
+fn points(of: &NamedRecord) -> Vec<TrendPoint<'_>> {
+    let groups = run_groups(&of.record);
+    let is_single = groups.len() == 1;
+    let points = groups.into_iter().map(|group| TrendPoint {
+        of,
+        label: match is_single {
+            true => of.name.clone(),
+            false => format!("{}:{}", of.name, group.name),
+        },
+        started_unix_ms: group
+            .runs()
+            .map(|run| run.started_unix_ms)
+            .min()
+            .unwrap_or(0),
+        group,
+    });
+    points.collect()
+}
+
+fn result(point: &TrendPoint<'_>) -> TrendResult {
+    TrendResult {
+        name: point.of.name.clone(),
+        started_unix_ms: point.started_unix_ms,
+        processes: point.group.processes.len() as u32,
+    }
+}
+
+/// Returns the trend of a metric, and the reasons why figures are missing. Each reason names the
+/// results that it applies to.
+fn trend(points: &[TrendPoint<'_>], metric: ComparedMetric) -> (Trend, Vec<String>) {
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    let figures = points.iter().map(|point| {
+        let named = RunGroup {
+            name: point.label.clone(),
+            ..point.group.clone()
+        };
+        let of = ProcessFigures::of(&named, metric);
+        let value = of.usable().and_then(geometric_mean);
+        if value.is_none() {
+            let prefix = format!("{}: ", point.label);
+            for note in of.notes {
+                let reason = note.strip_prefix(&prefix).unwrap_or(&note);
+                match reasons.iter_mut().find(|(known, _)| known == reason) {
+                    Some((_, labels)) => labels.push(&point.label),
+                    None => reasons.push((reason.to_owned(), vec![&point.label])),
+                }
+            }
+            return None;
+        }
+        let interval = over_processes(&of.values);
+        let interval = interval.or_else(|| interval_within(&named, metric));
+        value.map(|value| TrendFigure { value, interval })
+    });
+    let figures: Vec<Option<TrendFigure>> = figures.collect();
+    let known = figures.iter().enumerate();
+    let known = known.filter_map(|(i, figure)| Some((i, figure.as_ref()?.value)));
+    let (places, values): (Vec<usize>, Vec<f64>) = known.unzip();
+    let levels = levels(&values).into_iter().map(|level| TrendLevel {
+        first: places[level.first] as u32,
+        figure: level.figure,
+        change: level.change.and_then(|ratio| {
+            let interval = ratio.interval()?;
+            Some(LevelRatio {
+                ratio: ratio.value(),
+                low: interval.low,
+                high: interval.high,
+            })
+        }),
+    });
+    let levels = levels.collect();
+    let trend = Trend {
+        metric,
+        figures,
+        levels,
+    };
+    let reasons = reasons.into_iter();
+    let notes = reasons.map(|(reason, labels)| format!("{}: {reason}", labels.join(", ")));
+    (trend, notes.collect())
+}
+
+/// Returns the interval of a figure within the only server process of a group.
+fn interval_within(group: &RunGroup<'_>, metric: ComparedMetric) -> Option<Interval> {
+    match metric {
+        ComparedMetric::Throughput => {
+            let mut runs = group.runs();
+            let only = runs.next().filter(|_| runs.next().is_none())?;
+            only.throughput_interval.clone()
+        }
+        ComparedMetric::Capacity => match &group.capacities[..] {
+            [only] => only.sustained()?.1,
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn host_changes(points: &[TrendPoint<'_>]) -> Vec<HostChange> {
+    let pairs = (1..).zip(points.windows(2)).filter_map(|(first, pair)| {
+        let names = [pair[0].of.name.as_str(), pair[1].of.name.as_str()];
+        let differences = host_differences(names, [&pair[0].of.record, &pair[1].of.record]);
+        (!differences.is_empty()).then_some(HostChange { first, differences })
+    });
+    pairs.collect()
+}
+
+#[cfg(test)]
+#[path = "trends_tests.rs"]
+mod tests;

@@ -1,0 +1,161 @@
+//! `floodmark trend`: shows how the figures of several results changed over time.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use floodmark_diagnose::comparing::{NamedRecord, trend_series};
+use floodmark_lab::{EVENTS, RECORD, read_each};
+use floodmark_record::SCHEMA_VERSION;
+use floodmark_record::comparison::ComparedMetric;
+use floodmark_record::trend::TrendReport;
+use floodmark_report::tables::ResultTables;
+use floodmark_report::{html, terminal};
+
+use crate::exit::{Ending, HELP};
+use crate::files::{self, Files};
+use crate::load::tool;
+use crate::out;
+use crate::tables::TableArgs;
+
+/// Metrics that are shown by default, if they were measured.
+const DEFAULT: [ComparedMetric; 4] = [
+    ComparedMetric::Throughput,
+    ComparedMetric::Capacity,
+    ComparedMetric::P99,
+    ComparedMetric::ServerCpuPerRequest,
+];
+
+/// Show the trend of several results: one figure per result, and lasting changes.
+///
+/// Results are sorted by time. Each trial or system with the same load is a series.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct TrendArgs {
+    /// Folder of result folders, result folder (--out), or record file (--json); repeatable
+    #[arg(value_name = "RESULT", required = true)]
+    pub results: Vec<PathBuf>,
+
+    /// Metric to show: throughput, goodput, p50, p99, service.p50, service.p99,
+    /// cpu_us_per_request (client), server_cpu_us_per_request, capacity; repeatable [default:
+    /// throughput, capacity, p99, server_cpu_us_per_request]
+    #[arg(long, value_name = "NAME")]
+    pub metric: Vec<ComparedMetric>,
+
+    /// Tables.
+    #[command(flatten)]
+    pub tables: TableArgs,
+
+    /// Write a page with a chart per metric; - for stdout [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// Write the trends as JSON; - for stdout [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(args: &TrendArgs) -> Result<(), Ending> {
+    let mut all = Vec::new();
+    for path in &args.results {
+        all.extend(read_each(path).map_err(Ending::usage)?);
+    }
+    let files = Files {
+        html: args.html.clone(),
+        json: args.json.clone(),
+        ..Files::default()
+    };
+    let sources = all.iter();
+    let sources = sources.flat_map(|(at, _)| [at.clone(), at.join(EVENTS), at.join(RECORD)]);
+    files.check_sources(&Vec::from_iter(sources))?;
+    files.check_writable()?;
+    let names = names(all.iter().map(|(path, _)| path.as_path()));
+    let (mut results, mut faults) = (Vec::new(), Vec::new());
+    for (name, (_, record)) in names.into_iter().zip(all) {
+        match record {
+            Ok(record) => results.push(NamedRecord { name, record }),
+            Err(error) => faults.push(error),
+        }
+    }
+    if results.is_empty() {
+        return Err(faults.pop().map_or_else(
+            || Ending::usage("no result; name a folder of result folders"),
+            Ending::usage,
+        ));
+    }
+    let metrics = match args.metric.is_empty() {
+        true => &DEFAULT[..],
+        false => &args.metric,
+    };
+    let (series, mut notes) = trend_series(&results, metrics);
+    if series.iter().all(|series| series.trends.is_empty()) {
+        let names: Vec<&str> = metrics.iter().map(|metric| metric.name()).collect();
+        return Err(Ending::usage(format!(
+            "no result contains {}; choose another --metric or measure again",
+            names.join(" or ")
+        )));
+    }
+    notes.extend(faults.iter().map(|error| format!("not shown: {error}")));
+    let report = TrendReport {
+        schema: SCHEMA_VERSION,
+        tool: tool(),
+        series,
+        notes,
+    };
+    let render = || ResultTables::of_trends(&report);
+    match args.tables.render(files.use_stdout(), render)? {
+        Some(tables) => out::print(&tables)?,
+        None => out::show(files.use_stdout(), |style| terminal::trends(&report, style))?,
+    }
+    if let Some(path) = &args.html {
+        files::write("--html", path, &html::of_trends(&report))?;
+    }
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string_pretty(&report).map_err(Ending::internal)? + "\n";
+        files::write("--json", path, &text)?;
+    }
+    Ok(())
+}
+
+/// Returns a distinct name for each result: the name of its folder or file, or the whole path if
+/// names are ambiguous.
+fn names<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<String> {
+    let paths: Vec<&Path> = paths.collect();
+    let name = |path: &&Path| {
+        let is_record = path.file_name().is_some_and(|name| name == RECORD);
+        let named = if is_record {
+            path.parent()
+        } else {
+            Some(*path)
+        };
+        let is_file = !is_record && path.is_file();
+        let last = match is_file {
+            true => path.file_stem(),
+            false => named.and_then(Path::file_name),
+        };
+        last.map(|name| name.to_string_lossy().into_owned())
+    };
+    let short: Option<Vec<String>> = paths.iter().map(name).collect();
+    let is_distinct = |names: &Vec<String>| BTreeSet::from_iter(names).len() == names.len();
+    let whole = || {
+        paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect()
+    };
+    short.filter(is_distinct).unwrap_or_else(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_unless_ambiguous() {
+        let of = |paths: &[&str]| names(paths.iter().map(Path::new));
+        assert_eq!(of(&["r/a", "r/b/record.json", "s/c/"]), ["a", "b", "c"]);
+        assert_eq!(of(&["r/a", "s/a"]), ["r/a", "s/a"]);
+        assert_eq!(of(&[".."]), [".."]);
+    }
+}

@@ -1,0 +1,158 @@
+//! Tests of `floodmark trend`.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use floodmark_record::comparison::ComparedMetric;
+use floodmark_record::trend::TrendReport;
+use floodmark_truth::scenario::Service;
+use floodmark_truth::{Scenario, TruthServer};
+
+use crate::compare::all_valid;
+use crate::support::{code, run, succeeds, text};
+
+/// Starts a server that takes `delay_us` for each request, and measures it once per name. Returns
+/// the server's address.
+fn measure(folder: &Path, at: SocketAddr, delay_us: u64, names: &[&str]) -> SocketAddr {
+    let scenario = Scenario::from(Service::Fixed { delay_us });
+    let server = TruthServer::start_at(at, scenario).unwrap();
+    let url = format!("http://{}/", server.address());
+    for name in names {
+        let out = folder.join(name);
+        let arguments = [
+            "-c",
+            "2",
+            "-n",
+            "60",
+            "--quiet",
+            "--out",
+            out.to_str().unwrap(),
+        ];
+        succeeds(&run(&[&["load", &url][..], &arguments].concat()));
+    }
+    let address = server.address();
+    server.stop().unwrap();
+    address
+}
+
+/// Any free port.
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Returns four fast results, followed by four slow ones. Their names are not in this order.
+fn results() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    // A server with another address would be another series.
+    let address = measure(folder.path(), ANY, 5_000, &["w", "v", "u", "t"]);
+    measure(folder.path(), address, 10_000, &["d", "c", "b", "a"]);
+    all_valid(folder.path());
+    folder
+}
+
+#[test]
+fn finds_the_first_slow_result() {
+    let folder = results();
+    fs::create_dir(folder.path().join("damaged")).unwrap();
+    fs::write(folder.path().join("damaged/record.json"), "{").unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (json, page) = (at("trend.json"), at("trend.html"));
+    let results = folder.path().to_str().unwrap();
+    let arguments = [
+        "--json",
+        &json,
+        "--html",
+        &page,
+        "--metric",
+        "throughput",
+        "--metric",
+        "p50",
+    ];
+    let output = run(&[&["trend", results][..], &arguments].concat());
+    succeeds(&output);
+    let report: TrendReport = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let [series] = &report.series[..] else {
+        panic!("{report:?}")
+    };
+    let names: String = series
+        .results
+        .iter()
+        .map(|result| result.name.as_str())
+        .collect();
+    assert_eq!(names, "wvutdcba");
+    for (metric, factor) in [
+        (ComparedMetric::Throughput, 0.5),
+        (ComparedMetric::P50, 2.0),
+    ] {
+        let mut trends = series.trends.iter();
+        let trend = trends.find(|trend| trend.metric == metric).unwrap();
+        let [_, slow] = &trend.levels[..] else {
+            panic!("{trend:?}")
+        };
+        assert_eq!(slow.first, 4, "{trend:?}");
+        let change = slow.change.unwrap().ratio / factor;
+        // The truth server adds up to 0.5 ms, and other tests delay both.
+        assert!((0.6..1.6).contains(&change), "{metric}: {change}");
+    }
+    let printed = text(&output.stdout);
+    assert!(printed.contains("worse since d: "), "{printed}");
+    assert!(
+        printed.contains("not shown: ") && printed.contains("damaged"),
+        "{printed}"
+    );
+    assert!(
+        fs::read_to_string(page)
+            .unwrap()
+            .contains("worse since d: ")
+    );
+
+    let table = [
+        "--format",
+        "csv",
+        "--table",
+        "trend_changes",
+        "--metric",
+        "p50",
+    ];
+    let output = run(&[&["trend", results][..], &table].concat());
+    succeeds(&output);
+    let csv = text(&output.stdout);
+    let rows: Vec<&str> = csv.lines().skip(1).collect();
+    assert!(rows.len() == 1 && rows[0].starts_with("d,"), "{csv}");
+}
+
+#[test]
+fn names_what_cannot_be_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().to_str().unwrap().to_owned();
+    measure(folder.path(), ANY, 1_000, &["only"]);
+    let only = folder.path().join("only");
+    let only = only.to_str().unwrap();
+    for (arguments, words) in [
+        (vec!["trend"], "<RESULT>"),
+        (vec!["trend", "absent"], "absent: "),
+        (
+            vec!["trend", only, "--metric", "speed"],
+            "unknown metric \"speed\"",
+        ),
+        (
+            vec!["trend", only, "--metric", "capacity"],
+            "no result contains capacity",
+        ),
+        (
+            vec!["trend", only, "--json", &format!("{only}/record.json")],
+            "read from this file",
+        ),
+    ] {
+        let output = run(&arguments);
+        let printed = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{printed}");
+        assert!(printed.contains(words), "no {words:?} in {printed}");
+    }
+    let output = run(&["trend", &empty]);
+    succeeds(&output);
+    let printed = text(&output.stdout);
+    assert!(
+        printed.contains("can only be found in 6 or more results"),
+        "{printed}"
+    );
+}

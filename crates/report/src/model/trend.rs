@@ -1,0 +1,209 @@
+//! Trends over successive results: the changes of each metric, and a row per result.
+
+use floodmark_record::trend::{LevelRatio, Trend, TrendReport, TrendResult, TrendSeries};
+use floodmark_record::units::show_ratio;
+use floodmark_stats::trend::FEWEST_FIGURES;
+
+use super::chart::trend as chart;
+use super::figures::{NOT_MEASURED, count_of, glue, interval_with};
+use super::names::minute;
+use super::page::PageContent;
+use super::ratios::{describe_metric, figure};
+use super::{Block, Blocks, Emphasis, FigureTable, Span, TableCell, TableRow, TextLine, line};
+
+/// Maximum number of results in a table on a terminal; the latest are shown.
+const ON_TERMINAL: usize = 20;
+
+/// Maximum number of results in a table on a page.
+const ON_PAGE: usize = 200;
+
+const METHOD: &str = "a change is significant (p < 0.001), at least 3 %, and has at least three results before and \
+                      after it";
+
+/// Describes each series: its latest results, then its changes.
+pub(crate) fn document(report: &TrendReport) -> Blocks {
+    let mut blocks = Blocks::default();
+    for series in &report.series {
+        blocks.section(&series.name, &period(&series.results));
+        blocks.tables([results(series, ON_TERMINAL)]);
+        blocks.gap();
+        let found = |trend| TextLine::new("result", [levels(series, trend)]);
+        blocks.lines(series.trends.iter().map(found));
+        blocks.lines(host_changes(series));
+    }
+    blocks.gap();
+    blocks.lines(notes(report));
+    blocks
+}
+
+impl PageContent {
+    /// Builds the page of trends.
+    pub(crate) fn of_trends(report: &TrendReport) -> PageContent {
+        let (mut answer, mut charts, mut tables) = Default::default();
+        for series in &report.series {
+            headed(&mut answer, report, series, |blocks| {
+                for trend in &series.trends {
+                    blocks.paragraph([levels(series, trend)]);
+                }
+            });
+            headed(&mut charts, report, series, |blocks| {
+                let drawn = series.trends.iter();
+                let drawn = drawn.filter_map(|trend| chart::chart(series, trend));
+                blocks.0.push(Block::Charts(drawn.collect()));
+                blocks.lines(host_changes(series));
+            });
+            headed(&mut tables, report, series, |blocks| {
+                blocks.tables([results(series, ON_PAGE)]);
+            });
+        }
+        let names = report.series.iter().map(|series| series.name.as_str());
+        // A result can contain several trials.
+        let mut all: Vec<TrendResult> = Vec::new();
+        for result in report.series.iter().flat_map(|series| &series.results) {
+            if all.iter().all(|known| known.name != result.name) {
+                all.push(result.clone());
+            }
+        }
+        let mut plans = Blocks::default();
+        plans.paragraph([super::plain(format!("{}.", period(&all)))]);
+        let mut rest = Blocks::default();
+        rest.lines(notes(report));
+        PageContent {
+            title: format!("Trend of {}", names.collect::<Vec<_>>().join(", ")),
+            plans,
+            answer,
+            sections: vec![("Trends", charts), ("Results", tables), ("Notes", rest)],
+        }
+    }
+}
+
+/// Adds content below the name of its series, if there are several series.
+fn headed(
+    blocks: &mut Blocks,
+    report: &TrendReport,
+    series: &TrendSeries,
+    add: impl FnOnce(&mut Blocks),
+) {
+    if report.series.len() > 1 {
+        blocks.subheading(&series.name);
+    }
+    add(blocks);
+}
+
+/// Returns the number of results and their period: `14 results from … to …`.
+fn period(results: &[TrendResult]) -> String {
+    let times = || results.iter().map(|result| result.started_unix_ms);
+    let count = count_of(results.len() as u64, "result");
+    match times().min().zip(times().max()) {
+        Some((first, last)) if first < last => {
+            format!("{count} from {} to {} UTC", minute(first), minute(last))
+        }
+        Some((only, _)) => format!("{count}, {} UTC", minute(only)),
+        None => count,
+    }
+}
+
+/// Returns a row for each of the latest results. The first results of new levels are highlighted.
+fn results(series: &TrendSeries, most: usize) -> FigureTable {
+    let hidden = series.results.len().saturating_sub(most);
+    let rows = series.results.iter().enumerate().skip(hidden);
+    let rows = rows.map(|(i, result)| {
+        let started = TableCell::from(minute(result.started_unix_ms));
+        let figures = series.trends.iter().map(|trend| cell(trend, i));
+        TableRow::new(
+            &result.name,
+            std::iter::once(started).chain(figures).collect(),
+        )
+    });
+    let metrics = series
+        .trends
+        .iter()
+        .map(|trend| describe_metric(trend.metric));
+    let heads = std::iter::once("started (UTC)").chain(metrics);
+    let mut table = FigureTable::new(heads, rows).captioned("result");
+    table.supplement_note = "after each figure: its 95 % interval, if known";
+    if hidden > 0 {
+        table.note = format!("{hidden} earlier results not shown; ");
+    }
+    table
+}
+
+fn cell(trend: &Trend, i: usize) -> TableCell {
+    let Some(of) = &trend.figures[i] else {
+        return NOT_MEASURED.to_owned().into();
+    };
+    let show = |value| figure(trend.metric, Some(value));
+    let mut levels = trend.levels.iter();
+    let begins = levels.find(|level| level.first as usize == i);
+    let change = begins.and_then(|level| level.change);
+    let emphasis = change.map_or(Emphasis::Plain, |change| quality(trend, change).0);
+    let interval = of.interval.as_ref();
+    let interval = interval.map(|interval| {
+        interval_with(of.value, interval, |low, high| {
+            format!("[{} to {}]", show(low), show(high))
+        })
+    });
+    TableCell {
+        span: emphasis.span(show(of.value)),
+        supplement: interval.unwrap_or_default(),
+    }
+}
+
+/// Returns whether a change is an improvement.
+fn quality(trend: &Trend, change: LevelRatio) -> (Emphasis, &'static str) {
+    match (change.ratio > 1.0) == trend.metric.more_is_better() {
+        true => (Emphasis::Good, "better"),
+        false => (Emphasis::Bad, "worse"),
+    }
+}
+
+/// Describes the changes of a metric in a sentence.
+pub(crate) fn levels(series: &TrendSeries, trend: &Trend) -> Span {
+    let of = format!("{} of {}", describe_metric(trend.metric), series.name);
+    let show = |value| glue(&figure(trend.metric, Some(value)));
+    let changes = trend.levels.iter().zip(trend.levels.iter().skip(1));
+    let changes = changes.filter_map(|(before, after)| {
+        let change = after.change?;
+        let (emphasis, word) = quality(trend, change);
+        let since = &series.results.get(after.first as usize)?.name;
+        let interval = format!("{} – {}", show_ratio(change.low), show_ratio(change.high));
+        let text = format!(
+            "{word} since {since}: {} instead of {}, ratio {} (95\u{a0}% interval: {})",
+            show(after.figure),
+            show(before.figure),
+            show_ratio(change.ratio),
+            glue(&interval)
+        );
+        Some((emphasis, text))
+    });
+    let (emphases, texts): (Vec<Emphasis>, Vec<String>) = changes.unzip();
+    let measured = trend.measured();
+    match emphases.last() {
+        Some(last) => last.span(format!("{of}: {}", texts.join("; "))),
+        None if measured < FEWEST_FIGURES => Emphasis::Plain.span(format!(
+            "{of}: a change can only be found in {FEWEST_FIGURES} or more results, not in {measured}"
+        )),
+        None => Emphasis::Plain.span(format!(
+            "{of}: no lasting change in {}",
+            count_of(measured as u64, "result")
+        )),
+    }
+}
+
+fn host_changes(series: &TrendSeries) -> impl Iterator<Item = TextLine> {
+    series.host_changes.iter().map(|change| {
+        let since = series.results.get(change.first as usize);
+        let since = since.map_or("", |result| &result.name);
+        let text = format!("since {since}: {}", change.differences.join("; "));
+        TextLine::new("host differs", [Emphasis::Warn.span(text)])
+    })
+}
+
+fn notes(report: &TrendReport) -> impl Iterator<Item = TextLine> {
+    let notes = report.notes.iter().map(|note| line("note", note));
+    notes.chain([line("method", METHOD)])
+}
+
+#[cfg(test)]
+#[path = "trend_tests.rs"]
+pub(crate) mod tests;
