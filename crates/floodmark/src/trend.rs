@@ -26,7 +26,7 @@ const DEFAULT: [ComparedMetric; 4] = [
     ComparedMetric::ServerCpuPerRequest,
 ];
 
-/// Show the trend of several results: one figure per result, and lasting changes.
+/// Show the trend across several results: one figure per result, and lasting changes.
 ///
 /// Results are sorted by time. Each trial or system with the same load is a series.
 #[derive(Debug, Args)]
@@ -78,11 +78,8 @@ pub fn run(args: &TrendArgs) -> Result<(), Ending> {
             Err(error) => faults.push(error),
         }
     }
-    if results.is_empty() {
-        return Err(faults.pop().map_or_else(
-            || Ending::usage("no result; name a folder of result folders"),
-            Ending::usage,
-        ));
+    if let Some(error) = faults.pop_if(|_| results.is_empty()) {
+        return Err(Ending::usage(error));
     }
     let metrics = match args.metric.is_empty() {
         true => &DEFAULT[..],

@@ -30,8 +30,8 @@ pub fn read_all(path: &Path) -> Result<Vec<Record>, FileError> {
     results.map(|(_, record)| record).collect()
 }
 
-/// Reads the record at a path, or each result folder in that path, sorted by name. Returns the path
-/// of each result.
+/// Reads the result at a path. If the path is a folder without a result, reads each result folder
+/// in it, in order of name. Returns the path of each result.
 ///
 /// # Errors
 /// The path cannot be read, or contains no result.

@@ -14,21 +14,21 @@ pub struct TrendReport {
     pub tool: ToolInfo,
     /// One series per trial or system and load.
     pub series: Vec<TrendSeries>,
-    /// Results that could not be read, and weaknesses of the others.
+    /// Notes on results that could not be read, and limitations of the other results.
     pub notes: Vec<String>,
 }
 
 /// The results of one trial or system with the same load, in chronological order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrendSeries {
-    /// Name of the trial or system. If the load of a trial changed, a later series also names its
-    /// first result.
+    /// Name of the trial or system. If the load changed, the names of later series include their
+    /// first result: `hello since 2026-11-14`.
     pub name: String,
     /// The results.
     pub results: Vec<TrendResult>,
     /// One trend per metric.
     pub trends: Vec<Trend>,
-    /// Changes of the host or of floodmark's version between two results.
+    /// Changes to the host or to floodmark's version between consecutive results.
     pub host_changes: Vec<HostChange>,
 }
 
@@ -93,7 +93,7 @@ pub struct LevelRatio {
     pub high: f64,
 }
 
-/// A change of the host or of floodmark's version.
+/// A change to the host or to floodmark's version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostChange {
     /// Index of the first result after the change, from 0.

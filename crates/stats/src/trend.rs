@@ -15,7 +15,7 @@ pub struct LastingLevel {
     pub figure: f64,
     /// This level divided by the previous one; `None` for the first level.
     ///
-    /// The interval of the ratio does not cover the choice of the place at which the level changes.
+    /// The ratio's interval does not account for the uncertainty of the change point's position.
     pub change: Option<Ratio>,
 }
 

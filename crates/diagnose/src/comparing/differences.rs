@@ -64,7 +64,7 @@ pub(super) fn load_differences(
     differences(names, &load(a), &load(b))
 }
 
-/// Returns one line for each property of the host, and for the version, that differs.
+/// Returns one line for each host property that differs, and one if floodmark's version differs.
 pub(super) fn host_differences(names: [&str; 2], [a, b]: [&Record; 2]) -> Vec<String> {
     differences(names, &hosts(from_ref(a)), &hosts(from_ref(b)))
 }

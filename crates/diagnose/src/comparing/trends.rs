@@ -32,7 +32,7 @@ struct TrendPoint<'a> {
 }
 
 /// Returns the series of each trial or system, and notes. Groups whose loads differ belong to
-/// different series. A metric that no result of a series measured has no trend.
+/// different series. Metrics that were not measured in any result of a series are omitted.
 #[must_use]
 pub fn trend_series(
     results: &[NamedRecord],

@@ -80,7 +80,7 @@ fn another_load_starts_another_series() {
 }
 
 #[test]
-fn a_trend_shows_changes_of_the_host_and_version() {
+fn a_trend_shows_changes_to_the_host_and_version() {
     let mut results = results(&[100.0, 101.0, 99.0]);
     results[1].record.environment = Environment {
         kernel: "6.12".to_owned(),

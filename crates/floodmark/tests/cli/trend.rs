@@ -42,7 +42,7 @@ const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// Returns four fast results, followed by four slow ones. Their names are not in this order.
 fn results() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    // A server with another address would be another series.
+    // Reuse the address: results from a different address would form a separate series.
     let address = measure(folder.path(), ANY, 5_000, &["w", "v", "u", "t"]);
     measure(folder.path(), address, 10_000, &["d", "c", "b", "a"]);
     all_valid(folder.path());

@@ -1,4 +1,4 @@
-//! Whether a server recovers from an overload.
+//! Decides whether a server recovers from an overload.
 
 use floodmark_record::capacity::TrialOutcome;
 
@@ -11,10 +11,10 @@ const MISS: f64 = 0.05;
 /// The same probability for a disturbed trial. A disturbance also delays the recovery.
 const DISTURBED_MISS: f64 = 0.5;
 
-/// Likelihood ratio at which the server is known not to recover.
+/// Minimum likelihood ratio at which the server is judged not to recover.
 const DECISIVE: f64 = 100.0;
 
-/// What the trials after an overload show.
+/// Outcome of the trials after an overload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
     /// More trials are necessary.

@@ -66,7 +66,7 @@ const HIGHEST_FACTOR: f64 = 1e3;
 /// faster responses do not matter.
 const NEAR_LIMIT: f64 = 0.7;
 
-/// Note on a search that cannot tell whether a second capacity exists.
+/// Note added to the result if the search cannot determine whether the server recovers.
 const RECOVERY_UNKNOWN: &str = "whether the server recovers from an overload is unknown, because trials were void or the host \
                                 was disturbed; repeat the search on a quieter host";
 

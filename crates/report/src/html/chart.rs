@@ -23,7 +23,7 @@ const BOTTOM: f64 = HEIGHT - 46.0;
 /// Width beside the plot area in which points at its edges are drawn.
 const MARGIN: f64 = 10.0;
 
-/// Width of a character and height of a line of a label.
+/// Character width and line height of a label.
 const CHARACTER: f64 = 12.0;
 const LINE: f64 = 30.0;
 

@@ -1,4 +1,4 @@
-//! The page of a record, of a comparison or of trends as HTML.
+//! Renders a record, a comparison or trends as an HTML page.
 //!
 //! The page is self-contained: it loads no scripts, fonts, images or other resources, and it is
 //! complete without its own script. The same record always yields the same page, byte for byte.

@@ -94,7 +94,8 @@ pub(crate) fn interval(value: f64, interval: &Interval) -> String {
     })
 }
 
-/// Formats an interval around `value`: `± 1.2 %` if symmetric, otherwise as `show` formats its ends.
+/// Formats an interval around `value`: `± 1.2 %` if symmetric, otherwise both bounds, formatted by
+/// `show`.
 pub(crate) fn interval_with(
     value: f64,
     interval: &Interval,

@@ -106,12 +106,12 @@ pub(crate) fn timestamp(unix_ms: u64) -> String {
     timestamp.unwrap_or_else(|| "at an unknown time".to_owned())
 }
 
-/// Formats a wall-clock time in UTC to the minute, from milliseconds since 1970: `2026-11-21 16:08`.
+/// Formats a Unix time in milliseconds as a UTC time without seconds: `2026-11-21 16:08`.
 pub(crate) fn minute(unix_ms: u64) -> String {
     formatted(unix_ms, "%Y-%m-%d %H:%M").unwrap_or_default()
 }
 
-/// Formats the day of a wall-clock time in UTC, from milliseconds since 1970: `Nov 21`.
+/// Formats a Unix time in milliseconds as a UTC date: `Nov 21`.
 pub(crate) fn day(unix_ms: u64) -> String {
     formatted(unix_ms, "%b %-d").unwrap_or_default()
 }

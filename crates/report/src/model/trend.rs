@@ -1,4 +1,4 @@
-//! Trends over successive results: the changes of each metric, and a row per result.
+//! Trends over successive results: the changes in each metric, and a row per result.
 
 use floodmark_record::trend::{LevelRatio, Trend, TrendReport, TrendResult, TrendSeries};
 use floodmark_record::units::show_ratio;
@@ -123,7 +123,8 @@ fn results(series: &TrendSeries, most: usize) -> FigureTable {
     let mut table = FigureTable::new(heads, rows).captioned("result");
     table.supplement_note = "after each figure: its 95 % interval, if known";
     if hidden > 0 {
-        table.note = format!("{hidden} earlier results not shown; ");
+        let hidden = count_of(hidden as u64, "earlier result");
+        table.note = format!("{hidden} not shown; ");
     }
     table
 }
@@ -157,7 +158,7 @@ fn quality(trend: &Trend, change: LevelRatio) -> (Emphasis, &'static str) {
     }
 }
 
-/// Describes the changes of a metric in a sentence.
+/// Returns a sentence that describes a metric's changes.
 pub(crate) fn levels(series: &TrendSeries, trend: &Trend) -> Span {
     let of = format!("{} of {}", describe_metric(trend.metric), series.name);
     let show = |value| glue(&figure(trend.metric, Some(value)));

@@ -1,5 +1,5 @@
-//! The distribution of response times by percentile, and as a histogram. In the percentile curve,
-//! each additional nine has the same width.
+//! The distribution of response times as a percentile curve and as a histogram. In the percentile
+//! curve, each additional nine takes up the same width.
 
 mod bins;
 
@@ -113,8 +113,8 @@ fn points(run: &Run, histogram: &Histogram) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Returns the time from which on response times are unknown, because requests that timed out were
-/// aborted.
+/// Returns the response time, in microseconds, at and above which the distribution is unknown: the
+/// timeout if any request timed out, otherwise infinity.
 fn known_us(run: &Run) -> f64 {
     match run.response_time_us.censored {
         0 => f64::INFINITY,

@@ -18,7 +18,7 @@ const PADDING: f64 = 0.1;
 /// look like a change.
 const LEAST_RANGE: f64 = 0.1;
 
-/// Ratio of the largest to the smallest value above which the axis is logarithmic.
+/// The axis is logarithmic if the ratio of the largest to the smallest value exceeds this value.
 const WIDE: f64 = 20.0;
 
 /// Returns the chart, or `None` for fewer than two figures.
@@ -71,14 +71,14 @@ pub(crate) fn chart(series: &TrendSeries, trend: &Trend) -> Option<Chart> {
     });
     chart.marks = marks.collect();
     let note = match chart.ranges.is_empty() {
-        true => "Horizontal lines are lasting levels.",
-        false => "Vertical bars are 95 % intervals. Horizontal lines are lasting levels.",
+        true => "Horizontal lines show lasting levels.",
+        false => "Vertical bars show 95 % intervals. Horizontal lines show lasting levels.",
     };
     chart.notes.push(note.to_owned());
     Some(chart)
 }
 
-/// Returns the start days of up to [`MOST_DATES`] results, with the number of the result.
+/// Returns the position (from 1) and start date of up to [`MOST_DATES`] results.
 fn dates(series: &TrendSeries) -> Vec<(f64, String)> {
     let every = series.results.len().div_ceil(MOST_DATES).max(1);
     let all = (1..).zip(&series.results).step_by(every);

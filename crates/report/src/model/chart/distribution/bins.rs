@@ -6,11 +6,11 @@ use super::{TimedRun, known_us};
 /// Maximum number of bins.
 const MOST_BINS: f64 = 60.0;
 
-/// Minimum ratio of the ends of a bin. Smaller bins would show the buckets in which times are
-/// recorded.
+/// Minimum ratio of a bin's upper to its lower bound. Narrower bins would make the buckets of the
+/// recorded histogram visible.
 const LEAST_RATIO: f64 = 1.005;
 
-/// Ratio of the largest to the smallest time below which the axis is linear.
+/// The axis is linear if the ratio of the largest to the smallest time is at most this value.
 const NARROW: f64 = 4.0;
 
 /// Returns the histogram, or `None` if all times are above the timeout.
