@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use floodmark_diagnose::comparing::{NamedRecord, trend_series};
-use floodmark_lab::{EVENTS, RECORD, read_each};
+use floodmark_lab::{EVENTS, FoundResult, RECORD, read_each};
 use floodmark_record::SCHEMA_VERSION;
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::trend::TrendReport;
@@ -67,13 +67,14 @@ pub fn run(args: &TrendArgs) -> Result<(), Ending> {
         ..Files::default()
     };
     let sources = all.iter();
-    let sources = sources.flat_map(|(at, _)| [at.clone(), at.join(EVENTS), at.join(RECORD)]);
+    let sources = sources
+        .flat_map(|FoundResult { path, .. }| [path.clone(), path.join(EVENTS), path.join(RECORD)]);
     files.check_sources(&Vec::from_iter(sources))?;
     files.check_writable()?;
-    let names = names(all.iter().map(|(path, _)| path.as_path()));
+    let names = names(all.iter().map(|found| found.path.as_path()));
     let (mut results, mut faults) = (Vec::new(), Vec::new());
-    for (name, (_, record)) in names.into_iter().zip(all) {
-        match record {
+    for (name, found) in names.into_iter().zip(all) {
+        match found.record {
             Ok(record) => results.push(NamedRecord { name, record }),
             Err(error) => faults.push(error),
         }

@@ -39,6 +39,6 @@ mod time_histograms;
 pub use attempt::{Attempts, Listener, Monitoring, finish};
 pub use fold::fold;
 pub use folder::{EVENTS, Folder, RECORD};
-pub use read::{read, read_all, read_each};
+pub use read::{FoundResult, read, read_all, read_each};
 pub use readback::{SetFault, check_set};
 pub use remote::RemoteObserver;

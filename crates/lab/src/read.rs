@@ -27,17 +27,27 @@ pub fn read(path: &Path) -> Result<Record, FileError> {
 /// See [`read`].
 pub fn read_all(path: &Path) -> Result<Vec<Record>, FileError> {
     let results = read_each(path)?.into_iter();
-    results.map(|(_, record)| record).collect()
+    results.map(|found| found.record).collect()
+}
+
+/// A result with its path.
+#[derive(Debug)]
+pub struct FoundResult {
+    /// Result folder, or file that contains the record.
+    pub path: PathBuf,
+    /// The record, or the reason why it cannot be read.
+    pub record: Result<Record, FileError>,
 }
 
 /// Reads the result at a path. If the path is a folder without a result, reads each result folder
-/// in it, in order of name. Returns the path of each result.
+/// in it, in order of name.
 ///
 /// # Errors
 /// The path cannot be read, or contains no result.
-pub fn read_each(path: &Path) -> Result<Vec<(PathBuf, Result<Record, FileError>)>, FileError> {
+pub fn read_each(path: &Path) -> Result<Vec<FoundResult>, FileError> {
     if let Some(record) = read_if_any(path).transpose() {
-        return Ok(vec![(path.to_owned(), record)]);
+        let path = path.to_owned();
+        return Ok(vec![FoundResult { path, record }]);
     }
     let entries = fs::read_dir(path).and_then(|entries| {
         let paths = entries.map(|entry| Ok(entry?.path()));
@@ -46,11 +56,11 @@ pub fn read_each(path: &Path) -> Result<Vec<(PathBuf, Result<Record, FileError>)
     let mut folders = entries.map_err(|error| unreadable(path, error))?;
     folders.retain(|path| path.is_dir());
     folders.sort_unstable();
-    let read = |folder: PathBuf| {
-        let record = read_if_any(&folder).transpose()?;
-        Some((folder, record))
+    let read = |path: PathBuf| {
+        let record = read_if_any(&path).transpose()?;
+        Some(FoundResult { path, record })
     };
-    let results: Vec<_> = folders.into_iter().filter_map(read).collect();
+    let results: Vec<FoundResult> = folders.into_iter().filter_map(read).collect();
     match results.is_empty() {
         true => Err(no_result(path)),
         false => Ok(results),
