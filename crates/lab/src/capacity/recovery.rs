@@ -16,7 +16,7 @@ const DECISIVE: f64 = 100.0;
 
 /// Outcome of the trials after an overload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recovery {
+pub enum RecoveryDecision {
     /// More trials are necessary.
     Undecided,
     /// A trial after an overload met the objectives.
@@ -59,12 +59,12 @@ impl RecoveryTest {
     }
 
     /// Returns what the trials so far show.
-    pub fn decision(&self) -> Recovery {
+    pub fn decision(&self) -> RecoveryDecision {
         match self {
-            _ if self.has_recovered => Recovery::Recovered,
-            _ if self.ratio >= DECISIVE => Recovery::Failed,
-            _ if self.trials >= MOST_TRIALS => Recovery::Unknown,
-            _ => Recovery::Undecided,
+            _ if self.has_recovered => RecoveryDecision::Recovered,
+            _ if self.ratio >= DECISIVE => RecoveryDecision::Failed,
+            _ if self.trials >= MOST_TRIALS => RecoveryDecision::Unknown,
+            _ => RecoveryDecision::Undecided,
         }
     }
 }
@@ -76,10 +76,10 @@ mod tests {
     use super::*;
 
     /// Returns the decision and the number of trials before it.
-    fn decided(outcomes: impl Iterator<Item = (TrialOutcome, bool)>) -> (Recovery, usize) {
+    fn decided(outcomes: impl Iterator<Item = (TrialOutcome, bool)>) -> (RecoveryDecision, usize) {
         let mut test = RecoveryTest::new();
         for (outcome, is_disturbed) in outcomes {
-            if test.decision() != Recovery::Undecided {
+            if test.decision() != RecoveryDecision::Undecided {
                 break;
             }
             test.record(outcome, is_disturbed);
@@ -90,20 +90,20 @@ mod tests {
     #[test]
     fn two_clear_misses_decide() {
         let misses = std::iter::repeat((Miss, false));
-        assert_eq!(decided(misses), (Recovery::Failed, 2));
+        assert_eq!(decided(misses), (RecoveryDecision::Failed, 2));
     }
 
     #[test]
     fn a_server_on_a_disturbed_host_fails_after_more_misses() {
         let misses = std::iter::repeat((Miss, true));
-        assert_eq!(decided(misses), (Recovery::Failed, 7));
+        assert_eq!(decided(misses), (RecoveryDecision::Failed, 7));
         let last_passes = [(Miss, true); 6].into_iter().chain([(Pass, true)]);
-        assert_eq!(decided(last_passes), (Recovery::Recovered, 7));
+        assert_eq!(decided(last_passes), (RecoveryDecision::Recovered, 7));
     }
 
     #[test]
     fn void_trials_decide_nothing() {
         let voids = std::iter::repeat((Void, false));
-        assert_eq!(decided(voids), (Recovery::Unknown, MOST_TRIALS));
+        assert_eq!(decided(voids), (RecoveryDecision::Unknown, MOST_TRIALS));
     }
 }

@@ -10,7 +10,7 @@ use floodmark_stats::capacity::{
     CapacityStep,
 };
 
-use super::recovery::{Recovery, RecoveryTest};
+use super::recovery::{RecoveryDecision, RecoveryTest};
 
 /// Maximum number of trials of one search.
 pub const MOST_TRIALS: usize = 200;
@@ -95,7 +95,7 @@ impl CapacitySearches {
             }
             (TrialStart::Overload, None) => {
                 self.recovery.record(trial.outcome, trial.is_disturbed());
-                if self.recovery.decision() == Recovery::Failed {
+                if self.recovery.decision() == RecoveryDecision::Failed {
                     let settings = search_settings(&self.settings, trial.rate_per_s);
                     self.falling = Some(CapacitySearch::new(0.8 * trial.rate_per_s, settings));
                 }
@@ -129,7 +129,8 @@ impl CapacitySearches {
         }
         match self.rising.finding() {
             CapacityFinding::Capacity(found)
-                if self.tries_overload && self.recovery.decision() == Recovery::Undecided =>
+                if self.tries_overload
+                    && self.recovery.decision() == RecoveryDecision::Undecided =>
             {
                 NextTrial::Falling(CapacityStepTrial {
                     rate_per_s: RECOVERY_SHARE * found.interval.low,
@@ -142,7 +143,7 @@ impl CapacitySearches {
 
     /// Returns whether trials after an overload did not show if the server recovers.
     pub fn is_recovery_unknown(&self) -> bool {
-        self.recovery.decision() == Recovery::Unknown
+        self.recovery.decision() == RecoveryDecision::Unknown
     }
 
     /// Returns the capacity so far in requests per second, if trials passed and missed.
