@@ -64,16 +64,25 @@ impl Scale {
     }
 }
 
+/// Relation between successive values, apart from changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Succession {
+    /// Successive values are correlated, such as those of successive seconds.
+    Correlated,
+    /// Values are independent, such as those of different days.
+    Independent,
+}
+
 /// Returns the first index after each change, in ascending order.
-pub(crate) fn changes(values: &[f64], scale: Scale) -> Vec<usize> {
-    let mut cuts = split(values);
+pub(crate) fn changes(values: &[f64], scale: Scale, succession: Succession) -> Vec<usize> {
+    let mut cuts = split(values, succession);
     refine(values, &mut cuts);
-    merge(values, scale, &mut cuts);
+    merge(values, (scale, succession), &mut cuts);
     cuts
 }
 
 /// Splits the values at each step or segment that is unlikely to be due to chance (p < [`RELAXED`]).
-fn split(values: &[f64]) -> Vec<usize> {
+fn split(values: &[f64], succession: Succession) -> Vec<usize> {
     let mut cuts = Vec::new();
     let mut parts = vec![(0, values.len())];
     while let Some((from, to)) = parts.pop() {
@@ -81,7 +90,7 @@ fn split(values: &[f64]) -> Vec<usize> {
             break;
         }
         let part = &values[from..to];
-        let is_change = |ends: &(usize, usize)| chance(part, ends.0, ends.1) < RELAXED;
+        let is_change = |ends: &(usize, usize)| chance(part, *ends, succession) < RELAXED;
         let step = widest(part).map(|at| (at, part.len())).filter(is_change);
         let Some(ends) = step.or_else(|| segment(part).filter(is_change)) else {
             continue;
@@ -111,7 +120,7 @@ fn refine(values: &[f64], cuts: &mut [usize]) {
 }
 
 /// Repeatedly removes the weakest cut until all remaining cuts are significant.
-fn merge(values: &[f64], scale: Scale, cuts: &mut Vec<usize>) {
+fn merge(values: &[f64], (scale, succession): (Scale, Succession), cuts: &mut Vec<usize>) {
     let chance_of = |cuts: &[usize], i: usize| {
         let (from, to) = around(cuts, i, values.len());
         let part = &values[from..to];
@@ -119,7 +128,7 @@ fn merge(values: &[f64], scale: Scale, cuts: &mut Vec<usize>) {
         if least_rise(left, right, scale) < LEAST_CHANGE {
             1.0
         } else {
-            chance(part, left.len(), part.len())
+            chance(part, (left.len(), part.len()), succession)
         }
     };
     let mut chances: Vec<f64> = (0..cuts.len()).map(|i| chance_of(cuts, i)).collect();
@@ -198,7 +207,7 @@ fn segment(part: &[f64]) -> Option<(usize, usize)> {
 ///
 /// The segment is `from..to` in a part with one level. A segment that ends with the part is a
 /// split, which has fewer candidate places.
-fn chance(part: &[f64], from: usize, to: usize) -> f64 {
+fn chance(part: &[f64], (from, to): (usize, usize), succession: Succession) -> f64 {
     let all = part.len();
     let n = all as f64;
     let (inside, outside) = ((to - from) as f64, (all - (to - from)) as f64);
@@ -208,6 +217,10 @@ fn chance(part: &[f64], from: usize, to: usize) -> f64 {
     let level = |i: usize| if (from..to).contains(&i) { a } else { b };
     let residuals: Vec<f64> = part.iter().enumerate().map(|(i, v)| v - level(i)).collect();
     let (variance, tau) = variance(&residuals, 2);
+    let tau = match succession {
+        Succession::Correlated => tau,
+        Succession::Independent => 1.0,
+    };
     let spread = (variance * tau * (1.0 / inside + 1.0 / outside)).sqrt();
     let ends = (all + 1).saturating_sub(2 * FEWEST).max(1) as f64;
     let places = if to == all { ends } else { ends * ends / 2.0 };
@@ -256,7 +269,7 @@ mod tests {
     fn finds_both_ends_of_a_segment() {
         for seed in 0..20 {
             let series = levels(&[(40, 100.0), (12, 130.0), (40, 100.0)], 0.05, seed);
-            let cuts = changes(&series, Scale::Linear);
+            let cuts = changes(&series, Scale::Linear, Succession::Correlated);
             assert_eq!(cuts.len(), 2, "{cuts:?}");
             assert!(
                 cuts[0].abs_diff(40) <= 1 && cuts[1].abs_diff(52) <= 1,
@@ -279,9 +292,15 @@ mod tests {
     #[test]
     fn ignores_small_significant_changes() {
         let series = levels(&[(300, 100.0), (300, 102.0)], 0.005, 5);
-        assert_eq!(changes(&series, Scale::Linear), [0; 0]);
+        assert_eq!(
+            changes(&series, Scale::Linear, Succession::Correlated),
+            [0; 0]
+        );
         let series = levels(&[(300, 100.0), (300, 104.0)], 0.005, 5);
-        assert_eq!(changes(&series, Scale::Linear).len(), 1);
+        assert_eq!(
+            changes(&series, Scale::Linear, Succession::Correlated).len(),
+            1
+        );
     }
 
     #[test]
@@ -289,16 +308,23 @@ mod tests {
         for at in [0, 2, 30, 59] {
             let mut series = levels(&[(60, 100.0)], 0.001, 2);
             series[at] = 10.0;
-            assert_eq!(changes(&series, Scale::Linear), [0; 0], "at {at}");
+            assert_eq!(
+                changes(&series, Scale::Linear, Succession::Correlated),
+                [0; 0],
+                "at {at}"
+            );
         }
     }
 
     #[test]
     fn handles_empty_and_noiseless_series() {
-        assert_eq!(changes(&[], Scale::Linear), [0; 0]);
-        assert_eq!(changes(&[0.0; 30], Scale::Linear), [0; 0]);
+        assert_eq!(changes(&[], Scale::Linear, Succession::Correlated), [0; 0]);
+        assert_eq!(
+            changes(&[0.0; 30], Scale::Linear, Succession::Correlated),
+            [0; 0]
+        );
         let step = levels(&[(10, 0.0), (10, 50.0)], 0.0, 1);
-        assert_eq!(changes(&step, Scale::Linear), [10]);
+        assert_eq!(changes(&step, Scale::Linear, Succession::Correlated), [10]);
     }
 
     #[test]
@@ -306,6 +332,6 @@ mod tests {
         let series: Vec<f64> = (0..20_000)
             .map(|i| 100.0 + 50.0 * (f64::from(i) / 40.0).sin())
             .collect();
-        assert!(changes(&series, Scale::Linear).len() <= MOST_CHANGES + 1);
+        assert!(changes(&series, Scale::Linear, Succession::Correlated).len() <= MOST_CHANGES + 1);
     }
 }

@@ -8,7 +8,7 @@
 
 use floodmark_record::run::{Steady, SteadyClass, Window};
 
-use crate::change::{LEAST_CHANGE, Scale, changes, ramp};
+use crate::change::{LEAST_CHANGE, Scale, Succession, changes, ramp};
 use crate::estimate::mean;
 
 /// One row of a run's series.
@@ -154,7 +154,7 @@ impl SpeedSignal {
         };
         let values = signal.within(0, usize::MAX);
         if values.len() >= FEWEST_ROWS {
-            let cuts = changes(&values, scale).into_iter();
+            let cuts = changes(&values, scale, Succession::Correlated).into_iter();
             signal.cuts = cuts.map(|cut| signal.values[cut].0).collect();
         }
         signal

@@ -1,6 +1,6 @@
 //! Lasting levels of a figure over successive results (docs/decisions/0042-trend.md).
 
-use crate::change::{self, Scale, changes};
+use crate::change::{self, Scale, Succession, changes};
 use crate::comparison::{Ratio, geometric_mean};
 
 /// Minimum number of figures in which a change of level can be found.
@@ -27,7 +27,7 @@ pub fn levels(figures: &[f64]) -> Vec<LastingLevel> {
         return Vec::new();
     }
     let logs: Vec<f64> = figures.iter().map(|v| v.ln()).collect();
-    let mut ends = changes(&logs, Scale::Log);
+    let mut ends = changes(&logs, Scale::Log, Succession::Independent);
     ends.push(figures.len());
     let mut levels = Vec::new();
     let mut before: &[f64] = &[];
@@ -80,6 +80,22 @@ mod tests {
         let series = figures(&[(10, 100.0), (10, 50.0), (10, 100.0)], 0.01, 3);
         let firsts: Vec<usize> = levels(&series).iter().map(|level| level.first).collect();
         assert_eq!(firsts, [0, 10, 20]);
+    }
+
+    #[test]
+    fn finds_a_decline_and_a_later_rise_to_another_level() {
+        for seed in 0..50 {
+            let series = figures(&[(12, 100.0), (10, 88.0), (8, 106.0)], 0.02, seed);
+            let found = levels(&series);
+            let firsts: Vec<usize> = found.iter().map(|level| level.first).collect();
+            let [0, second, third] = firsts[..] else {
+                panic!("{firsts:?}, seed {seed}")
+            };
+            assert!(
+                second.abs_diff(12) <= 1 && third.abs_diff(22) <= 1,
+                "{firsts:?}"
+            );
+        }
     }
 
     #[test]

@@ -182,7 +182,7 @@ pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
     let problems = [
         (
             bound,
-            "bound by the client, so the ratio says little about the servers",
+            "bound by the client, so the figures say little about the servers",
         ),
         (ended, "ended early"),
         (

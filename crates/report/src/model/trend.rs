@@ -95,10 +95,10 @@ fn period(results: &[TrendResult]) -> String {
     let times = || results.iter().map(|result| result.started_unix_ms);
     let count = count_of(results.len() as u64, "result");
     match times().min().zip(times().max()) {
-        Some((first, last)) if first < last => {
+        Some((first, last)) if minute(first) != minute(last) => {
             format!("{count} from {} to {} UTC", minute(first), minute(last))
         }
-        Some((only, _)) => format!("{count}, {} UTC", minute(only)),
+        Some((first, _)) => format!("{count}, {} UTC", minute(first)),
         None => count,
     }
 }
@@ -121,10 +121,13 @@ fn results(series: &TrendSeries, most: usize) -> FigureTable {
         .map(|trend| describe_metric(trend.metric));
     let heads = std::iter::once("started (UTC)").chain(metrics);
     let mut table = FigureTable::new(heads, rows).captioned("result");
-    table.supplement_note = "after each figure: its 95 % interval, if known";
+    let mut figures = series.trends.iter().flat_map(|trend| &trend.figures);
+    if figures.any(|of| of.as_ref().is_some_and(|of| of.interval.is_some())) {
+        table.supplement_note = "after a figure: its 95 % interval, if known";
+    }
     if hidden > 0 {
         let hidden = count_of(hidden as u64, "earlier result");
-        table.note = format!("{hidden} not shown; ");
+        table.note = format!("{hidden} not shown. ");
     }
     table
 }
