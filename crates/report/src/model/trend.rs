@@ -4,12 +4,15 @@ use floodmark_record::trend::{LevelRatio, Trend, TrendReport, TrendResult, Trend
 use floodmark_record::units::show_ratio;
 use floodmark_stats::trend::FEWEST_FIGURES;
 
+use super::answer::capitalized;
 use super::chart::trend as chart;
 use super::figures::{NOT_MEASURED, count_of, glue, interval_with};
 use super::names::minute;
 use super::page::PageContent;
 use super::ratios::{describe_metric, figure};
-use super::{Block, Blocks, Emphasis, FigureTable, Span, TableCell, TableRow, TextLine, line};
+use super::{
+    Block, Blocks, Emphasis, FigureTable, Span, TableCell, TableRow, TextLine, line, plain,
+};
 
 /// Maximum number of results in a table on a terminal; the latest are shown.
 const ON_TERMINAL: usize = 20;
@@ -27,7 +30,7 @@ pub(crate) fn document(report: &TrendReport) -> Blocks {
         blocks.section(&series.name, &period(&series.results));
         blocks.tables([results(series, ON_TERMINAL)]);
         blocks.gap();
-        let found = |trend| TextLine::new("result", [levels(series, trend)]);
+        let found = |trend| TextLine::new("result", levels(series, trend));
         blocks.lines(series.trends.iter().map(found));
         blocks.lines(host_changes(series));
     }
@@ -43,7 +46,9 @@ impl PageContent {
         for series in &report.series {
             headed(&mut answer, report, series, |blocks| {
                 for trend in &series.trends {
-                    blocks.paragraph([levels(series, trend)]);
+                    let mut spans = levels(series, trend);
+                    spans[0].text = capitalized(&spans[0].text);
+                    blocks.paragraph(spans);
                 }
             });
             headed(&mut charts, report, series, |blocks| {
@@ -65,7 +70,7 @@ impl PageContent {
             }
         }
         let mut plans = Blocks::default();
-        plans.paragraph([super::plain(format!("{}.", period(&all)))]);
+        plans.paragraph([plain(format!("{}.", period(&all)))]);
         let mut rest = Blocks::default();
         rest.lines(notes(report));
         PageContent {
@@ -123,11 +128,14 @@ fn results(series: &TrendSeries, most: usize) -> FigureTable {
     let mut table = FigureTable::new(heads, rows).captioned("result");
     let mut figures = series.trends.iter().flat_map(|trend| &trend.figures);
     if figures.any(|of| of.as_ref().is_some_and(|of| of.interval.is_some())) {
-        table.supplement_note = "after a figure: its 95 % interval, if known";
+        table.supplement_note = match hidden {
+            0 => "after a figure: its 95 % interval, if known",
+            _ => "; after a figure: its 95 % interval, if known",
+        };
     }
     if hidden > 0 {
         let hidden = count_of(hidden as u64, "earlier result");
-        table.note = format!("{hidden} not shown. ");
+        table.note = format!("{hidden} not shown");
     }
     table
 }
@@ -161,9 +169,13 @@ fn quality(trend: &Trend, change: LevelRatio) -> (Emphasis, &'static str) {
     }
 }
 
-/// Returns a sentence that describes a metric's changes.
-pub(crate) fn levels(series: &TrendSeries, trend: &Trend) -> Span {
-    let of = format!("{} of {}", describe_metric(trend.metric), series.name);
+/// Returns a sentence that describes a metric's changes. The first span names the metric.
+pub(crate) fn levels(series: &TrendSeries, trend: &Trend) -> Vec<Span> {
+    let subject = plain(format!(
+        "{} of {}:",
+        describe_metric(trend.metric),
+        series.name
+    ));
     let show = |value| glue(&figure(trend.metric, Some(value)));
     let changes = trend.levels.iter().zip(trend.levels.iter().skip(1));
     let changes = changes.filter_map(|(before, after)| {
@@ -171,27 +183,31 @@ pub(crate) fn levels(series: &TrendSeries, trend: &Trend) -> Span {
         let (emphasis, word) = quality(trend, change);
         let since = &series.results.get(after.first as usize)?.name;
         let interval = format!("{} – {}", show_ratio(change.low), show_ratio(change.high));
-        let text = format!(
-            "{word} since {since}: {} instead of {}, ratio {} (95\u{a0}% interval: {})",
+        Some(emphasis.span(format!(
+            "{word} since {since}: {} instead of {}, ratio {} (95\u{a0}% interval: {});",
             show(after.figure),
             show(before.figure),
             show_ratio(change.ratio),
             glue(&interval)
-        );
-        Some((emphasis, text))
+        )))
     });
-    let (emphases, texts): (Vec<Emphasis>, Vec<String>) = changes.unzip();
+    let mut spans: Vec<Span> = std::iter::once(subject).chain(changes).collect();
     let measured = trend.measured();
-    match emphases.last() {
-        Some(last) => last.span(format!("{of}: {}", texts.join("; "))),
-        None if measured < FEWEST_FIGURES => Emphasis::Plain.span(format!(
-            "{of}: a change can only be found in {FEWEST_FIGURES} or more results, not in {measured}"
-        )),
-        None => Emphasis::Plain.span(format!(
-            "{of}: no lasting change in {}",
+    match spans.len() {
+        1 if measured < FEWEST_FIGURES => spans.push(plain(format!(
+            "a change can only be found in {FEWEST_FIGURES} or more results, not in {measured}"
+        ))),
+        1 => spans.push(plain(format!(
+            "no lasting change in {}",
             count_of(measured as u64, "result")
-        )),
+        ))),
+        _ => {
+            if let Some(last) = spans.last_mut() {
+                last.text.pop();
+            }
+        }
     }
+    spans
 }
 
 fn host_changes(series: &TrendSeries) -> impl Iterator<Item = TextLine> {

@@ -89,7 +89,8 @@ fn a_short_series_says_how_many_results_are_needed() {
     let mut report = report();
     let series = &mut report.series[0];
     series.trends[1].figures.truncate(4);
-    let text = levels(series, &series.trends[1]).text;
+    let spans = levels(series, &series.trends[1]);
+    let text = &spans[1].text;
     assert!(text.ends_with("in 6 or more results, not in 3"), "{text}");
 }
 
