@@ -28,7 +28,8 @@ const DEFAULT: [ComparedMetric; 4] = [
 
 /// Show the trend across several results: one figure per result, and lasting changes.
 ///
-/// Results are sorted by time. Each trial or system with the same load is a series.
+/// Results are sorted by time. Each trial or system is a separate series, and a different load starts
+/// a new series.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct TrendArgs {
@@ -88,10 +89,10 @@ pub fn run(args: &TrendArgs) -> Result<(), Ending> {
     };
     let (series, mut notes) = trend_series(&results, metrics);
     if series.iter().all(|series| series.trends.is_empty()) {
-        let names: Vec<&str> = metrics.iter().map(|metric| metric.name()).collect();
+        let names = metrics.iter().map(|metric| format!("\"{metric}\""));
         return Err(Ending::usage(format!(
-            "no result contains {}; choose another --metric or measure again",
-            names.join(" or ")
+            "no result has a figure for {}; choose another --metric or measure again",
+            names.collect::<Vec<_>>().join(" or ")
         )));
     }
     notes.extend(faults.iter().map(|error| format!("not shown: {error}")));

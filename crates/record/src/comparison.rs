@@ -34,7 +34,7 @@ crate::names::named! {
 }
 
 impl ComparedMetric {
-    /// Returns whether figures are rates per second. All others are times in microseconds.
+    /// Returns whether figures are rates per second. All other metrics are times in microseconds.
     #[must_use]
     pub fn is_rate(self) -> bool {
         match self {

@@ -64,7 +64,7 @@ impl Scale {
     }
 }
 
-/// Relation between successive values, apart from changes.
+/// Whether successive values at the same level are correlated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Succession {
     /// Successive values are correlated, such as those of successive seconds.

@@ -6,7 +6,7 @@ use crate::comparison::{Ratio, geometric_mean};
 /// Minimum number of figures in which a change of level can be found.
 pub const FEWEST_FIGURES: usize = 2 * change::FEWEST;
 
-/// Successive figures with the same level.
+/// Successive figures at the same level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LastingLevel {
     /// Index of the first figure.

@@ -3,7 +3,7 @@ use floodmark_record::run::{Environment, Status};
 use super::*;
 use crate::comparing::tests::record;
 
-/// Returns results with the given throughput of system `a`, a minute apart.
+/// Returns results one minute apart, with the given throughputs for system `a`.
 fn results(rates: &[f64]) -> Vec<NamedRecord> {
     let named = (0..).zip(rates).map(|(i, per_s)| {
         let mut record = record(&[&[*per_s]], &[]);

@@ -136,7 +136,7 @@ fn names_what_cannot_be_shown() {
         ),
         (
             vec!["trend", only, "--metric", "capacity"],
-            "no result contains capacity",
+            "no result has a figure for "capacity"",
         ),
         (
             vec!["trend", only, "--json", &format!("{only}/record.json")],
@@ -152,7 +152,7 @@ fn names_what_cannot_be_shown() {
     succeeds(&output);
     let printed = text(&output.stdout);
     assert!(
-        printed.contains("can only be found in 6 or more results"),
+        printed.contains("too few results to find a change"),
         "{printed}"
     );
 }

@@ -21,7 +21,7 @@ pub enum RecoveryDecision {
     Undecided,
     /// A trial after an overload met the objectives.
     Recovered,
-    /// The server does not recover at the rate of the trials.
+    /// The server does not recover at the request rate of the trials.
     Failed,
     /// The trials were void or disturbed too often.
     Unknown,

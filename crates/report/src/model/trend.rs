@@ -195,7 +195,7 @@ pub(crate) fn levels(series: &TrendSeries, trend: &Trend) -> Vec<Span> {
     let measured = trend.measured();
     match spans.len() {
         1 if measured < FEWEST_FIGURES => spans.push(plain(format!(
-            "a change can only be found in {FEWEST_FIGURES} or more results, not in {measured}"
+            "too few results to find a change: {measured} of at least {FEWEST_FIGURES}"
         ))),
         1 => spans.push(plain(format!(
             "no lasting change in {}",

@@ -16,7 +16,7 @@ impl ExperimentFolder {
     }
 }
 
-/// Ends the command with `q`. Returns the text after the view.
+/// Ends the command with `q`. Returns the text printed after the view.
 fn quit(mut command: OnTerminal) -> String {
     command.keys("q");
     let (code, shown) = command.end();
@@ -33,7 +33,7 @@ fn shows_completed_trials_with_their_figures() {
          {NATIVE}name = \"second\"\nload = {{ duration = \"60s\" }}\n"
     ));
     let run = lab.on_terminal("run");
-    // The view skips unchanged spaces, so each word is separate.
+    // The view does not redraw unchanged spaces, so wait for each word separately.
     for word in ["trials:", "1/2", "second", "✓"] {
         run.wait_for(word);
     }

@@ -213,7 +213,7 @@ impl Axis {
         Axis::linear((from, to), Quantity::Seconds, labels)
     }
 
-    /// Returns an axis for `n` successive items, which have the positions 1 to `n`.
+    /// Returns an axis for `n` successive items at the positions 1 to `n`.
     pub(crate) fn of_ordinals(n: usize, ticks: Vec<(f64, String)>) -> Self {
         let ends = (0.5, n as f64 + 0.5);
         Axis::linear(ends, Quantity::Ordinal, ticks.into_iter())

@@ -47,7 +47,7 @@ pub(super) fn chart(timed: &[(usize, TimedRun<'_>)]) -> Option<Chart> {
     let highest = curves.iter().flat_map(Curve::values).fold(0.0, f64::max);
     let y = Axis::from_zero(highest, Quantity::Percent);
     let title = "Histogram of response times";
-    let mut chart = Chart::new(title, "percent of requests per step", (x, y), curves);
+    let mut chart = Chart::new(title, "percent of requests per bin", (x, y), curves);
     if chart.x.log {
         chart.notes.push("The time axis is logarithmic.".to_owned());
     }
@@ -78,7 +78,7 @@ mod tests {
         chart(&[(0, TimedRun { run, name, times })]).unwrap()
     }
 
-    /// Returns the sum of all steps in percent.
+    /// Returns the sum of all bins in percent.
     fn total(chart: &Chart) -> f64 {
         let points = &chart.curves[0].pieces[0].points;
         let steps = points[1..points.len() - 1].chunks(2);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_is_in_one_step() {
+    fn each_request_is_in_one_bin() {
         for us in [
             &[100, 200, 200, 400, 900_000][..],
             &[1_000, 1_001, 1_003, 1_100],
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_timed_out_are_in_no_step() {
+    fn requests_that_timed_out_are_in_no_bin() {
         let run = fixture::open_censored();
         let times = run.response_time_us.histogram.as_deref();
         let times = Histogram::decode(times.unwrap()).unwrap();
