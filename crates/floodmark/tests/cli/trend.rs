@@ -136,7 +136,7 @@ fn names_what_cannot_be_shown() {
         ),
         (
             vec!["trend", only, "--metric", "capacity"],
-            "no result has a figure for "capacity"",
+            "no result has a figure for \"capacity\"",
         ),
         (
             vec!["trend", only, "--json", &format!("{only}/record.json")],

@@ -91,7 +91,10 @@ fn a_short_series_says_how_many_results_are_needed() {
     series.trends[1].figures.truncate(4);
     let spans = levels(series, &series.trends[1]);
     let text = &spans[1].text;
-    assert!(text.ends_with("too few results to find a change: 3 of at least 6"), "{text}");
+    assert!(
+        text.ends_with("too few results to find a change: 3 of at least 6"),
+        "{text}"
+    );
 }
 
 #[test]
