@@ -19,11 +19,11 @@ const DECISIVE: f64 = 100.0;
 pub enum RecoveryDecision {
     /// More trials are necessary.
     Undecided,
-    /// A trial after an overload met the objectives.
+    /// The server met the objectives in a trial after an overload.
     Recovered,
     /// The server does not recover at the request rate of the trials.
     Failed,
-    /// The trials were void or disturbed too often.
+    /// Too many trials were void or disturbed.
     Unknown,
 }
 

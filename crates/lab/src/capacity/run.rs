@@ -66,10 +66,6 @@ const HIGHEST_FACTOR: f64 = 1e3;
 /// faster responses do not matter.
 const NEAR_LIMIT: f64 = 0.7;
 
-/// Note added to the result if the search cannot determine whether the server recovers.
-const RECOVERY_UNKNOWN: &str = "whether the server recovers from an overload is unknown, because trials were void or the host \
-                                was disturbed; repeat the search on a quieter host";
-
 /// Maximum wait for the server to recover after a trial that missed.
 const RECOVERY_WAIT: Duration = Duration::from_secs(10);
 
@@ -258,12 +254,7 @@ impl CapacitySession<'_, '_> {
                 NextTrial::Settled if events.trials.len() >= MOST_TRIALS => {
                     return Ok(CapacityEnd::Trials);
                 }
-                NextTrial::Settled => {
-                    if searches.is_recovery_unknown() {
-                        self.note(RECOVERY_UNKNOWN.to_owned());
-                    }
-                    return Ok(CapacityEnd::Settled);
-                }
+                NextTrial::Settled => return Ok(CapacityEnd::Settled),
             };
             let estimate = searches.estimate().map(|estimate| estimate.rate_per_s);
             let capacity_per_s = estimate.unwrap_or(next.rate_per_s);

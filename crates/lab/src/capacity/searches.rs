@@ -141,11 +141,6 @@ impl CapacitySearches {
         }
     }
 
-    /// Returns whether trials after an overload did not show if the server recovers.
-    pub fn is_recovery_unknown(&self) -> bool {
-        self.recovery.decision() == RecoveryDecision::Unknown
-    }
-
     /// Returns the capacity so far in requests per second, if trials passed and missed.
     pub fn estimate(&self) -> Option<CapacityEstimate> {
         match self.rising.finding() {

@@ -328,10 +328,10 @@ pub(crate) fn precision(result: &CapacityResult) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let is_tested = |trial: &CapacityTrial| {
-        trial.start == TrialStart::Overload && trial.outcome != TrialOutcome::Void
+    let has_recovered = |trial: &CapacityTrial| {
+        trial.start == TrialStart::Overload && trial.outcome == TrialOutcome::Pass
     };
-    if result.finding == CapacityKind::Capacity && !result.trials.iter().any(is_tested) {
+    if result.finding == CapacityKind::Capacity && !result.trials.iter().any(has_recovered) {
         notes.push("no trial shows whether the server recovers from an overload".to_owned());
     }
     notes.extend(end.into_iter().flat_map(|end| end.notes.iter().cloned()));
