@@ -43,7 +43,8 @@
 
   // Returns the y coordinate of a curve at a position, or null in a gap.
   const heightAt = (shapes, x) => {
-    const distance = (circle) => Math.abs(Number(circle.getAttribute("cx")) - x);
+    // Zooming moves the circle, but not its original position.
+    const distance = (circle) => Math.abs((circle.originalcx ?? Number(circle.getAttribute("cx"))) - x);
     const circles = shapes.filter((shape) => shape.tagName === "circle").sort((a, b) => distance(a) - distance(b));
     if (circles.length > 0) return distance(circles[0]) < NEAR ? Number(circles[0].getAttribute("cy")) : null;
     for (const shape of shapes) {
