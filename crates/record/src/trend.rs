@@ -48,14 +48,14 @@ pub struct TrendResult {
 pub struct Trend {
     /// The metric.
     pub metric: ComparedMetric,
-    /// The figure of each result; null if it was not measured or is 0.
+    /// The figure of each result; null if it was not measured, is 0, or is above the timeout.
     pub figures: Vec<Option<TrendFigure>>,
-    /// Successive figures with the same level.
+    /// The levels, in chronological order.
     pub levels: Vec<TrendLevel>,
 }
 
 impl Trend {
-    /// Returns the number of results with a figure.
+    /// Returns the number of results that have a figure.
     #[must_use]
     pub fn measured(&self) -> usize {
         self.figures.iter().flatten().count()

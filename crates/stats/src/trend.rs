@@ -19,8 +19,8 @@ pub struct LastingLevel {
     pub change: Option<Ratio>,
 }
 
-/// Returns the levels of positive figures. Returns one level if no change is significant, and none
-/// if there are no figures or if a figure is not positive.
+/// Divides positive figures into levels. Returns a single level if no change is significant, and no
+/// level if there are no figures or if a figure is not positive.
 #[must_use]
 pub fn levels(figures: &[f64]) -> Vec<LastingLevel> {
     if figures.iter().any(|v| !(v.is_finite() && *v > 0.0)) {
@@ -96,6 +96,16 @@ mod tests {
                 "{firsts:?}"
             );
         }
+    }
+
+    #[test]
+    fn usually_finds_a_slowdown_after_five_results() {
+        let is_found = |seed| {
+            let found = levels(&figures(&[(10, 100.0), (5, 90.0)], 0.02, seed));
+            found.len() == 2 && found[1].first.abs_diff(10) <= 1
+        };
+        let found = (0..500).filter(|seed| is_found(*seed)).count();
+        assert!(found >= 490, "{found} of 500");
     }
 
     #[test]

@@ -25,9 +25,10 @@ pub struct NamedRecord {
 /// One group of a result.
 struct TrendPoint<'a> {
     of: &'a NamedRecord,
+    /// Name of the trial or system.
+    name: String,
+    /// The runs, named after the result, and after the trial or system if there are several.
     group: RunGroup<'a>,
-    /// Name of the result, and of the group if there are several.
-    label: String,
     started_unix_ms: u64,
 }
 
@@ -41,14 +42,14 @@ pub fn trend_series(
     let mut points: Vec<TrendPoint<'_>> = results.iter().flat_map(points).collect();
     points.sort_by_key(|point| point.started_unix_ms);
     let is_same = |a: &TrendPoint<'_>, b: &TrendPoint<'_>| {
-        a.group.name == b.group.name && is_same_load(&a.group, &b.group)
+        a.name == b.name && is_same_load(&a.group, &b.group)
     };
     let all = grouped(points, is_same);
     let (mut series, mut notes) = (Vec::new(), Vec::new());
     for (i, points) in all.iter().enumerate() {
         let first = &points[0];
-        let mut name = first.group.name.clone();
-        let earlier = all[..i].iter().rfind(|of| of[0].group.name == name);
+        let mut name = first.name.clone();
+        let earlier = all[..i].iter().rfind(|of| of[0].name == name);
         if let Some(earlier) = earlier {
             let other = &earlier[0];
             let names = [other.of.name.as_str(), first.of.name.as_str()];
@@ -59,18 +60,16 @@ pub fn trend_series(
                 differences.join("; ")
             ));
         }
-        for point in points {
-            let named = RunGroup {
-                name: point.label.clone(),
-                ..point.group.clone()
-            };
-            notes.extend(validity_notes(&named));
-        }
+        let validity = points
+            .iter()
+            .map(|point| (point, validity_notes(&point.group)));
+        notes.extend(gathered(validity));
         let trends = metrics.iter().map(|metric| {
             let (trend, reasons) = trend(points, *metric);
             // A metric without any figure was not measured, for instance the server's CPU time.
-            let is_measured = trend.measured() > 0;
-            notes.extend(reasons.into_iter().filter(|_| is_measured));
+            if trend.measured() > 0 {
+                notes.extend(reasons);
+            }
             trend
         });
         let trends = trends.filter(|trend| trend.measured() > 0).collect();
@@ -89,16 +88,19 @@ fn points(of: &NamedRecord) -> Vec<TrendPoint<'_>> {
     let is_single = groups.len() == 1;
     let points = groups.into_iter().map(|group| TrendPoint {
         of,
-        label: match is_single {
-            true => of.name.clone(),
-            false => format!("{}:{}", of.name, group.name),
-        },
+        name: group.name.clone(),
         started_unix_ms: group
             .runs()
             .map(|run| run.started_unix_ms)
             .min()
             .unwrap_or(0),
-        group,
+        group: RunGroup {
+            name: match is_single {
+                true => of.name.clone(),
+                false => format!("{}:{}", of.name, group.name),
+            },
+            ..group
+        },
     });
     points.collect()
 }
@@ -114,28 +116,16 @@ fn result(point: &TrendPoint<'_>) -> TrendResult {
 /// Returns the trend of a metric, and the reasons why figures are missing. Each reason names the
 /// results that it applies to.
 fn trend(points: &[TrendPoint<'_>], metric: ComparedMetric) -> (Trend, Vec<String>) {
-    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut reasons = Vec::new();
     let figures = points.iter().map(|point| {
-        let named = RunGroup {
-            name: point.label.clone(),
-            ..point.group.clone()
-        };
-        let of = ProcessFigures::of(&named, metric);
-        let value = of.usable().and_then(geometric_mean);
-        if value.is_none() {
-            let prefix = format!("{}: ", point.label);
-            for note in of.notes {
-                let reason = note.strip_prefix(&prefix).unwrap_or(&note);
-                match reasons.iter_mut().find(|(known, _)| known == reason) {
-                    Some((_, labels)) => labels.push(&point.label),
-                    None => reasons.push((reason.to_owned(), vec![&point.label])),
-                }
-            }
+        let of = ProcessFigures::of(&point.group, metric);
+        let Some(value) = of.usable().and_then(geometric_mean) else {
+            reasons.push((point, of.notes));
             return None;
-        }
+        };
         let interval = over_processes(&of.values);
-        let interval = interval.or_else(|| interval_within(&named, metric));
-        value.map(|value| TrendFigure { value, interval })
+        let interval = interval.or_else(|| interval_within(&point.group, metric));
+        Some(TrendFigure { value, interval })
     });
     let figures: Vec<Option<TrendFigure>> = figures.collect();
     let known = figures.iter().enumerate();
@@ -159,9 +149,27 @@ fn trend(points: &[TrendPoint<'_>], metric: ComparedMetric) -> (Trend, Vec<Strin
         figures,
         levels,
     };
-    let reasons = reasons.into_iter();
-    let notes = reasons.map(|(reason, labels)| format!("{}: {reason}", labels.join(", ")));
-    (trend, notes.collect())
+    (trend, gathered(reasons))
+}
+
+/// Returns each distinct note with the results that it applies to. The notes start with the name of
+/// their group.
+fn gathered<'a>(notes: impl IntoIterator<Item = (&'a TrendPoint<'a>, Vec<String>)>) -> Vec<String> {
+    let mut found: Vec<(String, Vec<&str>)> = Vec::new();
+    for (point, notes) in notes {
+        let label = point.group.name.as_str();
+        let prefix = format!("{label}: ");
+        for note in notes {
+            let text = note.strip_prefix(&prefix).unwrap_or(&note);
+            match found.iter_mut().find(|(known, _)| known == text) {
+                Some((_, labels)) => labels.push(label),
+                None => found.push((text.to_owned(), vec![label])),
+            }
+        }
+    }
+    let found = found.into_iter();
+    let notes = found.map(|(text, labels)| format!("{}: {text}", labels.join(", ")));
+    notes.collect()
 }
 
 /// Returns the interval of a figure within the only server process of a group.

@@ -30,9 +30,6 @@ const LINE: f64 = 30.0;
 /// Number of positions in each segment of a curve at which the curve can pass a label.
 const SAMPLES: u32 = 8;
 
-/// More than the number of positions at which curves pass a label.
-const MANY: usize = 1_000_000;
-
 /// Number of characters of a label that fit into half of the plot area.
 const HALF_CHARACTERS: usize = 26;
 
@@ -206,7 +203,10 @@ fn level_label(
             })
         });
         let is_outside = (is_above && top < TOP) || (!is_above && top + LINE > BOTTOM);
-        between.filter(|point| is_inside(*point)).count() + if is_outside { MANY } else { 0 }
+        (
+            is_outside,
+            between.filter(|point| is_inside(*point)).count(),
+        )
     };
     let places = [(false, false), (false, true), (true, false), (true, true)];
     let best = places.into_iter().min_by_key(|place| passing(*place));

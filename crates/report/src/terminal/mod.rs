@@ -69,7 +69,7 @@ pub fn comparison(compared: &ComparisonReport, style: Style) -> String {
     draw(&model::comparison::document(compared), style)
 }
 
-/// Draws the trends of a folder of results.
+/// Draws the trends of several results.
 #[must_use]
 pub fn trends(report: &TrendReport, style: Style) -> String {
     draw(&model::trend::document(report), style)

@@ -53,8 +53,7 @@ impl Quantity {
         match self {
             Quantity::Count => label_count(value),
             Quantity::Rate => per_second(value),
-            Quantity::Number | Quantity::Ordinal => shortest(value),
-            Quantity::Percent => shortest(value),
+            Quantity::Number | Quantity::Ordinal | Quantity::Percent => shortest(value),
             Quantity::Bytes if value >= 1e3 => {
                 let label = label_count(value);
                 let (number, unit) = label.split_at(label.len() - 1);

@@ -1,4 +1,4 @@
-//! The tables of trends: figures of results, and changes of their level.
+//! The tables of trends: the figures of results, and the changes between levels.
 
 use floodmark_record::trend::{Trend, TrendReport, TrendSeries};
 use floodmark_record::units::show_ratio;
