@@ -62,7 +62,10 @@ fn results_without_a_figure_keep_their_place() {
         "1 attempt excluded: invalid",
         "the throughput was not measured",
     ];
-    assert_eq!(notes, expected.map(|note| format!("day-02, day-05: {note}")));
+    assert_eq!(
+        notes,
+        expected.map(|note| format!("day-02, day-05: {note}"))
+    );
 }
 
 #[test]
