@@ -9,8 +9,8 @@ use floodmark_record::metric::{Role, ThreadGroupFigure, WaitKind, WaitObject};
 use crate::figures::Figures;
 use crate::threads::ThreadActivity;
 
-/// Maximum number of groups with a series. A JVM has about twenty groups, and half of them are
-/// idle.
+/// Maximum number of groups with a series at the same time. A JVM has about twenty groups of its
+/// own, and half of them are idle.
 const MAX_GROUPS: usize = 24;
 
 /// Maximum number of kernel functions per group that have a series.
@@ -90,16 +90,9 @@ impl ThreadGroups {
     pub(crate) fn add(&mut self, activity: ThreadActivity<'_>, figures: &mut Figures) {
         let name = activity.group;
         let known = self.groups.iter().position(|group| group.name == name);
-        let at = known.unwrap_or(self.groups.len());
-        if at == MAX_GROUPS {
+        let Some(at) = known.or_else(|| self.add_group(&activity)) else {
             return;
-        }
-        if known.is_none() {
-            self.groups.push(ThreadGroupState {
-                name: name.to_owned(),
-                ..ThreadGroupState::default()
-            });
-        }
+        };
         let group = &mut self.groups[at];
         group.waits += activity.waits;
         group.on_cpu_ns += activity.on_cpu_ns;
@@ -120,6 +113,25 @@ impl ThreadGroups {
             function: function.to_owned(),
         };
         figures.set(metric, 1.0);
+    }
+
+    /// Adds the group of a thread and returns its index. If there are too many groups, an active one
+    /// replaces one that was never active. Returns `None` if this is impossible.
+    fn add_group(&mut self, activity: &ThreadActivity<'_>) -> Option<usize> {
+        let group = ThreadGroupState {
+            name: activity.group.to_owned(),
+            ..ThreadGroupState::default()
+        };
+        if self.groups.len() < MAX_GROUPS {
+            self.groups.push(group);
+            return Some(self.groups.len() - 1);
+        }
+        let is_active = activity.waits > 0 || activity.on_cpu_ns > 0;
+        let mut groups = self.groups.iter();
+        let at = groups.position(|group| group.waits == 0 && group.on_cpu_ns == 0);
+        let at = at.filter(|_| is_active)?;
+        self.groups[at] = group;
+        Some(at)
     }
 
     /// Ends a sample.
@@ -242,5 +254,30 @@ mod tests {
         groups.end(&mut figures);
         assert_eq!(groups.groups.len(), MAX_GROUPS);
         assert!(figures.values().len() <= MAX_GROUPS * (5 + MAX_FUNCTIONS));
+    }
+
+    #[test]
+    fn an_active_group_replaces_an_idle_one() {
+        let mut groups = ThreadGroups::of(Role::Server);
+        let mut figures = Figures::default();
+        let names: Vec<String> = (0..MAX_GROUPS).map(|i| format!("{i}-x")).collect();
+        for waits in [0, 5] {
+            figures.begin();
+            groups.begin();
+            for (i, name) in names.iter().enumerate() {
+                let waits = if i == 7 { 0 } else { 1 };
+                groups.add(activity(name, waits, None), &mut figures);
+            }
+            for _ in 0..3 {
+                groups.add(activity("pool", waits, None), &mut figures);
+            }
+            groups.add(activity("late", 9, None), &mut figures);
+            groups.end(&mut figures);
+        }
+        assert_eq!(value(&figures, "late waits"), 18.0);
+        let is_known = |name: &str| figures.metrics().iter().any(|of| of.name() == name);
+        assert!(!is_known("pool threads"), "all groups were active");
+        assert!(!is_known("7-x threads"), "replaced by \"late\"");
+        assert_eq!(groups.groups.len(), MAX_GROUPS);
     }
 }

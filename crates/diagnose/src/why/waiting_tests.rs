@@ -71,6 +71,17 @@ fn finds_too_few_concurrent_requests() {
 }
 
 #[test]
+fn compiler_threads_are_no_workers() {
+    let mut run = working_on(25.0);
+    let compiler = blocked("C2 CompilerThre", &[("timed lock", 1.0)], 15.0);
+    run.observations.extend(compiler);
+    let on_cpu = series("server threads", "C2 CompilerThre on_cpu", 0.1);
+    run.observations.push(on_cpu);
+    let verdict = is(&run, Cause::WorkerPool);
+    assert_eq!(keys(&verdict), ["permits server", "timer server"]);
+}
+
+#[test]
 fn distinguishes_pools_from_serialised_requests() {
     let mut run = working_on(8.0);
     run.observations

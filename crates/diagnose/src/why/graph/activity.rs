@@ -3,6 +3,7 @@
 use floodmark_record::metric::{WaitKind, WaitObject};
 use floodmark_record::path::{PathStep, StepKind};
 
+use super::runtime::is_compiler;
 use super::upstreams::{connections, process_behind};
 use crate::why::facts::{RunFacts, ThreadGroupFacts, used};
 use crate::why::thresholds::{MOST, SAME, SPARE};
@@ -123,10 +124,11 @@ pub(super) fn main_resource(steps: &[PathStep]) -> Option<PathStep> {
 }
 
 /// Returns whether a thread group takes part in the work: a quarter of a wait per response, or a
-/// quarter of the server's CPU time.
+/// quarter of the server's CPU time. Compiler threads use CPU time without working on requests.
 pub(super) fn takes_part(group: &ThreadGroupFacts, facts: &RunFacts<'_>) -> bool {
-    group.waits_per_s >= SPARE * facts.responses_per_s
-        || group.on_cpu >= SPARE * used(&facts.server)
+    let waits = group.waits_per_s >= SPARE * facts.responses_per_s;
+    let runs = group.on_cpu >= SPARE * used(&facts.server);
+    (waits || runs) && !is_compiler(&group.name)
 }
 
 /// Returns what most of the requests in service wait for. If no thread or connection shows it,

@@ -88,13 +88,17 @@ fn is_rising(facts: &RunFacts<'_>) -> bool {
     ends.is_some_and(|(first, last)| last - first >= NOTICEABLE * first)
 }
 
-/// Returns the busy share of the busiest compiler thread. The kernel truncates thread names to 15
-/// bytes.
+/// Returns whether a thread group consists of the JVM's compiler threads. The kernel truncates thread
+/// names to 15 bytes.
+pub(super) fn is_compiler(name: &str) -> bool {
+    ["C1 CompilerThre", "C2 CompilerThre"].contains(&name)
+}
+
+/// Returns the busy share of the busiest compiler thread.
 fn compiler_busy(run: &Run) -> Option<f64> {
-    const COMPILERS: [&str; 2] = ["C1 CompilerThre", "C2 CompilerThre"];
     let server = run.server.as_ref().filter(|server| server.wall_s > 0.0)?;
     let threads = server.seen.threads.iter();
-    let compilers = threads.filter(|thread| COMPILERS.contains(&&*thread.name));
+    let compilers = threads.filter(|thread| is_compiler(&thread.name));
     compilers
         .map(|thread| (thread.on_cpu_s + thread.run_delay_s) / server.wall_s)
         .max_by(f64::total_cmp)
