@@ -13,10 +13,22 @@ use crate::workspace::Workspace;
 /// Address of the server.
 const ADDRESS: &str = "127.0.0.1:18473";
 
-/// Loads whose pages are checked: a name and flags.
-const LOADS: [(&str, &str); 2] = [("closed", "-d 4s"), ("open", "-r 3k -d 4s")];
+/// Commands whose pages are checked, with the name of the page. `URL` is the server's.
+const PAGES: [(&str, &str); 8] = [
+    ("closed", "load URL --quiet -d 4s --json closed.json"),
+    ("open", "load URL --quiet -r 3k -d 4s --json open.json"),
+    ("first", "load URL --quiet -d 1s --json first.json"),
+    ("second", "load URL --quiet -d 1s --json second.json"),
+    ("third", "load URL --quiet -d 1s --json third.json"),
+    (
+        "capacity",
+        "capacity URL --quiet --slo p99<5ms --budget 15s",
+    ),
+    ("comparison", "compare closed.json open.json"),
+    ("trend", "trend first.json second.json third.json"),
+];
 
-/// Makes pages of real loads and checks them in Chromium.
+/// Makes pages of real results and checks them in Chromium.
 pub fn run(workspace: &Workspace) -> Result<(), TaskError> {
     tools::provide(&[CHROMIUM, NODE, NPM])?;
     let floodmark = workspace.build_release("floodmark")?;
@@ -38,9 +50,9 @@ pub fn run(workspace: &Workspace) -> Result<(), TaskError> {
     // The server prints its address when it is ready.
     let output = server.stdout.take().map(BufReader::new);
     output.and_then(|output| output.lines().next());
-    let pages = LOADS
+    let pages = PAGES
         .into_iter()
-        .map(|(name, flags)| page(&floodmark, &folder, name, flags));
+        .map(|(name, line)| page(&floodmark, &folder, name, line));
     let pages = pages.collect::<Result<Vec<PathBuf>, TaskError>>();
     // The server has no state that it must save.
     let _ = server.kill().and_then(|()| server.wait());
@@ -50,21 +62,23 @@ pub fn run(workspace: &Workspace) -> Result<(), TaskError> {
     command::run(&mut check).map(drop)
 }
 
-/// Runs a load and returns its page.
-fn page(floodmark: &Path, folder: &Path, name: &str, flags: &str) -> Result<PathBuf, TaskError> {
+/// Runs a command and returns its page.
+fn page(floodmark: &Path, folder: &Path, name: &str, line: &str) -> Result<PathBuf, TaskError> {
     let page = folder.join(format!("{name}.html"));
-    let mut load = Command::new(floodmark);
-    load.args(["load", &format!("http://{ADDRESS}/"), "--quiet"])
-        .args(flags.split(' '))
-        .arg("--html")
-        .arg(&page);
-    // A busy host makes the load invalid, which does not change the page's structure.
-    let _ = command::run(&mut load);
+    if page.exists() {
+        fs::remove_file(&page).map_err(TaskError::file(&page))?;
+    }
+    let line = line.replace("URL", &format!("http://{ADDRESS}/"));
+    let mut command = Command::new(floodmark);
+    command.args(line.split(' ')).arg("--html").arg(&page);
+    command.current_dir(folder);
+    // A busy host makes a load invalid, which does not change the page's structure.
+    let _ = command::run(&mut command);
     match page.exists() {
         true => Ok(page),
         false => Err(TaskError::found(format!(
             "no page: {}",
-            command::line(&load)
+            command::line(&command)
         ))),
     }
 }

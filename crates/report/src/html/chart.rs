@@ -7,6 +7,9 @@
 
 use maud::{Markup, html};
 
+mod level_label;
+
+use self::level_label::LevelLabel;
 use super::Harmless;
 use crate::model::chart::{AreaColor, Axis, Chart, ChartMark, Curve, CurveRole, DotColor};
 
@@ -23,12 +26,8 @@ const BOTTOM: f64 = HEIGHT - 46.0;
 /// Width beside the plot area in which points at its edges are drawn.
 const MARGIN: f64 = 10.0;
 
-/// Character width and line height of a label.
-const CHARACTER: f64 = 12.0;
-const LINE: f64 = 30.0;
-
-/// Number of positions in each segment of a curve at which the curve can pass a label.
-const SAMPLES: u32 = 8;
+/// Mean character width of a label below the x axis.
+const TICK_CHARACTER: f64 = 15.5;
 
 /// Number of characters of a label that fit into half of the plot area.
 const HALF_CHARACTERS: usize = 26;
@@ -107,6 +106,8 @@ fn svg(chart: &Chart) -> Markup {
             .map(|(at, value)| format!("{},{} ", x(at), y(value)))
             .collect::<String>()
     };
+    let labels = chart.x.ticks.iter();
+    let labels: Vec<_> = labels.map(|(at, label)| (x(at), label.as_str())).collect();
     // Draw the offered rate first, so that the achieved rate is in front.
     let mut curves: Vec<&Curve> = chart.curves.iter().collect();
     curves.sort_by_key(|curve| curve.role != CurveRole::Offered);
@@ -116,7 +117,9 @@ fn svg(chart: &Chart) -> Markup {
                 (line("grid", (LEFT, y(at)), (RIGHT, y(at))))
                 text.y x=(LEFT - 12.0) y=(y(at)) { (label) }
             }
-            @for (at, label) in &chart.x.ticks { text.x x=(x(at)) y=(BOTTOM + 34.0) { (label) } }
+            @for (at, label) in spaced(&labels) {
+                text.x x=(at) y=(BOTTOM + 34.0) { (label) }
+            }
             // Clips what the script moves out of the plot area.
             svg x=(LEFT - MARGIN) width=(RIGHT - LEFT + 2.0 * MARGIN) height=(HEIGHT)
                 viewBox={ (LEFT - MARGIN) " 0 " (RIGHT - LEFT + 2.0 * MARGIN) " " (HEIGHT) } {
@@ -164,10 +167,22 @@ fn svg(chart: &Chart) -> Markup {
             (line("axis", (LEFT, BOTTOM), (RIGHT, BOTTOM)))
             @for mark in &chart.levels {
                 (line("level", (LEFT, y(&mark.at)), (RIGHT, y(&mark.at))))
-                (level_label(chart, mark, |(at, value)| (x(&at), y(&value))))
+                (LevelLabel::place(chart, mark, |(at, value)| (x(&at), y(&value))).draw(mark))
             }
         }
     }
+}
+
+/// Keeps every nth label below the x axis, so that labels do not overlap.
+fn spaced<'a>(labels: &[(f64, &'a str)]) -> Vec<(f64, &'a str)> {
+    let half = |label: &str| 0.5 * TICK_CHARACTER * label.chars().count() as f64;
+    let kept = |n: usize| labels.iter().copied().step_by(n).collect::<Vec<_>>();
+    let is_free = |kept: &Vec<(f64, &str)>| {
+        let mut pairs = kept.windows(2);
+        pairs.all(|pair| pair[0].0 + half(pair[0].1) < pair[1].0 - half(pair[1].1))
+    };
+    let every = (1..=labels.len()).map(kept).find(is_free);
+    every.unwrap_or_default()
 }
 
 /// Writes a label beside a vertical line, on the side with more room.
@@ -177,46 +192,6 @@ fn upright_label(at: f64, below: f64, mark: &ChartMark) -> Markup {
     let at = if is_left { at - 8.0 } else { at + 8.0 };
     let label: String = mark.label.chars().take(HALF_CHARACTERS).collect();
     html! { text.label x=(at) y=(TOP + below) text-anchor=(anchor) { (Harmless(&label)) } }
-}
-
-/// Writes a label at the end of a horizontal line, above or below it, where the fewest curves pass.
-fn level_label(
-    chart: &Chart,
-    mark: &ChartMark,
-    position: impl Fn((f64, f64)) -> (f64, f64),
-) -> Markup {
-    let (_, at) = position((chart.x.from, mark.at));
-    let width = mark.label.chars().count() as f64 * CHARACTER;
-    let passing = |(is_left, is_above): (bool, bool)| {
-        let left = if is_left { LEFT } else { RIGHT - width };
-        let top = if is_above { at - LINE } else { at };
-        let is_inside = |(x, y): (f64, f64)| {
-            (left..=left + width).contains(&x) && (top..=top + LINE).contains(&y)
-        };
-        let pieces = chart.drawn().flat_map(|curve| &curve.pieces);
-        let segments = pieces.flat_map(|piece| piece.points.windows(2));
-        let between = segments.flat_map(|ends| {
-            let [a, b] = [position(ends[0]), position(ends[1])];
-            (0..=SAMPLES).map(move |i| {
-                let share = f64::from(i) / f64::from(SAMPLES);
-                (a.0 + share * (b.0 - a.0), a.1 + share * (b.1 - a.1))
-            })
-        });
-        let is_outside = (is_above && top < TOP) || (!is_above && top + LINE > BOTTOM);
-        (
-            is_outside,
-            between.filter(|point| is_inside(*point)).count(),
-        )
-    };
-    let places = [(false, false), (false, true), (true, false), (true, true)];
-    let best = places.into_iter().min_by_key(|place| passing(*place));
-    let (is_left, is_above) = best.unwrap_or_default();
-    let (x, anchor) = match is_left {
-        true => (LEFT + 6.0, "start"),
-        false => (RIGHT - 6.0, "end"),
-    };
-    let y = if is_above { at - 8.0 } else { at + 24.0 };
-    html! { text.label x=(x) y=((y * 10.0).round() / 10.0) text-anchor=(anchor) { (Harmless(&mark.label)) } }
 }
 
 /// Returns the first band with each label.
@@ -275,5 +250,26 @@ fn swatch(curve: &Curve) -> Markup {
                 _ => { line class=(class) x1="0" y1="5" x2="44" y2="5" {} }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_out_overlapping_labels() {
+        let labels = [
+            (112.0, "20 ms"),
+            (229.5, "50 ms"),
+            (318.4, "100 ms"),
+            (407.3, "200 ms"),
+            (524.7, "500 ms"),
+            (613.6, "1 s"),
+        ];
+        let kept: Vec<&str> = spaced(&labels).iter().map(|of| of.1).collect();
+        assert_eq!(kept, ["20 ms", "100 ms", "500 ms"]);
+        assert_eq!(spaced(&labels[..2]), labels[..2]);
+        assert_eq!(spaced(&[]), []);
     }
 }

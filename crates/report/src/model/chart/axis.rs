@@ -141,7 +141,8 @@ impl Axis {
 
     /// Returns a linear axis from zero to at least `largest`.
     pub(crate) fn from_zero(largest: f64, quantity: Quantity) -> Self {
-        let step = round_step(largest.max(f64::MIN_POSITIVE) / STEPS);
+        let largest = if largest > 0.0 { largest } else { 1.0 };
+        let step = round_step(largest / STEPS);
         let steps = (largest / step - 1e-9).ceil().max(1.0);
         let ticks = (0..=steps as u32).map(|i| f64::from(i) * step);
         let labels = ticks.map(|at| (at, quantity.label(at)));
@@ -297,7 +298,8 @@ mod tests {
             labels(&Axis::from_zero(0.81, Quantity::Count)).last(),
             Some(&"1")
         );
-        assert_eq!(Axis::from_zero(0.0, Quantity::Count).from, 0.0);
+        let zero = Axis::from_zero(0.0, Quantity::Count);
+        assert_eq!((zero.from, zero.to), (0.0, 1.0));
         // Multiples of the step are not exact.
         let axis = Axis::of_range((0.7, 1.3), Quantity::Number);
         assert!(labels(&axis).contains(&"1.2"), "{:?}", labels(&axis));

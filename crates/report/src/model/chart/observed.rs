@@ -86,26 +86,26 @@ pub(crate) fn charts(drawn: &[NamedRun<'_>]) -> (Vec<Chart>, Vec<String>) {
     for one in drawn {
         for seen in &one.run.observations {
             let known = keys.iter().any(|key| same(key, seen));
-            if is_changing(seen) && !known && !seen.is_peak && !is_left_out(&seen.metric) {
+            if !known && !seen.is_peak && !is_left_out(&seen.metric) {
                 keys.push(seen);
             }
         }
     }
     let is_cited = |metric| drawn.iter().any(|one| evidence::is_cited(one.run, metric));
     keys.sort_by_cached_key(|key| (!is_cited(&key.metric), priority(&key.metric)));
-    let charts = keys
-        .iter()
-        .take(MAX_CHARTS)
-        .map(|key| chart(&time, drawn, key));
-    let left = keys.iter().skip(MAX_CHARTS).map(|key| name(key));
-    (charts.collect(), left.collect())
+    let charts = keys.iter().map(|key| (key, chart(&time, drawn, key)));
+    let mut charts = charts.filter(|(_, chart)| chart.curves.iter().any(is_changing));
+    let first = charts.by_ref().take(MAX_CHARTS);
+    let first = first.map(|(_, chart)| chart).collect();
+    (first, charts.map(|(key, _)| name(key)).collect())
 }
 
-/// Returns whether the values differ by more than 2 % of the largest. A flat curve shows nothing
-/// that the other charts do not.
-fn is_changing(seen: &Observation) -> bool {
+/// Returns whether the drawn values differ by more than 2 % of the largest. A flat curve shows
+/// nothing that the other charts do not.
+fn is_changing(curve: &Curve) -> bool {
     const FLAT: f64 = 0.02;
-    extremes(&seen.values).is_some_and(|(least, largest)| largest - least > FLAT * largest)
+    let values: Vec<f64> = curve.values().collect();
+    extremes(&values).is_some_and(|(least, largest)| largest - least > FLAT * largest)
 }
 
 fn same(a: &Observation, b: &Observation) -> bool {
@@ -236,6 +236,41 @@ mod tests {
                 "Host: CPUs that were busy"
             ]
         );
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    #[test]
+    fn a_change_during_the_warmup_has_no_chart() {
+        let mut run = fixture::closed();
+        run.warmup = Some(WarmupRun {
+            duration_s: 1.0,
+            requests: Counts::default(),
+        });
+        run.measured_from_ms = Some(1000);
+        let seen = |metric, values: &[f64]| Observation {
+            metric,
+            is_peak: false,
+            source: String::new(),
+            start_ms: 0,
+            step_ms: 500,
+            values: values.to_vec(),
+        };
+        run.observations = vec![
+            seen(
+                Metric::Disk(None, DiskFigure::BusyTime),
+                &[5.0, 1.0, 0.0, 0.0],
+            ),
+            seen(Metric::Host(None, HostFigure::Busy), &[0.0, 0.0, 1.0, 2.0]),
+            // Sampling ended before the measurement.
+            seen(Metric::Host(None, HostFigure::Steal), &[1.0, 2.0]),
+        ];
+        let drawn = [NamedRun {
+            name: String::new(),
+            run: &run,
+        }];
+        let (charts, left) = charts(&drawn);
+        let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
+        assert_eq!(titles, ["Host: CPUs that were busy"]);
         assert!(left.is_empty(), "{left:?}");
     }
 
