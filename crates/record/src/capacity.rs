@@ -127,6 +127,13 @@ pub struct CapacityTrial {
 const LEAST_SLOW_SHARE: f64 = 0.02;
 
 impl CapacityTrial {
+    /// Returns the judged time as a share of the time that precision requires, at most 1.
+    #[must_use]
+    pub fn share_of_required(&self) -> f64 {
+        let required_s = self.required_s.unwrap_or(self.judged_s);
+        (self.judged_s / required_s).min(1.0)
+    }
+
     /// Returns whether slow CPUs may have made the trial miss. Even CPUs that stop while they are slow
     /// reduce the throughput by at most the slow share. A server that falls further behind is
     /// overloaded.

@@ -77,7 +77,12 @@ fn floodmark(server: &mut SimulatedServer, start_per_s: f64) -> SearchRun {
                 search.record(rate_per_s, outcome, server.is_disturbed);
                 trials += 1;
             }
-            CapacityStep::Done(finding) => return SearchRun { finding, trials },
+            CapacityStep::Done(finding) => {
+                return SearchRun {
+                    finding: finding.with_short_trials(server.shortest_share),
+                    trials,
+                };
+            }
         }
     }
 }

@@ -33,6 +33,9 @@ const LEAST_COVERAGE: f64 = 0.93;
 /// Maximum median number of trials.
 const MOST_TRIALS: f64 = 40.0;
 
+/// Maximum length of a trial in seconds, without its transient.
+const LONGEST_TRIAL_S: f64 = 60.0;
+
 /// Divisor for the number of searches by the other methods, which take most of the time.
 const OTHERS_DIVISOR: u64 = 4;
 
@@ -125,7 +128,14 @@ struct ServerRow {
 }
 
 fn servers() -> Vec<ServerRow> {
-    let queue = |queue, limit_s| Behavior::Queue { queue, limit_s };
+    let limited = |queue, limit_s, longest_s| Behavior::Queue {
+        queue,
+        limit_s,
+        longest_s,
+    };
+    let queue = |queue, limit_s| limited(queue, limit_s, LONGEST_TRIAL_S);
+    let mm1_short = limited(Queue::Exponential { servers: 1 }, 0.005, 1.0);
+    let md1_short = limited(Queue::Deterministic, 0.0025, 1.0);
     let mm1 = queue(Queue::Exponential { servers: 1 }, 0.002);
     let mm4 = queue(Queue::Exponential { servers: 4 }, 0.002);
     let md1 = queue(Queue::Deterministic, 0.001);
@@ -133,6 +143,8 @@ fn servers() -> Vec<ServerRow> {
     [
         ("M/M/1", mm1, 0.0, true),
         ("M/M/1, scatter 3 %", mm1, 0.03, true),
+        ("M/M/1, trials of 1 s", mm1_short, 0.0, false),
+        ("M/D/1, trials of 1 s", md1_short, 0.0, false),
         ("M/M/4", mm4, 0.0, true),
         ("M/M/4, scatter 3 %", mm4, 0.03, true),
         ("M/D/1", md1, 0.0, true),

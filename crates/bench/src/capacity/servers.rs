@@ -28,6 +28,8 @@ pub enum Behavior {
         queue: Queue,
         /// Limit of p99 in seconds.
         limit_s: f64,
+        /// Maximum length of a trial in seconds, without its transient.
+        longest_s: f64,
     },
     /// Requests above the capacity fail; the arrivals are Poisson, the objective is 0.1 % errors.
     Limiter,
@@ -64,6 +66,8 @@ pub struct SimulatedServer {
     passed: VecDeque<Vec<TrialRow>>,
     /// Simulated time in seconds.
     pub time_s: f64,
+    /// Smallest judged time of a trial, as a share of the required time.
+    pub shortest_share: f64,
 }
 
 impl SimulatedServer {
@@ -77,6 +81,7 @@ impl SimulatedServer {
             is_disturbed: false,
             passed: VecDeque::new(),
             time_s: 0.0,
+            shortest_share: 1.0,
         }
     }
 
@@ -92,10 +97,16 @@ impl SimulatedServer {
         let rate = rate_per_s / (self.scatter * self.random.normal()).exp();
         let mut length_s = SHORTEST_TRIAL_S;
         let is_pass = match self.behavior {
-            Behavior::Queue { queue, limit_s } => {
+            Behavior::Queue {
+                queue,
+                limit_s,
+                longest_s,
+            } => {
                 let effect = design_effect(self.passed.make_contiguous()).unwrap_or(1.0);
-                let mut length = trial_length(rate_per_s, 1.0 - SHARE, effect);
-                length.judged_s = length.judged_s.min(LONGEST_TRIAL_S);
+                let required = trial_length(rate_per_s, 1.0 - SHARE, effect);
+                let length = required.limited(longest_s);
+                self.shortest_share =
+                    (length.judged_s / required.judged_s).min(self.shortest_share);
                 length_s = length.transient_s + length.judged_s;
                 let times = queue.simulate(rate, SPEED_PER_S, length, &mut self.random);
                 let is_pass = share_over(&times, limit_s) <= SHARE;
@@ -148,7 +159,7 @@ impl Behavior {
     /// Returns what a search should find.
     pub fn answer(self) -> KnownAnswer {
         match self {
-            Behavior::Queue { queue, limit_s } => {
+            Behavior::Queue { queue, limit_s, .. } => {
                 KnownAnswer::Capacity(queue.capacity_per_s(SPEED_PER_S, limit_s, SHARE))
             }
             Behavior::Limiter => KnownAnswer::Capacity(SPEED_PER_S / (1.0 - MOST_ERRORS)),
@@ -186,9 +197,6 @@ const CLIENT_LIMIT_PER_S: f64 = 0.5 * SPEED_PER_S;
 
 /// The standard normal value that is exceeded with probability 1 %.
 const Z_99: f64 = 2.326_348;
-
-/// Maximum length of a trial in seconds, without its transient.
-const LONGEST_TRIAL_S: f64 = 60.0;
 
 /// Minimum response time of slow requests, as a share of the limit.
 const NEAR_LIMIT: f64 = 0.7;

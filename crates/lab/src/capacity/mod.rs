@@ -4,6 +4,7 @@
 //! [`CapacityEvents`] derives the result from the recorded trials.
 
 mod figures;
+mod load_lengths;
 mod loads;
 mod recovery;
 mod result;

@@ -2,10 +2,10 @@
 
 use floodmark_record::capacity::TrialOutcome;
 
-/// Maximum number of trials after an overload that decide whether the server recovers.
+/// Maximum number of trials that decide whether the server recovers.
 const MOST_TRIALS: usize = 10;
 
-/// Probability that a server misses its objectives after an overload although it recovers.
+/// Probability that a trial after an overload misses, for a server that recovers.
 const MISS: f64 = 0.05;
 
 /// The same probability for a disturbed trial. A disturbance also delays the recovery.

@@ -1,6 +1,5 @@
 //! Runs a search: sends its loads, judges its trials and records them.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use floodmark_diagnose::client_fault;
@@ -16,14 +15,12 @@ use floodmark_record::events::RunId;
 use floodmark_record::plan::Plan;
 use floodmark_record::run::Run;
 use floodmark_record::worker_input::WorkerInput;
-use floodmark_stats::capacity::{
-    LATEST_TRIALS, SHORTEST_TRANSIENT_S, SHORTEST_TRIAL_S, TrialLength, TrialRow, UsualCpuSpeed,
-    design_effect, trial_length,
-};
+use floodmark_stats::capacity::{TrialLength, UsualCpuSpeed};
 use floodmark_workers::{self as workers, WorkerFailure};
 
 use super::figures::{MeasuredTrial, OpenTrial};
-use super::loads::{CapacityLoads, OVERLOAD_FACTOR, OVERLOAD_S, default_connections, with_anchors};
+use super::load_lengths::LoadLengths;
+use super::loads::{CapacityLoads, default_connections, with_anchors};
 use super::result::{CapacityEvents, EarlierSearch};
 use super::searches::{CapacitySearches, CapacityStepTrial, MOST_TRIALS, NextTrial};
 use crate::attempt::{Attempts, Listener, Monitoring};
@@ -33,21 +30,6 @@ use crate::joined_run::JoinedRun;
 
 /// Minimum length of a search. Shorter searches have time for too few trials.
 pub const SHORTEST_BUDGET: Duration = Duration::from_secs(15);
-
-/// Share of the budget that a single trial may use.
-const TRIAL_SHARE: f64 = 1.0 / 40.0;
-
-/// Share of the budget that each of the last loads may use.
-const LEVEL_SHARE: f64 = 1.0 / 30.0;
-
-/// Minimum length of the last loads, in seconds, if the budget limits it.
-const SHORTEST_LEVEL_S: f64 = 0.5;
-
-/// Maximum transient of a trial whose length the budget limits, as a share of the judged time.
-const TRANSIENT_SHARE: f64 = 0.3;
-
-/// Time that a trial takes in addition to its load, in seconds: the client starts and ends.
-const OVERHEAD_S: f64 = 0.25;
 
 /// Lowest rate to try, as a share of the throughput of the closed model.
 const LOWEST_SHARE: f64 = 0.01;
@@ -61,10 +43,6 @@ const START_SHARE: f64 = 0.9;
 
 /// Highest rate to try, as a multiple of the throughput of the closed model.
 const HIGHEST_FACTOR: f64 = 1e3;
-
-/// Minimum response time of slow requests, as a share of the objective's limit. Variations of much
-/// faster responses do not matter.
-const NEAR_LIMIT: f64 = 0.7;
 
 /// Maximum wait for the server to recover after a trial that missed.
 const RECOVERY_WAIT: Duration = Duration::from_secs(10);
@@ -105,16 +83,8 @@ struct CapacitySession<'s, 'l> {
     /// Start of the search, moved back by the length of its earlier parts.
     begin: Instant,
     notes: Vec<String>,
-    /// Parts of the latest trials that passed.
-    passed: VecDeque<Vec<TrialRow>>,
-    /// Design effect of an earlier part of the search.
-    earlier_effect: Option<f64>,
-    /// Response time above which a request is slow. About a tenth of the requests exceed it.
-    slow: Option<Duration>,
     /// Median service time over a single connection, in microseconds.
     idle_us: f64,
-    /// Whether a single connection met the objectives.
-    is_met_idle: bool,
     /// Measures the server's CPUs; `None` if the server is not on this host.
     cpu_speed: Option<CpuSpeedMonitor>,
     usual_cpu_speed: UsualCpuSpeed,
@@ -149,11 +119,7 @@ impl CapacityRun<'_> {
                 .checked_sub(Duration::from_secs_f64(elapsed))
                 .unwrap_or(now),
             notes: Vec::new(),
-            passed: VecDeque::new(),
-            earlier_effect: earlier.as_ref().and_then(EarlierSearch::design_effect),
-            slow: None,
             idle_us: 0.0,
-            is_met_idle: true,
             cpu_speed: self.cpu_speed(),
             usual_cpu_speed: UsualCpuSpeed::default(),
             slow_cpu_share: None,
@@ -188,19 +154,22 @@ impl CapacitySession<'_, '_> {
         }
         let deadline = self.run.attempts.planned.plan.deadline;
         let mut objectives = self.run.objectives.iter();
-        self.is_met_idle = objectives.all(|objective| objective.judge(&idle, deadline).is_met);
-        self.slow = self.slow_from(&closed);
+        let is_met_idle = objectives.all(|objective| objective.judge(&idle, deadline).is_met);
+        let earlier_effect = earlier.as_ref().and_then(EarlierSearch::design_effect);
+        let (objectives, budget) = (self.run.objectives, self.run.budget);
+        let mut lengths = LoadLengths::new(objectives, budget, is_met_idle, earlier_effect);
+        lengths.add_p90(closed.response_time_us.p90);
         let mut events = match earlier {
             Some(earlier) => earlier.events,
             None => {
                 let idle_per_s = idle.throughput_per_s.unwrap_or(per_s);
-                let lowest_per_s = match self.is_met_idle {
+                let lowest_per_s = match is_met_idle {
                     true => LOWEST_SHARE * per_s,
                     false => LOWEST_IDLE_SHARE * idle_per_s,
                 };
                 let settings = CapacityPlan {
                     objectives: self.run.objectives.iter().map(|o| o.text.clone()).collect(),
-                    start_per_s: match self.is_met_idle {
+                    start_per_s: match is_met_idle {
                         true => START_SHARE * per_s,
                         false => lowest_per_s,
                     },
@@ -218,8 +187,8 @@ impl CapacitySession<'_, '_> {
                 CapacityEvents::new(began)
             }
         };
-        let searched = self.trials(&mut events);
-        let searched = searched.and_then(|reason| self.levels(&events).map(|()| reason));
+        let searched = self.trials(&mut events, &mut lengths);
+        let searched = searched.and_then(|reason| self.levels(&events, &lengths).map(|()| reason));
         let (reason, stopped) = match searched {
             Ok(reason) => (reason, None),
             Err(SearchStopped::Interrupted) => {
@@ -238,7 +207,11 @@ impl CapacitySession<'_, '_> {
     }
 
     /// Runs trials until the result is precise or the budget is used up.
-    fn trials(&mut self, events: &mut CapacityEvents) -> Result<CapacityEnd, SearchStopped> {
+    fn trials(
+        &mut self,
+        events: &mut CapacityEvents,
+        lengths: &mut LoadLengths<'_>,
+    ) -> Result<CapacityEnd, SearchStopped> {
         let settings = &events.began.settings;
         let mut searches = CapacitySearches::new(settings, self.can_overload());
         events
@@ -258,17 +231,18 @@ impl CapacitySession<'_, '_> {
             };
             let estimate = searches.estimate().map(|estimate| estimate.rate_per_s);
             let capacity_per_s = estimate.unwrap_or(next.rate_per_s);
-            let (length, required_s) = self.length(next.rate_per_s, start, estimate);
-            let needed_s = OVERHEAD_S + length.transient_s + length.judged_s;
-            let reserve_s = self.levels_s(capacity_per_s);
+            let (length, required_s) = lengths.trial(next.rate_per_s, start, estimate);
+            let level = lengths.level(capacity_per_s, capacity_per_s);
+            let reserve_s = LEVELS.len() as f64 * time_s(level);
             let most_s = self.run.budget + self.run.closed.plan.warmup;
-            if self.elapsed_s() + needed_s + reserve_s > most_s.as_secs_f64() {
+            if self.elapsed_s() + time_s(length) + reserve_s > most_s.as_secs_f64() {
                 return Ok(CapacityEnd::Budget);
             }
             if is_after_miss {
                 self.await_recovery()?;
             }
-            let trial = self.trial(next, (start, capacity_per_s), (length, required_s))?;
+            let placed = (start, capacity_per_s);
+            let trial = self.trial(next, placed, (length, required_s), lengths)?;
             is_after_miss = trial.outcome == TrialOutcome::Miss;
             searches.record(&trial);
             events.trials.push(trial.clone());
@@ -286,13 +260,17 @@ impl CapacitySession<'_, '_> {
         }: CapacityStepTrial,
         (start, capacity_per_s): (TrialStart, f64),
         (length, required_s): (TrialLength, Option<f64>),
+        lengths: &mut LoadLengths<'_>,
     ) -> Result<CapacityTrial, SearchStopped> {
         let at_s = self.elapsed_s();
         let plan = self
             .loads()
-            .trial(rate_per_s, start, length, capacity_per_s, self.slow);
+            .trial(rate_per_s, start, length, capacity_per_s, lengths.slow());
         let plan = self.connected(plan, rate_per_s);
-        let failures_matter = self.strictest().and_then(Objective::time_limit_s).is_none();
+        let failures_matter = lengths
+            .strictest()
+            .and_then(Objective::time_limit_s)
+            .is_none();
         let mut open = OpenTrial::new(self.next_id(), &plan, failures_matter);
         self.send(plan, |event| open.take(event))?;
         let MeasuredTrial {
@@ -313,11 +291,8 @@ impl CapacitySession<'_, '_> {
             None => TrialOutcome::Miss,
         };
         if outcome == TrialOutcome::Pass {
-            self.slow = self.slow_from(&run).or(self.slow);
-            self.passed.push_back(parts);
-            if self.passed.len() > LATEST_TRIALS {
-                self.passed.pop_front();
-            }
+            lengths.add_p90(run.response_time_us.p90);
+            lengths.add_passed(parts);
         }
         let counts = &run.requests;
         let due = counts.intended.saturating_sub(counts.in_flight_at_end);
@@ -336,7 +311,7 @@ impl CapacitySession<'_, '_> {
             error_share: (due > 0).then(|| due.saturating_sub(counts.ok) as f64 / due as f64),
             p50_us: run.response_time_us.p50,
             p99_us: run.response_time_us.p99,
-            design_effect: self.design_effect(),
+            design_effect: lengths.design_effect(),
             server_cpus,
             slow_cpu_share: self.slow_cpu_share,
         })
@@ -397,7 +372,11 @@ impl CapacitySession<'_, '_> {
 
     /// Sends loads at rates around the capacity, which show the times at each rate and what fails
     /// first.
-    fn levels(&mut self, events: &CapacityEvents) -> Result<(), SearchStopped> {
+    fn levels(
+        &mut self,
+        events: &CapacityEvents,
+        lengths: &LoadLengths<'_>,
+    ) -> Result<(), SearchStopped> {
         let result = events.result();
         let Some(per_s) = result.rate_per_s else {
             return Ok(());
@@ -411,7 +390,7 @@ impl CapacitySession<'_, '_> {
         };
         for level in levels {
             let rate_per_s = level * per_s;
-            let length = self.level_length(rate_per_s, per_s);
+            let length = lengths.level(rate_per_s, per_s);
             let Some(plan) = self.loads().at_rate(rate_per_s, length) else {
                 continue;
             };
@@ -419,77 +398,6 @@ impl CapacitySession<'_, '_> {
             self.load(plan)?;
         }
         Ok(())
-    }
-
-    /// Returns the length of a trial, and the length that precision requires if it is longer.
-    /// `capacity_per_s` is `None` until trials have passed and missed.
-    fn length(
-        &self,
-        rate_per_s: f64,
-        start: TrialStart,
-        capacity_per_s: Option<f64>,
-    ) -> (TrialLength, Option<f64>) {
-        if !self.is_met_idle && self.passed.is_empty() {
-            // The objectives are probably missed at any rate. Only a pass makes precision matter.
-            let length = TrialLength {
-                transient_s: SHORTEST_TRANSIENT_S,
-                judged_s: SHORTEST_TRIAL_S,
-            };
-            return (length, None);
-        }
-        // Far from the capacity, the outcome does not depend on the precision of the figures.
-        let effect = self.design_effect().filter(|_| capacity_per_s.is_some());
-        let quantile = self.strictest().map_or(0.5, Objective::quantile);
-        let mut length = trial_length(rate_per_s, quantile, effect.unwrap_or(1.0));
-        let most_s = (self.run.budget.as_secs_f64() * TRIAL_SHARE).max(1.0);
-        let required_s = (length.judged_s > most_s).then_some(length.judged_s);
-        length.judged_s = length.judged_s.min(most_s);
-        if required_s.is_some() {
-            let most_s = (TRANSIENT_SHARE * length.judged_s).max(SHORTEST_TRANSIENT_S);
-            length.transient_s = length.transient_s.min(most_s);
-        }
-        if start == TrialStart::Overload {
-            // A healthy server needs this time to answer the requests of the overload.
-            let queue_s = (OVERLOAD_FACTOR - 1.0) * OVERLOAD_S;
-            let spare = 1.0 - rate_per_s / capacity_per_s.unwrap_or(rate_per_s);
-            length.transient_s += 1.5 * queue_s / spare.max(0.05);
-        }
-        (length, required_s)
-    }
-
-    /// Returns the objective that demands the most precise figures.
-    fn strictest(&self) -> Option<&Objective> {
-        let objectives = self.run.objectives.iter();
-        objectives.max_by(|a, b| a.quantile().total_cmp(&b.quantile()))
-    }
-
-    /// Returns the response time beyond which requests are slow: the 90th percentile of a run, or a
-    /// time close to the limit if that is longer.
-    fn slow_from(&self, run: &Run) -> Option<Duration> {
-        let limit_s = self.strictest().and_then(Objective::time_limit_s);
-        let near_s = limit_s.map_or(0.0, |limit_s| NEAR_LIMIT * limit_s);
-        Some(Duration::from_secs_f64(
-            (run.response_time_us.p90? / 1e6).max(near_s),
-        ))
-    }
-
-    fn design_effect(&self) -> Option<f64> {
-        let passed: Vec<_> = self.passed.iter().cloned().collect();
-        design_effect(&passed).or(self.earlier_effect)
-    }
-
-    /// Returns the time that the last loads take, in seconds.
-    fn levels_s(&self, capacity_per_s: f64) -> f64 {
-        let length = self.level_length(capacity_per_s, capacity_per_s);
-        LEVELS.len() as f64 * (OVERHEAD_S + length.transient_s + length.judged_s)
-    }
-
-    /// Returns the length of one of the last loads.
-    fn level_length(&self, rate_per_s: f64, capacity_per_s: f64) -> TrialLength {
-        let (mut length, _) = self.length(rate_per_s, TrialStart::Idle, Some(capacity_per_s));
-        let most_s = self.run.budget.as_secs_f64() * LEVEL_SHARE;
-        length.judged_s = length.judged_s.min(most_s.max(SHORTEST_LEVEL_S));
-        length
     }
 
     /// Returns whether loads from an overload can be sent and judged. The figures of a mix's
@@ -582,4 +490,10 @@ impl CapacitySession<'_, '_> {
     fn elapsed_s(&self) -> f64 {
         self.begin.elapsed().as_secs_f64()
     }
+}
+
+/// Returns the time that a load takes in seconds, including the start and the end of the client.
+fn time_s(length: TrialLength) -> f64 {
+    const OVERHEAD_S: f64 = 0.25;
+    OVERHEAD_S + length.transient_s + length.judged_s
 }

@@ -32,6 +32,8 @@ pub struct CapacitySearches {
     falling: Option<CapacitySearch>,
     /// Whether to try the server after an overload.
     tries_overload: bool,
+    /// Smallest judged time of a trial, as a share of the required time.
+    shortest_share: f64,
 }
 
 /// The next trial, or the end of the search.
@@ -80,11 +82,13 @@ impl CapacitySearches {
             recovery: RecoveryTest::new(),
             falling: None,
             tries_overload,
+            shortest_share: 1.0,
         }
     }
 
     /// Records a trial.
     pub fn record(&mut self, trial: &CapacityTrial) {
+        self.shortest_share = self.shortest_share.min(trial.share_of_required());
         match (trial.start, &mut self.falling) {
             (TrialStart::Idle, _) => {
                 self.rising
@@ -152,9 +156,12 @@ impl CapacitySearches {
 
     /// Returns what the trials so far show.
     pub fn finding(&self) -> SearchesFinding {
-        let mut found = one_search(self.rising.finding());
+        let finding = |search: &CapacitySearch| {
+            one_search(search.finding().with_short_trials(self.shortest_share))
+        };
+        let mut found = finding(&self.rising);
         if let Some(falling) = &self.falling {
-            found.falling = match one_search(falling.finding()) {
+            found.falling = match finding(falling) {
                 SearchesFinding {
                     rate_per_s: Some(rate_per_s),
                     interval,

@@ -302,22 +302,23 @@ pub(crate) fn precision(result: &CapacityResult) -> Vec<String> {
         }
         Some(CapacityEnd::Failed) => notes.push("a trial failed".to_owned()),
     }
-    let required = result.trials.iter().filter_map(|trial| {
-        let required_s = trial.required_s?;
-        Some((required_s / trial.judged_s, required_s, trial.judged_s))
-    });
-    if let Some((factor, required_s, judged_s)) = required.max_by(|a, b| a.0.total_cmp(&b.0))
+    let required = result
+        .trials
+        .iter()
+        .filter_map(|trial| Some((trial, trial.required_s?)));
+    let shares = required.map(|(trial, required_s)| (trial.share_of_required(), trial, required_s));
+    if let Some((share, trial, required_s)) = shares.min_by(|a, b| a.0.total_cmp(&b.0))
         && has_interval
     {
-        let minutes = (result.settings.budget_s * factor / 60.0).ceil();
+        let minutes = (result.settings.budget_s / share / 60.0).ceil();
         let fix = match minutes <= LONGEST_BUDGET_MIN {
             true => format!("use --budget {minutes:.0}m"),
             false => "use a longer --budget, or an objective for a lower percentile".to_owned(),
         };
         notes.push(format!(
             "trials of {} are shorter than the {} that the percentile needs, because requests are \
-             correlated; the capacity may be overestimated by a few percent; {fix}",
-            duration(judged_s),
+             correlated; the interval is wider for this reason; {fix}",
+            duration(trial.judged_s),
             duration(required_s.round()),
         ));
     }
@@ -461,5 +462,50 @@ fn so_far(result: &CapacityResult) -> String {
             format!("; capacity below {}", rate(per_s))
         }
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::capacity as searched;
+
+    #[test]
+    fn a_note_says_that_recovery_is_unknown() {
+        let note = ["no trial shows whether the server recovers from an overload"];
+        let mut result = searched(CapacityKind::Capacity);
+        assert_eq!(precision(&result), note);
+        let mut overload = result.trials[0].clone();
+        overload.start = TrialStart::Overload;
+        result.trials.push(CapacityTrial {
+            outcome: TrialOutcome::Miss,
+            ..overload.clone()
+        });
+        assert_eq!(precision(&result), note, "a miss may be a disturbance");
+        result.trials.push(overload);
+        assert_eq!(precision(&result), [""; 0]);
+        result.finding = CapacityKind::Hysteresis;
+        result.trials.truncate(2);
+        assert_eq!(precision(&result), [""; 0]);
+    }
+
+    #[test]
+    fn a_note_names_the_budget_for_trials_of_the_required_length() {
+        let mut result = searched(CapacityKind::Hysteresis);
+        result.trials[0].required_s = Some(3.0);
+        result.trials[1].required_s = Some(8.0);
+        let notes = precision(&result);
+        let [note] = &notes[..] else {
+            panic!("{notes:?}")
+        };
+        let note = note.replace('\u{a0}', " ");
+        // 4 times the length of the trials: 4 times the budget of 3 minutes.
+        assert!(
+            note.starts_with("trials of 2 s are shorter than the 8 s"),
+            "{note}"
+        );
+        assert!(note.ends_with("use --budget 12m"), "{note}");
+        result.trials[1].required_s = Some(60.0);
+        assert!(precision(&result)[0].ends_with("an objective for a lower percentile"));
     }
 }

@@ -47,6 +47,8 @@ pub use trial_length::{
 pub use floodmark_record::capacity::{TrialOutcome, TrialPurpose};
 use floodmark_record::run::Interval;
 
+use self::trial_length::overestimate;
+
 /// Limits and precision of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CapacitySettings {
@@ -125,6 +127,30 @@ pub enum CapacityFinding {
     },
     /// No trial was sent on time.
     Unknown,
+}
+
+impl CapacityFinding {
+    /// Lowers the lower bounds by the amount by which short trials overestimate the capacity.
+    /// `share` is the judged time of the trials as a share of the time that [`trial_length`]
+    /// returns.
+    #[must_use]
+    pub fn with_short_trials(mut self, share: f64) -> Self {
+        let lower = |estimate: &mut CapacityEstimate| {
+            estimate.interval.low /= overestimate(share, estimate.scatter);
+        };
+        match &mut self {
+            CapacityFinding::Capacity(estimate) => lower(estimate),
+            CapacityFinding::Hysteresis { rising, falling } => {
+                lower(rising);
+                lower(falling);
+            }
+            CapacityFinding::NotStationary { .. }
+            | CapacityFinding::AtLeast { .. }
+            | CapacityFinding::Below { .. }
+            | CapacityFinding::Unknown => {}
+        }
+        self
+    }
 }
 
 /// Why no higher rate was tried.

@@ -12,6 +12,9 @@ pub const SHORTEST_TRANSIENT_S: f64 = 0.2;
 /// Length of the transient in correlation times.
 const TRANSIENT_CORRELATIONS: f64 = 10.0;
 
+/// Maximum transient of a shortened trial, as a share of its judged time.
+const LONGEST_TRANSIENT: f64 = 0.3;
+
 /// Expected number of independent requests above the percentile in a trial at the capacity.
 ///
 /// With `k` expected, half of the trials pass even if the long-run share of such requests exceeds
@@ -83,6 +86,22 @@ pub struct TrialLength {
     pub judged_s: f64,
 }
 
+impl TrialLength {
+    /// Limits the judged time to `most_s` seconds. If this shortens the trial, it limits the
+    /// transient to a share of the judged time, too.
+    #[must_use]
+    pub fn limited(self, most_s: f64) -> Self {
+        if self.judged_s <= most_s {
+            return self;
+        }
+        let longest_transient_s = (LONGEST_TRANSIENT * most_s).max(SHORTEST_TRANSIENT_S);
+        TrialLength {
+            transient_s: self.transient_s.min(longest_transient_s),
+            judged_s: most_s,
+        }
+    }
+}
+
 /// Returns the length of a trial at a rate in requests per second, for an objective on a percentile
 /// (0.99 for p99). `design_effect` is that of the latest trials that passed, 1 if unknown.
 /// Trials that missed don't count: during an overload, the growing queue correlates all requests.
@@ -94,6 +113,22 @@ pub fn trial_length(rate_per_s: f64, quantile: f64, design_effect: f64) -> Trial
         transient_s: SHORTEST_TRANSIENT_S.max(TRANSIENT_CORRELATIONS * correlation_s),
         judged_s: SHORTEST_TRIAL_S.max(samples * correlation_s),
     }
+}
+
+/// Returns the factor by which a search overestimates the capacity if its trials are shorter than
+/// [`trial_length`] requires. `share` is the judged time as a share
+/// of the required time, and `scatter` the standard deviation between the capacities of trials.
+///
+/// At the capacity, `k` independent requests above the percentile are expected in a trial, see
+/// [`INDEPENDENT_MISSES`]. Their share scatters by 1/√k from trial to trial, so the logarithm of
+/// the rate changes by scatter · √k when the logarithm of this share changes by 1.
+#[must_use]
+pub(super) fn overestimate(share: f64, scatter: f64) -> f64 {
+    if share >= 1.0 {
+        return 1.0;
+    }
+    let k = INDEPENDENT_MISSES * share;
+    (1.0 + 0.5 / k).powf(scatter * k.sqrt())
 }
 
 #[cfg(test)]
@@ -152,6 +187,9 @@ mod tests {
         // 1,000 independent samples of 50 ms each.
         let long = trial_length(20_000.0, 0.99, 1_000.0);
         assert!((long.judged_s - 50.0).abs() < 1e-9 && (long.transient_s - 0.5).abs() < 1e-9);
+        assert_eq!(long.limited(60.0), long);
+        let limited = long.limited(1.0);
+        assert_eq!((limited.transient_s, limited.judged_s), (0.3, 1.0));
         let rare = trial_length(20_000.0, 0.999, 10.0);
         assert!((rare.judged_s - 5.0).abs() < 1e-9, "{rare:?}");
     }
