@@ -200,7 +200,7 @@ fn time_above_the_timeout_is_not_excluded() {
     assert_eq!((got.ratio, got.conclusion), (None, Conclusion::Undecided));
     assert_eq!(got.figures_a.figure, None);
     assert!(
-        got.notes[0].contains("in 1 of 5 processes the p99 is above the timeout (5.00 s)"),
+        got.notes[0].contains("the p99 is above the timeout (5.00 s) in 1 of 5 processes"),
         "{got:?}"
     );
 }
@@ -210,7 +210,7 @@ fn zero_and_missing_figures_have_no_ratio() {
     let got = throughput(&record(&FAST, &[&[0.0], &[100.0]]));
     assert_eq!(got.ratio, None);
     assert!(
-        got.notes[0].contains("b: in 1 of 2 processes the throughput is 0"),
+        got.notes[0].contains("b: the throughput is 0 in 1 of 2 processes"),
         "{got:?}"
     );
     // The goodput was not measured.

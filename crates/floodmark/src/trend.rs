@@ -28,8 +28,8 @@ const DEFAULT: [ComparedMetric; 4] = [
 
 /// Show the trend across several results: one figure per result, and lasting changes.
 ///
-/// Results are sorted by time. Each trial or system is a separate series, and a different load starts
-/// a new series.
+/// Results are sorted by time. Each trial or system is a separate series. If the load changes, a new
+/// series starts.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct TrendArgs {

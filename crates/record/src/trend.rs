@@ -12,7 +12,7 @@ pub struct TrendReport {
     pub schema: u32,
     /// Version and command line of the floodmark process that read the results.
     pub tool: ToolInfo,
-    /// One series per trial or system and load.
+    /// One series for each load of each trial or system.
     pub series: Vec<TrendSeries>,
     /// Notes on results that could not be read, and limitations of the other results.
     pub notes: Vec<String>,

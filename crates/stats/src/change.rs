@@ -67,9 +67,9 @@ impl Scale {
 /// Whether successive values at the same level are correlated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Succession {
-    /// Successive values are correlated, such as those of successive seconds.
+    /// Values are correlated, as in a per-second series.
     Correlated,
-    /// Values are independent, such as those of different days.
+    /// Values are independent, as in results from different days.
     Independent,
 }
 

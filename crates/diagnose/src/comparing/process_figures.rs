@@ -106,7 +106,7 @@ pub(super) fn not_comparable(
     if above > 0 {
         let timeouts = group.runs().map(|run| run.plan.timeout.as_secs_f64());
         reasons.push(format!(
-            "in {above} of {all} the {metric} is above the timeout ({}); repeat with a longer \
+            "the {metric} is above the timeout ({}) in {above} of {all}; repeat with a longer \
              --timeout or less load",
             show_s(timeouts.fold(0.0, f64::max))
         ));
@@ -114,7 +114,7 @@ pub(super) fn not_comparable(
     let zero = values.iter().filter(|v| **v <= 0.0).count();
     if zero > 0 {
         reasons.push(format!(
-            "in {zero} of {all} the {metric} is 0, so it cannot be compared"
+            "the {metric} is 0 in {zero} of {all} and cannot be compared"
         ));
     }
     reasons

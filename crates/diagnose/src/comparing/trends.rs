@@ -66,7 +66,7 @@ pub fn trend_series(
         notes.extend(gathered(validity));
         let trends = metrics.iter().map(|metric| {
             let (trend, reasons) = trend(points, *metric);
-            // A metric without any figure was not measured, for instance the server's CPU time.
+            // Omit the reasons for a metric that no result measured, such as the server's CPU time.
             if trend.measured() > 0 {
                 notes.extend(reasons);
             }

@@ -95,7 +95,7 @@ fn headed(
     add(blocks);
 }
 
-/// Returns the number of results and their period: `14 results from … to …`.
+/// Returns the number of results and the period they cover: `14 results from … to …`.
 fn period(results: &[TrendResult]) -> String {
     let times = || results.iter().map(|result| result.started_unix_ms);
     let count = count_of(results.len() as u64, "result");
@@ -195,7 +195,7 @@ pub(crate) fn levels(series: &TrendSeries, trend: &Trend) -> Vec<Span> {
     let measured = trend.measured();
     match spans.len() {
         1 if measured < FEWEST_FIGURES => spans.push(plain(format!(
-            "too few results to find a change: {measured} of at least {FEWEST_FIGURES}"
+            "too few measured results to find a change: {measured}, at least {FEWEST_FIGURES} needed"
         ))),
         1 => spans.push(plain(format!(
             "no lasting change in {}",
@@ -212,10 +212,10 @@ pub(crate) fn levels(series: &TrendSeries, trend: &Trend) -> Vec<Span> {
 
 fn host_changes(series: &TrendSeries) -> impl Iterator<Item = TextLine> {
     series.host_changes.iter().map(|change| {
-        let since = series.results.get(change.first as usize);
-        let since = since.map_or("", |result| &result.name);
-        let text = format!("since {since}: {}", change.differences.join("; "));
-        TextLine::new("host differs", [Emphasis::Warn.span(text)])
+        let first = series.results.get(change.first as usize);
+        let first = first.map_or("", |result| &result.name);
+        let text = format!("at {first}: {}", change.differences.join("; "));
+        TextLine::new("host changed", [Emphasis::Warn.span(text)])
     })
 }
 

@@ -18,7 +18,7 @@ const PADDING: f64 = 0.1;
 /// look like a change.
 const LEAST_RANGE: f64 = 0.1;
 
-/// The axis is logarithmic if the ratio of the largest to the smallest value exceeds this value.
+/// Maximum ratio of the largest to the smallest value for a linear axis.
 const WIDE: f64 = 20.0;
 
 /// Returns the chart, or `None` for fewer than two figures.
