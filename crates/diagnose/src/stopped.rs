@@ -4,6 +4,7 @@ use floodmark_record::events::EndReason;
 use floodmark_record::run::Run;
 
 use crate::text::show_s;
+use crate::validity::CLIENT_ERRORS;
 use crate::why::thresholds::NOTICEABLE;
 
 /// Returns the time of the last response, in seconds since the start, if the server did not respond
@@ -12,7 +13,7 @@ use crate::why::thresholds::NOTICEABLE;
 ///
 /// Without an unreachable server, the silence must exceed the timeout, or take a noticeable share
 /// of the run and exceed all service times. Requests must have failed during the silence, so an
-/// idle server is not reported.
+/// idle server is not reported. Most errors must not be the client's, such as missing local ports.
 #[must_use]
 pub fn server_gone_since_s(run: &Run, last_response_s: Option<f64>) -> Option<f64> {
     if run.ended.reason == EndReason::ServerGone {
@@ -26,7 +27,10 @@ pub fn server_gone_since_s(run: &Run, last_response_s: Option<f64>) -> Option<f6
     let mut rows = run.series.iter();
     let has_failures =
         run.requests.in_flight_at_end > 0 || rows.any(|row| row.to_s > since_s && row.failed > 0);
-    (is_long && has_failures).then_some(since_s)
+    let of_client = CLIENT_ERRORS.iter();
+    let of_client = of_client.filter_map(|(name, ..)| run.errors.get(*name));
+    let are_of_client = 2 * of_client.sum::<u64>() > run.errors.values().sum();
+    (is_long && has_failures && !are_of_client).then_some(since_s)
 }
 
 /// Returns when the server stopped responding, as text, if it had responded before.
@@ -77,6 +81,16 @@ mod tests {
             run.requests.in_flight_at_end = 1;
             assert_eq!(since(&run, Some(4.0)), Some(4.0));
         }
+    }
+
+    #[test]
+    fn a_client_without_local_ports_does_not_stop_the_server() {
+        let mut run = failing(closed());
+        run.errors.insert("connection_reset".to_owned(), 9);
+        run.errors.insert("ports_exhausted".to_owned(), 10);
+        assert_eq!(server_gone_since_s(&run, Some(2.0)), None);
+        run.errors.insert("ports_exhausted".to_owned(), 8);
+        assert_eq!(server_gone_since_s(&run, Some(2.0)), Some(2.0));
     }
 
     #[test]
