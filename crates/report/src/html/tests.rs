@@ -8,7 +8,7 @@ use floodmark_record::comparison::{ComparedMetric, Conclusion};
 use floodmark_record::metric::NetworkFigure;
 use floodmark_record::not_ok::NotOkResponse;
 use floodmark_record::path::{PathStep, StepKind};
-use floodmark_record::run::{Run, Saturation, SeriesRow};
+use floodmark_record::run::{Run, Saturation, SeriesRow, Status};
 use floodmark_record::{Metric, Observation};
 use scraper::{ElementRef, Html, Selector};
 
@@ -494,7 +494,7 @@ fn states_a_shared_plan_once() {
 }
 
 #[test]
-fn states_each_cause_of_a_sweep_once() {
+fn the_answer_of_a_sweep_names_its_best_point_and_its_limits() {
     let swept = crate::model::sweep::tests::swept();
     let names = swept.sweep.points.iter().map(|point| point.trial.clone());
     let causes = [Cause::WorkerPool, Cause::WorkerPool, Cause::ServerCpu];
@@ -504,20 +504,32 @@ fn states_each_cause_of_a_sweep_once() {
         run
     });
     let mut record = fixture::record(runs.collect());
+    record.runs[0].validity.status = Status::Invalid;
     record.sweeps.push(swept);
     let (_, read) = page(&record);
-    let one = "bars-threads-1-connections-10";
-    let two = "bars-threads-2-connections-10";
-    let four = "bars-threads-4-connections-10";
     assert_eq!(
-        texts(&read, ".answer .why"),
+        texts(&read, ".answer .why > :not(ul), .answer .why li"),
         [
-            format!("Why: worker-pool limits {one}, {two}."),
-            format!("Why: server-cpu limits {four}.")
+            "Limit at the highest throughput: worker-pool",
+            "worker-pool limits 2 of 6\u{a0}settings.",
+            "server-cpu limits 1 of 6\u{a0}settings.",
+            "Invalid runs or failed checks: threads = 1, connections = 10",
         ]
     );
     let shown = texts(&read, ".answer p").join("\n");
-    assert!(!shown.contains(&format!("{one}: ")), "{shown}");
+    assert!(
+        shown.contains("Next for bars-threads-2-connections-10: raise"),
+        "{shown}"
+    );
+    let cells = texts(&read, "td").join(" ");
+    assert!(
+        cells.contains("worker-pool  worker-pool  server-cpu"),
+        "{cells}"
+    );
+    assert!(
+        !shown.contains("bars-threads-1-connections-10: "),
+        "{shown}"
+    );
 
     record.runs.truncate(1);
     let (_, read) = page(&record);

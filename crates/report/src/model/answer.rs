@@ -1,9 +1,6 @@
 //! The main result of each load in one paragraph: figure, validity, cause and next step.
 
-use std::collections::BTreeMap;
-
 use floodmark_record::Record;
-use floodmark_record::cause::Cause;
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::result::Overall;
 use floodmark_record::run::{Run, Status};
@@ -30,9 +27,8 @@ pub(crate) fn answer(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     let several = loads.len() > 1;
     // A curve needs at least two points.
     let has_curves = loads.iter().filter(|load| is_swept(record, load)).count() > 1;
-    let (swept, single): (Vec<_>, Vec<_>) = loads
-        .into_iter()
-        .partition(|load| has_curves && is_swept(record, load));
+    let is_single = |load: &&[NamedRun<'_>]| !has_curves || !is_swept(record, load);
+    let single: Vec<_> = loads.iter().copied().filter(is_single).collect();
     // The points of a sweep and the settings of a tuning are shown as curves instead of sentences,
     // and the loads of a search in tables.
     let single = match record.tuning.is_none() && record.trial_capacities.is_empty() {
@@ -52,11 +48,23 @@ pub(crate) fn answer(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     if all.is_empty() && record.crash.is_empty() {
         short.paragraph([plain("Nothing was measured.")]);
     }
-    let ranking = Ranking::of_loads(&single).map(|of| (of, ComparedMetric::Throughput));
+    // The figures of other loads do not answer the question of a sweep.
+    let ranked = if has_curves { &[] } else { &single[..] };
+    let ranking = Ranking::of_loads(ranked).map(|of| (of, ComparedMetric::Throughput));
     let ranking =
         ranking.or_else(|| Some((Ranking::of_capacities(record)?, ComparedMetric::Capacity)));
     let is_ranked = ranking.is_some();
+    let next = match several {
+        false => next.map(|next| vec![Emphasis::Strong.span("Next:"), plain(format!("{next}."))]),
+        true => next_of_best(record, ranking.as_ref().map(|(of, _)| of), &loads),
+    };
     let mut details = Blocks::default();
+    if has_curves {
+        let sweeps = record.sweeps.iter();
+        short
+            .0
+            .extend(sweeps.filter_map(|swept| sweep::answer(swept, &record.runs)));
+    }
     if let Some((ranking, metric)) = ranking {
         let conclusion = ranking.conclusion(metric, &record.comparisons);
         let conclusion = format!("{}.", capitalized(&conclusion));
@@ -85,49 +93,40 @@ pub(crate) fn answer(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     for sentence in tuned.flat_map(|(tuning, of)| tuning_result::sentences(tuning, &of)) {
         short.paragraph([plain(format!("{}.", capitalized(&sentence)))]);
     }
-    short.0.extend(causes(&swept));
-    let sentences = experiment::resumed(record).into_iter();
-    for sentence in sentences.chain(record.sweeps.iter().filter_map(sweep::result)) {
+    if let Some(sentence) = experiment::resumed(record) {
         short.paragraph([plain(format!("{}.", capitalized(&sentence)))]);
     }
     for skipped in &record.skipped {
         short.paragraph([plain(format!("Skipped: {skipped}"))]);
     }
     if let Some(next) = next {
-        short.paragraph([Emphasis::Strong.span("Next:"), plain(format!("{next}."))]);
+        short.paragraph(next);
     }
     Answer { short, details }
 }
 
-/// Returns whether a load is a sweep point whose runs are all valid and whose checks all held.
+/// Returns whether a load is a point of a sweep.
 fn is_swept(record: &Record, load: &[NamedRun<'_>]) -> bool {
     let mut points = record.sweeps.iter().flat_map(|swept| &swept.sweep.points);
     let trial = load[0].run.trial.as_ref();
-    let is_point = trial.is_some_and(|trial| points.any(|point| point.trial == *trial));
-    let fine = |run: &Run| {
-        run.validity.status == Status::Valid
-            && run.checks.iter().all(|check| check.held == Some(true))
-    };
-    is_point && load.iter().all(|one| fine(one.run))
+    trial.is_some_and(|trial| points.any(|point| point.trial == *trial))
 }
 
-/// Returns each cause that limits points of a sweep, with the names of those points.
-fn causes(swept: &[&[NamedRun<'_>]]) -> Vec<Block> {
-    let mut causes: BTreeMap<Cause, Vec<String>> = BTreeMap::new();
-    for load in swept {
-        if let Some((verdict, _)) = verdict::most_frequent(load.iter().map(|one| one.run)) {
-            causes
-                .entry(verdict.cause)
-                .or_default()
-                .push(load_name(load));
-        }
-    }
-    let block = |(cause, names): (Cause, Vec<String>)| {
-        let cause = Emphasis::Strong.span(cause.name());
-        let names = plain(format!("limits {}.", names.join(", ")));
-        Block::List(vec![plain("Why:"), cause, names], Vec::new())
-    };
-    causes.into_iter().map(block).collect()
+/// Returns the next step for the trial that answers the question: the best point of the first sweep,
+/// or the first of the ranking.
+fn next_of_best(
+    record: &Record,
+    ranking: Option<&Ranking>,
+    loads: &[&[NamedRun<'_>]],
+) -> Option<Vec<Span>> {
+    let best = record.sweeps.iter().find_map(|swept| swept.best.clone());
+    let best = best.or_else(|| ranking.map(|ranking| ranking.bars[0].name.clone()))?;
+    let mut loads = loads.iter();
+    let load =
+        loads.find(|load| load_name(load) == best || load[0].run.trial.as_ref() == Some(&best))?;
+    let (verdict, _) = verdict::most_frequent(load.iter().map(|one| one.run))?;
+    let label = Emphasis::Strong.span(format!("Next for {best}:"));
+    Some(vec![label, plain(format!("{}.", verdict.next))])
 }
 
 /// Returns the most frequent cause among the attempts at a load. The block includes the evidence if

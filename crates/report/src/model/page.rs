@@ -196,6 +196,7 @@ fn sweeps(record: &Record) -> Blocks {
             .0
             .extend(swept::chart(one).map(|chart| Block::Charts(vec![chart])));
         blocks.tables([sweep::table(one)]);
+        blocks.tables(sweep::cause_table(one, &record.runs));
     }
     if !record.sweeps.is_empty() {
         blocks.paragraph([faint(sweep::NOTE)]);

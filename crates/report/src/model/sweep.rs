@@ -1,9 +1,14 @@
-//! A sweep: throughput for each combination of settings.
+//! A sweep: throughput and cause for each combination of settings.
 
-use floodmark_record::sweep::{PointThroughput, Swept};
+use std::collections::BTreeMap;
 
-use super::figures::{optional, per_second, rate, settings};
-use super::{FigureTable, TableCell, TableRow};
+use floodmark_record::cause::Cause;
+use floodmark_record::run::{Run, Status};
+use floodmark_record::sweep::{PointThroughput, SweepPoint, Swept};
+
+use super::answer::capitalized;
+use super::figures::{count_of, optional, per_second, rate, settings};
+use super::{Block, Emphasis, FigureTable, Span, TableCell, TableRow, plain, verdict};
 
 /// Explanation below the table.
 pub(crate) const NOTE: &str = "ok responses per second: geometric mean over server processes, with a 95 % interval if there are several";
@@ -12,8 +17,15 @@ pub(crate) const NOTE: &str = "ok responses per second: geometric mean over serv
 pub(crate) struct SweepCurve<'a> {
     /// Values of the other settings as text; empty if there is only one setting.
     pub(crate) others: String,
-    /// Values of the first setting, each with the point measured at that value.
-    pub(crate) points: Vec<(&'a str, &'a PointThroughput)>,
+    pub(crate) points: Vec<CurvePoint<'a>>,
+}
+
+/// One combination of settings.
+pub(crate) struct CurvePoint<'a> {
+    /// Value of the first setting.
+    pub(crate) x: &'a str,
+    trial: &'a str,
+    pub(crate) measured: &'a PointThroughput,
 }
 
 /// Returns the curves of a sweep in the order of its points.
@@ -28,12 +40,16 @@ pub(crate) fn curves(swept: &Swept) -> Vec<SweepCurve<'_>> {
                 .iter()
                 .filter_map(|name| point.values.get_key_value(name)),
         );
-        let x = point.values.get(first).map_or("", String::as_str);
+        let of = CurvePoint {
+            x: point.values.get(first).map_or("", String::as_str),
+            trial: &point.trial,
+            measured,
+        };
         match curves.iter_mut().find(|curve| curve.others == others) {
-            Some(curve) => curve.points.push((x, measured)),
+            Some(curve) => curve.points.push(of),
             None => curves.push(SweepCurve {
                 others,
-                points: vec![(x, measured)],
+                points: vec![of],
             }),
         }
     }
@@ -42,6 +58,23 @@ pub(crate) fn curves(swept: &Swept) -> Vec<SweepCurve<'_>> {
 
 /// Returns a table of throughput by the first setting (rows) and the others (columns).
 pub(crate) fn table(swept: &Swept) -> FigureTable {
+    grid(swept, |point| throughput(point.measured))
+}
+
+/// Returns a table of the most frequent cause by the first setting (rows) and the others (columns),
+/// or `None` if no cause is known.
+pub(crate) fn cause_table(swept: &Swept, runs: &[Run]) -> Option<FigureTable> {
+    let causes = causes(swept, runs);
+    let cell = |point: &CurvePoint<'_>| {
+        let cause = causes.get(point.trial);
+        cause
+            .map_or_else(String::new, |cause| cause.name().to_owned())
+            .into()
+    };
+    (!causes.is_empty()).then(|| grid(swept, cell).captioned("limit"))
+}
+
+fn grid(swept: &Swept, cell: impl Fn(&CurvePoint<'_>) -> TableCell) -> FigureTable {
     let curves = curves(swept);
     let head = |curve: &SweepCurve<'_>| match curve.others.as_str() {
         "" => "throughput".to_owned(),
@@ -49,16 +82,15 @@ pub(crate) fn table(swept: &Swept) -> FigureTable {
     };
     let first = swept.sweep.knobs.first().map_or("", String::as_str);
     let mut xs: Vec<&str> = Vec::new();
-    for (x, _) in curves.iter().flat_map(|curve| &curve.points) {
-        if !xs.contains(x) {
-            xs.push(x);
+    for point in curves.iter().flat_map(|curve| &curve.points) {
+        if !xs.contains(&point.x) {
+            xs.push(point.x);
         }
     }
     let row = |x: &str| {
         let cells = curves.iter().map(|curve| {
-            let point = curve.points.iter().find(|(at, _)| *at == x);
-            let measured = point.map(|(_, measured)| throughput(measured));
-            measured.unwrap_or_else(|| String::new().into())
+            let point = curve.points.iter().find(|point| point.x == x);
+            point.map_or_else(|| String::new().into(), &cell)
         });
         TableRow::new(format!("{first} = {x}"), cells.collect())
     };
@@ -72,15 +104,80 @@ fn throughput(measured: &PointThroughput) -> TableCell {
     TableCell::new(optional(measured.throughput_per_s, rate), interval)
 }
 
+/// Returns the most frequent cause of each trial of a sweep.
+fn causes<'a>(swept: &'a Swept, runs: &[Run]) -> BTreeMap<&'a str, Cause> {
+    let points = swept.sweep.points.iter();
+    let cause = |point: &'a SweepPoint| {
+        let (verdict, _) = verdict::most_frequent(of_point(point, runs))?;
+        Some((point.trial.as_str(), verdict.cause))
+    };
+    points.filter_map(cause).collect()
+}
+
+fn of_point<'a>(point: &SweepPoint, runs: &'a [Run]) -> impl Iterator<Item = &'a Run> {
+    runs.iter()
+        .filter(|run| run.trial.as_ref() == Some(&point.trial))
+}
+
+/// Returns the best settings of a sweep, how often each cause limits a setting, and the settings
+/// with invalid runs or failed checks. Returns `None` if nothing was measured.
+pub(crate) fn answer(swept: &Swept, runs: &[Run]) -> Option<Block> {
+    let lead = capitalized(&result(swept)?);
+    let causes = causes(swept, runs);
+    let at_best = swept
+        .best
+        .as_ref()
+        .and_then(|best| causes.get(best.as_str()));
+    let at_best =
+        at_best.map(|cause| vec![plain("Limit at the highest throughput:"), name(*cause)]);
+    let mut counts: Vec<(Cause, usize)> = Vec::new();
+    for cause in causes.values() {
+        match counts.iter_mut().find(|(of, _)| of == cause) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((*cause, 1)),
+        }
+    }
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let all = count_of(swept.sweep.points.len() as u64, "setting");
+    let counts = counts.iter().map(|(cause, count)| match cause {
+        Cause::Unknown => vec![plain(format!("No cause was found for {count} of {all}."))],
+        _ => vec![name(*cause), plain(format!("limits {count} of {all}."))],
+    });
+    let is_faulty = |run: &Run| {
+        run.validity.status != Status::Valid
+            || run.checks.iter().any(|check| check.held != Some(true))
+    };
+    let points = swept.sweep.points.iter();
+    let faulty = points.filter(|point| of_point(point, runs).any(is_faulty));
+    let faulty: Vec<String> = faulty.map(|point| values(swept, point)).collect();
+    let faulty = (!faulty.is_empty()).then(|| {
+        let text = format!("Invalid runs or failed checks: {}", faulty.join("; "));
+        vec![Emphasis::Warn.span(text)]
+    });
+    let items = at_best.into_iter().chain(counts).chain(faulty);
+    Some(Block::List(
+        vec![plain(format!("{lead}."))],
+        items.collect(),
+    ))
+}
+
+fn name(cause: Cause) -> Span {
+    Emphasis::Strong.span(cause.name())
+}
+
+/// Returns the values of a point: `threads = 24, connections = 8`.
+fn values(swept: &Swept, point: &SweepPoint) -> String {
+    let knobs = swept.sweep.knobs.iter();
+    settings(knobs.filter_map(|name| point.values.get_key_value(name)))
+}
+
 /// Describes the settings with the highest throughput, and the first settings that reach 95 % of
 /// this throughput. Returns `None` if nothing was measured.
 pub(crate) fn result(swept: &Swept) -> Option<String> {
     let of = |trial: &String| {
         let mut points = swept.sweep.points.iter().zip(&swept.measured);
         let (point, measured) = points.find(|(point, _)| point.trial == *trial)?;
-        let knobs = swept.sweep.knobs.iter();
-        let values = settings(knobs.filter_map(|name| point.values.get_key_value(name)));
-        Some((values, rate(measured.throughput_per_s?)))
+        Some((values(swept, point), rate(measured.throughput_per_s?)))
     };
     let (best, highest) = of(swept.best.as_ref()?)?;
     let enough = swept

@@ -14,9 +14,9 @@ pub(crate) fn chart(swept: &Swept) -> Option<Chart> {
     let mut shown = Vec::new();
     for (i, curve) in all.iter().take(MAX_CURVES).enumerate() {
         let mut points = Vec::new();
-        for (x, measured) in &curve.points {
-            let x: f64 = x.parse().ok().filter(|x| drawable(*x))?;
-            let y = measured.throughput_per_s.filter(|y| drawable(*y));
+        for point in &curve.points {
+            let x: f64 = point.x.parse().ok().filter(|x| drawable(*x))?;
+            let y = point.measured.throughput_per_s.filter(|y| drawable(*y));
             points.extend(y.map(|y| (x, y)));
         }
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
