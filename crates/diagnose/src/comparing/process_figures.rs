@@ -99,7 +99,8 @@ pub(super) fn not_comparable(
 ) -> Vec<String> {
     let all = plural(values.len() as u64, "process");
     let mut reasons = Vec::new();
-    if values.is_empty() {
+    let is_excluded = |run: &Run| run.validity.status == Status::Invalid;
+    if values.is_empty() && !group.runs().all(is_excluded) {
         reasons.push(format!("the {metric} was not measured"));
     }
     let above = values.iter().filter(|v| v.is_infinite()).count();

@@ -71,7 +71,10 @@ pub(crate) fn answer(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
         short.paragraph([Emphasis::Strong.span(conclusion)]);
         short.0.push(Block::Ranking(ranking));
     }
-    let of_loads = if is_ranked { &mut details } else { &mut short };
+    let of_loads = match is_ranked || has_curves {
+        true => &mut details,
+        false => &mut short,
+    };
     for sentence in trial_capacities::sentences(record) {
         of_loads.paragraph([plain(format!("{sentence}."))]);
     }
@@ -83,7 +86,7 @@ pub(crate) fn answer(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
         of_loads.0.extend(cause(
             load,
             several,
-            is_ranked || single.len() <= verdict::FEW,
+            is_ranked || has_curves || single.len() <= verdict::FEW,
         ));
     }
     for sentence in comparison::results(&record.comparisons) {

@@ -1,5 +1,7 @@
 //! The loads of an experiment, ranked by their figure and drawn as bars.
 
+use std::collections::BTreeMap;
+
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::run::Status;
 use floodmark_record::{Comparison, Record};
@@ -33,7 +35,7 @@ pub(crate) struct RankedBar {
 }
 
 impl Ranking {
-    /// Ranks closed-model loads by their median throughput. Returns `None` for few loads, for
+    /// Ranks closed-model loads by their throughput, which is that of comparisons. Returns `None` for few loads, for
     /// different workloads, and for loads whose throughput was not measured or was given by an
     /// offered rate.
     pub(crate) fn of_loads(loads: &[&[NamedRun<'_>]]) -> Option<Self> {
@@ -46,7 +48,7 @@ impl Ranking {
         let attempts = loads.iter().map(|load| load.len()).max()?;
         let caption = match attempts {
             1 => "ok responses per second".to_owned(),
-            _ => "ok responses per second; bar: median, line: range over the attempts".to_owned(),
+            _ => "ok responses per second; bar: mean of the server processes, line: range of the attempts".to_owned(),
         };
         Ranking::sorted(caption, bars?)
     }
@@ -82,7 +84,7 @@ impl Ranking {
         match comparisons.iter().find(is_pair) {
             Some(comparison) => ratios::result(comparison),
             None => format!(
-                "{} has the highest figure ({}), followed by {} ({})",
+                "highest: {} ({}), followed by {} ({})",
                 first.name,
                 rate(first.per_s),
                 second.name,
@@ -124,6 +126,20 @@ impl RankedBar {
     }
 }
 
+/// Returns the geometric mean over server processes of the medians of their attempts, on a
+/// logarithmic scale.
+fn geometric_mean(load: &[NamedRun<'_>]) -> Option<f64> {
+    let mut processes: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for one in load {
+        let logs = processes.entry(one.run.process).or_default();
+        logs.extend(one.run.throughput_per_s.map(f64::ln));
+    }
+    let logs = processes.values();
+    let logs = logs.filter_map(|logs| median(logs.iter().copied().map(Some)));
+    let logs: Vec<f64> = logs.collect();
+    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+}
+
 fn bar(load: &[NamedRun<'_>]) -> Option<RankedBar> {
     if load.iter().any(|one| one.run.plan.is_open()) {
         return None;
@@ -145,7 +161,7 @@ fn bar(load: &[NamedRun<'_>]) -> Option<RankedBar> {
     }
     Some(RankedBar {
         name: load_name(load),
-        per_s: median(figures.iter().copied().map(Some))?,
+        per_s: geometric_mean(load)?,
         range: (least < most).then_some((least, most)),
         about,
     })
@@ -212,10 +228,7 @@ mod tests {
     fn the_conclusion_states_the_ratio_of_the_first_two() {
         let found = ranking(&[("a", &[9.0, 9.0]), ("b", &[3.0, 3.0]), ("c", &[1.0, 1.0])]).unwrap();
         let without = found.conclusion(ComparedMetric::Throughput, &[]);
-        assert_eq!(
-            without,
-            "a has the highest figure (9.00/s), followed by b (3.00/s)"
-        );
+        assert_eq!(without, "highest: a (9.00/s), followed by b (3.00/s)");
         let mut pair = comparison(ComparedMetric::Throughput, Conclusion::Different);
         (pair.a, pair.b) = ("b".to_owned(), "a".to_owned());
         let with = found.conclusion(ComparedMetric::Throughput, &[pair]);

@@ -6,7 +6,6 @@ use floodmark_record::cause::Cause;
 use floodmark_record::run::{Run, Status};
 use floodmark_record::sweep::{PointThroughput, SweepPoint, Swept};
 
-use super::answer::capitalized;
 use super::figures::{count_of, optional, per_second, rate, settings};
 use super::{Block, Emphasis, FigureTable, Span, TableCell, TableRow, plain, verdict};
 
@@ -122,12 +121,14 @@ fn of_point<'a>(point: &SweepPoint, runs: &'a [Run]) -> impl Iterator<Item = &'a
 /// Returns the best settings of a sweep, how often each cause limits a setting, and the settings
 /// with invalid runs or failed checks. Returns `None` if nothing was measured.
 pub(crate) fn answer(swept: &Swept, runs: &[Run]) -> Option<Block> {
-    let lead = capitalized(&result(swept)?);
+    let result = result(swept)?;
+    let result = Emphasis::Strong.span(format!("{result}."));
     let causes = causes(swept, runs);
     let at_best = swept
         .best
         .as_ref()
         .and_then(|best| causes.get(best.as_str()));
+    let at_best = at_best.filter(|cause| **cause != Cause::Unknown);
     let at_best =
         at_best.map(|cause| vec![plain("Limit at the highest throughput:"), name(*cause)]);
     let mut counts: Vec<(Cause, usize)> = Vec::new();
@@ -155,10 +156,7 @@ pub(crate) fn answer(swept: &Swept, runs: &[Run]) -> Option<Block> {
         vec![Emphasis::Warn.span(text)]
     });
     let items = at_best.into_iter().chain(counts).chain(faulty);
-    Some(Block::List(
-        vec![plain(format!("{lead}."))],
-        items.collect(),
-    ))
+    Some(Block::List(vec![result], items.collect()))
 }
 
 fn name(cause: Cause) -> Span {
