@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 /// Address of the server.
 const ADDRESS: &str = "127.0.0.1:18473";
 
-/// Commands whose pages are checked, with the name of the page. `URL` is the server's.
+/// Name of each checked page and the command that creates it. `URL` stands for the server's URL.
 const PAGES: [(&str, &str); 8] = [
     ("closed", "load URL --quiet -d 4s --json closed.json"),
     ("open", "load URL --quiet -r 3k -d 4s --json open.json"),

@@ -18,7 +18,7 @@ const TRIAL_SHARE: f64 = 1.0 / 40.0;
 /// Share of the budget that each of the last loads may use.
 const LEVEL_SHARE: f64 = 1.0 / 30.0;
 
-/// Minimum length of the last loads, in seconds, if the budget limits it.
+/// Minimum length of each of the last loads, in seconds, even if the budget is too small.
 const SHORTEST_LEVEL_S: f64 = 0.5;
 
 /// Minimum response time of slow requests, as a share of the objective's limit. Variations of much
@@ -35,7 +35,7 @@ pub struct LoadLengths<'a> {
     passed: VecDeque<Vec<TrialRow>>,
     /// Design effect of an earlier part of the search.
     earlier_effect: Option<f64>,
-    /// Response time above which a request is slow. About a tenth of the requests exceed it.
+    /// Response time above which a request counts as slow. About a tenth of the requests exceed it.
     slow: Option<Duration>,
 }
 
@@ -58,8 +58,8 @@ impl<'a> LoadLengths<'a> {
         }
     }
 
-    /// Adds the 90th percentile of a load's response times in microseconds. Slower requests are
-    /// slow, unless they are much faster than the limit.
+    /// Adds the 90th percentile of a load's response times in microseconds. Requests above this
+    /// percentile count as slow if they also exceed [`NEAR_LIMIT`] of the objective's limit.
     pub fn add_p90(&mut self, p90_us: Option<f64>) {
         let limit_s = self.strictest().and_then(Objective::time_limit_s);
         let near_s = limit_s.map_or(0.0, |limit_s| NEAR_LIMIT * limit_s);
@@ -75,7 +75,7 @@ impl<'a> LoadLengths<'a> {
         }
     }
 
-    /// Returns the response time above which a request is slow.
+    /// Returns the response time above which a request counts as slow.
     pub fn slow(&self) -> Option<Duration> {
         self.slow
     }
@@ -92,8 +92,9 @@ impl<'a> LoadLengths<'a> {
         objectives.max_by(|a, b| a.quantile().total_cmp(&b.quantile()))
     }
 
-    /// Returns the length of a trial, and the judged time in seconds that precision requires if it
-    /// is longer. `capacity_per_s` is `None` until trials have passed and missed.
+    /// Returns the length of a trial. If the budget shortens the trial, also returns the judged time
+    /// that precision requires, in seconds. `capacity_per_s` is `None` until trials have passed and
+    /// missed.
     pub fn trial(
         &self,
         rate_per_s: f64,
@@ -101,7 +102,8 @@ impl<'a> LoadLengths<'a> {
         capacity_per_s: Option<f64>,
     ) -> (TrialLength, Option<f64>) {
         if !self.is_met_idle && self.passed.is_empty() {
-            // The objectives are probably missed at any rate. Only a pass makes precision matter.
+            // The objectives are probably missed at every rate, so precision does not matter until
+            // a trial passes.
             let length = TrialLength {
                 transient_s: SHORTEST_TRANSIENT_S,
                 judged_s: SHORTEST_TRIAL_S,

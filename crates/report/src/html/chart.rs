@@ -173,7 +173,7 @@ fn svg(chart: &Chart) -> Markup {
     }
 }
 
-/// Keeps every nth label below the x axis, so that labels do not overlap.
+/// Keeps every nth label below the x axis, with the smallest n for which labels do not overlap.
 fn spaced<'a>(labels: &[(f64, &'a str)]) -> Vec<(f64, &'a str)> {
     let half = |label: &str| 0.5 * TICK_CHARACTER * label.chars().count() as f64;
     let kept = |n: usize| labels.iter().copied().step_by(n).collect::<Vec<_>>();

@@ -518,7 +518,7 @@ fn the_answer_of_a_sweep_names_its_best_point_and_its_limits() {
     );
     let shown = texts(&read, ".answer p").join("\n");
     assert!(
-        shown.contains("Next for bars-threads-2-connections-10: raise"),
+        shown.contains("Next step for bars-threads-2-connections-10: raise"),
         "{shown}"
     );
     let cells = texts(&read, "td").join(" ");

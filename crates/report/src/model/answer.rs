@@ -115,8 +115,8 @@ fn is_swept(record: &Record, load: &[NamedRun<'_>]) -> bool {
     trial.is_some_and(|trial| points.any(|point| point.trial == *trial))
 }
 
-/// Returns the next step for the trial that answers the question: the best point of the first sweep,
-/// or the first of the ranking.
+/// Returns the next step for the best trial: the best point of the first sweep or, without a sweep,
+/// the first entry in the ranking.
 fn next_of_best(
     record: &Record,
     ranking: Option<&Ranking>,
@@ -128,7 +128,7 @@ fn next_of_best(
     let load =
         loads.find(|load| load_name(load) == best || load[0].run.trial.as_ref() == Some(&best))?;
     let (verdict, _) = verdict::most_frequent(load.iter().map(|one| one.run))?;
-    let label = Emphasis::Strong.span(format!("Next for {best}:"));
+    let label = Emphasis::Strong.span(format!("Next step for {best}:"));
     Some(vec![label, plain(format!("{}.", verdict.next))])
 }
 

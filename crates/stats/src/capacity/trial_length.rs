@@ -116,12 +116,13 @@ pub fn trial_length(rate_per_s: f64, quantile: f64, design_effect: f64) -> Trial
 }
 
 /// Returns the factor by which a search overestimates the capacity if its trials are shorter than
-/// [`trial_length`] requires. `share` is the judged time as a share
-/// of the required time, and `scatter` the standard deviation between the capacities of trials.
+/// [`trial_length`] requires. `share` is the judged time divided by the required time. `scatter` is
+/// the standard deviation of the capacity from trial to trial, as a share.
 ///
-/// At the capacity, `k` independent requests above the percentile are expected in a trial, see
-/// [`INDEPENDENT_MISSES`]. Their share scatters by 1/√k from trial to trial, so the logarithm of
-/// the rate changes by scatter · √k when the logarithm of this share changes by 1.
+/// At the capacity, a trial is expected to have `k` independent requests above the percentile (see
+/// [`INDEPENDENT_MISSES`]). From trial to trial, their share varies by a relative standard deviation
+/// of 1/√k, and the capacity by `scatter`. A relative change in the share therefore corresponds to a
+/// change in the rate that is scatter · √k times as large.
 #[must_use]
 pub(super) fn overestimate(share: f64, scatter: f64) -> f64 {
     if share >= 1.0 {

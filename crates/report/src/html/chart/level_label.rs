@@ -12,10 +12,10 @@ const CHARACTER: f64 = 12.0;
 /// Line height of a label, in drawing units.
 const LINE: f64 = 30.0;
 
-/// Number of positions in each segment of a curve at which the curve can cross a label.
-const SAMPLES: u32 = 8;
+/// Number of equal steps per segment of a curve when checking whether the curve crosses a label.
+const STEPS: u32 = 8;
 
-/// Where the label of a horizontal line is.
+/// Position of a horizontal line's label.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LevelLabel {
     /// Whether the label is at the left end of the line.
@@ -85,8 +85,8 @@ fn along(
 ) -> impl Iterator<Item = (f64, f64)> {
     piece.points.windows(2).flat_map(move |ends| {
         let [a, b] = [position(ends[0]), position(ends[1])];
-        (0..=SAMPLES).map(move |i| {
-            let share = f64::from(i) / f64::from(SAMPLES);
+        (0..=STEPS).map(move |i| {
+            let share = f64::from(i) / f64::from(STEPS);
             (a.0 + share * (b.0 - a.0), a.1 + share * (b.1 - a.1))
         })
     })
@@ -97,8 +97,7 @@ mod tests {
     use super::*;
     use crate::model::chart::{Axis, Curve, DotColor, Quantity};
 
-    /// Returns whether the label of a line at y = 50 is at the left end and above, in a chart of
-    /// 100 by 100.
+    /// Returns `(is_left, is_above)` for the label of a line at y = 50 in a 100 × 100 chart.
     fn place(curve: Curve) -> (bool, bool) {
         let axis = || Axis::from_zero(100.0, Quantity::Number);
         let chart = Chart::new("title", "unit", (axis(), axis()), vec![curve]);
