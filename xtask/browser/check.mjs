@@ -122,7 +122,8 @@ async function checkCursor(page, fault) {
   const at = (share) => [box.x + share * box.width, box.y + box.height / 2];
   const values = async () => (await figure.locator(".key output").allTextContents()).join("").trim();
 
-  await page.mouse.move(...at(0.6));
+  // Loads of an external client have no curve, but may be longer than the others.
+  await page.mouse.move(...at(0.4));
   if (!/\d/.test(await values())) fault("no value under the cursor");
   await page.mouse.move(0, 0);
   if ((await values()) !== "") fault("the values remain without a cursor");
