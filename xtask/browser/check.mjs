@@ -78,6 +78,9 @@ function textFaults() {
     const shapes = "polyline, circle, rect.heat, polygon, .range";
     if (svg.querySelectorAll(shapes).length === 0) faults.push(`"${title}": an empty chart`);
   }
+  for (const cell of document.querySelectorAll("th, td")) {
+    if (cell.scrollWidth > cell.clientWidth + 1) faults.push(`wider than its cell: ${cell.textContent}`);
+  }
   for (const element of document.querySelectorAll("body *:not(svg, svg *)")) {
     const isCut = element.scrollWidth > element.clientWidth + 1 || element.scrollHeight > element.clientHeight + 1;
     if (isCut && ["hidden", "clip"].includes(getComputedStyle(element).overflow)) {

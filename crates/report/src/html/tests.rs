@@ -510,6 +510,8 @@ fn the_answer_of_a_sweep_names_its_best_point_and_its_limits() {
     assert_eq!(
         texts(&read, ".answer .why > :not(ul), .answer .why li"),
         [
+            "bars: throughput is highest with threads = 2, connections = 10 (2,000/s); no earlier \
+             setting reaches 95 % of the maximum.",
             "Limit at the highest throughput: worker-pool",
             "worker-pool limits 2 of 6\u{a0}settings.",
             "server-cpu limits 1 of 6\u{a0}settings.",

@@ -28,10 +28,21 @@ pub(crate) fn add(blocks: &mut Blocks, claims: &[ClaimResult]) {
     }
 }
 
-/// Returns the claims of an experiment as a table, or `None` if there are no claims.
+/// Returns the claims of an experiment as a table, or `None` if there are no claims. Each note is a
+/// numbered footnote.
 pub(crate) fn table(claims: &[ClaimResult]) -> Option<FigureTable> {
-    let note = "In parentheses: the 95 % interval over server processes. A claim holds if the whole interval agrees with it, \
-                and fails if none of it does.";
+    let mut notes: Vec<&str> = Vec::new();
+    for note in claims.iter().flat_map(|claim| &claim.notes) {
+        if !notes.contains(&note.as_str()) {
+            notes.push(note);
+        }
+    }
+    let number = |note: &String| {
+        notes
+            .iter()
+            .position(|of| of == note)
+            .map_or(0, |at| at + 1)
+    };
     let rows = claims.iter().map(|claim| {
         let cells = vec![
             holds(claim.holds).into(),
@@ -39,13 +50,25 @@ pub(crate) fn table(claims: &[ClaimResult]) -> Option<FigureTable> {
             Emphasis::Strong.span(measured(claim)).into(),
         ];
         let about = claim.source.iter().cloned().chain([subject(claim)]);
+        let numbers = claim
+            .notes
+            .iter()
+            .map(|note| format!("note {}", number(note)));
+        let about: Vec<String> = about
+            .chain(numbers)
+            .filter(|part| !part.is_empty())
+            .collect();
         TableRow {
-            about: about.chain(claim.notes.iter().cloned()).collect(),
+            about: vec![about.join("; ")],
             ..TableRow::new(&claim.text, cells)
         }
     });
+    let explanation = "In parentheses: the 95 % interval over server processes. A claim holds if the \
+                       whole interval agrees with it, and fails if none of it does.";
+    let notes = notes.iter().enumerate();
+    let notes = notes.map(|(at, note)| format!(" Note {}: {note}.", at + 1));
     (!claims.is_empty()).then(|| FigureTable {
-        note: note.to_owned(),
+        note: explanation.to_owned() + &notes.collect::<String>(),
         ..FigureTable::new(["holds", "published", "measured"], rows)
     })
 }

@@ -57,7 +57,7 @@ pub(crate) fn curves(swept: &Swept) -> Vec<SweepCurve<'_>> {
 
 /// Returns a table of throughput by the first setting (rows) and the others (columns).
 pub(crate) fn table(swept: &Swept) -> FigureTable {
-    grid(swept, |point| throughput(point.measured))
+    grid(swept, "throughput", |point| throughput(point.measured))
 }
 
 /// Returns a table of the most frequent cause by the first setting (rows) and the others (columns),
@@ -70,13 +70,16 @@ pub(crate) fn cause_table(swept: &Swept, runs: &[Run]) -> Option<FigureTable> {
             .map_or_else(String::new, |cause| cause.name().to_owned())
             .into()
     };
-    (!causes.is_empty()).then(|| grid(swept, cell).captioned("limit"))
+    let has_others = swept.sweep.knobs.len() > 1;
+    let caption = if has_others { "limit" } else { "" };
+    (!causes.is_empty()).then(|| grid(swept, "limit", cell).captioned(caption))
 }
 
-fn grid(swept: &Swept, cell: impl Fn(&CurvePoint<'_>) -> TableCell) -> FigureTable {
+/// Returns a table with a cell for each point. `content` heads the column of a single setting.
+fn grid(swept: &Swept, content: &str, cell: impl Fn(&CurvePoint<'_>) -> TableCell) -> FigureTable {
     let curves = curves(swept);
     let head = |curve: &SweepCurve<'_>| match curve.others.as_str() {
-        "" => "throughput".to_owned(),
+        "" => content.to_owned(),
         others => others.to_owned(),
     };
     let first = swept.sweep.knobs.first().map_or("", String::as_str);
