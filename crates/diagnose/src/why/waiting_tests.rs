@@ -55,7 +55,7 @@ pub(super) fn upstream(established: f64, waiting: f64) -> [Observation; 2] {
 fn finds_too_few_concurrent_requests() {
     let verdict = is(&working_on(50.0), Cause::Concurrency);
     assert!((verdict.limit_per_s.unwrap() - 1_000.0).abs() < 1e-9);
-    assert_eq!(verdict.next, "use more connections: -c 200");
+    assert_eq!(verdict.next, "use more connections in the load: -c 200");
     // Concurrency is unknown without a service time that excludes queueing.
     let verdict = is(&run_with(0.3, 0.1, 0.1), Cause::Unknown);
     assert!(verdict.next.contains("-c 100"), "{verdict:#?}");

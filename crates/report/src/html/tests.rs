@@ -489,8 +489,8 @@ fn states_a_shared_plan_once() {
     let (_, read) = page(&fixture::record(vec![named("a"), named("b"), other]));
     let shown = texts(&read, ".plans p");
     assert_eq!(shown.len(), 2, "{shown:?}");
-    assert!(shown[0].contains(", 2 times. Started"), "{shown:?}");
-    assert!(!shown[1].contains("times"), "{shown:?}");
+    assert!(shown[0].contains(", in 2 trials. Started"), "{shown:?}");
+    assert!(!shown[1].contains("trials"), "{shown:?}");
 }
 
 #[test]
@@ -510,11 +510,9 @@ fn the_answer_of_a_sweep_names_its_best_point_and_its_limits() {
     assert_eq!(
         texts(&read, ".answer .why > :not(ul), .answer .why li"),
         [
-            "bars: throughput is highest with threads = 2, connections = 10 (2,000/s); no earlier \
-             setting reaches 95 % of the maximum.",
+            "bars: throughput is highest with threads = 2, connections = 10 (2,000/s, 95 % interval: \
+             1,800 – 2,200); no setting before it reaches 95 % of the maximum.",
             "Limit at the highest throughput: worker-pool",
-            "worker-pool limits 2 of 6\u{a0}settings.",
-            "server-cpu limits 1 of 6\u{a0}settings.",
             "Invalid runs or failed checks: threads = 1, connections = 10",
         ]
     );

@@ -56,14 +56,14 @@ pub(crate) fn answer(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     let is_ranked = ranking.is_some();
     let next = match several {
         false => next.map(|next| vec![Emphasis::Strong.span("Next:"), plain(format!("{next}."))]),
-        true => next_of_best(record, ranking.as_ref().map(|(of, _)| of), &loads),
+        true => next_step(record, ranking.as_ref().map(|(of, _)| of), &loads),
     };
     let mut details = Blocks::default();
     if has_curves {
-        let sweeps = record.sweeps.iter();
-        short
-            .0
-            .extend(sweeps.filter_map(|swept| sweep::answer(swept, &record.runs)));
+        for swept in &record.sweeps {
+            short.0.extend(sweep::answer(swept, &record.runs));
+            short.tables(sweep::cause_table(swept, &record.runs));
+        }
     }
     if let Some((ranking, metric)) = ranking {
         let conclusion = ranking.conclusion(metric, &record.comparisons);
@@ -115,20 +115,21 @@ fn is_swept(record: &Record, load: &[NamedRun<'_>]) -> bool {
     trial.is_some_and(|trial| points.any(|point| point.trial == *trial))
 }
 
-/// Returns the next step for the best trial: the best point of the first sweep or, without a sweep,
-/// the first entry in the ranking.
-fn next_of_best(
+/// Returns the next step for the best point of the first sweep or, without a sweep, for the last
+/// entry in the ranking, which has most to gain.
+fn next_step(
     record: &Record,
     ranking: Option<&Ranking>,
     loads: &[&[NamedRun<'_>]],
 ) -> Option<Vec<Span>> {
-    let best = record.sweeps.iter().find_map(|swept| swept.best.clone());
-    let best = best.or_else(|| ranking.map(|ranking| ranking.bars[0].name.clone()))?;
+    let trial = record.sweeps.iter().find_map(|swept| swept.best.clone());
+    let last = || ranking?.bars.last().map(|bar| bar.name.clone());
+    let trial = trial.or_else(last)?;
     let mut loads = loads.iter();
-    let load =
-        loads.find(|load| load_name(load) == best || load[0].run.trial.as_ref() == Some(&best))?;
+    let load = loads
+        .find(|load| load_name(load) == trial || load[0].run.trial.as_ref() == Some(&trial))?;
     let (verdict, _) = verdict::most_frequent(load.iter().map(|one| one.run))?;
-    let label = Emphasis::Strong.span(format!("Next step for {best}:"));
+    let label = Emphasis::Strong.span(format!("Next step for {trial}:"));
     Some(vec![label, plain(format!("{}.", verdict.next))])
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn table<'a>(
             conclusion(c.conclusion).into(),
             faint(n).into(),
         ];
-        TableRow::new(c.metric.name(), cells)
+        TableRow::new(ratios::describe_metric(c.metric), cells)
     });
     let heads = [a, b, "ratio", "95 % interval", "conclusion", "n"];
     let mut table = FigureTable::new(heads, rows);

@@ -35,7 +35,7 @@ pub(crate) fn table(record: &Record) -> Option<FigureTable> {
         let mut comparisons = all.iter().filter(|c| c.a == *step && c.metric == metric);
         comparisons.find(|c| ladder.contains(&c.b))
     };
-    let note = "geometric means over server processes; second line: ratio to the previous step with a 95 % interval; \
+    let note = "geometric means over server processes; second line: ratio to the previous step, with a 95 % interval if there are several processes; \
                 server CPU: server and store, per request";
     let mut rows = Vec::new();
     for step in ladder {

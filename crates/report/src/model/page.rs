@@ -125,7 +125,7 @@ pub(super) fn plans(all: &[NamedRun<'_>]) -> Blocks {
     for (words, loads, started) in plans {
         let times = match loads {
             1 => String::new(),
-            n => format!(", {n} times"),
+            n => format!(", in {n} trials"),
         };
         let started = names::timestamp(started);
         blocks.paragraph([plain(format!("{words}{times}. Started {started}."))]);
@@ -196,7 +196,6 @@ fn sweeps(record: &Record) -> Blocks {
             .0
             .extend(swept::chart(one).map(|chart| Block::Charts(vec![chart])));
         blocks.tables([sweep::table(one)]);
-        blocks.tables(sweep::cause_table(one, &record.runs));
     }
     if !record.sweeps.is_empty() {
         blocks.paragraph([faint(sweep::NOTE)]);

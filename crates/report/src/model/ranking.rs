@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_record::comparison::ComparedMetric;
+use floodmark_record::comparison::{ComparedMetric, Conclusion};
 use floodmark_record::run::Status;
 use floodmark_record::{Comparison, Record};
 
@@ -35,10 +35,12 @@ pub(crate) struct RankedBar {
 }
 
 impl Ranking {
-    /// Ranks closed-model loads by their throughput, which is that of comparisons. Returns `None` for few loads, for
-    /// different workloads, and for loads whose throughput was not measured or was given by an
-    /// offered rate.
+    /// Ranks closed-model loads by their throughput, computed like in comparisons. Leaves out loads
+    /// with an offered rate. Returns `None` for few loads, for different workloads, and for loads
+    /// whose throughput was not measured.
     pub(crate) fn of_loads(loads: &[&[NamedRun<'_>]]) -> Option<Self> {
+        let is_closed = |load: &&&[NamedRun<'_>]| load.iter().all(|one| !one.run.plan.is_open());
+        let loads: Vec<&[NamedRun<'_>]> = loads.iter().filter(is_closed).copied().collect();
         let mut workloads = loads.iter().map(|load| &load[0].run.workload);
         let first = workloads.next()?;
         if workloads.any(|workload| workload != first) {
@@ -73,7 +75,8 @@ impl Ranking {
         (bars.len() >= FEWEST).then_some(Ranking { caption, bars })
     }
 
-    /// Compares the first two rows in a sentence.
+    /// Returns a sentence: the ratio of the first two rows if it is conclusive, otherwise the highest
+    /// and the lowest figure.
     pub(crate) fn conclusion(&self, metric: ComparedMetric, comparisons: &[Comparison]) -> String {
         let (first, second) = (&self.bars[0], &self.bars[1]);
         let is_pair = |of: &&Comparison| {
@@ -81,16 +84,20 @@ impl Ranking {
             let expected = [first.name.as_str(), second.name.as_str()];
             of.metric == metric && (names == expected || names == [expected[1], expected[0]])
         };
-        match comparisons.iter().find(is_pair) {
-            Some(comparison) => ratios::result(comparison),
-            None => format!(
-                "highest: {} ({}), followed by {} ({})",
-                first.name,
-                rate(first.per_s),
-                second.name,
-                rate(second.per_s)
-            ),
+        let pair = comparisons.iter().find(is_pair);
+        if let Some(pair) = pair.filter(|pair| pair.conclusion != Conclusion::Undecided) {
+            return ratios::result(pair);
         }
+        let last = self.bars.last().unwrap_or(second);
+        let [highest, lowest] =
+            [first, last].map(|bar| format!("{} ({})", bar.name, rate(bar.per_s)));
+        let order = pair.map_or_else(String::new, |_| {
+            format!(
+                "; the order of {} and {} is inconclusive",
+                first.name, second.name
+            )
+        });
+        format!("highest: {highest}; lowest: {lowest}{order}")
     }
 
     /// Returns the ranking as a table.
@@ -141,9 +148,6 @@ fn geometric_mean(load: &[NamedRun<'_>]) -> Option<f64> {
 }
 
 fn bar(load: &[NamedRun<'_>]) -> Option<RankedBar> {
-    if load.iter().any(|one| one.run.plan.is_open()) {
-        return None;
-    }
     let figures: Vec<f64> = load
         .iter()
         .filter_map(|one| one.run.throughput_per_s)
@@ -174,7 +178,6 @@ mod tests {
     use super::*;
     use crate::fixture;
     use crate::model::comparison::tests::comparison;
-    use floodmark_record::comparison::Conclusion;
 
     fn named<'a>(runs: &'a [Run], name: &str) -> Vec<NamedRun<'a>> {
         let one = |run| NamedRun {
@@ -223,16 +226,26 @@ mod tests {
         let runs = [fixture::open_censored()];
         let open = named(&runs, "open");
         assert!(Ranking::of_loads(&[&open, &open, &open]).is_none());
+        let runs = [fixture::closed()];
+        let closed = named(&runs, "closed");
+        let ranking = Ranking::of_loads(&[&closed, &open, &closed, &closed]);
+        assert_eq!(ranking.unwrap().bars.len(), 3);
     }
 
     #[test]
     fn the_conclusion_states_the_ratio_of_the_first_two() {
         let found = ranking(&[("a", &[9.0, 9.0]), ("b", &[3.0, 3.0]), ("c", &[1.0, 1.0])]).unwrap();
         let without = found.conclusion(ComparedMetric::Throughput, &[]);
-        assert_eq!(without, "highest: a (9.00/s), followed by b (3.00/s)");
+        assert_eq!(without, "highest: a (9.00/s); lowest: c (1.00/s)");
         let mut pair = comparison(ComparedMetric::Throughput, Conclusion::Different);
         (pair.a, pair.b) = ("b".to_owned(), "a".to_owned());
-        let with = found.conclusion(ComparedMetric::Throughput, &[pair]);
+        let with = found.conclusion(ComparedMetric::Throughput, std::slice::from_ref(&pair));
         assert!(with.contains("times that of"), "{with}");
+        pair.conclusion = Conclusion::Undecided;
+        let undecided = found.conclusion(ComparedMetric::Throughput, &[pair]);
+        assert_eq!(
+            undecided,
+            "highest: a (9.00/s); lowest: c (1.00/s); the order of a and b is inconclusive"
+        );
     }
 }

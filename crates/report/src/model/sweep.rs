@@ -6,8 +6,8 @@ use floodmark_record::cause::Cause;
 use floodmark_record::run::{Run, Status};
 use floodmark_record::sweep::{PointThroughput, SweepPoint, Swept};
 
-use super::figures::{count_of, optional, per_second, rate, settings};
-use super::{Block, Emphasis, FigureTable, Span, TableCell, TableRow, plain, verdict};
+use super::figures::{optional, per_second, rate, settings};
+use super::{Block, Emphasis, FigureTable, TableCell, TableRow, plain, verdict};
 
 /// Explanation below the table.
 pub(crate) const NOTE: &str = "ok responses per second: geometric mean over server processes, with a 95 % interval if there are several";
@@ -121,49 +121,38 @@ fn of_point<'a>(point: &SweepPoint, runs: &'a [Run]) -> impl Iterator<Item = &'a
         .filter(|run| run.trial.as_ref() == Some(&point.trial))
 }
 
-/// Returns the best settings of a sweep, how often each cause limits a setting, and the settings
-/// with invalid runs or failed checks. Returns `None` if nothing was measured.
+/// Returns the best settings of a sweep, the limit there, and the settings with invalid runs or
+/// failed checks. Returns `None` if nothing was measured.
 pub(crate) fn answer(swept: &Swept, runs: &[Run]) -> Option<Block> {
     let result = result(swept)?;
     let result = Emphasis::Strong.span(format!("{result}."));
     let causes = causes(swept, runs);
-    let at_best = swept
-        .best
-        .as_ref()
-        .and_then(|best| causes.get(best.as_str()));
-    let at_best = at_best.filter(|cause| **cause != Cause::Unknown);
-    let at_best =
-        at_best.map(|cause| vec![plain("Limit at the highest throughput:"), name(*cause)]);
-    let mut counts: Vec<(Cause, usize)> = Vec::new();
-    for cause in causes.values() {
-        match counts.iter_mut().find(|(of, _)| of == cause) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((*cause, 1)),
+    let best = swept.best.as_ref();
+    let at_best = best.and_then(|best| causes.get(best.as_str()));
+    let at_best = at_best.map(|cause| match cause {
+        Cause::Unknown => vec![plain("No cause was found at the highest throughput.")],
+        _ => {
+            let cause = Emphasis::Strong.span(cause.name());
+            vec![plain("Limit at the highest throughput:"), cause]
         }
-    }
-    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let all = count_of(swept.sweep.points.len() as u64, "setting");
-    let counts = counts.iter().map(|(cause, count)| match cause {
-        Cause::Unknown => vec![plain(format!("No cause was found for {count} of {all}."))],
-        _ => vec![name(*cause), plain(format!("limits {count} of {all}."))],
     });
+    let is_last = best.zip(swept.sweep.points.last());
+    let is_last = is_last.is_some_and(|(best, last)| last.trial == *best);
+    let beyond = "Larger settings were not measured; they may be faster.";
+    let beyond = is_last.then(|| vec![plain(beyond)]);
     let is_faulty = |run: &Run| {
         run.validity.status != Status::Valid
             || run.checks.iter().any(|check| check.held != Some(true))
     };
-    let points = swept.sweep.points.iter();
-    let faulty = points.filter(|point| of_point(point, runs).any(is_faulty));
+    let faulty = swept.sweep.points.iter();
+    let faulty = faulty.filter(|point| of_point(point, runs).any(is_faulty));
     let faulty: Vec<String> = faulty.map(|point| values(swept, point)).collect();
     let faulty = (!faulty.is_empty()).then(|| {
         let text = format!("Invalid runs or failed checks: {}", faulty.join("; "));
         vec![Emphasis::Warn.span(text)]
     });
-    let items = at_best.into_iter().chain(counts).chain(faulty);
+    let items = at_best.into_iter().chain(beyond).chain(faulty);
     Some(Block::List(vec![result], items.collect()))
-}
-
-fn name(cause: Cause) -> Span {
-    Emphasis::Strong.span(cause.name())
 }
 
 /// Returns the values of a point: `threads = 24, connections = 8`.
@@ -178,7 +167,16 @@ pub(crate) fn result(swept: &Swept) -> Option<String> {
     let of = |trial: &String| {
         let mut points = swept.sweep.points.iter().zip(&swept.measured);
         let (point, measured) = points.find(|(point, _)| point.trial == *trial)?;
-        Some((values(swept, point), rate(measured.throughput_per_s?)))
+        let ends = measured.low.zip(measured.high);
+        let interval = ends.map_or_else(String::new, |(low, high)| {
+            format!(
+                ", 95 % interval: {} – {}",
+                per_second(low),
+                per_second(high)
+            )
+        });
+        let per_s = rate(measured.throughput_per_s?);
+        Some((values(swept, point), format!("{per_s}{interval}")))
     };
     let (best, highest) = of(swept.best.as_ref()?)?;
     let enough = swept
@@ -187,7 +185,7 @@ pub(crate) fn result(swept: &Swept) -> Option<String> {
         .filter(|enough| swept.best.as_ref() != Some(enough));
     let enough = match enough.and_then(of) {
         Some((values, per_s)) => format!("{values} reaches 95 % of the maximum ({per_s})"),
-        None => "no earlier setting reaches 95 % of the maximum".to_owned(),
+        None => "no setting before it reaches 95 % of the maximum".to_owned(),
     };
     let name = &swept.sweep.name;
     Some(format!(

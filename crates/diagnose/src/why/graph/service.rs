@@ -149,7 +149,7 @@ fn too_few_requests(facts: &RunFacts<'_>, concurrency: f64) -> Candidate {
              waits for another"
         ),
         evidence_of_times(facts),
-        format!("use more connections: -c {more}"),
+        format!("use more connections in the load: -c {more}"),
     )
     .with_limit(Some(connections / (shortest_us / 1e6)))
     .via(vec![step])
