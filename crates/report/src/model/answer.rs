@@ -66,9 +66,10 @@ pub(crate) fn answer(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
         }
     }
     if let Some((ranking, metric)) = ranking {
-        let conclusion = ranking.conclusion(metric, &record.comparisons);
-        let conclusion = format!("{}.", capitalized(&conclusion));
-        short.paragraph([Emphasis::Strong.span(conclusion)]);
+        if let Some(conclusion) = ranking.conclusion(metric, &record.comparisons) {
+            let conclusion = format!("{}.", capitalized(&conclusion));
+            short.paragraph([Emphasis::Strong.span(conclusion)]);
+        }
         short.0.push(Block::Ranking(ranking));
     }
     let of_loads = match is_ranked || has_curves {
@@ -123,6 +124,7 @@ fn next_step(
     loads: &[&[NamedRun<'_>]],
 ) -> Option<Vec<Span>> {
     let trial = record.sweeps.iter().find_map(|swept| swept.best.clone());
+    let ranking = ranking.filter(|ranking| ranking.is_sorted);
     let last = || ranking?.bars.last().map(|bar| bar.name.clone());
     let trial = trial.or_else(last)?;
     let mut loads = loads.iter();

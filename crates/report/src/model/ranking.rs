@@ -14,9 +14,11 @@ use super::{Emphasis, FigureTable, Span, plain, ratios, verdict};
 /// Minimum number of loads. Fewer are described in sentences.
 const FEWEST: usize = 3;
 
-/// A ranking. The highest figure comes first.
+/// Figures as bars.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ranking {
+    /// Whether the highest figure comes first. Figures for different workloads keep their order.
+    pub(crate) is_sorted: bool,
     /// What the bars and the lines on them show.
     pub(crate) caption: String,
     pub(crate) bars: Vec<RankedBar>,
@@ -36,23 +38,21 @@ pub(crate) struct RankedBar {
 
 impl Ranking {
     /// Ranks closed-model loads by their throughput, computed like in comparisons. Leaves out loads
-    /// with an offered rate. Returns `None` for few loads, for different workloads, and for loads
-    /// whose throughput was not measured.
+    /// with an offered rate, and keeps the order of loads with different workloads. Returns `None`
+    /// for few loads, and for loads whose throughput was not measured.
     pub(crate) fn of_loads(loads: &[&[NamedRun<'_>]]) -> Option<Self> {
         let is_closed = |load: &&&[NamedRun<'_>]| load.iter().all(|one| !one.run.plan.is_open());
         let loads: Vec<&[NamedRun<'_>]> = loads.iter().filter(is_closed).copied().collect();
         let mut workloads = loads.iter().map(|load| &load[0].run.workload);
         let first = workloads.next()?;
-        if workloads.any(|workload| workload != first) {
-            return None;
-        }
+        let is_sorted = workloads.all(|workload| workload == first);
         let bars: Option<Vec<RankedBar>> = loads.iter().map(|load| bar(load)).collect();
         let attempts = loads.iter().map(|load| load.len()).max()?;
         let caption = match attempts {
             1 => "ok responses per second".to_owned(),
             _ => "ok responses per second; bar: mean of the server processes, line: range of the attempts".to_owned(),
         };
-        Ranking::sorted(caption, bars?)
+        Ranking::of_bars(is_sorted, caption, bars?)
     }
 
     /// Ranks the trials of an experiment by their capacity.
@@ -67,17 +67,30 @@ impl Ranking {
         });
         let bars: Option<Vec<RankedBar>> = bars.collect();
         let caption = "capacity in requests per second; line: 95 % interval";
-        Ranking::sorted(caption.to_owned(), bars?)
+        Ranking::of_bars(true, caption.to_owned(), bars?)
     }
 
-    fn sorted(caption: String, mut bars: Vec<RankedBar>) -> Option<Self> {
-        bars.sort_by(|a, b| b.per_s.total_cmp(&a.per_s));
-        (bars.len() >= FEWEST).then_some(Ranking { caption, bars })
+    fn of_bars(is_sorted: bool, caption: String, mut bars: Vec<RankedBar>) -> Option<Self> {
+        if is_sorted {
+            bars.sort_by(|a, b| b.per_s.total_cmp(&a.per_s));
+        }
+        (bars.len() >= FEWEST).then_some(Ranking {
+            is_sorted,
+            caption,
+            bars,
+        })
     }
 
     /// Returns a sentence: the ratio of the first two rows if it is conclusive, otherwise the highest
-    /// and the lowest figure.
-    pub(crate) fn conclusion(&self, metric: ComparedMetric, comparisons: &[Comparison]) -> String {
+    /// and the lowest figure. Returns `None` if the figures are not sorted.
+    pub(crate) fn conclusion(
+        &self,
+        metric: ComparedMetric,
+        comparisons: &[Comparison],
+    ) -> Option<String> {
+        if !self.is_sorted {
+            return None;
+        }
         let (first, second) = (&self.bars[0], &self.bars[1]);
         let is_pair = |of: &&Comparison| {
             let names = [of.a.as_str(), of.b.as_str()];
@@ -86,7 +99,7 @@ impl Ranking {
         };
         let pair = comparisons.iter().find(is_pair);
         if let Some(pair) = pair.filter(|pair| pair.conclusion != Conclusion::Undecided) {
-            return ratios::result(pair);
+            return Some(ratios::result(pair));
         }
         let last = self.bars.last().unwrap_or(second);
         let [highest, lowest] =
@@ -97,7 +110,7 @@ impl Ranking {
                 first.name, second.name
             )
         });
-        format!("highest: {highest}; lowest: {lowest}{order}")
+        Some(format!("highest: {highest}; lowest: {lowest}{order}"))
     }
 
     /// Returns the ranking as a table.
@@ -233,16 +246,33 @@ mod tests {
     }
 
     #[test]
+    fn figures_for_different_workloads_keep_their_order() {
+        let mut loads = loads(&[("a", &[1.0]), ("b", &[3.0]), ("c", &[2.0])]);
+        loads[2].1[0].workload = "json".to_owned();
+        let named: Vec<Vec<NamedRun<'_>>> =
+            loads.iter().map(|(name, runs)| named(runs, name)).collect();
+        let ranking = Ranking::of_loads(&named.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let ranking = ranking.unwrap();
+        let figures: Vec<f64> = ranking.bars.iter().map(|bar| bar.per_s.round()).collect();
+        assert_eq!(figures, [1.0, 3.0, 2.0]);
+        assert_eq!(ranking.conclusion(ComparedMetric::Throughput, &[]), None);
+    }
+
+    #[test]
     fn the_conclusion_states_the_ratio_of_the_first_two() {
         let found = ranking(&[("a", &[9.0, 9.0]), ("b", &[3.0, 3.0]), ("c", &[1.0, 1.0])]).unwrap();
-        let without = found.conclusion(ComparedMetric::Throughput, &[]);
+        let without = found.conclusion(ComparedMetric::Throughput, &[]).unwrap();
         assert_eq!(without, "highest: a (9.00/s); lowest: c (1.00/s)");
         let mut pair = comparison(ComparedMetric::Throughput, Conclusion::Different);
         (pair.a, pair.b) = ("b".to_owned(), "a".to_owned());
-        let with = found.conclusion(ComparedMetric::Throughput, std::slice::from_ref(&pair));
+        let with = found
+            .conclusion(ComparedMetric::Throughput, std::slice::from_ref(&pair))
+            .unwrap();
         assert!(with.contains("times that of"), "{with}");
         pair.conclusion = Conclusion::Undecided;
-        let undecided = found.conclusion(ComparedMetric::Throughput, &[pair]);
+        let undecided = found
+            .conclusion(ComparedMetric::Throughput, &[pair])
+            .unwrap();
         assert_eq!(
             undecided,
             "highest: a (9.00/s); lowest: c (1.00/s); the order of a and b is inconclusive"
