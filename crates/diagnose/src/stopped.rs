@@ -13,7 +13,8 @@ use crate::why::thresholds::NOTICEABLE;
 ///
 /// Without an unreachable server, the silence must exceed the timeout, or take a noticeable share
 /// of the run and exceed all service times. Requests must have failed during the silence, so an
-/// idle server is not reported. Most errors must not be the client's, such as missing local ports.
+/// idle server is not reported. Returns `None` if most errors are client errors, such as a lack of
+/// local ports.
 #[must_use]
 pub fn server_gone_since_s(run: &Run, last_response_s: Option<f64>) -> Option<f64> {
     if run.ended.reason == EndReason::ServerGone {

@@ -15,10 +15,10 @@ use super::loads::{OVERLOAD_FACTOR, OVERLOAD_S};
 /// Share of the budget that a single trial may use.
 const TRIAL_SHARE: f64 = 1.0 / 40.0;
 
-/// Share of the budget that each of the last loads may use.
+/// Share of the budget that each load after the search may use.
 const LEVEL_SHARE: f64 = 1.0 / 30.0;
 
-/// Minimum length of each of the last loads, in seconds, even if the budget is too small.
+/// Minimum length of each load after the search, in seconds. It overrides the share of the budget.
 const SHORTEST_LEVEL_S: f64 = 0.5;
 
 /// Minimum response time of slow requests, as a share of the objective's limit. Variations of much
@@ -35,7 +35,8 @@ pub struct LoadLengths<'a> {
     passed: VecDeque<Vec<TrialRow>>,
     /// Design effect of an earlier part of the search.
     earlier_effect: Option<f64>,
-    /// Response time above which a request counts as slow. About a tenth of the requests exceed it.
+    /// Response time above which a request counts as slow. At most about a tenth of the requests
+    /// exceed it.
     slow: Option<Duration>,
 }
 
@@ -92,9 +93,9 @@ impl<'a> LoadLengths<'a> {
         objectives.max_by(|a, b| a.quantile().total_cmp(&b.quantile()))
     }
 
-    /// Returns the length of a trial. If the budget shortens the trial, also returns the judged time
-    /// that precision requires, in seconds. `capacity_per_s` is `None` until trials have passed and
-    /// missed.
+    /// Returns the length of a trial. If the budget shortens the trial, also returns the time that
+    /// precision requires without the transient, in seconds. `capacity_per_s` is `None` until trials
+    /// have passed and missed.
     pub fn trial(
         &self,
         rate_per_s: f64,
@@ -126,7 +127,7 @@ impl<'a> LoadLengths<'a> {
         (length, required_s)
     }
 
-    /// Returns the length of one of the last loads.
+    /// Returns the length of a load after the search.
     pub fn level(&self, rate_per_s: f64, capacity_per_s: f64) -> TrialLength {
         let (mut length, _) = self.trial(rate_per_s, TrialStart::Idle, Some(capacity_per_s));
         let most_s = self.budget.as_secs_f64() * LEVEL_SHARE;

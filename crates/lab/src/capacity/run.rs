@@ -50,7 +50,7 @@ const RECOVERY_WAIT: Duration = Duration::from_secs(10);
 /// Pause between two looks at whether the server has recovered.
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
 
-/// Rates of the last loads, as shares of the capacity.
+/// Rates of the loads after the search, as shares of the capacity.
 const LEVELS: [f64; 5] = [0.5, 0.8, 0.95, 1.0, 1.05];
 
 /// A search and its environment.

@@ -511,7 +511,7 @@ fn the_answer_of_a_sweep_names_its_best_point_and_its_limits() {
         texts(&read, ".answer .why > :not(ul), .answer .why li"),
         [
             "bars: throughput is highest with threads = 2, connections = 10 (2,000/s, 95 % interval: \
-             1,800 – 2,200); no setting before it reaches 95 % of the maximum.",
+             1,800 – 2,200); no smaller setting reaches 95 % of the maximum.",
             "Limit at the highest throughput: worker-pool",
             "Invalid runs or failed checks: threads = 1, connections = 10",
         ]

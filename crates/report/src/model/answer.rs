@@ -117,7 +117,7 @@ fn is_swept(record: &Record, load: &[NamedRun<'_>]) -> bool {
 }
 
 /// Returns the next step for the best point of the first sweep or, without a sweep, for the last
-/// entry in the ranking, which has most to gain.
+/// entry in the ranking, which has the most to gain.
 fn next_step(
     record: &Record,
     ranking: Option<&Ranking>,

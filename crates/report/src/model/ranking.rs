@@ -37,9 +37,9 @@ pub(crate) struct RankedBar {
 }
 
 impl Ranking {
-    /// Ranks closed-model loads by their throughput, computed like in comparisons. Leaves out loads
-    /// with an offered rate, and keeps the order of loads with different workloads. Returns `None`
-    /// for few loads, and for loads whose throughput was not measured.
+    /// Ranks closed-model loads by throughput, which is computed as in comparisons. Leaves out
+    /// open-model loads. If the workloads differ, keeps the original order. Returns `None` for fewer
+    /// than [`FEWEST`] loads, or if the throughput of any load was not measured.
     pub(crate) fn of_loads(loads: &[&[NamedRun<'_>]]) -> Option<Self> {
         let is_closed = |load: &&&[NamedRun<'_>]| load.iter().all(|one| !one.run.plan.is_open());
         let loads: Vec<&[NamedRun<'_>]> = loads.iter().filter(is_closed).copied().collect();
@@ -146,8 +146,8 @@ impl RankedBar {
     }
 }
 
-/// Returns the geometric mean over server processes of the medians of their attempts, on a
-/// logarithmic scale.
+/// Returns the geometric mean of the throughputs of the server processes. The throughput of a process
+/// is the median of its attempts, computed on logarithms.
 fn geometric_mean(load: &[NamedRun<'_>]) -> Option<f64> {
     let mut processes: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for one in load {

@@ -55,13 +55,14 @@ pub(crate) fn curves(swept: &Swept) -> Vec<SweepCurve<'_>> {
     curves
 }
 
-/// Returns a table of throughput by the first setting (rows) and the others (columns).
+/// Returns a table of throughput. Rows are values of the first knob, columns are values of the other
+/// knobs.
 pub(crate) fn table(swept: &Swept) -> FigureTable {
     grid(swept, "throughput", |point| throughput(point.measured))
 }
 
-/// Returns a table of the most frequent cause by the first setting (rows) and the others (columns),
-/// or `None` if no cause is known.
+/// Returns a table of the most frequent causes. Rows are values of the first knob, columns are values
+/// of the other knobs. Returns `None` if no cause is known.
 pub(crate) fn cause_table(swept: &Swept, runs: &[Run]) -> Option<FigureTable> {
     let causes = causes(swept, runs);
     let cell = |point: &CurvePoint<'_>| {
@@ -75,7 +76,7 @@ pub(crate) fn cause_table(swept: &Swept, runs: &[Run]) -> Option<FigureTable> {
     (!causes.is_empty()).then(|| grid(swept, "limit", cell).captioned(caption))
 }
 
-/// Returns a table with a cell for each point. `content` heads the column of a single setting.
+/// Returns a table with a cell for each point. `content` is the heading if there is only one knob.
 fn grid(swept: &Swept, content: &str, cell: impl Fn(&CurvePoint<'_>) -> TableCell) -> FigureTable {
     let curves = curves(swept);
     let head = |curve: &SweepCurve<'_>| match curve.others.as_str() {
@@ -121,8 +122,8 @@ fn of_point<'a>(point: &SweepPoint, runs: &'a [Run]) -> impl Iterator<Item = &'a
         .filter(|run| run.trial.as_ref() == Some(&point.trial))
 }
 
-/// Returns the best settings of a sweep, the limit there, and the settings with invalid runs or
-/// failed checks. Returns `None` if nothing was measured.
+/// Returns the best settings of a sweep, the cause that limits them, and the settings with invalid
+/// runs or failed checks. Returns `None` if nothing was measured.
 pub(crate) fn answer(swept: &Swept, runs: &[Run]) -> Option<Block> {
     let result = result(swept)?;
     let result = Emphasis::Strong.span(format!("{result}."));
@@ -185,7 +186,7 @@ pub(crate) fn result(swept: &Swept) -> Option<String> {
         .filter(|enough| swept.best.as_ref() != Some(enough));
     let enough = match enough.and_then(of) {
         Some((values, per_s)) => format!("{values} reaches 95 % of the maximum ({per_s})"),
-        None => "no setting before it reaches 95 % of the maximum".to_owned(),
+        None => "no smaller setting reaches 95 % of the maximum".to_owned(),
     };
     let name = &swept.sweep.name;
     Some(format!(

@@ -195,7 +195,7 @@ pub(crate) fn levels(series: &TrendSeries, trend: &Trend) -> Vec<Span> {
     let measured = trend.measured();
     match spans.len() {
         1 if measured < FEWEST_FIGURES => spans.push(plain(format!(
-            "too few measured results to find a change: {measured}; at least {FEWEST_FIGURES} are needed"
+            "too few measured results to find a change ({measured}); at least {FEWEST_FIGURES} are needed"
         ))),
         1 => spans.push(plain(format!(
             "no lasting change in {}",

@@ -92,7 +92,7 @@ fn a_short_series_says_how_many_results_are_needed() {
     let spans = levels(series, &series.trends[1]);
     let text = &spans[1].text;
     assert!(
-        text.ends_with("too few measured results to find a change: 3; at least 6 are needed"),
+        text.ends_with("too few measured results to find a change (3); at least 6 are needed"),
         "{text}"
     );
 }
