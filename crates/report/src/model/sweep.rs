@@ -137,8 +137,13 @@ pub(crate) fn answer(swept: &Swept, runs: &[Run]) -> Option<Block> {
             vec![plain("Limit at the highest throughput:"), cause]
         }
     });
-    let is_last = best.zip(swept.sweep.points.last());
-    let is_last = is_last.is_some_and(|(best, last)| last.trial == *best);
+    let last = swept.sweep.points.last();
+    let are_numbers = |point: &&SweepPoint| {
+        let mut values = point.values.values();
+        values.all(|value| value.parse::<f64>().is_ok())
+    };
+    let last = last.filter(are_numbers).map(|point| &point.trial);
+    let is_last = last.is_some() && last == best;
     let beyond = "Larger settings were not measured; they may be faster.";
     let beyond = is_last.then(|| vec![plain(beyond)]);
     let is_faulty = |run: &Run| {

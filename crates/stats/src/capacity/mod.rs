@@ -180,3 +180,36 @@ pub struct CapacityEstimate {
     /// Whether fresh trials at both bounds agreed with the interval.
     pub is_confirmed: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_trials_lower_the_lower_bound() {
+        let found = |rate_per_s: f64| CapacityEstimate {
+            rate_per_s,
+            interval: Interval {
+                low: 0.99 * rate_per_s,
+                high: 1.01 * rate_per_s,
+                confidence: 0.95,
+                method: String::new(),
+            },
+            scatter: 0.02,
+            is_confirmed: true,
+        };
+        let finding = CapacityFinding::Hysteresis {
+            rising: found(200.0),
+            falling: found(100.0),
+        };
+        assert_eq!(finding.clone().with_short_trials(1.0), finding);
+        let CapacityFinding::Hysteresis { rising, falling } = finding.with_short_trials(0.1) else {
+            panic!("the finding has another kind");
+        };
+        for (estimate, before) in [(rising, found(200.0)), (falling, found(100.0))] {
+            assert!(estimate.interval.low < before.interval.low, "{estimate:?}");
+            assert_eq!(estimate.interval.high, before.interval.high);
+            assert_eq!(estimate.rate_per_s, before.rate_per_s);
+        }
+    }
+}

@@ -182,6 +182,19 @@ mod tests {
     }
 
     #[test]
+    fn short_trials_overestimate_the_capacity() {
+        assert_eq!(overestimate(1.0, 0.02), 1.0);
+        // With one independent request, the share is too high by 50 %.
+        let one = overestimate(0.1, 0.02);
+        assert!((one - 1.5f64.powf(0.02)).abs() < 1e-12, "{one}");
+        assert!(overestimate(0.02, 0.02) > one, "shorter trials");
+        assert!(
+            overestimate(0.1, 0.04) > one,
+            "the rate depends more on the share"
+        );
+    }
+
+    #[test]
     fn trials_are_as_long_as_correlation_demands() {
         let short = trial_length(20_000.0, 0.99, 1.0);
         assert_eq!((short.transient_s, short.judged_s), (0.2, 1.0));
