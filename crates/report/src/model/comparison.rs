@@ -124,19 +124,22 @@ pub(crate) fn add_pairs(blocks: &mut Blocks, record: &Record) {
 
 /// Returns the number of server processes needed to make inconclusive metrics conclusive.
 pub(crate) fn inconclusive(comparisons: &[&Comparison]) -> Vec<TextLine> {
-    let needed = |c: &&Comparison| (c.metric.name(), c.repetitions_needed.map(processes_needed));
+    let needed = |c: &&Comparison| {
+        let needed = c.repetitions_needed.map(processes_needed);
+        (ratios::describe_metric(c.metric), needed)
+    };
     gathered("inconclusive", comparisons.iter().map(needed))
 }
 
 /// Returns each distinct note of the comparisons, with the metrics that it applies to.
 pub(crate) fn notes(comparisons: &[&Comparison]) -> Vec<TextLine> {
-    let notes = |c: &&Comparison| (c.metric.name(), c.notes.clone());
+    let notes = |c: &&Comparison| (ratios::describe_metric(c.metric), c.notes.clone());
     gathered("note", comparisons.iter().map(notes))
 }
 
 /// Returns each distinct statistical method with the metrics that it applies to.
 pub(crate) fn methods(comparisons: &[&Comparison]) -> Vec<TextLine> {
-    let method = |c: &&Comparison| (c.metric.name(), [c.method.clone()]);
+    let method = |c: &&Comparison| (ratios::describe_metric(c.metric), [c.method.clone()]);
     gathered("method", comparisons.iter().map(method))
 }
 
