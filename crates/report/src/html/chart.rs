@@ -115,7 +115,7 @@ fn svg(chart: &Chart) -> Markup {
         svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } {
             @for (at, label) in &chart.y.ticks {
                 (line("grid", (LEFT, y(at)), (RIGHT, y(at))))
-                text.y x=(LEFT - 12.0) y=(y(at)) { (label) }
+                text.y x=(LEFT - 7.0) y=(y(at)) { (label) }
             }
             @for (at, label) in spaced(&labels) {
                 text.x x=(at) y=(BOTTOM + 34.0) { (label) }
