@@ -71,9 +71,12 @@ impl ProcessFigures {
             excluded(unmeasured, "figure not measured"),
         ];
         let exclusions = exclusions.into_iter().flatten();
+        // If all attempts are invalid, one note is enough for all metrics.
+        let are_all_invalid = invalid > 0 && invalid == group.runs().count();
+        let not_comparable = (!are_all_invalid).then(|| not_comparable(&values, metric, group));
         let notes = exclusions
             .chain(slow)
-            .chain(not_comparable(&values, metric, group))
+            .chain(not_comparable.into_iter().flatten())
             .chain(outlier_notes(&values, &numbers, metric))
             .map(|note| format!("{}: {note}", group.name))
             .collect();
@@ -99,8 +102,7 @@ pub(super) fn not_comparable(
 ) -> Vec<String> {
     let all = plural(values.len() as u64, "process");
     let mut reasons = Vec::new();
-    let is_excluded = |run: &Run| run.validity.status == Status::Invalid;
-    if values.is_empty() && !group.runs().all(is_excluded) {
+    if values.is_empty() {
         reasons.push(format!("the {metric} was not measured"));
     }
     let above = values.iter().filter(|v| v.is_infinite()).count();

@@ -541,6 +541,20 @@ fn the_answer_of_a_sweep_names_its_best_point_and_its_limits() {
 }
 
 #[test]
+fn many_trials_without_an_order_refer_to_why() {
+    let runs = ["root", "json", "root", "json"].iter().zip("abcd".chars());
+    let runs = runs.map(|(workload, name)| {
+        let mut run = fixture::judged(Cause::ServerCpu);
+        run.workload = (*workload).to_owned();
+        run.trial = Some(name.to_string());
+        run
+    });
+    let (_, read) = page(&fixture::record(runs.collect()));
+    let shown = texts(&read, ".answer p").join("\n");
+    assert!(shown.ends_with("next step of each trial."), "{shown}");
+}
+
+#[test]
 fn a_long_table_of_agents_is_collapsed() {
     let agents = |n| {
         let mut run = fixture::sent_by_agents(n);

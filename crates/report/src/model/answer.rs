@@ -56,7 +56,10 @@ pub(crate) fn answer(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     let is_ranked = ranking.is_some();
     let next = match several {
         false => next.map(|next| vec![Emphasis::Strong.span("Next:"), plain(format!("{next}."))]),
-        true => next_step(record, ranking.as_ref().map(|(of, _)| of), &loads),
+        true => {
+            let step = next_step(record, ranking.as_ref().map(|(of, _)| of), &loads);
+            step.or_else(|| see_why(&loads))
+        }
     };
     let mut details = Blocks::default();
     if has_curves {
@@ -133,6 +136,15 @@ fn next_step(
     let (verdict, _) = verdict::most_frequent(load.iter().map(|one| one.run))?;
     let label = Emphasis::Strong.span(format!("Next step for {trial}:"));
     Some(vec![label, plain(format!("{}.", verdict.next))])
+}
+
+/// Returns where to find the next steps of many loads, or `None` if each load shows its own.
+fn see_why(loads: &[&[NamedRun<'_>]]) -> Option<Vec<Span>> {
+    let is_judged = |one: &NamedRun<'_>| one.run.verdict.is_some();
+    let are_judged = loads.iter().any(|load| load.iter().any(is_judged));
+    let label = Emphasis::Strong.span("Next:");
+    let text = plain(format!("{}.", verdict::SEE_WHY));
+    (loads.len() > verdict::FEW && are_judged).then(|| vec![label, text])
 }
 
 /// Returns the most frequent cause among the attempts at a load. The block includes the evidence if

@@ -11,6 +11,10 @@ use super::{Blocks, Emphasis, TextLine, faint, line, plain};
 /// Maximum number of loads for which a result includes evidence and next steps.
 pub(crate) const FEW: usize = 3;
 
+/// Next step for a result with more than [`FEW`] loads.
+pub(crate) const SEE_WHY: &str =
+    "run floodmark why on this result for the evidence and next step of each trial";
+
 /// Returns the causes that limited runs. `None` stands for a run without a verdict.
 pub(crate) fn document<'a>(judged: impl IntoIterator<Item = (&'a Run, Option<Verdict>)>) -> Blocks {
     let mut blocks = Blocks::default();
@@ -131,8 +135,7 @@ pub(crate) fn of_trials(trials: &[(&str, Vec<&Run>)]) -> Vec<TextLine> {
         }
     }
     if !few && !lines.is_empty() {
-        let text = "run floodmark why on this result for the evidence and next step of each trial";
-        lines.push(line("next", text));
+        lines.push(line("next", SEE_WHY));
     }
     lines
 }
