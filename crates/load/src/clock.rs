@@ -27,7 +27,14 @@ impl Clock {
     #[inline]
     #[must_use]
     pub fn now(&self) -> Ns {
-        self.origin.elapsed().as_nanos() as u64
+        self.at(Instant::now())
+    }
+
+    /// Returns the time at an instant, or 0 for an instant before the origin.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, instant: Instant) -> Ns {
+        instant.saturating_duration_since(self.origin).as_nanos() as u64
     }
 }
 

@@ -32,7 +32,14 @@ impl SteadyClock {
     /// Returns the current time in ns since 1970.
     #[must_use]
     pub fn now_ns(&self) -> i64 {
-        self.origin_ns + self.origin.elapsed().as_nanos() as i64
+        self.at(Instant::now())
+    }
+
+    /// Returns the time at an instant in ns since 1970. An instant before the first reading counts
+    /// as the first reading.
+    #[must_use]
+    pub fn at(&self, instant: Instant) -> i64 {
+        self.origin_ns + instant.saturating_duration_since(self.origin).as_nanos() as i64
     }
 }
 

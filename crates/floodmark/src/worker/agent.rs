@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Write};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use floodmark_diagnose::doctor::checkup;
 use floodmark_host::{open_files, stdin_is_readable};
@@ -182,7 +182,10 @@ fn await_start(
         }
         thread::sleep(Duration::from_nanos(left_ns).min(POLL_INTERVAL));
     }
-    let (clock_ns, now_ns) = (clock.now(), wall.now_ns());
+    // Convert one reading to both clocks. Between two readings, this thread might not run for
+    // milliseconds, and the times of all its responses would be wrong by as much.
+    let now = Instant::now();
+    let (clock_ns, now_ns) = (clock.at(now), wall.at(now));
     // A wake-up delay of at most WAKE_UP_NS does not move the start from the agreed time.
     let late_ns = u64::try_from(now_ns - start_ns).unwrap_or(0);
     let late_ns = if late_ns <= WAKE_UP_NS { late_ns } else { 0 };
