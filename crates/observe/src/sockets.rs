@@ -196,6 +196,7 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
 
     fn open(addresses: &[SocketAddr]) -> Sockets {
         Sockets::new(SockDiag::open().unwrap(), Ends::Both, addresses.to_vec())
@@ -217,6 +218,26 @@ mod tests {
         values.iter().find(|(n, _)| n == name).unwrap().1
     }
 
+    /// Reads until a reading meets a condition. The kernel may deliver a segment on loopback after
+    /// the call that sent it has returned.
+    fn eventually<T: std::fmt::Debug>(mut read: impl FnMut() -> T, met: impl Fn(&T) -> bool) -> T {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let reading = read();
+            if met(&reading) {
+                return reading;
+            }
+            assert!(Instant::now() < deadline, "{reading:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn await_values(sockets: &mut Sockets, expected: &[(&str, f64)]) -> Vec<(String, f64)> {
+        let met =
+            |now: &Vec<(String, f64)>| expected.iter().all(|(name, n)| value(now, name) == *n);
+        eventually(|| connections(sockets), met)
+    }
+
     #[test]
     fn counts_states_and_queues_of_both_ends() {
         // Use a separate address, because ports on 127.0.0.1 may still have sockets in TIME_WAIT.
@@ -231,11 +252,13 @@ mod tests {
             .collect();
         pairs[0].0.write_all(&[7; 1000]).unwrap();
         pairs[1].1.write_all(&[7; 500]).unwrap();
-        let now = connections(&mut sockets);
-        assert_eq!(value(&now, "server sockets established"), 20.0);
-        assert_eq!(value(&now, "client sockets established"), 20.0);
-        assert_eq!(value(&now, "server sockets receive_queue"), 1000.0);
-        assert_eq!(value(&now, "client sockets receive_queue"), 500.0);
+        let expected = [
+            ("server sockets established", 20.0),
+            ("client sockets established", 20.0),
+            ("server sockets receive_queue", 1000.0),
+            ("client sockets receive_queue", 500.0),
+        ];
+        let now = await_values(&mut sockets, &expected);
         assert!(value(&now, "tcp_info rtt") > 0.0);
         // The next sample inspects connections spread over all 20, not the first 8.
         connections(&mut sockets);
@@ -257,20 +280,26 @@ mod tests {
         // The client closes first. The server's end stays in CLOSE_WAIT. Later, the client's end is
         // in TIME_WAIT.
         pairs[2].0.shutdown(Shutdown::Write).unwrap();
-        let now = connections(&mut sockets);
-        assert_eq!(value(&now, "server sockets close_wait"), 1.0);
-        assert_eq!(value(&now, "client sockets fin_wait"), 1.0);
+        let expected = [
+            ("server sockets close_wait", 1.0),
+            ("client sockets fin_wait", 1.0),
+        ];
+        await_values(&mut sockets, &expected);
         drop(pairs.swap_remove(2));
-        let now = connections(&mut sockets);
-        assert_eq!(value(&now, "client sockets time_wait"), 1.0);
-        assert_eq!(value(&now, "server sockets time_wait"), 0.0);
+        let expected = [
+            ("client sockets time_wait", 1.0),
+            ("server sockets time_wait", 0.0),
+        ];
+        await_values(&mut sockets, &expected);
         // The server closes first.
         let (client, server) = pairs.pop().unwrap();
         drop(server);
         drop(client);
-        let now = connections(&mut sockets);
-        assert_eq!(value(&now, "server sockets time_wait"), 1.0);
-        assert_eq!(value(&now, "server sockets established"), 18.0);
+        let expected = [
+            ("server sockets time_wait", 1.0),
+            ("server sockets established", 18.0),
+        ];
+        await_values(&mut sockets, &expected);
     }
 
     #[test]
@@ -286,7 +315,7 @@ mod tests {
             .map(|_| TcpStream::connect(address).unwrap())
             .collect();
         let mut sockets = open(&[address]);
-        assert_eq!(sockets.listener().unwrap(), [3.0, 5.0]);
+        eventually(|| sockets.listener().unwrap(), |queue| *queue == [3.0, 5.0]);
         drop(held);
         drop(listener);
         assert!(sockets.listener().is_err());
