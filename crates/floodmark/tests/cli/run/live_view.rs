@@ -33,9 +33,8 @@ fn shows_completed_trials_with_their_figures() {
          {NATIVE}name = \"second\"\nload = {{ duration = \"60s\" }}\n"
     ));
     let run = lab.on_terminal("run");
-    // The view does not redraw unchanged spaces, so wait for each word separately.
-    for word in ["trials:", "1/2", "second", "✓"] {
-        run.wait_for(word);
+    for words in ["trials: 1/2 first", "✓ first", "▶ second"] {
+        run.wait_for(words);
     }
     let after = quit(run);
     for words in ["Which one?", "first", "interrupted"] {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::num::NonZeroU16;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -15,11 +16,17 @@ pub struct OnTerminal {
     child: Child,
     /// The terminal's other end.
     ours: File,
-    shown: Arc<Mutex<Vec<u8>>>,
+    output: Arc<Mutex<Output>>,
     reader: JoinHandle<()>,
     /// Keeps the terminal open until its modes have been checked.
     theirs: OwnedFd,
     modes: libc::termios,
+}
+
+/// What a command has written to its terminal.
+struct Output {
+    bytes: Vec<u8>,
+    screen: vt100::Parser,
 }
 
 /// Settings of a terminal.
@@ -67,19 +74,24 @@ impl OnTerminal {
         }
         let modes = modes(&ours);
         let child = command.spawn().unwrap();
-        let shown: Arc<Mutex<Vec<u8>>> = Arc::default();
-        let (mut output, all) = (ours.try_clone().unwrap(), Arc::clone(&shown));
+        let output = Arc::new(Mutex::new(Output {
+            bytes: Vec::new(),
+            screen: vt100::Parser::new(cells(setup.rows), cells(setup.columns), 0),
+        }));
+        let (mut written, all) = (ours.try_clone().unwrap(), Arc::clone(&output));
         let reader = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             // Reading fails with EIO after the other end is closed.
-            while let Ok(n @ 1..) = output.read(&mut buffer) {
-                all.lock().unwrap().extend_from_slice(&buffer[..n]);
+            while let Ok(n @ 1..) = written.read(&mut buffer) {
+                let mut all = all.lock().unwrap();
+                all.bytes.extend_from_slice(&buffer[..n]);
+                all.screen.process(&buffer[..n]);
             }
         });
         OnTerminal {
             child,
             ours,
-            shown,
+            output,
             reader,
             theirs,
             modes,
@@ -101,6 +113,9 @@ impl OnTerminal {
     }
 
     pub fn resize(&self, columns: u16, rows: u16) {
+        let mut output = self.output.lock().unwrap();
+        output.screen.set_size(cells(rows), cells(columns));
+        drop(output);
         let size = size(columns, rows);
         // SAFETY: the pointer is valid.
         let done = unsafe { libc::ioctl(self.ours.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
@@ -109,12 +124,17 @@ impl OnTerminal {
 
     /// Returns everything that was written to the terminal so far.
     pub fn shown(&self) -> String {
-        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
+        String::from_utf8_lossy(&self.output.lock().unwrap().bytes).into_owned()
     }
 
-    /// Waits until the terminal has shown a word.
-    pub fn wait_for(&self, word: &str) {
-        wait_for(word, || self.shown().contains(word).then_some(()));
+    /// Waits until the screen shows a text. Searching [`OnTerminal::shown`] would miss words, because
+    /// the view does not write characters that have not changed.
+    pub fn wait_for(&self, words: &str) {
+        wait_for(words, || {
+            let output = self.output.lock().unwrap();
+            let screen = output.screen.screen().contents();
+            screen.contains(words).then_some(())
+        });
     }
 
     /// Waits for the command to end. Checks that it has restored the terminal's modes. Returns the
@@ -127,9 +147,13 @@ impl OnTerminal {
         assert_eq!(modes.c_cc, self.modes.c_cc);
         drop(self.theirs);
         self.reader.join().unwrap();
-        let shown = text(&self.shown.lock().unwrap());
+        let shown = text(&self.output.lock().unwrap().bytes);
         (code(&output), shown)
     }
+}
+
+fn cells(count: u16) -> NonZeroU16 {
+    NonZeroU16::new(count).unwrap()
 }
 
 fn size(columns: u16, rows: u16) -> libc::winsize {
