@@ -7,10 +7,9 @@ import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const SETTINGS = [
-  { width: 1280, colorScheme: "light" },
-  { width: 390, colorScheme: "dark" },
-];
+const SETTINGS = [1280, 390].flatMap((width) =>
+  ["light", "dark"].map((colorScheme) => ({ width, colorScheme })),
+);
 // Maximum width of a printed page. Chromium shrinks content that is at most 4/3 as wide as the
 // printable area, which has 688 px (A4 with margins of 14 mm).
 const PRINTED = 917;

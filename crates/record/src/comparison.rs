@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::result::Threshold;
-use crate::run::ToolInfo;
+use crate::run::{Run, Status, SteadyClass, ToolInfo};
 
 crate::names::named! {
     // In display order.
@@ -30,6 +30,20 @@ crate::names::named! {
         ServerCpuPerRequest = "server_cpu_us_per_request",
         /// Highest offered rate at which the server meets its objectives, in requests per second.
         Capacity = "capacity",
+    }
+}
+
+/// Selects the attempts on one server process whose figures count in comparisons: the valid ones,
+/// without those that were still warming up unless all were.
+#[must_use]
+pub fn counted_attempts<'a>(attempts: &[&'a Run]) -> Vec<&'a Run> {
+    let is_valid = |run: &&Run| run.validity.status != Status::Invalid;
+    let is_warm = |run: &&Run| run.steady.class != SteadyClass::Warming;
+    let valid: Vec<&Run> = attempts.iter().copied().filter(is_valid).collect();
+    let warm: Vec<&Run> = valid.iter().copied().filter(is_warm).collect();
+    match warm.is_empty() {
+        true => valid,
+        false => warm,
     }
 }
 

@@ -92,6 +92,16 @@ pub fn median(values: &[f64]) -> f64 {
     0.5 * (sorted[(n - 1) / 2] + sorted[n / 2])
 }
 
+/// Returns the median on a logarithmic scale, so that swapping the sides of a ratio inverts it.
+///
+/// # Panics
+/// Panics if there are no values.
+#[must_use]
+pub fn geometric_median(values: &[f64]) -> f64 {
+    let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+    median(&logs).exp()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

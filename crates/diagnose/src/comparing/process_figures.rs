@@ -1,9 +1,9 @@
 //! One figure per server process, and notes on excluded attempts and outliers.
 
-use floodmark_record::comparison::ComparedMetric;
-use floodmark_record::run::{Run, Status, SteadyClass};
+use floodmark_record::comparison::{ComparedMetric, counted_attempts};
+use floodmark_record::run::{Run, Status};
 use floodmark_record::watch::Server;
-use floodmark_stats::attempts::{median, outliers, slow_first};
+use floodmark_stats::attempts::{geometric_median, median, outliers, slow_first};
 
 use super::capacity;
 use super::run_group::RunGroup;
@@ -30,15 +30,10 @@ impl ProcessFigures {
         let mut slow = Vec::new();
         for (number, attempts) in (1..).zip(&group.processes) {
             let is_valid = |run: &&&Run| run.validity.status != Status::Invalid;
-            let is_warm = |run: &&&Run| run.steady.class != SteadyClass::Warming;
-            let valid: Vec<&Run> = attempts.iter().filter(is_valid).copied().collect();
-            invalid += attempts.len() - valid.len();
-            let mut counted: Vec<&Run> = valid.iter().filter(is_warm).copied().collect();
-            if counted.is_empty() {
-                counted = valid;
-            } else {
-                warming += valid.len() - counted.len();
-            }
+            let valid = attempts.iter().filter(is_valid).count();
+            let counted = counted_attempts(attempts);
+            invalid += attempts.len() - valid;
+            warming += valid - counted.len();
             let figures = counted.iter().filter_map(|run| figure(run, metric));
             let figures: Vec<f64> = figures.collect();
             unmeasured += counted.len() - figures.len();
@@ -121,12 +116,6 @@ pub(super) fn not_comparable(
         ));
     }
     reasons
-}
-
-/// Returns the median on a logarithmic scale, so that swapping the systems inverts the ratio.
-fn geometric_median(values: &[f64]) -> f64 {
-    let logs: Vec<f64> = values.iter().map(|v| v.ln()).collect();
-    median(&logs).exp()
 }
 
 /// Returns a run's figure in the metric's unit. A time above the timeout is infinite.

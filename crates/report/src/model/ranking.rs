@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_record::comparison::{ComparedMetric, Conclusion};
-use floodmark_record::run::Status;
+use floodmark_record::comparison::{ComparedMetric, Conclusion, counted_attempts};
+use floodmark_record::run::{Run, Status};
 use floodmark_record::{Comparison, Record};
+use floodmark_stats::attempts::geometric_median;
 
 use super::answer::load_name;
-use super::figures::{extremes, median, per_second, rate};
+use super::figures::{extremes, per_second, rate};
 use super::names::NamedRun;
 use super::{Emphasis, FigureTable, Span, plain, ratios, verdict};
 
@@ -34,6 +35,9 @@ pub(crate) struct RankedBar {
     pub(crate) range: Option<(f64, f64)>,
     /// Cause and validity.
     pub(crate) about: Vec<Span>,
+    /// Whether the attempts are valid and violated no check. Other figures are drawn, but no
+    /// conclusion mentions them.
+    pub(crate) is_sound: bool,
 }
 
 impl Ranking {
@@ -50,7 +54,8 @@ impl Ranking {
         let attempts = loads.iter().map(|load| load.len()).max()?;
         let caption = match attempts {
             1 => "ok responses per second".to_owned(),
-            _ => "ok responses per second; bar: mean of the server processes, line: range of the attempts".to_owned(),
+            _ => "ok responses per second; bar: mean of the server processes, line: range of the attempts \
+                  that count".to_owned(),
         };
         Ranking::of_bars(is_sorted, caption, bars?)
     }
@@ -63,6 +68,7 @@ impl Ranking {
                 per_s: trial.rate_per_s?,
                 range: trial.interval.as_ref().map(|of| (of.low, of.high)),
                 about: Vec::new(),
+                is_sound: true,
             })
         });
         let bars: Option<Vec<RankedBar>> = bars.collect();
@@ -81,17 +87,21 @@ impl Ranking {
         })
     }
 
-    /// Returns a sentence: the ratio of the first two rows if it is conclusive, otherwise the highest
-    /// and the lowest figure. Returns `None` if the figures are not sorted.
+    /// Returns a sentence about the sound figures: the ratio of the first two if it is conclusive,
+    /// otherwise the highest and the lowest figure. Returns `None` if the figures are not sorted, or
+    /// if fewer than two are sound.
     pub(crate) fn conclusion(
         &self,
         metric: ComparedMetric,
         comparisons: &[Comparison],
     ) -> Option<String> {
+        let sound: Vec<&RankedBar> = self.bars.iter().filter(|bar| bar.is_sound).collect();
+        let [first, second, ..] = sound[..] else {
+            return None;
+        };
         if !self.is_sorted {
             return None;
         }
-        let (first, second) = (&self.bars[0], &self.bars[1]);
         let is_pair = |of: &&Comparison| {
             let names = [of.a.as_str(), of.b.as_str()];
             let expected = [first.name.as_str(), second.name.as_str()];
@@ -101,7 +111,7 @@ impl Ranking {
         if let Some(pair) = pair.filter(|pair| pair.conclusion != Conclusion::Undecided) {
             return Some(ratios::result(pair));
         }
-        let last = self.bars.last().unwrap_or(second);
+        let last = sound.last().copied().unwrap_or(second);
         let [highest, lowest] =
             [first, last].map(|bar| format!("{} ({})", bar.name, rate(bar.per_s)));
         let order = pair.map_or_else(String::new, |_| {
@@ -146,47 +156,64 @@ impl RankedBar {
     }
 }
 
+/// Returns the attempts that count in comparisons, by server process. If there are none, all attempts
+/// count.
+fn counted<'a>(load: &[NamedRun<'a>]) -> BTreeMap<u32, Vec<&'a Run>> {
+    let mut all: BTreeMap<u32, Vec<&Run>> = BTreeMap::new();
+    for one in load {
+        all.entry(one.run.process).or_default().push(one.run);
+    }
+    let counted = all.iter().map(|(n, runs)| (*n, counted_attempts(runs)));
+    let counted: BTreeMap<u32, Vec<&Run>> = counted.filter(|(_, runs)| !runs.is_empty()).collect();
+    match counted.is_empty() {
+        true => all,
+        false => counted,
+    }
+}
+
 /// Returns the geometric mean of the throughputs of the server processes. The throughput of a process
 /// is the median of its attempts, computed on logarithms.
-fn geometric_mean(load: &[NamedRun<'_>]) -> Option<f64> {
-    let mut processes: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for one in load {
-        let logs = processes.entry(one.run.process).or_default();
-        logs.extend(one.run.throughput_per_s.map(f64::ln));
-    }
-    let logs = processes.values();
-    let logs = logs.filter_map(|logs| median(logs.iter().copied().map(Some)));
-    let logs: Vec<f64> = logs.collect();
+fn geometric_mean<'a>(processes: impl Iterator<Item = &'a Vec<&'a Run>>) -> Option<f64> {
+    let figures = processes.filter_map(|runs| {
+        let figures: Vec<f64> = runs.iter().filter_map(|run| run.throughput_per_s).collect();
+        (!figures.is_empty()).then(|| geometric_median(&figures))
+    });
+    let logs: Vec<f64> = figures.map(f64::ln).collect();
     (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
 fn bar(load: &[NamedRun<'_>]) -> Option<RankedBar> {
-    let figures: Vec<f64> = load
-        .iter()
-        .filter_map(|one| one.run.throughput_per_s)
-        .collect();
+    let counted = counted(load);
+    let runs = || counted.values().flatten().copied();
+    let figures: Vec<f64> = runs().filter_map(|run| run.throughput_per_s).collect();
     let (least, most) = extremes(&figures)?;
     let mut about = Vec::new();
     if let Some((verdict, _)) = verdict::most_frequent(load.iter().map(|one| one.run)) {
         about.push(plain(verdict.cause.name()));
     }
-    let worst = load.iter().map(|one| one.run.validity.status).max()?;
+    let worst = runs().map(|run| run.validity.status).max()?;
     match worst {
         Status::Valid => {}
         Status::Invalid => about.push(Emphasis::Bad.span("invalid")),
         Status::Bound => about.push(Emphasis::Warn.span("lower bound")),
     }
+    let mut checks = load.iter().flat_map(|one| &one.run.checks);
+    let is_violated = checks.any(|check| check.held == Some(false));
+    if is_violated {
+        about.push(Emphasis::Bad.span("check violated"));
+    }
     Some(RankedBar {
         name: load_name(load),
-        per_s: geometric_mean(load)?,
+        per_s: geometric_mean(counted.values())?,
         range: (least < most).then_some((least, most)),
         about,
+        is_sound: worst != Status::Invalid && !is_violated,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use floodmark_record::run::Run;
+    use floodmark_record::run::{CheckResult, SteadyClass};
 
     use super::*;
     use crate::fixture;
@@ -232,6 +259,47 @@ mod tests {
         assert_eq!(bars[1].range, Some((10.0, 12.0)));
         assert_eq!(bars[2].range, None);
         assert!(ranking(&[("a", &[1.0]), ("b", &[2.0])]).is_none());
+    }
+
+    fn of_runs(loads: &[(String, Vec<Run>)]) -> Ranking {
+        let named: Vec<Vec<NamedRun<'_>>> =
+            loads.iter().map(|(name, runs)| named(runs, name)).collect();
+        Ranking::of_loads(&named.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn attempts_that_comparisons_exclude_do_not_count() {
+        let mut loads = loads(&[("a", &[1.0, 9.0, 9.5]), ("b", &[3.0]), ("c", &[2.0])]);
+        loads[0].1[0].steady.class = SteadyClass::Warming;
+        loads[0].1[1].validity.status = Status::Invalid;
+        let bar = &of_runs(&loads).bars[0];
+        assert!((bar.per_s - 9.5).abs() < 1e-9, "{bar:?}");
+        assert_eq!((bar.range, bar.is_sound), (None, true));
+        loads[0].1[2].validity.status = Status::Invalid;
+        loads[0].1[0].validity.status = Status::Invalid;
+        let ranking = of_runs(&loads);
+        let bar = ranking.bars.iter().find(|bar| !bar.is_sound).unwrap();
+        assert_eq!(bar.range, Some((1.0, 9.5)));
+        assert_eq!(bar.about.last(), Some(&Emphasis::Bad.span("invalid")));
+    }
+
+    #[test]
+    fn a_violated_check_is_marked_and_not_the_highest() {
+        let mut loads = loads(&[("a", &[9.0]), ("b", &[3.0]), ("c", &[1.0])]);
+        loads[0].1[0].checks = vec![CheckResult {
+            name: "sequence".to_owned(),
+            held: Some(false),
+            detail: String::new(),
+            history: Vec::new(),
+        }];
+        let ranking = of_runs(&loads);
+        let marked = Emphasis::Bad.span("check violated");
+        assert_eq!(ranking.bars[0].about.last(), Some(&marked));
+        let conclusion = ranking.conclusion(ComparedMetric::Throughput, &[]).unwrap();
+        assert_eq!(
+            conclusion,
+            "highest: b, process 1 (3.00/s); lowest: c, process 1 (1.00/s)"
+        );
     }
 
     #[test]

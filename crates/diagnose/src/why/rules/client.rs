@@ -6,7 +6,7 @@ use floodmark_record::plan::{ConnectionUse, Sources};
 use floodmark_record::run::Run;
 use floodmark_record::units::{show_count, show_ns};
 
-use crate::text::{per_s, show_available, show_us};
+use crate::text::{plural, show_available, show_us};
 use crate::validity::{ClientThreads, SATURATED_SHARE, STALL_S};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::{RunFacts, used};
@@ -110,13 +110,14 @@ pub(in crate::why) fn ports(facts: &RunFacts<'_>) -> Option<Finding> {
     // TIME_WAIT lasts 60 s (TCP_TIMEWAIT_LEN), so each port can be used at the start and then once
     // a minute.
     let seconds = run.sending_s;
+    let uses = 1.0 + (seconds / 60.0).floor();
     let limit = all_ports
         .filter(|_| in_time_wait && seconds > 0.0)
-        .map(|ports| ports * (1.0 + (seconds / 60.0).floor()) / seconds);
-    if let Some(limit) = limit.filter(|limit| *limit >= facts.ok_per_s) {
-        let limit = per_s(limit);
+        .map(|ports| ports * uses / seconds);
+    if limit.is_some_and(|limit| limit >= facts.ok_per_s) {
         evidence.push(format!(
-            "upper bound in a run of {seconds:.0} s: {limit}, because TIME_WAIT lasts 60 s"
+            "TIME_WAIT lasts 60 s, so each port can be used {} in {seconds:.0} s",
+            plural(uses as u64, "time")
         ));
     }
     let number = ports

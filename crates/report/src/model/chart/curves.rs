@@ -11,7 +11,8 @@ pub(crate) const MAX_STEPS: usize = 300;
 /// Maximum distance between consecutive steps, in seconds.
 const ADJACENT_S: f64 = 1e-3;
 
-/// Minimum length of a step whose rate is meaningful, in seconds.
+/// Minimum length of a step whose rate is meaningful, in seconds. Samples have equal lengths that may
+/// be as short, so only a step of less than half the length of the preceding one is too short.
 const SLIVER_S: f64 = 0.05;
 
 /// Method of merging several measurements into one step.
@@ -69,7 +70,7 @@ fn without_slivers(steps: impl Iterator<Item = CurveStep>, by: Aggregation) -> V
     let mut kept: Vec<CurveStep> = Vec::new();
     for step in steps {
         match kept.last_mut() {
-            Some(last) if step.to_s - step.from_s < SLIVER_S => {
+            Some(last) if length_s(&step) < SLIVER_S.min(length_s(last) / 2.0) => {
                 if by == Aggregation::Mean && step.value.is_some() {
                     last.value = one(&[*last, step], by).and_then(|both| both.value);
                 }
@@ -79,6 +80,10 @@ fn without_slivers(steps: impl Iterator<Item = CurveStep>, by: Aggregation) -> V
         }
     }
     kept
+}
+
+fn length_s(step: &CurveStep) -> f64 {
+    step.to_s - step.from_s
 }
 
 fn one(part: &[CurveStep], by: Aggregation) -> Option<CurveStep> {
@@ -92,8 +97,8 @@ fn one(part: &[CurveStep], by: Aggregation) -> Option<CurveStep> {
             let (mut sum, mut length) = (0.0, 0.0);
             for step in part {
                 let Some(value) = step.value else { continue };
-                sum += value * (step.to_s - step.from_s);
-                length += step.to_s - step.from_s;
+                sum += value * length_s(step);
+                length += length_s(step);
             }
             (length > 0.0).then(|| sum / length)
         }
@@ -204,6 +209,23 @@ mod tests {
         assert!(cpu[0].points.iter().all(|(_, y)| *y < 0.52), "{cpu:?}");
         let p99 = of_series(&run, Aggregation::Largest, |row| row.p99_us);
         assert_eq!(p99[0].points.last(), Some(&(10.000_2, 1210.0)));
+    }
+
+    #[test]
+    fn short_samples_are_merged_evenly() {
+        // The computed length of some of these samples is slightly less than 50 ms.
+        let steps = (0..3000).map(|i| CurveStep {
+            from_s: f64::from(i) * 0.05,
+            to_s: f64::from(i) * 0.05 + 0.05,
+            value: Some(1.0),
+        });
+        let merged = joined(steps, Aggregation::Mean);
+        assert_eq!(merged.len(), MAX_STEPS);
+        assert!(
+            merged
+                .iter()
+                .all(|step| (length_s(step) - 0.5).abs() < 1e-6)
+        );
     }
 
     #[test]
