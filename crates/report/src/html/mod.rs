@@ -22,8 +22,13 @@ pub use crate::model::comparison_page::ComparedRuns;
 
 use crate::model::figures::rate;
 use crate::model::page::PageContent;
-use crate::model::{Block, Blocks, Emphasis, FigureTable, Ranking, Span, TableCell, TextLine};
+use crate::model::{
+    Block, Blocks, Emphasis, FigureTable, Ranking, Span, TableCell, TableColumn, TableRow, TextLine,
+};
 use crate::plain;
+
+/// Maximum length of a row's name that is never wrapped on a wide screen, in characters.
+const LONGEST_NAME: usize = 40;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -175,16 +180,22 @@ fn class(emphasis: Emphasis) -> Option<&'static str> {
     }
 }
 
+/// Returns the length of a row's name in characters.
+fn length(row: &TableRow) -> usize {
+    row.name.chars().count()
+}
+
 fn table(table: &FigureTable) -> Markup {
     let label = match table.caption.as_str() {
         "" => "Table",
         caption => caption,
     };
     let has_heads = table.columns.iter().any(|column| !column.head.is_empty());
+    let has_sentences = table.rows.iter().any(|row| length(row) > LONGEST_NAME);
     html! {
-        div.wide tabindex="0" role="group" aria-label=(Harmless(label)) { table.facts[!has_heads] {
+        div.wide tabindex="0" role="group" aria-label=(Harmless(label)) { table.facts[!has_heads].sentences[has_sentences] {
             @if has_heads {
-                tr {
+                tr.heads {
                     @if table.caption.is_empty() { td {} } @else { th scope="col" { (Harmless(&table.caption)) } }
                     @for column in &table.columns {
                         th scope="col" { (Harmless(&column.head)) }
@@ -193,11 +204,13 @@ fn table(table: &FigureTable) -> Markup {
             }
             @for row in &table.rows {
                 tr {
-                    th scope="row" {
+                    th.name[length(row) <= LONGEST_NAME] scope="row" {
                         (Harmless(&row.name))
                         @for about in row.about.iter().filter(|about| !about.is_empty()) { " " small { (Harmless(about)) } }
                     }
-                    @for cell in &row.cells { (cell_of(cell)) }
+                    @for (i, cell) in row.cells.iter().enumerate() {
+                        (cell_of(cell, table.columns.get(i).filter(|_| has_sentences)))
+                    }
                 }
             }
         } }
@@ -233,9 +246,11 @@ fn ranked(ranking: &Ranking) -> Markup {
     }
 }
 
-fn cell_of(cell: &TableCell) -> Markup {
+/// Draws a cell. The head is for a narrow screen, where it precedes the cell.
+fn cell_of(cell: &TableCell, column: Option<&TableColumn>) -> Markup {
+    let head = column.map(|column| plain::line(&column.head).into_owned());
     html! {
-        td class=[class(cell.span.emphasis)] {
+        td class=[class(cell.span.emphasis)] data-head=[head] {
             (Harmless(&cell.span.text))
             @if !cell.supplement.is_empty() { " " small { (Harmless(&cell.supplement)) } }
         }

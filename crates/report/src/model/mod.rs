@@ -50,7 +50,7 @@ use floodmark_record::Record;
 
 pub(crate) use chart::Chart;
 pub(crate) use ranking::Ranking;
-pub(crate) use table::{ColumnCell, Detail, FigureTable, TableCell, TableRow};
+pub(crate) use table::{ColumnCell, Detail, FigureTable, TableCell, TableColumn, TableRow};
 
 /// Returns the result of any command as a document. `next` is the recommended next step.
 pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {

@@ -7,9 +7,9 @@ use super::chart::{self, DamagedHistogram, distribution, observed, over_time, sw
 use super::figures::count_of;
 use super::names::{self, NamedRun};
 use super::{
-    Block, Blocks, FigureTable, agents, answer, attempts, capacity, claims, comparison, crash,
-    environment, faint, gate, groups, ladder, line, outcomes, plain, plan, process_use, repeat,
-    run, steps, summary, sweep, times, trial_capacities, tuning,
+    Block, Blocks, FigureTable, TableRow, TextLine, agents, answer, attempts, capacity, claims,
+    comparison, crash, environment, faint, gate, groups, ladder, line, outcomes, plain, plan,
+    process_use, repeat, run, steps, summary, sweep, times, trial_capacities, tuning,
 };
 
 /// Maximum number of rows in a table.
@@ -41,8 +41,8 @@ impl PageContent {
         let (observed, other_series) = observed::charts(&drawn);
         let which = which.map(|which| format!("{which}."));
         let curve_notes = which.into_iter().chain(over_time::notes(&drawn));
-        let others = format!("Also in the record: {}.", other_series.join(", "));
-        let others = Some(others).filter(|_| !other_series.is_empty());
+        let mut monitoring = Blocks::of_charts(observed, []);
+        monitoring.tables(others(other_series));
         let mut environment = Blocks::default();
         environment.lines(environment::lines(record));
         environment.gap();
@@ -85,12 +85,24 @@ impl PageContent {
                 ("Steps", tables(&drawn, steps::table)),
                 ("Requests of the mix", tables(&drawn, groups::table)),
                 ("Validity and notes", notes(record, &all)),
-                ("Monitoring", Blocks::of_charts(observed, others)),
+                ("Monitoring", monitoring),
                 ("Rerun", repetition(record, &all)),
                 ("Environment", environment),
             ],
         })
     }
+}
+
+/// Returns a collapsed list of the metrics without a chart, or `None` if there are none.
+fn others(names: Vec<String>) -> Option<FigureTable> {
+    let summary = count_of(names.len() as u64, "other metric");
+    let rows = names.into_iter();
+    let rows = rows.map(|name| TableRow::new(name, Vec::new()));
+    let table = FigureTable::new([""; 0], rows);
+    (!table.rows.is_empty()).then(|| FigureTable {
+        collapsed: Some(format!("{summary} in the record")),
+        ..table
+    })
 }
 
 /// Returns the page title, which is the method and URL of the requests.
@@ -289,18 +301,20 @@ fn tables(drawn: &[NamedRun<'_>], table: fn(&Run) -> Option<FigureTable>) -> Blo
 fn notes(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
     let mut blocks = Blocks::default();
     blocks.lines(record.thresholds.iter().map(summary::threshold));
+    let mut lines = Vec::new();
     for one in all {
         let run = one.run;
-        let name = if all.len() > 1 { one.name.as_str() } else { "" };
-        blocks.lines_of(name, run::ended(run));
+        let mut own = Vec::from_iter(run::ended(run));
         if run.validity.status != Status::Valid {
-            blocks.lines_of(name, run::validity(run));
+            own.extend(run::validity(run));
         }
-        blocks.lines_of(name, run::checks(run));
-        blocks.lines_of(name, run::window(run, true));
-        blocks.lines_of(name, run::saturation(run));
-        blocks.lines_of(name, run::notes(run));
+        own.extend(run::checks(run));
+        own.extend(run::window(run, true));
+        own.extend(run::saturation(run));
+        own.extend(run::notes(run));
+        lines.push((one.name.as_str(), own));
     }
+    blocks.lines(shared_lines(&lines));
     let overall = record.overall.iter().flat_map(|overall| &overall.notes);
     blocks.lines(overall.map(|note| line("note", note)));
     let more = blocks.0.len().saturating_sub(MAX_NOTES);
@@ -310,6 +324,30 @@ fn notes(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
         blocks.paragraph([faint(format!("{more} in the record."))]);
     }
     blocks
+}
+
+/// Returns the lines of all runs. A line of several runs appears once and names them. Continuation
+/// lines stay with the line before them.
+fn shared_lines(runs: &[(&str, Vec<TextLine>)]) -> Vec<TextLine> {
+    let mut shared: Vec<(&[TextLine], Vec<&str>)> = Vec::new();
+    for (name, lines) in runs {
+        for part in lines.chunk_by(|_, next| next.label.is_empty()) {
+            match shared.iter_mut().find(|(other, _)| *other == part) {
+                Some((_, names)) if names.last() == Some(name) => {}
+                Some((_, names)) => names.push(name),
+                None => shared.push((part, vec![name])),
+            }
+        }
+    }
+    let named = shared.into_iter().flat_map(|(part, names)| {
+        let names = match names.len() {
+            _ if runs.len() == 1 => String::new(),
+            n if n == runs.len() => "all runs".to_owned(),
+            _ => names.join("; "),
+        };
+        part.iter().map(move |line| line.clone().of(&names))
+    });
+    named.collect()
 }
 
 /// Returns the command and the plan of each load.
@@ -325,4 +363,29 @@ fn repetition(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
         blocks.lines(repeat::plan(load[0].run));
     }
     blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_several_runs_appears_once() {
+        let note = |text| line("note", text);
+        let runs = [
+            ("a", vec![note("slow"), line("", "more"), note("short")]),
+            ("b", vec![note("slow"), line("", "less"), note("short")]),
+            ("c", vec![note("slow"), line("", "more"), note("short")]),
+        ];
+        let shown: Vec<String> = shared_lines(&runs)
+            .iter()
+            .map(|line| {
+                let spans: Vec<&str> = line.spans.iter().map(|span| &span.text[..]).collect();
+                spans.join(" ")
+            })
+            .collect();
+        let expected = ["a; c: slow", "more", "all runs: short", "b: slow", "less"];
+        assert_eq!(shown, expected);
+        assert_eq!(shared_lines(&runs[..1])[0], note("slow"));
+    }
 }

@@ -114,12 +114,16 @@ impl Ranking {
         let last = sound.last().copied().unwrap_or(second);
         let [highest, lowest] =
             [first, last].map(|bar| format!("{} ({})", bar.name, rate(bar.per_s)));
-        let order = pair.map_or_else(String::new, |_| {
-            format!(
+        let order = match pair {
+            None => String::new(),
+            Some(pair) if pair.low.is_none() => {
+                "; not enough server processes for intervals of the differences".to_owned()
+            }
+            Some(_) => format!(
                 "; the order of {} and {} is inconclusive",
                 first.name, second.name
-            )
-        });
+            ),
+        };
         Some(format!("highest: {highest}; lowest: {lowest}{order}"))
     }
 
@@ -339,11 +343,20 @@ mod tests {
         assert!(with.contains("times that of"), "{with}");
         pair.conclusion = Conclusion::Undecided;
         let undecided = found
-            .conclusion(ComparedMetric::Throughput, &[pair])
+            .conclusion(ComparedMetric::Throughput, std::slice::from_ref(&pair))
             .unwrap();
         assert_eq!(
             undecided,
             "highest: a (9.00/s); lowest: c (1.00/s); the order of a and b is inconclusive"
+        );
+        pair.low = None;
+        let unknown = found
+            .conclusion(ComparedMetric::Throughput, &[pair])
+            .unwrap();
+        assert!(
+            unknown.ends_with(
+                "(1.00/s); not enough server processes for intervals of the differences"
+            )
         );
     }
 }
