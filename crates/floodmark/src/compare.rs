@@ -21,6 +21,7 @@ use crate::exit::{Ending, Exit, HELP};
 use crate::files::{self, Files};
 use crate::load::tool;
 use crate::out;
+use crate::result_names::result_names;
 use crate::tables::TableArgs;
 
 /// Compare two results: ratios of their figures with 95 % intervals.
@@ -90,7 +91,8 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
     let sources = sources.map(|at| [at.clone(), at.join(EVENTS), at.join(RECORD)]);
     files.check_sources(&sources.concat())?;
     files.check_writable()?;
-    let (a, b) = (read_a.side()?, read_b.side()?);
+    let names = side_names([&read_a, &read_b]);
+    let (a, b) = (read_a.side(&names[0])?, read_b.side(&names[1])?);
     let like = caveats((&a, &read_a.records), (&b, &read_b.records));
     if a.metrics() != b.metrics() {
         return Err(Ending::usage(format!(
@@ -135,7 +137,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
             terminal::comparison(&compared, style)
         })?,
     }
-    let fault = fault(args, [&a, &b]);
+    let fault = fault(args, [(&args.a, &a), (&args.b, &b)]);
     if let Some(path) = &args.html {
         let [runs_a, runs_b] = [&a, &b].map(drawable_runs);
         let sides = [(&a, &runs_a), (&b, &runs_b)];
@@ -174,10 +176,24 @@ fn drawable_runs<'a>(side: &RunGroup<'a>) -> Vec<&'a Run> {
     }
 }
 
+/// Returns the names of the sides: the trials' names for two trials of one result, and otherwise the
+/// results' names, followed by `:NAME` if a trial was selected.
+fn side_names(sides: [&Operand; 2]) -> Vec<String> {
+    if let [Some(a), Some(b)] = sides.map(|side| side.system.as_ref())
+        && sides[0].path == sides[1].path
+    {
+        return vec![a.clone(), b.clone()];
+    }
+    let results = result_names(sides.iter().map(|side| side.path.as_path()));
+    let name = |(result, side): (String, &Operand)| match &side.system {
+        Some(system) => format!("{result}:{system}"),
+        None => result,
+    };
+    results.into_iter().zip(sides).map(name).collect()
+}
+
 /// One argument (A or B) and its records.
 struct Operand {
-    /// The argument as given.
-    text: String,
     path: PathBuf,
     system: Option<String>,
     records: Vec<Record>,
@@ -188,14 +204,14 @@ impl Operand {
         let (path, system) = split(text);
         let records = floodmark_lab::read_all(&path).map_err(Ending::usage)?;
         Ok(Operand {
-            text: text.to_owned(),
             path,
             system,
             records,
         })
     }
 
-    fn side(&self) -> Result<RunGroup<'_>, Ending> {
+    /// Returns the runs of this side under a name.
+    fn side(&self, name: &str) -> Result<RunGroup<'_>, Ending> {
         let parts: Result<Vec<RunGroup<'_>>, GroupError> = self
             .records
             .iter()
@@ -214,7 +230,7 @@ impl Operand {
         // Processes from different results are never merged.
         let capacities = parts.iter().flat_map(|part| part.capacities.clone());
         Ok(RunGroup {
-            name: self.text.clone(),
+            name: name.to_owned(),
             capacities: capacities.collect(),
             processes: parts.into_iter().flat_map(|part| part.processes).collect(),
         })
@@ -237,19 +253,16 @@ fn split(text: &str) -> (PathBuf, Option<String>) {
     }
 }
 
-/// Returns why the comparison is invalid, if it is.
-fn fault(args: &CompareArgs, of: [&RunGroup<'_>; 2]) -> Option<Ending> {
+/// Returns why the comparison is invalid, if it is. Each side follows its argument.
+fn fault(args: &CompareArgs, of: [(&String, &RunGroup<'_>); 2]) -> Option<Ending> {
     let invalid = |message: String| Some(Ending::new(Exit::Invalid, message));
-    if let Some(side) = of.into_iter().find(|side| !has_valid(side)) {
-        return invalid(format!(
-            "{}: every run is invalid; measure again",
-            side.name
-        ));
+    if let Some((text, _)) = of.into_iter().find(|(_, side)| !has_valid(side)) {
+        return invalid(format!("{text}: every run is invalid; measure again"));
     }
-    let bound = |side: &&RunGroup<'_>| side.runs().any(|run| run.validity.status == Status::Bound);
-    let side = of.into_iter().find(bound).filter(|_| args.strict)?;
+    let is_bound = |run: &Run| run.validity.status == Status::Bound;
+    let mut bound = of.into_iter().filter(|(_, side)| side.runs().any(is_bound));
+    let (text, _) = bound.next().filter(|_| args.strict)?;
     invalid(format!(
-        "{}: floodmark limited a run (--strict); repeat with more client threads (-t)",
-        side.name
+        "{text}: floodmark limited a run (--strict); repeat with more client threads (-t)"
     ))
 }

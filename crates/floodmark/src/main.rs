@@ -24,6 +24,7 @@ mod man;
 mod observe;
 mod out;
 mod report;
+mod result_names;
 mod run;
 mod serve;
 mod slow;

@@ -1,7 +1,6 @@
 //! `floodmark trend`: shows how the figures of several results changed over time.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use floodmark_diagnose::comparing::{NamedRecord, trend_series};
@@ -16,6 +15,7 @@ use crate::exit::{Ending, HELP};
 use crate::files::{self, Files};
 use crate::load::tool;
 use crate::out;
+use crate::result_names::result_names;
 use crate::tables::TableArgs;
 
 /// Metrics that are shown by default, if they were measured.
@@ -72,7 +72,7 @@ pub fn run(args: &TrendArgs) -> Result<(), Ending> {
         .flat_map(|FoundResult { path, .. }| [path.clone(), path.join(EVENTS), path.join(RECORD)]);
     files.check_sources(&Vec::from_iter(sources))?;
     files.check_writable()?;
-    let names = names(all.iter().map(|found| found.path.as_path()));
+    let names = result_names(all.iter().map(|found| found.path.as_path()));
     let (mut results, mut faults) = (Vec::new(), Vec::new());
     for (name, found) in names.into_iter().zip(all) {
         match found.record {
@@ -115,46 +115,4 @@ pub fn run(args: &TrendArgs) -> Result<(), Ending> {
         files::write("--json", path, &text)?;
     }
     Ok(())
-}
-
-/// Returns a distinct name for each result: the name of its folder or file, or the whole path if
-/// names are ambiguous.
-fn names<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<String> {
-    let paths: Vec<&Path> = paths.collect();
-    let name = |path: &&Path| {
-        let is_record = path.file_name().is_some_and(|name| name == RECORD);
-        let named = if is_record {
-            path.parent()
-        } else {
-            Some(*path)
-        };
-        let is_file = !is_record && path.is_file();
-        let last = match is_file {
-            true => path.file_stem(),
-            false => named.and_then(Path::file_name),
-        };
-        last.map(|name| name.to_string_lossy().into_owned())
-    };
-    let short: Option<Vec<String>> = paths.iter().map(name).collect();
-    let is_distinct = |names: &Vec<String>| BTreeSet::from_iter(names).len() == names.len();
-    let whole = || {
-        paths
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect()
-    };
-    short.filter(is_distinct).unwrap_or_else(whole)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_short_unless_ambiguous() {
-        let of = |paths: &[&str]| names(paths.iter().map(Path::new));
-        assert_eq!(of(&["r/a", "r/b/record.json", "s/c/"]), ["a", "b", "c"]);
-        assert_eq!(of(&["r/a", "s/a"]), ["r/a", "s/a"]);
-        assert_eq!(of(&[".."]), [".."]);
-    }
 }

@@ -86,6 +86,7 @@ fn compares_several_results_per_side() {
     // Loads have no capacity.
     assert_eq!(compared.comparisons.len(), ComparedMetric::ALL.len() - 1);
     assert_eq!((compared.a.processes, compared.b.processes), (3, 3));
+    assert_eq!([&*compared.a.name, &*compared.b.name], ["a", "b"]);
     assert_eq!(compared.unlike, Vec::<String>::new());
     for comparison in &compared.comparisons {
         let (low, ratio) = (comparison.low.unwrap(), comparison.ratio.unwrap());
@@ -200,6 +201,7 @@ fn compares_two_systems_of_one_record() {
     let path = path.to_str().unwrap();
     let side = |i: usize| format!("{path}:{}", names[i]);
     let (_, compared, _) = compare(&side(0), &side(1), &[]);
+    assert_eq!([&compared.a.name, &compared.b.name], [&names[0], &names[1]]);
     assert_eq!(compared.a.of, [format!("{} /json", names[0])]);
     assert_eq!(compared.b.of, [format!("{} /json", names[1])]);
 
