@@ -28,7 +28,7 @@ const PAGES: [(&str, &str); 8] = [
     ("trend", "trend first.json second.json third.json"),
 ];
 
-/// Makes pages of real results and checks them in Chromium.
+/// Generates report pages from real results and checks them in Chromium.
 pub fn run(workspace: &Workspace) -> Result<(), TaskError> {
     tools::provide(&[CHROMIUM, NODE, NPM])?;
     let floodmark = workspace.build_release("floodmark")?;

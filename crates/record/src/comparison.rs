@@ -33,8 +33,8 @@ crate::names::named! {
     }
 }
 
-/// Selects the attempts on one server process whose figures count in comparisons: the valid ones,
-/// without those that were still warming up unless all were.
+/// Selects the attempts on one server process whose figures count in comparisons: the valid attempts
+/// that were not still warming up. If all valid attempts were, selects all of them.
 #[must_use]
 pub fn counted_attempts<'a>(attempts: &[&'a Run]) -> Vec<&'a Run> {
     let is_valid = |run: &&Run| run.validity.status != Status::Invalid;

@@ -92,7 +92,7 @@ pub fn median(values: &[f64]) -> f64 {
     0.5 * (sorted[(n - 1) / 2] + sorted[n / 2])
 }
 
-/// Returns the median on a logarithmic scale, so that swapping the sides of a ratio inverts it.
+/// Returns the median on a logarithmic scale, so that inverting every value inverts the median.
 ///
 /// # Panics
 /// Panics if there are no values.

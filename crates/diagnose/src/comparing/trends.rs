@@ -66,7 +66,8 @@ pub fn trend_series(
         notes.extend(gathered(validity));
         let trends = metrics.iter().map(|metric| {
             let (trend, reasons) = trend(points, *metric);
-            // Omit the reasons for a metric that no result measured, such as the server's CPU time.
+            // Omit the reasons for missing figures if no result has the metric, such as the server's
+            // CPU time.
             if trend.measured() > 0 {
                 notes.extend(reasons);
             }

@@ -25,7 +25,7 @@ const SHORTEST_LEVEL_S: f64 = 0.5;
 /// faster responses do not matter.
 const NEAR_LIMIT: f64 = 0.7;
 
-/// Chooses lengths by the correlation of the requests so far.
+/// Chooses the lengths of trials and loads, based on the correlation of the requests so far.
 pub struct LoadLengths<'a> {
     objectives: &'a [Objective],
     budget: Duration,
@@ -93,9 +93,9 @@ impl<'a> LoadLengths<'a> {
         objectives.max_by(|a, b| a.quantile().total_cmp(&b.quantile()))
     }
 
-    /// Returns the length of a trial. If the budget shortens the trial, also returns the time that
-    /// precision requires without the transient, in seconds. `capacity_per_s` is `None` until trials
-    /// have passed and missed.
+    /// Returns the length of a trial. If the budget shortens the trial, also returns the judged time that
+    /// the required precision needs, in seconds, without the transient. `capacity_per_s` is `None`
+    /// until at least one trial has passed and one has missed.
     pub fn trial(
         &self,
         rate_per_s: f64,
@@ -119,7 +119,7 @@ impl<'a> LoadLengths<'a> {
         let required_s = (required.judged_s > most_s).then_some(required.judged_s);
         let mut length = required.limited(most_s);
         if start == TrialStart::Overload {
-            // A healthy server needs this time to answer the requests of the overload.
+            // Long enough for a healthy server to answer the requests sent during the overload.
             let queue_s = (OVERLOAD_FACTOR - 1.0) * OVERLOAD_S;
             let spare = 1.0 - rate_per_s / capacity_per_s.unwrap_or(rate_per_s);
             length.transient_s += 1.5 * queue_s / spare.max(0.05);

@@ -46,7 +46,7 @@ macro_rules! figures {
 figures! {
     /// Figures for a host, from `/proc/stat` and `/proc/pressure`.
     HostFigure {
-        /// CPUs that were busy.
+        /// Busy CPUs.
         Busy = "busy", "CPUs", Mean;
         /// CPUs that handled interrupts, including deferred work.
         Interrupt = "interrupt", "CPUs", Mean;

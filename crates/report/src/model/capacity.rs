@@ -481,7 +481,11 @@ mod tests {
             outcome: TrialOutcome::Miss,
             ..overload.clone()
         });
-        assert_eq!(precision(&result), note, "a miss may be a disturbance");
+        assert_eq!(
+            precision(&result),
+            note,
+            "a disturbance may have caused the miss"
+        );
         result.trials.push(overload);
         assert_eq!(precision(&result), [""; 0]);
         result.finding = CapacityKind::Hysteresis;
@@ -499,7 +503,7 @@ mod tests {
             panic!("{notes:?}")
         };
         let note = note.replace('\u{a0}', " ");
-        // 4 times the length of the trials: 4 times the budget of 3 minutes.
+        // 8 s is 4 times the length of the trials, so the note suggests 4 times the budget of 3 min.
         assert!(
             note.starts_with("trials of 2 s are shorter than the 8 s"),
             "{note}"

@@ -326,8 +326,8 @@ fn notes(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
     blocks
 }
 
-/// Returns the lines of all runs. A line of several runs appears once and names them. Continuation
-/// lines stay with the line before them.
+/// Returns the lines of all runs. A line that several runs share appears once, with their names.
+/// Continuation lines stay with the line before them.
 fn shared_lines(runs: &[(&str, Vec<TextLine>)]) -> Vec<TextLine> {
     let mut shared: Vec<(&[TextLine], Vec<&str>)> = Vec::new();
     for (name, lines) in runs {

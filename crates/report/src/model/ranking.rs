@@ -117,10 +117,10 @@ impl Ranking {
         let order = match pair {
             None => String::new(),
             Some(pair) if pair.low.is_none() => {
-                "; not enough server processes for intervals of the differences".to_owned()
+                "; too few server processes for intervals".to_owned()
             }
             Some(_) => format!(
-                "; the order of {} and {} is inconclusive",
+                "; the comparison of {} and {} is inconclusive",
                 first.name, second.name
             ),
         };
@@ -176,7 +176,7 @@ fn counted<'a>(load: &[NamedRun<'a>]) -> BTreeMap<u32, Vec<&'a Run>> {
 }
 
 /// Returns the geometric mean of the throughputs of the server processes. The throughput of a process
-/// is the median of its attempts, computed on logarithms.
+/// is the median of its attempts on a logarithmic scale.
 fn geometric_mean<'a>(processes: impl Iterator<Item = &'a Vec<&'a Run>>) -> Option<f64> {
     let figures = processes.filter_map(|runs| {
         let figures: Vec<f64> = runs.iter().filter_map(|run| run.throughput_per_s).collect();
@@ -347,16 +347,12 @@ mod tests {
             .unwrap();
         assert_eq!(
             undecided,
-            "highest: a (9.00/s); lowest: c (1.00/s); the order of a and b is inconclusive"
+            "highest: a (9.00/s); lowest: c (1.00/s); the comparison of a and b is inconclusive"
         );
         pair.low = None;
         let unknown = found
             .conclusion(ComparedMetric::Throughput, &[pair])
             .unwrap();
-        assert!(
-            unknown.ends_with(
-                "(1.00/s); not enough server processes for intervals of the differences"
-            )
-        );
+        assert!(unknown.ends_with("(1.00/s); too few server processes for intervals"));
     }
 }

@@ -204,7 +204,7 @@ mod tests {
         };
         assert_eq!(finding.clone().with_short_trials(1.0), finding);
         let CapacityFinding::Hysteresis { rising, falling } = finding.with_short_trials(0.1) else {
-            panic!("the finding has another kind");
+            panic!("expected a hysteresis finding");
         };
         for (estimate, before) in [(rising, found(200.0)), (falling, found(100.0))] {
             assert!(estimate.interval.low < before.interval.low, "{estimate:?}");

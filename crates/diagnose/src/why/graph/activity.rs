@@ -123,8 +123,9 @@ pub(super) fn main_resource(steps: &[PathStep]) -> Option<PathStep> {
     }
 }
 
-/// Returns whether a thread group takes part in the work: a quarter of a wait per response, or a
-/// quarter of the server's CPU time. Compiler threads use CPU time without working on requests.
+/// Returns whether a thread group works on requests: it waits at least once per four responses, or
+/// uses at least a quarter of the server's CPU time. Compiler threads are excluded, because they use
+/// CPU time without working on requests.
 pub(super) fn takes_part(group: &ThreadGroupFacts, facts: &RunFacts<'_>) -> bool {
     let waits = group.waits_per_s >= SPARE * facts.responses_per_s;
     let runs = group.on_cpu >= SPARE * used(&facts.server);

@@ -52,8 +52,8 @@ pub(super) fn chart(time: &TimeAxis, run: &Run) -> Option<Chart> {
     let mut chart = time.chart("Distribution of response times", "by second", y, Vec::new());
     chart.cells = cells;
     chart.marks.clear();
-    let note = "The darker a cell, the larger its share of the second's responses; the lightest cells have less than \
-                0.1 %.";
+    let note = "The stronger the color of a cell, the larger its share of the second's responses; the faintest cells \
+                have less than 0.1 %.";
     chart.notes.push(note.to_owned());
     Some(chart)
 }

@@ -233,7 +233,7 @@ mod tests {
                 "Client sockets: connections in TIME_WAIT",
                 "Network: connection attempts that failed",
                 "Server: resident memory",
-                "Host: CPUs that were busy"
+                "Host: busy CPUs"
             ]
         );
         assert!(left.is_empty(), "{left:?}");
@@ -270,7 +270,7 @@ mod tests {
         }];
         let (charts, left) = charts(&drawn);
         let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
-        assert_eq!(titles, ["Host: CPUs that were busy"]);
+        assert_eq!(titles, ["Host: busy CPUs"]);
         assert!(left.is_empty(), "{left:?}");
     }
 
