@@ -263,6 +263,6 @@ fn fault(args: &CompareArgs, of: [(&String, &RunGroup<'_>); 2]) -> Option<Ending
     let mut bound = of.into_iter().filter(|(_, side)| side.runs().any(is_bound));
     let (text, _) = bound.next().filter(|_| args.strict)?;
     invalid(format!(
-        "{text}: floodmark limited a run (--strict); repeat with more client threads (-t)"
+        "{text}: floodmark limited a run, which --strict forbids; repeat with more client threads (-t)"
     ))
 }

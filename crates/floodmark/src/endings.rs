@@ -100,7 +100,12 @@ pub fn strict_run_fault(run: &Run) -> Option<(CaseOutcome, String)> {
 /// includes `what`.
 pub fn bound(run: &Run, what: impl FnOnce() -> String) -> Option<Ending> {
     let is_bound = run.validity.status == Status::Bound;
-    let message = || format!("floodmark limited the run (--strict): {}", what());
+    let message = || {
+        format!(
+            "floodmark limited the run, which --strict forbids: {}",
+            what()
+        )
+    };
     is_bound.then(|| Ending::new(Exit::Invalid, message()))
 }
 

@@ -34,7 +34,7 @@ crate::names::named! {
 }
 
 /// Selects the attempts on one server process whose figures count in comparisons: the valid attempts
-/// that were not still warming up. If all valid attempts were, selects all of them.
+/// that were not still warming up. If all valid attempts were still warming up, selects all of them.
 #[must_use]
 pub fn counted_attempts<'a>(attempts: &[&'a Run]) -> Vec<&'a Run> {
     let is_valid = |run: &&Run| run.validity.status != Status::Invalid;

@@ -492,7 +492,7 @@ impl CapacitySession<'_, '_> {
     }
 }
 
-/// Returns the time that a load takes in seconds, including the start and the end of the client.
+/// Returns the total time of a load in seconds, including startup and shutdown of the client.
 fn time_s(length: TrialLength) -> f64 {
     const OVERHEAD_S: f64 = 0.25;
     OVERHEAD_S + length.transient_s + length.judged_s

@@ -246,7 +246,7 @@ fn ranked(ranking: &Ranking) -> Markup {
     }
 }
 
-/// Draws a cell. The head is for a narrow screen, where it precedes the cell.
+/// Draws a cell. On a narrow screen, the heading of its column precedes its text.
 fn cell_of(cell: &TableCell, column: Option<&TableColumn>) -> Markup {
     let head = column.map(|column| plain::line(&column.head).into_owned());
     html! {

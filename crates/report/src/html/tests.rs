@@ -551,7 +551,10 @@ fn many_trials_without_an_order_refer_to_why() {
     });
     let (_, read) = page(&fixture::record(runs.collect()));
     let shown = texts(&read, ".answer p").join("\n");
-    assert!(shown.ends_with("next step of each trial."), "{shown}");
+    assert!(
+        shown.ends_with("run `floodmark why` on this result."),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -55,14 +55,13 @@ pub(crate) fn curves(swept: &Swept) -> Vec<SweepCurve<'_>> {
     curves
 }
 
-/// Returns a table of throughput. Rows are values of the first knob, columns are values of the other
-/// knobs.
+/// Returns a table of throughput. Each row is a value of the first knob; each column is a
+/// combination of values of the other knobs.
 pub(crate) fn table(swept: &Swept) -> FigureTable {
     grid(swept, "throughput", |point| throughput(point.measured))
 }
 
-/// Returns a table of the most frequent causes. Rows are values of the first knob, columns are values
-/// of the other knobs. Returns `None` if no cause is known.
+/// Returns a table of the most frequent causes, with the rows and columns of [`table`]. Returns `None` if no cause is known.
 pub(crate) fn cause_table(swept: &Swept, runs: &[Run]) -> Option<FigureTable> {
     let causes = causes(swept, runs);
     let cell = |point: &CurvePoint<'_>| {

@@ -13,7 +13,7 @@ pub(crate) const FEW: usize = 3;
 
 /// Next step for a result with more than [`FEW`] loads.
 pub(crate) const SEE_WHY: &str =
-    "run floodmark why on this result for the evidence and next step of each trial";
+    "to see the evidence and the next step for each trial, run `floodmark why` on this result";
 
 /// Returns the causes that limited runs. `None` stands for a run without a verdict.
 pub(crate) fn document<'a>(judged: impl IntoIterator<Item = (&'a Run, Option<Verdict>)>) -> Blocks {

@@ -120,9 +120,9 @@ pub fn trial_length(rate_per_s: f64, quantile: f64, design_effect: f64) -> Trial
 /// the standard deviation of the capacity from trial to trial, as a share.
 ///
 /// At the capacity, a trial is expected to have `k` independent requests above the percentile (see
-/// [`INDEPENDENT_MISSES`]). Across trials, the share of these requests has a relative standard
-/// deviation of 1/√k, and the capacity has one of `scatter`. A relative change in the share therefore
-/// corresponds to a change in the rate that is scatter · √k times as large.
+/// [`INDEPENDENT_MISSES`]). Across trials, the relative standard deviation of their share is
+/// 1/√k, and that of the capacity is `scatter`. A relative change in the share therefore corresponds
+/// to a change in the rate that is scatter · √k times as large.
 #[must_use]
 pub(super) fn overestimate(share: f64, scatter: f64) -> f64 {
     if share >= 1.0 {
