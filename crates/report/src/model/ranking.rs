@@ -243,7 +243,10 @@ mod tests {
     }
 
     fn ranking(figures: &[(&str, &[f64])]) -> Option<Ranking> {
-        let loads = loads(figures);
+        of_runs(&loads(figures))
+    }
+
+    fn of_runs(loads: &[(String, Vec<Run>)]) -> Option<Ranking> {
         let named: Vec<Vec<NamedRun<'_>>> =
             loads.iter().map(|(name, runs)| named(runs, name)).collect();
         Ranking::of_loads(&named.iter().map(Vec::as_slice).collect::<Vec<_>>())
@@ -265,23 +268,17 @@ mod tests {
         assert!(ranking(&[("a", &[1.0]), ("b", &[2.0])]).is_none());
     }
 
-    fn of_runs(loads: &[(String, Vec<Run>)]) -> Ranking {
-        let named: Vec<Vec<NamedRun<'_>>> =
-            loads.iter().map(|(name, runs)| named(runs, name)).collect();
-        Ranking::of_loads(&named.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap()
-    }
-
     #[test]
     fn attempts_that_comparisons_exclude_do_not_count() {
         let mut loads = loads(&[("a", &[1.0, 9.0, 9.5]), ("b", &[3.0]), ("c", &[2.0])]);
         loads[0].1[0].steady.class = SteadyClass::Warming;
         loads[0].1[1].validity.status = Status::Invalid;
-        let bar = &of_runs(&loads).bars[0];
+        let bar = &of_runs(&loads).unwrap().bars[0];
         assert!((bar.per_s - 9.5).abs() < 1e-9, "{bar:?}");
         assert_eq!((bar.range, bar.is_sound), (None, true));
         loads[0].1[2].validity.status = Status::Invalid;
         loads[0].1[0].validity.status = Status::Invalid;
-        let ranking = of_runs(&loads);
+        let ranking = of_runs(&loads).unwrap();
         let bar = ranking.bars.iter().find(|bar| !bar.is_sound).unwrap();
         assert_eq!(bar.range, Some((1.0, 9.5)));
         assert_eq!(bar.about.last(), Some(&Emphasis::Bad.span("invalid")));
@@ -296,7 +293,7 @@ mod tests {
             detail: String::new(),
             history: Vec::new(),
         }];
-        let ranking = of_runs(&loads);
+        let ranking = of_runs(&loads).unwrap();
         let marked = Emphasis::Bad.span("check violated");
         assert_eq!(ranking.bars[0].about.last(), Some(&marked));
         let conclusion = ranking.conclusion(ComparedMetric::Throughput, &[]).unwrap();
@@ -321,10 +318,7 @@ mod tests {
     fn figures_for_different_workloads_keep_their_order() {
         let mut loads = loads(&[("a", &[1.0]), ("b", &[3.0]), ("c", &[2.0])]);
         loads[2].1[0].workload = "json".to_owned();
-        let named: Vec<Vec<NamedRun<'_>>> =
-            loads.iter().map(|(name, runs)| named(runs, name)).collect();
-        let ranking = Ranking::of_loads(&named.iter().map(Vec::as_slice).collect::<Vec<_>>());
-        let ranking = ranking.unwrap();
+        let ranking = of_runs(&loads).unwrap();
         let figures: Vec<f64> = ranking.bars.iter().map(|bar| bar.per_s.round()).collect();
         assert_eq!(figures, [1.0, 3.0, 2.0]);
         assert_eq!(ranking.conclusion(ComparedMetric::Throughput, &[]), None);
