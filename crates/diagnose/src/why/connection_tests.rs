@@ -59,6 +59,12 @@ fn names_a_queue_only_if_it_overflows_often() {
     is(&roomy, Cause::Unknown);
     run.observations[5] = series("network", "ListenOverflows", 0.1);
     is(&run, Cause::Unknown);
+    // Two of many kept connections were delayed when they were opened.
+    run.observations[5] = series("network", "ListenOverflows", 0.4);
+    run.observations[6] = series("network", "ActiveOpens", 0.0);
+    is(&run, Cause::Unknown);
+    run.plan.connection_use = ConnectionUse::Fresh;
+    is(&run, Cause::ListenBacklog);
 }
 
 #[test]

@@ -13,6 +13,9 @@ use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, not_avai
 use crate::why::facts::{CpuUse, RunFacts, used};
 use crate::why::thresholds::{LONG_WAIT_S, MOST, NOTICEABLE, RARE, REOPENED, SATURATED};
 
+/// Time until a client repeats an unanswered SYN, in seconds (`TCP_TIMEOUT_INIT`, RFC 6298).
+const SYN_RETRY_S: f64 = 1.0;
+
 /// Detects an overflowing accept queue.
 pub(in crate::why) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
     let samples = &facts.samples;
@@ -45,6 +48,14 @@ pub(in crate::why) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
         per_s(opened)
     );
     if overflows == 0.0 || overflows / opened.max(1.0) < RARE {
+        return ruled_out(figure);
+    }
+    // Kept connections wait only when they are opened. By Little's law, this is the number of
+    // connections that wait for a retry.
+    let waiting = overflows * SYN_RETRY_S;
+    let is_kept = facts.run.plan.connection_use == ConnectionUse::Kept;
+    let in_flight = facts.in_flight.unwrap_or_default();
+    if is_kept && waiting < NOTICEABLE * in_flight {
         return ruled_out(figure);
     }
     // The queue overflows because the server has stopped accepting connections.
