@@ -59,11 +59,15 @@ fn names_a_queue_only_if_it_overflows_often() {
     is(&roomy, Cause::Unknown);
     run.observations[5] = series("network", "ListenOverflows", 0.1);
     is(&run, Cause::Unknown);
-    // Two of many kept connections were delayed when they were opened.
-    run.observations[5] = series("network", "ListenOverflows", 0.4);
+    // A few of many kept connections were delayed when they were opened.
+    run.observations[5] = series("network", "ListenOverflows", 5.0);
     run.observations[6] = series("network", "ActiveOpens", 0.0);
     is(&run, Cause::Unknown);
     run.plan.connection_use = ConnectionUse::Fresh;
+    is(&run, Cause::ListenBacklog);
+    // The server closes kept connections.
+    run.plan.connection_use = ConnectionUse::Kept;
+    run.connections.opened = 500;
     is(&run, Cause::ListenBacklog);
 }
 

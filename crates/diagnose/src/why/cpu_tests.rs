@@ -8,8 +8,8 @@ use floodmark_record::tls::{TlsRun, TlsUse};
 use floodmark_record::verdict::Verdict;
 use floodmark_record::{Metric, Observation};
 
-use super::tests::{is, run_with, series};
-use super::waiting_tests::upstream;
+use super::tests::{is, judged, run_with, series};
+use super::waiting_tests::{blocked, upstream};
 use crate::testing::thread;
 
 #[test]
@@ -41,6 +41,25 @@ fn distinguishes_a_saturated_thread_from_saturated_cpus() {
     };
     is(&ready(0.88), Cause::ServerCpuOneThread);
     is(&ready(0.5), Cause::Unknown);
+}
+
+#[test]
+fn threads_behind_an_interpreter_lock_run_one_at_a_time() {
+    // The service time is shorter than the CPU time of a request, and system calls run without the
+    // lock.
+    let mut run = run_with(1.4, 1.15, 0.06);
+    run.least_service_time_us = Some(600.0);
+    is(&run, Cause::Unknown);
+    let waiting = blocked(
+        "python",
+        &[("timed lock", 15.0), ("client read", 3.0)],
+        9_000.0,
+    );
+    run.observations.extend(waiting);
+    let verdict = is(&run, Cause::ServerCpuOneThread);
+    assert!(verdict.summary.contains("interpreter lock"), "{verdict:#?}");
+    run.observations.push(series("jvm", "java_threads", 30.0));
+    assert_ne!(judged(&run).cause, Cause::ServerCpuOneThread);
 }
 
 #[test]

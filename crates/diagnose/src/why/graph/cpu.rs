@@ -1,12 +1,12 @@
 //! Limits of the server's CPU: saturation and contention.
 
-use floodmark_record::metric::CodeFigure;
+use floodmark_record::metric::{CodeFigure, JvmFigure, WaitKind};
 use floodmark_record::path::{PathStep, StepKind};
 
 use super::service::is_pool;
 use crate::text::{percent, show_available, show_idle, show_processes, show_us};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
-use crate::why::facts::{CpuUse, RunFacts, used};
+use crate::why::facts::{CpuUse, RunFacts, ThreadGroupFacts, used};
 use crate::why::thresholds::{CONTENDED, MOST, NOTICEABLE, ONE, SATURATED, SPARE};
 
 /// Detects programs outside the experiment that deprive the participants of CPU time.
@@ -164,38 +164,58 @@ fn thread_without_idle_cpu(facts: &RunFacts<'_>) -> Option<(f64, String)> {
     })
 }
 
-/// CPU use of threads that run one at a time: one CPU, minus the cost of handovers between threads.
-const ONE_CPU: std::ops::Range<f64> = SATURATED..1.0 + NOTICEABLE;
+/// Returns the number of threads that wait for a lock with a timeout, if this shows an interpreter
+/// lock. CPython waits for its lock with a timeout of 5 ms. HotSpot implements pauses as such waits.
+fn interpreter_waits(facts: &RunFacts<'_>) -> Option<f64> {
+    let waits = |group: &ThreadGroupFacts| group.blocked_on_kind(WaitKind::TimedLock);
+    let waiting: f64 = facts.thread_groups.iter().map(waits).sum();
+    let is_jvm = facts.jvm(JvmFigure::JavaThreads).is_some();
+    (!is_jvm && waiting >= SPARE * facts.in_flight?).then_some(waiting)
+}
 
 /// Detects threads that run one at a time, for example under an interpreter's global lock. No
 /// single thread is saturated, but together the threads use one CPU.
 fn one_thread_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     let server = facts.server.as_ref()?;
     let (idle, cpus) = facts.spare_cpus()?;
+    let waits = interpreter_waits(facts);
     // A single request takes turns with the threads that read and write, so the shortest service
-    // time is a few times the CPU time of the request.
-    let few = ONE.start..(2.0 * ONE.end);
+    // time is a few times the CPU time of the request. If the lock is known, the service time may
+    // also be shorter, because handing over the lock takes time.
+    let least = if waits.is_some() { MOST } else { ONE.start };
+    let few = least..(2.0 * ONE.end);
+    // One CPU, minus the cost of handovers between threads. An interpreter releases its lock during
+    // system calls.
+    let beyond = if waits.is_some() { SPARE } else { NOTICEABLE };
+    let one_cpu = SATURATED..1.0 + beyond;
     let concurrency = facts
         .concurrency
         .filter(|requests| few.contains(requests))?;
     let mut groups = facts.thread_groups.iter();
     let is_pool = groups.any(|group| is_pool(group, concurrency, facts));
     // With fewer idle CPUs, the threads may share the only CPU that others leave free.
-    if is_pool || !ONE_CPU.contains(&server.used) || idle < SPARE * cpus || cpus <= 1.0 {
+    if is_pool || !one_cpu.contains(&server.used) || idle < SPARE * cpus || cpus <= 1.0 {
         return None;
     }
     let busiest = facts.busiest_thread().map(|thread| percent(thread.on_cpu));
     Candidate::new(
         EvidenceRank::Saturated,
-        "the server's threads run one at a time (as under an interpreter lock), on one CPU",
-        vec![
+        match waits {
+            Some(_) => "the server's threads wait for an interpreter lock and run one at a time",
+            None => "the server's threads run one at a time (as under an interpreter lock), on one CPU",
+        },
+        [
             format!(
                 "server: {:.2} CPUs (/proc/PID/stat), busiest thread {}",
                 server.used,
                 busiest.as_deref().unwrap_or("unknown")
             ),
             show_idle((idle, cpus)),
-        ],
+        ]
+        .into_iter()
+        .chain(waits.map(|threads| {
+            format!("threads waiting for a lock with a timeout: {threads:.1} (/proc/PID/task/TID/syscall)")
+        })),
         "run several server processes",
     )
     .at([(StepKind::Threads, "server"), (StepKind::Cpu, "server")])

@@ -50,12 +50,13 @@ pub(in crate::why) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
     if overflows == 0.0 || overflows / opened.max(1.0) < RARE {
         return ruled_out(figure);
     }
-    // Kept connections wait only when they are opened. By Little's law, this is the number of
-    // connections that wait for a retry.
+    // Connections that stay open wait only once. By Little's law, this is the number of connections
+    // that wait for a retry.
     let waiting = overflows * SYN_RETRY_S;
-    let is_kept = facts.run.plan.connection_use == ConnectionUse::Kept;
-    let in_flight = facts.in_flight.unwrap_or_default();
-    if is_kept && waiting < NOTICEABLE * in_flight {
+    let planned = u64::from(facts.run.plan.connections);
+    let stay_open = facts.run.plan.connection_use == ConnectionUse::Kept
+        && facts.run.connections.opened <= 2 * planned;
+    if stay_open && waiting < MOST * facts.in_flight.unwrap_or_default() {
         return ruled_out(figure);
     }
     // The queue overflows because the server has stopped accepting connections.
