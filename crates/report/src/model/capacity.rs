@@ -97,7 +97,7 @@ fn capacity(result: &CapacityResult) -> Vec<Span> {
             vec![
                 Emphasis::Warn.span("not stationary"),
                 plain(format!(
-                    "{known} at the first trial, {last} at the last; find out what changes in the server \
+                    "– {known} at the first trial, {last} at the last; find out what changes in the server \
                      (warm-up, memory, throttling), and repeat"
                 )),
             ]
@@ -105,20 +105,25 @@ fn capacity(result: &CapacityResult) -> Vec<Span> {
         CapacityKind::ClientLimit => vec![
             strong(figure),
             plain(
-                "the client cannot send a higher rate on time; use more load threads (-t) or --agents",
+                "– the client cannot send a higher rate on time; use more load threads (-t) or --agents",
             ),
         ],
         CapacityKind::AboveHighest => {
-            vec![strong(figure), plain("the search has tried no higher rate")]
+            vec![
+                strong(figure),
+                plain("– the search has tried no higher rate"),
+            ]
         }
         CapacityKind::Never => {
             vec![
                 Emphasis::Bad.span("none"),
-                plain(format!("the server misses the objectives even at {known}")),
+                plain(format!(
+                    "– the server misses the objectives even at {known}"
+                )),
             ]
         }
         CapacityKind::Unfinished if result.rate_per_s.is_some() => {
-            vec![strong(figure), plain("the search ended early")]
+            vec![strong(figure), plain("– the search ended early")]
         }
         CapacityKind::Unfinished if result.trials.is_empty() => {
             vec![plain("unknown; no trial was complete")]
@@ -167,16 +172,26 @@ pub(crate) fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine>
         .iter()
         .filter(|trial| trial.outcome == TrialOutcome::Miss && trial.start == TrialStart::Idle);
     let nearest = |trial: &&CapacityTrial| (trial.rate_per_s / (1.05 * per_s)).ln().abs();
-    let first = missed.min_by(|a, b| nearest(a).total_cmp(&nearest(b)));
+    // A trial that missed below the capacity was disturbed.
+    let is_below = |trial: &CapacityTrial| trial.rate_per_s < result.low.unwrap_or(per_s);
+    let order = |trial: &&CapacityTrial| (is_below(trial), nearest(trial));
+    let first = missed.min_by(|a, b| {
+        let (a, b) = (order(a), order(b));
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+    });
     let mut lines = Vec::new();
     if let Some(trial) = first {
         let figures = trial.missed();
         let figures = figures.map(|of| format!("{} ({})", of.objective, of.figure));
         let figures = figures.collect::<Vec<_>>().join(", ");
-        lines.push(line(
-            "fails first",
-            format!("{figures} at {}", rate(trial.rate_per_s)),
-        ));
+        let at = rate(trial.rate_per_s);
+        lines.push(match is_below(trial) {
+            false => line("fails first", format!("{figures} at {at}")),
+            true => {
+                let text = "although the search found a higher capacity";
+                line("missed", format!("{figures} at {at}, {text}"))
+            }
+        });
     }
     // The last load has the highest rate. If no rate meets the objectives, the load over a single
     // connection shows why.
@@ -468,7 +483,34 @@ fn so_far(result: &CapacityResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::capacity as searched;
+    use crate::fixture::{self, capacity as searched};
+
+    #[test]
+    fn only_a_miss_above_the_capacity_fails_first() {
+        let mut result = searched(CapacityKind::ClientLimit);
+        result.low = None;
+        let shown = |result: &CapacityResult| {
+            let lines = failure(&fixture::record(Vec::new()), result);
+            let text = lines[0].spans[0].text.replace('\u{a0}', " ");
+            (lines[0].label.clone(), text)
+        };
+        let (label, text) = shown(&result);
+        assert_eq!(
+            (&label[..], &text[..]),
+            ("fails first", "p99 < 5ms (4.1 ms) at 21,000/s")
+        );
+        let mut below = result.trials[1].clone();
+        below.rate_per_s = 19_900.0;
+        result.trials.push(below);
+        assert_eq!(shown(&result).0, "fails first");
+        result.trials.remove(1);
+        let (label, text) = shown(&result);
+        assert_eq!(label, "missed");
+        assert!(
+            text.ends_with("at 19,900/s, although the search found a higher capacity"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn a_note_says_that_recovery_is_unknown() {
