@@ -47,7 +47,12 @@ pub fn run(
     arguments: &BenchArguments,
 ) -> Result<bool, TaskError> {
     let packages = packages(task);
+    let asks_for_help = arguments
+        .flags
+        .iter()
+        .any(|flag| flag == "--help" || flag == "-h");
     if !packages.is_empty()
+        && !asks_for_help
         && let Err(error) = tools::install(packages)
     {
         println!("{error}");
@@ -55,7 +60,11 @@ pub fn run(
     let mut bench = Command::new(workspace.build_release("floodmark-bench")?);
     bench.arg(task).args(&arguments.flags);
     let status = bench.current_dir(&workspace.root).status();
-    Ok(status.map_err(TaskError::start(&bench))?.success())
+    let status = status.map_err(TaskError::start(&bench))?;
+    if status.code().is_none() {
+        println!("floodmark-bench {task}: {status}");
+    }
+    Ok(status.success())
 }
 
 /// Runs a step of the suite, and returns each ignored part with the reason.
