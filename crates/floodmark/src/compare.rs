@@ -253,7 +253,7 @@ fn split(text: &str) -> (PathBuf, Option<String>) {
     }
 }
 
-/// Returns why the comparison is invalid, if it is. Each side follows its argument.
+/// Returns why the comparison is invalid, if it is. Each side is paired with its argument.
 fn fault(args: &CompareArgs, of: [(&String, &RunGroup<'_>); 2]) -> Option<Ending> {
     let invalid = |message: String| Some(Ending::new(Exit::Invalid, message));
     if let Some((text, _)) = of.into_iter().find(|(_, side)| !has_valid(side)) {

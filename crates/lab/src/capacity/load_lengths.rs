@@ -41,8 +41,8 @@ pub struct LoadLengths<'a> {
 }
 
 impl<'a> LoadLengths<'a> {
-    /// Creates the lengths of a search that has not run a trial. `earlier_effect` is the design
-    /// effect of an earlier part of the search.
+    /// Creates the lengths of a new or resumed search. `earlier_effect` is the design effect before
+    /// the interruption.
     pub fn new(
         objectives: &'a [Objective],
         budget: Duration,
@@ -81,7 +81,7 @@ impl<'a> LoadLengths<'a> {
         self.slow
     }
 
-    /// Returns the design effect of the latest trials that passed.
+    /// Returns the design effect of the latest trials that passed, or before the interruption.
     pub fn design_effect(&self) -> Option<f64> {
         let passed: Vec<_> = self.passed.iter().cloned().collect();
         design_effect(&passed).or(self.earlier_effect)
@@ -93,9 +93,9 @@ impl<'a> LoadLengths<'a> {
         objectives.max_by(|a, b| a.quantile().total_cmp(&b.quantile()))
     }
 
-    /// Returns the length of a trial. If the budget shortens the trial, also returns the judged time that
-    /// the required precision needs, in seconds, without the transient. `capacity_per_s` is `None`
-    /// until at least one trial has passed and one has missed.
+    /// Returns the length of a trial. If the budget shortens the trial, also returns the judged time
+    /// that precision requires, in seconds. `capacity_per_s` is `None` until at least one trial has
+    /// passed and one has missed.
     pub fn trial(
         &self,
         rate_per_s: f64,

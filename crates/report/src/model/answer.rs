@@ -138,7 +138,8 @@ fn next_step(
     Some(vec![label, plain(format!("{}.", verdict.next))])
 }
 
-/// Returns where to find the next steps of many loads, or `None` if each load shows its own.
+/// Returns a paragraph that refers to `floodmark why`, or `None` if each load shows its own next step
+/// or no load has a verdict.
 fn see_why(loads: &[&[NamedRun<'_>]]) -> Option<Vec<Span>> {
     let is_judged = |one: &NamedRun<'_>| one.run.verdict.is_some();
     let are_judged = loads.iter().any(|load| load.iter().any(is_judged));

@@ -214,7 +214,7 @@ fn host_changes(series: &TrendSeries) -> impl Iterator<Item = TextLine> {
     series.host_changes.iter().map(|change| {
         let first = series.results.get(change.first as usize);
         let first = first.map_or("", |result| &result.name);
-        let text = format!("at {first}: {}", change.differences.join("; "));
+        let text = format!("since {first}: {}", change.differences.join("; "));
         TextLine::new("host changed", [Emphasis::Warn.span(text)])
     })
 }

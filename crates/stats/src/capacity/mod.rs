@@ -130,7 +130,7 @@ pub enum CapacityFinding {
 }
 
 impl CapacityFinding {
-    /// Lowers the lower bounds by the amount by which short trials overestimate the capacity.
+    /// Divides the lower bounds by the factor by which short trials overestimate the capacity.
     /// `share` is the judged time of the trials as a share of the time that [`trial_length`]
     /// returns.
     #[must_use]

@@ -100,8 +100,8 @@ pub(crate) fn charts(drawn: &[NamedRun<'_>]) -> (Vec<Chart>, Vec<String>) {
     (first, charts.map(|(key, _)| name(key)).collect())
 }
 
-/// Returns whether the drawn values differ by more than 2 % of the largest. A flat curve shows
-/// nothing that the other charts do not.
+/// Returns whether the drawn values differ by more than 2 % of the largest. A chart
+/// of flat curves adds no information.
 fn is_changing(curve: &Curve) -> bool {
     const FLAT: f64 = 0.02;
     let values: Vec<f64> = curve.values().collect();
