@@ -210,7 +210,7 @@ impl Operand {
         })
     }
 
-    /// Returns the runs of this side under a name.
+    /// Returns the runs of this side as a group with the given name.
     fn side(&self, name: &str) -> Result<RunGroup<'_>, Ending> {
         let parts: Result<Vec<RunGroup<'_>>, GroupError> = self
             .records

@@ -30,7 +30,7 @@ impl Clock {
         self.at(Instant::now())
     }
 
-    /// Returns the time at an instant, or 0 for an instant before the origin.
+    /// Converts an instant to the time of this clock. An instant before the origin yields 0.
     #[inline]
     #[must_use]
     pub fn at(&self, instant: Instant) -> Ns {

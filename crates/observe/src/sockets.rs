@@ -218,7 +218,7 @@ mod tests {
         values.iter().find(|(n, _)| n == name).unwrap().1
     }
 
-    /// Reads until a reading meets a condition. The kernel may deliver a segment on loopback after
+    /// Repeats a reading until it meets a condition. The kernel may deliver a segment on loopback after
     /// the call that sent it has returned.
     fn eventually<T: std::fmt::Debug>(mut read: impl FnMut() -> T, met: impl Fn(&T) -> bool) -> T {
         let deadline = Instant::now() + Duration::from_secs(10);

@@ -115,9 +115,9 @@ impl ThreadGroups {
         figures.set(metric, 1.0);
     }
 
-    /// Adds the group of a thread and returns its index. At the limit, an active
-    /// group replaces one that has never been active. Returns `None` if there is no such group, or if
-    /// the new group is not active.
+    /// Adds the group of a thread and returns its index. At the limit, an active group
+    /// replaces one that has never been active. Returns `None` if there is no such group, or if the
+    /// new group is not active.
     fn add_group(&mut self, activity: &ThreadActivity<'_>) -> Option<usize> {
         let group = ThreadGroupState {
             name: activity.group.to_owned(),

@@ -27,7 +27,7 @@ use crate::model::{
 };
 use crate::plain;
 
-/// Maximum length of a row's name that is never wrapped on a wide screen, in characters.
+/// Maximum length, in characters, of row names that do not wrap on wide screens.
 const LONGEST_NAME: usize = 40;
 
 const STYLE: &str = include_str!("style.css");

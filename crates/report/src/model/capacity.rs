@@ -105,7 +105,7 @@ fn capacity(result: &CapacityResult) -> Vec<Span> {
         CapacityKind::ClientLimit => vec![
             strong(figure),
             plain(
-                "– the client cannot send a higher rate on time; use more load threads (-t) or --agents",
+                "– at higher rates, the client cannot send on time; use more load threads (-t) or --agents",
             ),
         ],
         CapacityKind::AboveHighest => {
@@ -172,8 +172,12 @@ pub(crate) fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine>
         .iter()
         .filter(|trial| trial.outcome == TrialOutcome::Miss && trial.start == TrialStart::Idle);
     let nearest = |trial: &&CapacityTrial| (trial.rate_per_s / (1.05 * per_s)).ln().abs();
-    // A trial that missed below the capacity was disturbed.
-    let is_below = |trial: &CapacityTrial| trial.rate_per_s < result.low.unwrap_or(per_s);
+    // A single trial may miss below the capacity. A capacity that falls is below its first value.
+    let lowest = match result.finding {
+        CapacityKind::NotStationary => 0.0,
+        _ => result.low.unwrap_or(per_s),
+    };
+    let is_below = |trial: &CapacityTrial| trial.rate_per_s < lowest;
     let order = |trial: &&CapacityTrial| (is_below(trial), nearest(trial));
     let first = missed.min_by(|a, b| {
         let (a, b) = (order(a), order(b));
@@ -506,6 +510,9 @@ mod tests {
         result.trials.remove(1);
         let (label, text) = shown(&result);
         assert_eq!(label, "missed");
+        let mut falling = result.clone();
+        falling.finding = CapacityKind::NotStationary;
+        assert_eq!(shown(&falling).0, "fails first");
         assert!(
             text.ends_with("at 19,900/s, although the search found a higher capacity"),
             "{text}"

@@ -61,7 +61,8 @@ pub(crate) fn table(swept: &Swept) -> FigureTable {
     grid(swept, "throughput", |point| throughput(point.measured))
 }
 
-/// Returns a table of the most frequent causes, with the rows and columns of [`table`]. Returns `None` if no cause is known.
+/// Returns a table of the most frequent causes, with the rows and columns of [`table`]. Returns
+/// `None` if no cause is known.
 pub(crate) fn cause_table(swept: &Swept, runs: &[Run]) -> Option<FigureTable> {
     let causes = causes(swept, runs);
     let cell = |point: &CurvePoint<'_>| {

@@ -164,7 +164,7 @@ fn thread_without_idle_cpu(facts: &RunFacts<'_>) -> Option<(f64, String)> {
     })
 }
 
-/// Returns the number of threads that wait for a lock with a timeout, if this shows an interpreter
+/// Returns the number of threads that wait for a lock with a timeout, if this suggests an interpreter
 /// lock. CPython waits for its lock with a timeout of 5 ms. HotSpot implements pauses as such waits.
 fn interpreter_waits(facts: &RunFacts<'_>) -> Option<f64> {
     let waits = |group: &ThreadGroupFacts| group.blocked_on_kind(WaitKind::TimedLock);
@@ -180,7 +180,7 @@ fn one_thread_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     let (idle, cpus) = facts.spare_cpus()?;
     let waits = interpreter_waits(facts);
     // A single request takes turns with the threads that read and write, so the shortest service
-    // time is a few times the CPU time of the request. If the lock is known, the service time may
+    // time is a few times the CPU time of the request. If threads wait for it, the service time may
     // also be shorter, because handing over the lock takes time.
     let least = if waits.is_some() { MOST } else { ONE.start };
     let few = least..(2.0 * ONE.end);
@@ -201,7 +201,7 @@ fn one_thread_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Saturated,
         match waits {
-            Some(_) => "the server's threads wait for an interpreter lock and run one at a time",
+            Some(_) => "the server's threads run one at a time and wait for a lock (probably an interpreter lock)",
             None => "the server's threads run one at a time (as under an interpreter lock), on one CPU",
         },
         [
