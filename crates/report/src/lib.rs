@@ -23,7 +23,7 @@ mod fixture;
 #[cfg(test)]
 mod summary_tests;
 
-pub use model::capacity::{capacity_progress_line, capacity_trial_line};
+pub use model::capacity_progress::{capacity_progress_line, capacity_trial_line};
 pub use model::cases::unexpected_crash_outcome;
 pub use model::figures::{rate, seconds, share};
 pub use model::gate::{gate_pair, ratio as gate_ratio};

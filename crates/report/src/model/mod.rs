@@ -8,6 +8,7 @@ pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod attempts;
 pub(crate) mod capacity;
+pub(crate) mod capacity_progress;
 pub(crate) mod cases;
 pub(crate) mod chart;
 pub(crate) mod claims;
