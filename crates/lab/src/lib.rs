@@ -7,6 +7,7 @@ mod agent_load;
 mod agent_runs;
 pub mod attempt;
 mod attempt_monitor;
+mod bundle;
 pub mod capacity;
 mod crash_results;
 pub mod disk_test;

@@ -249,10 +249,10 @@ impl Experiment {
         if let Some(path) = candidates.iter().find(|path| Path::new(path).is_file()) {
             return Ok(PathBuf::from(path));
         }
-        let embedded = floodmark_bundle::paths();
+        let embedded = crate::bundle::paths();
         let mut paths = embedded.iter().map(String::as_str);
         if let Some(path) = paths.find(|path| candidates.contains(path)) {
-            let root = floodmark_bundle::unpack().map_err(|error| error.to_string())?;
+            let root = crate::bundle::unpack().map_err(|error| error.to_string())?;
             return Ok(root.join(path));
         }
         let mut known = names_in(folder, |path| {

@@ -62,7 +62,7 @@ fn find_folder(file: &TomlFile, key: &str, located: &Located<Name>) -> Result<Pa
     let invalid = |what: String| file.error(&located.span(), what);
     let embedded = embedded_names(&format!("{folder}/"), &format!("/{manifest}"));
     if embedded.iter().any(|known| known == name) {
-        let root = floodmark_bundle::unpack().map_err(|error| invalid(error.to_string()))?;
+        let root = crate::bundle::unpack().map_err(|error| invalid(error.to_string()))?;
         return Ok(root.join(folder).join(name));
     }
     let known: BTreeSet<String> = places
@@ -76,7 +76,7 @@ fn find_folder(file: &TomlFile, key: &str, located: &Located<Name>) -> Result<Pa
 
 /// Returns the names of embedded files that have the given prefix and suffix.
 pub(super) fn embedded_names(prefix: &str, suffix: &str) -> Vec<String> {
-    let paths = floodmark_bundle::paths();
+    let paths = crate::bundle::paths();
     let names = paths.iter().filter_map(|path| {
         let name = path.strip_prefix(prefix)?.strip_suffix(suffix)?;
         (!name.contains('/')).then(|| name.to_owned())

@@ -34,7 +34,7 @@ const PAUSE: &str = "FROM scratch\nCOPY pause /pause\nENTRYPOINT [\"/pause\"]\n"
 /// and a C compiler.
 pub fn run(workspace: &Workspace, only: &str) -> Result<(), TaskError> {
     tools::install(&PACKAGES)?;
-    let sources = workspace.root.join("xtask/kubernetes");
+    let sources = workspace.root.join("dev/xtask/kubernetes");
     let folder = workspace.target.join("kubernetes");
     fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
     let kubernetes = folder.join("kubernetes");

@@ -98,7 +98,7 @@ mod tests {
     use floodmark_record::Record;
     use floodmark_record::events::HeldConnections;
 
-    const RECORD: &str = include_str!("../../../floodmark/tests/records/load-ramp.json");
+    const RECORD: &str = include_str!("../../../../crates/floodmark/tests/records/load-ramp.json");
 
     /// Returns a run that held all connections and got all responses.
     fn run(connections: u32, memory: u64) -> Run {

@@ -12,10 +12,10 @@ use crate::bench::{Bench, Failure, read, write};
 
 /// Folder with the systems that are used only to measure floodmark, relative to the repository's
 /// root.
-const SYSTEMS: &str = "crates/bench/systems";
+const SYSTEMS: &str = "dev/bench/systems";
 
 /// Folders of external clients, relative to the repository's root. The first folder has precedence.
-const CLIENTS: [&str; 2] = ["crates/bench/clients", "clients"];
+const CLIENTS: [&str; 2] = ["dev/bench/clients", "clients"];
 
 /// An experiment to be written and run.
 pub struct Setup {

@@ -3,7 +3,7 @@
 //! An installed program therefore needs no clone. [`paths`] lists the embedded files, and
 //! [`unpack`] writes them to the user's cache, because systems are built and started there.
 //!
-//! Invariant: this crate does not interpret the files.
+//! Invariant: this module does not interpret the files.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -129,7 +129,7 @@ mod tests {
         assert!(!tracked.is_empty());
         assert!(
             missing.is_empty(),
-            "not embedded: {missing:?}; run `touch crates/bundle/build.rs`"
+            "not embedded: {missing:?}; run `touch crates/lab/build.rs`"
         );
     }
 

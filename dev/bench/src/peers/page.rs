@@ -129,8 +129,8 @@ impl PeersPage<'_> {
             text.push_str(&format!("{command}\n"));
         }
         text.push_str(
-            "```\n\nThe servers are `systems/nginx` and `crates/bench/systems/nginx-tls`; the other commands are in `clients/` and \
-             `crates/bench/clients/`.\n",
+            "```\n\nThe servers are `systems/nginx` and `dev/bench/systems/nginx-tls`; the other commands are in `clients/` and \
+             `dev/bench/clients/`.\n",
         );
         text
     }

@@ -35,7 +35,7 @@ pub fn run(workspace: &Workspace) -> Result<(), TaskError> {
     let folder = workspace.target.join("browser");
     fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
     for file in ["package.json", "package-lock.json", "check.mjs"] {
-        let source = workspace.root.join("xtask/browser").join(file);
+        let source = workspace.root.join("dev/xtask/browser").join(file);
         fs::copy(&source, folder.join(file)).map_err(TaskError::file(&source))?;
     }
     command::run(
