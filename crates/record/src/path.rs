@@ -7,6 +7,26 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 crate::names::named! {
+    /// Who a step belongs to.
+    Actor {
+        /// The load generator.
+        Client = "client",
+        /// The server under test.
+        Server = "server",
+        /// The store behind the server.
+        Store = "store",
+        /// Another service that the server sends requests to.
+        Upstream = "upstream",
+        /// Programs outside the experiment.
+        Others = "others",
+        /// Client and server together.
+        Shared = "shared",
+        /// The network between client and server.
+        Network = "network",
+        /// The host, including its hypervisor.
+        Host = "host",
+    }
+
     /// Kind of a step on a path.
     StepKind {
         /// The requests in flight. Each path starts here.
@@ -74,15 +94,112 @@ crate::names::named! {
     }
 }
 
+impl Actor {
+    /// Returns the place of one of the actor's resources.
+    #[must_use]
+    pub fn with(self, resource: ActorResource) -> Place {
+        Place {
+            actor: self,
+            resource: Some(resource),
+        }
+    }
+}
+
+/// A resource of an actor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ActorResource {
+    /// A thread group.
+    ThreadGroup(String),
+    /// A file that is only appended to; the path is empty if unknown.
+    Log(String),
+    /// Memory that a page fault reads from a file.
+    Memory,
+    /// A network address, or the path of a socket or file.
+    Address(String),
+}
+
+impl Display for ActorResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ThreadGroup(group) => write!(f, "\"{group}\""),
+            Self::Log(path) if path.is_empty() => f.write_str("log"),
+            Self::Log(path) => write!(f, "log {path}"),
+            Self::Memory => f.write_str("memory"),
+            Self::Address(address) => f.write_str(address),
+        }
+    }
+}
+
+impl From<&str> for ActorResource {
+    fn from(text: &str) -> Self {
+        let quoted = || text.strip_prefix('"')?.strip_suffix('"');
+        match text {
+            "memory" => Self::Memory,
+            "log" => Self::Log(String::new()),
+            _ => match (text.strip_prefix("log "), quoted()) {
+                (Some(path), _) => Self::Log(path.to_owned()),
+                (_, Some(group)) => Self::ThreadGroup(group.to_owned()),
+                _ => Self::Address(text.to_owned()),
+            },
+        }
+    }
+}
+
+/// An actor, or one of its resources. In JSON, a string: the actor, and possibly a space and the
+/// resource.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Place {
+    /// The actor.
+    pub actor: Actor,
+    /// The resource, if known.
+    pub resource: Option<ActorResource>,
+}
+
+impl From<Actor> for Place {
+    fn from(actor: Actor) -> Self {
+        let resource = None;
+        Self { actor, resource }
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.resource {
+            None => write!(f, "{}", self.actor),
+            Some(resource) => write!(f, "{} {resource}", self.actor),
+        }
+    }
+}
+
+impl TryFrom<String> for Place {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let (actor, resource) = text.split_once(' ').unwrap_or((&text, ""));
+        Ok(Self {
+            actor: Actor::from_name(actor).ok_or_else(|| format!("unknown actor \"{actor}\""))?,
+            resource: (!resource.is_empty()).then(|| resource.into()),
+        })
+    }
+}
+
+impl From<Place> for String {
+    fn from(place: Place) -> Self {
+        place.to_string()
+    }
+}
+
 /// One step on a path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PathStep {
     /// Kind of the step.
     pub kind: StepKind,
-    /// Process to which the step belongs: `client`, `server`, `store`, `upstream`, `others` for
-    /// programs outside the experiment, or `shared` for client and server together. A space and the
+    /// Who the step belongs to: `client`, `server`, `store`, `upstream`, `others` for programs outside
+    /// the experiment, `shared` for client and server together, `network` or `host`. A space and the
     /// name or address of a resource may follow.
-    pub who: String,
+    #[schemars(with = "String")]
+    pub who: Place,
     /// Mean number of requests at this step; null if unknown.
     pub waiting: Option<f64>,
     /// Source of the step.
@@ -92,7 +209,7 @@ pub struct PathStep {
 impl PathStep {
     /// Returns a step at which the number of requests is unknown.
     #[must_use]
-    pub fn new(kind: StepKind, who: impl Into<String>, basis: impl Into<String>) -> Self {
+    pub fn new(kind: StepKind, who: impl Into<Place>, basis: impl Into<String>) -> Self {
         Self {
             kind,
             who: who.into(),
@@ -108,21 +225,17 @@ impl PathStep {
         self
     }
 
-    /// Returns the kind and the process, such as `threads server`. Expected paths consist of these
+    /// Returns the kind and the actor, such as `threads server`. Expected paths consist of these
     /// keys.
     #[must_use]
     pub fn key(&self) -> String {
-        format!("{} {}", self.kind, self.process())
-    }
-
-    fn process(&self) -> &str {
-        self.who.split(' ').next().unwrap_or_default()
+        format!("{} {}", self.kind, self.who.actor)
     }
 }
 
 impl Display for PathStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let who = self.who.trim_end();
+        let who = &self.who;
         let counted = |noun: &str| match self.waiting.map_or(0.0, f64::round) {
             0.0 => format!("{noun}s"),
             1.0 => format!("1 {noun}"),
@@ -133,9 +246,9 @@ impl Display for PathStep {
             StepKind::Threads => write!(f, "{} of the {who}", counted("thread")),
             StepKind::Permits => write!(f, "{} in the {who}", counted("permit")),
             StepKind::Connections => write!(f, "{} to the {who}", counted("connection")),
-            StepKind::Cpu => match self.process() {
-                "shared" => f.write_str("CPUs shared by client and server"),
-                "others" => f.write_str("CPU of other programs"),
+            StepKind::Cpu => match who.actor {
+                Actor::Shared => f.write_str("CPUs shared by client and server"),
+                Actor::Others => f.write_str("CPU of other programs"),
                 _ => write!(f, "CPU of the {who}"),
             },
             kind => write!(f, "{} ({who})", kind.name().replace('-', " ")),
@@ -147,9 +260,13 @@ impl Display for PathStep {
 mod tests {
     use super::*;
 
+    fn place(text: &str) -> Result<Place, String> {
+        text.to_owned().try_into()
+    }
+
     #[test]
     fn shows_and_identifies_steps() {
-        let step = |kind, who| PathStep::new(kind, who, "");
+        let step = |kind, who| PathStep::new(kind, place(who).unwrap(), "");
         let path = [
             step(StepKind::Requests, "client").with_waiting(64.0),
             step(StepKind::Threads, "server \"pool\"").with_waiting(8.2),
@@ -171,5 +288,26 @@ mod tests {
             keys,
             ["threads server", "connections store", "row-lock store"]
         );
+    }
+
+    #[test]
+    fn stores_a_place_as_a_string() {
+        let group = ActorResource::ThreadGroup("pool".to_owned());
+        let address = ActorResource::Address("127.0.0.1:80".to_owned());
+        let log = |path: &str| Actor::Server.with(ActorResource::Log(path.to_owned()));
+        let places = [
+            (Place::from(Actor::Shared), "shared"),
+            (Actor::Server.with(group), "server \"pool\""),
+            (Actor::Upstream.with(address), "upstream 127.0.0.1:80"),
+            (Actor::Server.with(ActorResource::Memory), "server memory"),
+            (log("/var/log/a b"), "server log /var/log/a b"),
+            (log(""), "server log"),
+        ];
+        for (expected, text) in places {
+            assert_eq!(serde_json::to_value(&expected).unwrap(), text);
+            assert_eq!(place(text), Ok(expected));
+        }
+        assert_eq!(place("server "), Ok(Place::from(Actor::Server)));
+        assert!(place("nobody").is_err());
     }
 }

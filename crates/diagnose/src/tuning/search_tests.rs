@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::cause::Cause;
-use floodmark_record::path::{PathStep, StepKind};
+use floodmark_record::path::{Actor, PathStep, StepKind};
 use floodmark_record::tuning::{
     KnobKind, KnobValues, TunedKnob, TuningAction, TuningDescription, TuningGoal,
 };
@@ -51,7 +51,7 @@ pub(super) fn verdict(cause: Cause, held: f64) -> Verdict {
         costs: Vec::new(),
         confidence: Confidence::Likely,
         summary: "a summary".to_owned(),
-        path: vec![PathStep::new(kind, "server", "").with_waiting(held)],
+        path: vec![PathStep::new(kind, Actor::Server, "").with_waiting(held)],
         limit_per_s: None,
         gain: None,
         evidence: Vec::new(),

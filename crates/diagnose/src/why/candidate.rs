@@ -1,7 +1,7 @@
 //! Findings of the rules: possible causes, causes ruled out, and missing evidence.
 
 use floodmark_record::cause::Cause;
-use floodmark_record::path::{PathStep, StepKind};
+use floodmark_record::path::{Actor, PathStep, StepKind};
 
 /// How conclusive the evidence for a cause is. Candidates are ranked from most to least conclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,7 +68,7 @@ impl Candidate {
     }
 
     /// Sets the path's steps up to the limit. Their source is the first line of evidence.
-    pub fn at<const N: usize>(self, steps: [(StepKind, &str); N]) -> Self {
+    pub fn at<const N: usize>(self, steps: [(StepKind, Actor); N]) -> Self {
         let basis = self.evidence.first().cloned().unwrap_or_default();
         let step = |(kind, who)| PathStep::new(kind, who, basis.clone());
         let path = steps.map(step).to_vec();

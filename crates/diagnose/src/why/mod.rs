@@ -11,7 +11,7 @@ pub(crate) mod thresholds;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
-use floodmark_record::path::{PathStep, StepKind};
+use floodmark_record::path::{Actor, PathStep, StepKind};
 use floodmark_record::run::{Environment, Run};
 use floodmark_record::verdict::{Confidence, CostShare, Verdict};
 
@@ -92,10 +92,11 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     first.path = behind_service_limit(first.path, &candidates);
     let contributing = contributing((cause, &first), candidates);
     let also: Vec<Cause> = contributing.iter().map(|(cause, _)| *cause).collect();
-    let is_server_cpu = |step: &PathStep| step.kind == StepKind::Cpu && step.who == "server";
+    let is_server_cpu =
+        |step: &PathStep| step.kind == StepKind::Cpu && step.who == Actor::Server.into();
     if also.contains(&Cause::ServerCpuOneThread) && first.path.first().is_some_and(is_server_cpu) {
         let basis = "busiest thread of the server (schedstat)";
-        let thread = PathStep::new(StepKind::Threads, "server", basis);
+        let thread = PathStep::new(StepKind::Threads, Actor::Server, basis);
         first.path.insert(0, thread);
     }
     let costs = contributing.into_iter();
@@ -181,7 +182,7 @@ fn path(facts: &RunFacts<'_>, steps: Vec<PathStep>) -> Vec<PathStep> {
     }
     let mut requests = PathStep::new(
         StepKind::Requests,
-        "client",
+        Actor::Client,
         "Little's law, including requests without a response",
     );
     requests.waiting = facts.in_flight;

@@ -7,7 +7,7 @@ use floodmark_record::cause::Cause;
 use floodmark_record::comparison::{ComparedMetric, Conclusion};
 use floodmark_record::metric::NetworkFigure;
 use floodmark_record::not_ok::NotOkResponse;
-use floodmark_record::path::{PathStep, StepKind};
+use floodmark_record::path::{Actor, PathStep, StepKind};
 use floodmark_record::run::{Run, Saturation, SeriesRow, Status};
 use floodmark_record::{Metric, Observation};
 use scraper::{ElementRef, Html, Selector};
@@ -445,8 +445,8 @@ fn the_answer_reports_the_cause_and_its_evidence() {
         verdict.summary.push_str(HOSTILE);
         let step = |kind, who| PathStep::new(kind, who, "counted").with_waiting(8.0);
         verdict.path = vec![
-            step(StepKind::Requests, "client"),
-            step(StepKind::Threads, "server"),
+            step(StepKind::Requests, Actor::Client),
+            step(StepKind::Threads, Actor::Server),
         ];
     }
     let (_, read) = page(&fixture::record(vec![run]));

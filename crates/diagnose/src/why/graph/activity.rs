@@ -1,15 +1,12 @@
 //! What the threads of a group do, and which resources they use.
 
 use floodmark_record::metric::{WaitKind, WaitObject};
-use floodmark_record::path::{PathStep, StepKind};
+use floodmark_record::path::{Actor, ActorResource, PathStep, Place, StepKind};
 
 use super::runtime::is_compiler;
 use super::upstreams::{connections, process_behind};
 use crate::why::facts::{RunFacts, ThreadGroupFacts, used};
 use crate::why::thresholds::{MOST, SAME, SPARE};
-
-/// Name of the resource that a thread waits for during a page fault.
-pub(super) const SERVER_MEMORY: &str = "server memory";
 
 /// The threads of a group, by what they do. All numbers of threads are means.
 pub(super) struct Activity {
@@ -40,22 +37,29 @@ impl Activity {
             if *object == WaitObject::Kind(PipeRead) {
                 threads -= group.inactive_readers();
             }
+            let server = Place::from(Actor::Server);
+            let address = |path: &String| ActorResource::Address(path.clone());
             let (kind, who) = match object {
-                WaitObject::Kind(TimedLock) if is_pause => (StepKind::Timer, "server".to_owned()),
-                WaitObject::Kind(Timer) => (StepKind::Timer, "server".to_owned()),
-                WaitObject::Kind(Child | PipeRead) => (StepKind::Child, "server".to_owned()),
-                WaitObject::Kind(PipeWrite) => (StepKind::Pipe, "server".to_owned()),
-                WaitObject::Kind(PageFault) => (StepKind::Disk, SERVER_MEMORY.to_owned()),
-                WaitObject::Kind(ClientWrite) => (StepKind::Link, "client".to_owned()),
-                WaitObject::AppendedFile(path) => (StepKind::Disk, format!("server log {path}")),
-                WaitObject::File(path) => (
+                WaitObject::Kind(TimedLock) if is_pause => (StepKind::Timer, server),
+                WaitObject::Kind(Timer) => (StepKind::Timer, server),
+                WaitObject::Kind(Child | PipeRead) => (StepKind::Child, server),
+                WaitObject::Kind(PipeWrite) => (StepKind::Pipe, server),
+                WaitObject::Kind(PageFault) => {
+                    (StepKind::Disk, Actor::Server.with(ActorResource::Memory))
+                }
+                WaitObject::Kind(ClientWrite) => (StepKind::Link, Actor::Client.into()),
+                WaitObject::AppendedFile(path) => (
                     StepKind::Disk,
-                    format!("server {path}").trim_end().to_owned(),
+                    Actor::Server.with(ActorResource::Log(path.clone())),
                 ),
+                WaitObject::File(path) if path.is_empty() => (StepKind::Disk, server),
+                WaitObject::File(path) => (StepKind::Disk, Actor::Server.with(address(path))),
                 WaitObject::Connection(address) => {
                     (StepKind::Connections, process_behind(facts, *address))
                 }
-                WaitObject::UnixSocket(path) => (StepKind::Connections, format!("upstream {path}")),
+                WaitObject::UnixSocket(path) => {
+                    (StepKind::Connections, Actor::Upstream.with(address(path)))
+                }
                 _ => continue,
             };
             let basis = "system calls of blocked threads (/proc/PID/task/TID/syscall)";
@@ -83,7 +87,7 @@ impl Activity {
 
     /// Returns the CPU as a step.
     pub(super) fn cpu_step(&self) -> PathStep {
-        PathStep::new(StepKind::Cpu, "server", "schedstat").with_waiting(self.cpu)
+        PathStep::new(StepKind::Cpu, Actor::Server, "schedstat").with_waiting(self.cpu)
     }
 }
 
@@ -153,6 +157,6 @@ pub(super) fn resource_of_all(facts: &RunFacts<'_>, in_service: f64) -> Option<P
     let shown = main_resource(&used).filter(|step| waiting(step) >= MOST * in_service);
     shown.or_else(|| {
         let basis = "no CPU, file, connection or child process explains the service time";
-        Some(PathStep::new(StepKind::Timer, "server", basis).with_waiting(in_service))
+        Some(PathStep::new(StepKind::Timer, Actor::Server, basis).with_waiting(in_service))
     })
 }

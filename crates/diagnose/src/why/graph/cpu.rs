@@ -1,7 +1,7 @@
 //! Limits of the server's CPU: saturation and contention.
 
 use floodmark_record::metric::{CodeFigure, JvmFigure, WaitKind};
-use floodmark_record::path::{PathStep, StepKind};
+use floodmark_record::path::{Actor, PathStep, StepKind};
 
 use super::service::is_pool;
 use crate::text::{percent, show_available, show_idle, show_processes, show_us};
@@ -38,7 +38,7 @@ pub(in crate::why) fn other_processes(facts: &RunFacts<'_>) -> Option<Finding> {
         [figure].into_iter().chain(busiest),
         "end these programs, or give client and server their own CPUs, then repeat",
     )
-    .at([(StepKind::Cpu, "others")])
+    .at([(StepKind::Cpu, Actor::Others)])
     .with_share(busy.min(1.0))
     .found()
 }
@@ -97,7 +97,7 @@ pub(in crate::why) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
         ],
         "give each its own CPUs (hosts = \"separate\", or taskset), or use two hosts",
     )
-    .at([(StepKind::Cpu, "shared")])
+    .at([(StepKind::Cpu, Actor::Shared)])
     .with_utilization(busy_share, facts.responses_per_s)
     .found()
 }
@@ -136,7 +136,10 @@ pub(in crate::why) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
         ],
         "spread the work of this thread over several threads",
     )
-    .at([(StepKind::Threads, "server"), (StepKind::Cpu, "server")])
+    .at([
+        (StepKind::Threads, Actor::Server),
+        (StepKind::Cpu, Actor::Server),
+    ])
     .with_limit(Some(facts.responses_per_s / thread.on_cpu.min(1.0)).filter(|_| is_always_busy))
     .with_share(thread.busy().min(1.0))
     .found()
@@ -218,7 +221,7 @@ fn one_thread_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
         })),
         "run several server processes",
     )
-    .at([(StepKind::Threads, "server"), (StepKind::Cpu, "server")])
+    .at([(StepKind::Threads, Actor::Server), (StepKind::Cpu, Actor::Server)])
     .with_utilization(server.used.min(1.0), facts.responses_per_s)
     .found()
 }
@@ -253,7 +256,7 @@ pub(in crate::why) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
         evidence,
         "profile the server and reduce its CPU time per request, or give it more CPUs",
     )
-    .at([(StepKind::Cpu, "server")])
+    .at([(StepKind::Cpu, Actor::Server)])
     .with_utilization(share, facts.responses_per_s)
     .found()
     .map(|found| compressing(facts, found))
@@ -266,7 +269,7 @@ fn compressing(facts: &RunFacts<'_>, found: Finding) -> Finding {
     match (found, share) {
         (Finding::Limit(mut found), Some(share)) if share >= MOST => {
             let basis = format!("compression: {} of the server's CPU time", percent(share));
-            let step = PathStep::new(StepKind::Compression, "server", basis.clone());
+            let step = PathStep::new(StepKind::Compression, Actor::Server, basis.clone());
             found.path.push(step);
             found.evidence.push(basis);
             Finding::Limit(found)

@@ -1,6 +1,6 @@
 //! A rate limiter that delays requests instead of rejecting them.
 
-use floodmark_record::path::StepKind;
+use floodmark_record::path::{Actor, StepKind};
 
 use crate::text::{per_s, show_idle};
 use crate::why::candidate::{Candidate, EvidenceRank};
@@ -34,6 +34,6 @@ pub(super) fn candidate(facts: &RunFacts<'_>) -> Candidate {
         facts.idle_cpus().map(show_idle),
         format!("raise the server's rate limit, or measure latency below {rate}"),
     )
-    .at([(StepKind::RateLimit, "server")])
+    .at([(StepKind::RateLimit, Actor::Server)])
     .with_limit(Some(facts.ok_per_s))
 }

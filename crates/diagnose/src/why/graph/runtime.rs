@@ -1,7 +1,7 @@
 //! Consumers of a saturated server's CPU: JIT compiler, garbage collector and TLS handshakes.
 
 use floodmark_record::metric::{CodeFigure, JvmFigure};
-use floodmark_record::path::StepKind;
+use floodmark_record::path::{Actor, StepKind};
 use floodmark_record::run::{Run, SteadyClass};
 use floodmark_record::units::show_count;
 
@@ -20,10 +20,10 @@ fn is_saturated(facts: &RunFacts<'_>, server: &CpuUse) -> bool {
 }
 
 /// Returns the finding that a part of the runtime takes a share of the server's CPU time.
-fn cost(share: f64, part: &str, figure: String, step: (StepKind, &str)) -> Option<Finding> {
+fn cost(share: f64, part: &str, figure: String, step: (StepKind, Actor)) -> Option<Finding> {
     let summary = format!("{part} takes {} of the server's CPU time", percent(share));
     Candidate::new(EvidenceRank::Cost, summary, vec![figure], "")
-        .at([(StepKind::Cpu, "server"), step])
+        .at([(StepKind::Cpu, Actor::Server), step])
         .with_share(share)
         .found()
 }
@@ -47,7 +47,12 @@ pub(in crate::why) fn jit(facts: &RunFacts<'_>) -> Option<Finding> {
         return ruled_out(figure);
     }
     if !compiles {
-        return cost(share, "the JIT compiler", figure, (StepKind::Jit, "server"));
+        return cost(
+            share,
+            "the JIT compiler",
+            figure,
+            (StepKind::Jit, Actor::Server),
+        );
     }
     let collecting = facts.jvm(JvmFigure::CollectionTime);
     if let Some(collecting) = collecting.filter(|collecting| *collecting > share) {
@@ -77,7 +82,10 @@ pub(in crate::why) fn jit(facts: &RunFacts<'_>) -> Option<Finding> {
         evidence.into_iter().flatten(),
         "use a warm-up that lasts until compilation stops (--warmup)",
     )
-    .at([(StepKind::Cpu, "server"), (StepKind::Jit, "server")])
+    .at([
+        (StepKind::Cpu, Actor::Server),
+        (StepKind::Jit, Actor::Server),
+    ])
     .found()
 }
 
@@ -120,7 +128,7 @@ pub(in crate::why) fn gc(facts: &RunFacts<'_>) -> Option<Finding> {
                 share,
                 "garbage collection",
                 figure,
-                (StepKind::Gc, "server"),
+                (StepKind::Gc, Actor::Server),
             ),
             false => ruled_out(figure),
         };
@@ -142,7 +150,10 @@ pub(in crate::why) fn gc(facts: &RunFacts<'_>) -> Option<Finding> {
         evidence.into_iter().flatten(),
         "increase the heap (-Xmx), or allocate less per request",
     )
-    .at([(StepKind::Cpu, "server"), (StepKind::Gc, "server")])
+    .at([
+        (StepKind::Cpu, Actor::Server),
+        (StepKind::Gc, Actor::Server),
+    ])
     .found()
 }
 
@@ -202,6 +213,9 @@ pub(in crate::why) fn tls(facts: &RunFacts<'_>) -> Option<Finding> {
         [Some(figure), Some(of_cpu), time].into_iter().flatten(),
         "keep connections, resume sessions, or use an ECDSA certificate instead of RSA",
     )
-    .at([(StepKind::Cpu, "server"), (StepKind::Tls, "server")])
+    .at([
+        (StepKind::Cpu, Actor::Server),
+        (StepKind::Tls, Actor::Server),
+    ])
     .found()
 }

@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::metric::{ListenerFigure, Role, SocketFigure, WaitKind};
-use floodmark_record::path::{PathStep, StepKind};
+use floodmark_record::path::{Actor, ActorResource, PathStep, StepKind};
 use floodmark_record::units::show_ns;
 
-use super::activity::{Activity, SERVER_MEMORY, add, main_resource, resource_of_all, takes_part};
+use super::activity::{Activity, add, main_resource, resource_of_all, takes_part};
 use super::delaying;
 use super::service_limit::{Holder, ServiceLimit, evidence_of_times, setting_near};
 use super::upstreams::{connections, is_full};
@@ -129,7 +129,7 @@ fn accept_queue_before(
     let holds_most = queue >= MOST * (in_flight - limit.held);
     (queue >= ONE.start && (holds_most || (is_minor && is_named))).then(|| {
         let basis = "accept queue of the listener (sock_diag)";
-        PathStep::new(StepKind::AcceptQueue, "server", basis).with_waiting(queue)
+        PathStep::new(StepKind::AcceptQueue, Actor::Server, basis).with_waiting(queue)
     })
 }
 
@@ -141,7 +141,7 @@ fn too_few_requests(facts: &RunFacts<'_>, concurrency: f64) -> Candidate {
     let more = more_connections(facts.run.plan.connections);
     let step = resource_of_all(facts, concurrency)
         .filter(|step| step.kind != StepKind::Cpu)
-        .unwrap_or_else(|| PathStep::new(StepKind::Concurrency, "client", "connections (-c)"));
+        .unwrap_or_else(|| PathStep::new(StepKind::Concurrency, Actor::Client, "connections (-c)"));
     Candidate::new(
         EvidenceRank::Demand,
         format!(
@@ -216,7 +216,7 @@ fn limit_of(
     let is_locked = sessions.is_some_and(|of| of.waiting_for_locks >= MOST * workers);
     let writes = awaited.as_ref().is_some_and(|step| match step.kind {
         StepKind::Disk | StepKind::Pipe | StepKind::Child => true,
-        StepKind::Connections => is_locked && step.who.starts_with("store"),
+        StepKind::Connections => is_locked && step.who.actor == Actor::Store,
         _ => false,
     });
     let is_saturated = of.idle + of.locks <= SPARE * workers;
@@ -311,7 +311,8 @@ fn shown_by_writes(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit>
     let awaited = groups.flat_map(|group| Activity::of(group, facts, in_flight).awaited);
     let mut writes: Vec<PathStep> = Vec::new();
     let is_write = |step: &PathStep| {
-        matches!(step.kind, StepKind::Disk | StepKind::Pipe) && step.who != SERVER_MEMORY
+        matches!(step.kind, StepKind::Disk | StepKind::Pipe)
+            && step.who.resource != Some(ActorResource::Memory)
     };
     for step in awaited.filter(is_write) {
         add(&mut writes, step);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::cause::Cause;
-use floodmark_record::path::{PathStep, StepKind};
+use floodmark_record::path::{Actor, ActorResource, PathStep, Place, StepKind};
 use floodmark_record::units::show_ns;
 
 use crate::text::{per_s, show_idle};
@@ -42,11 +42,19 @@ impl ServiceLimit {
         matches!(self.resource.kind, StepKind::Disk | StepKind::Pipe)
     }
 
+    /// Returns whether the resource is a log, or a file of unknown name.
+    fn is_log(&self) -> bool {
+        match &self.resource.who.resource {
+            None | Some(ActorResource::Log(_)) => true,
+            Some(ActorResource::Address(path)) => path.contains("log"),
+            Some(ActorResource::Memory | ActorResource::ThreadGroup(_)) => false,
+        }
+    }
+
     pub(super) fn cause(&self) -> Cause {
-        let file = &self.resource.who;
         match (self.resource.kind, self.holder) {
             (StepKind::Pipe, _) => Cause::SyncLogging,
-            (StepKind::Disk, _) if file.contains("log") || file == "server" => Cause::SyncLogging,
+            (StepKind::Disk, _) if self.is_log() => Cause::SyncLogging,
             (StepKind::Disk, _) => Cause::Disk,
             (_, Holder::Connections) | (StepKind::Connections, Holder::Permits) => {
                 Cause::ConnectionPool
@@ -65,9 +73,12 @@ impl ServiceLimit {
             Holder::Connections => return vec![self.resource.clone()],
         };
         let (who, basis) = match &self.group {
-            Some(group) => (format!("server \"{group}\""), "states of the threads"),
+            Some(group) => (
+                Actor::Server.with(ActorResource::ThreadGroup(group.clone())),
+                "states of the threads",
+            ),
             None => (
-                "server".to_owned(),
+                Place::from(Actor::Server),
                 "responses per second × shortest service time",
             ),
         };

@@ -2,7 +2,7 @@
 
 use floodmark_record::Metric;
 use floodmark_record::metric::{CassandraFigure, PoolFigure, Role};
-use floodmark_record::path::StepKind;
+use floodmark_record::path::{Actor, StepKind};
 
 use super::upstreams::full_store_pool;
 use crate::text::{per_s, show_available, show_idle};
@@ -27,7 +27,7 @@ pub(in crate::why) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
         vec![figure],
         "reduce the cost of the store's queries (check for missing indexes), or give the store more CPUs",
     )
-    .at([(StepKind::Cpu, "store")])
+    .at([(StepKind::Cpu, Actor::Store)])
     .behind(full_store_pool(facts))
     .with_utilization(share, facts.responses_per_s)
     .found()
@@ -64,7 +64,7 @@ pub(in crate::why) fn locks(facts: &RunFacts<'_>) -> Option<Finding> {
         vec![figure],
         "spread the writes over more rows, or end transactions right after the change",
     )
-    .at([(StepKind::RowLock, "store")])
+    .at([(StepKind::RowLock, Actor::Store)])
     .behind(full_store_pool(facts))
     .found()
 }
@@ -90,7 +90,7 @@ pub(in crate::why) fn commits(facts: &RunFacts<'_>) -> Option<Finding> {
         vec![figure],
         "commit several changes together, or use a faster disk",
     )
-    .at([(StepKind::Commit, "store")])
+    .at([(StepKind::Commit, Actor::Store)])
     .behind(full_store_pool(facts))
     .found()
 }
@@ -134,7 +134,7 @@ pub(in crate::why) fn single_request(facts: &RunFacts<'_>) -> Option<Finding> {
         ],
         "split the writer (one actor per key), or write queued requests in one batch",
     )
-    .at([(StepKind::Lock, "server"), (StepKind::Connections, "store")])
+    .at([(StepKind::Lock, Actor::Server), (StepKind::Connections, Actor::Store)])
     .found()
 }
 

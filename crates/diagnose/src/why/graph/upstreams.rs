@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use floodmark_record::path::{PathStep, StepKind};
+use floodmark_record::path::{Actor, ActorResource, PathStep, Place, StepKind};
 
 use crate::why::facts::{RunFacts, UpstreamFacts};
 use crate::why::thresholds::{SAME, same};
@@ -10,11 +10,15 @@ use crate::why::thresholds::{SAME, same};
 /// Well-known ports of databases and caches.
 const STORE_PORTS: [u16; 7] = [3306, 5432, 6379, 6432, 9042, 11_211, 27_017];
 
-/// Names the process behind a connection of the server: `store ADDRESS` or `upstream ADDRESS`.
-pub(in crate::why) fn process_behind(facts: &RunFacts<'_>, address: SocketAddr) -> String {
+/// Returns the address that a connection of the server leads to, as a store or upstream.
+pub(in crate::why) fn process_behind(facts: &RunFacts<'_>, address: SocketAddr) -> Place {
     let is_store = facts.store.is_some() || STORE_PORTS.contains(&address.port());
-    let process = if is_store { "store" } else { "upstream" };
-    format!("{process} {address}")
+    let actor = if is_store {
+        Actor::Store
+    } else {
+        Actor::Upstream
+    };
+    actor.with(ActorResource::Address(address.to_string()))
 }
 
 pub(in crate::why) fn connections(facts: &RunFacts<'_>, upstream: &UpstreamFacts) -> PathStep {
@@ -45,5 +49,5 @@ pub(in crate::why) fn full_store_pool(facts: &RunFacts<'_>) -> Option<PathStep> 
         let is_limit = is_in_use(upstream) && upstream.established <= SAME.start() * in_flight;
         is_limit.then(|| connections(facts, upstream))
     });
-    steps.find(|step| step.who.starts_with("store"))
+    steps.find(|step| step.who.actor == Actor::Store)
 }

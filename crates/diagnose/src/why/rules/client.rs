@@ -1,7 +1,7 @@
 //! Limits in the client: CPU, stalls, local ports and open files.
 
 use floodmark_record::metric::{Role, SocketFigure};
-use floodmark_record::path::StepKind;
+use floodmark_record::path::{Actor, StepKind};
 use floodmark_record::plan::{ConnectionUse, Sources};
 use floodmark_record::run::Run;
 use floodmark_record::units::{show_count, show_ns};
@@ -56,7 +56,7 @@ pub(in crate::why) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
             "run the client on another host, or on several (--agents)".to_owned()
         },
     )
-    .at([(StepKind::Cpu, "client")])
+    .at([(StepKind::Cpu, Actor::Client)])
     .with_utilization(busy, facts.responses_per_s)
     .found()
 }
@@ -79,7 +79,7 @@ pub(in crate::why) fn stall(facts: &RunFacts<'_>) -> Option<Finding> {
         )],
         "find out what stopped the client (another program, a paused host, SIGSTOP), then repeat",
     )
-    .at([(StepKind::Stall, "client")])
+    .at([(StepKind::Stall, Actor::Client)])
     .found()
 }
 
@@ -137,7 +137,7 @@ pub(in crate::why) fn ports(facts: &RunFacts<'_>) -> Option<Finding> {
             "add source addresses (--sources), or use fewer connections"
         },
     )
-    .at([(StepKind::Ports, "client")])
+    .at([(StepKind::Ports, Actor::Client)])
     .with_limit(limit)
     .found()
 }
@@ -165,7 +165,7 @@ pub(in crate::why) fn files(facts: &RunFacts<'_>) -> Option<Finding> {
             run.plan.connections * 2 + 100
         ),
     )
-    .at([(StepKind::Files, "client")])
+    .at([(StepKind::Files, Actor::Client)])
     .found()
 }
 

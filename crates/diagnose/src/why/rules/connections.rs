@@ -3,7 +3,7 @@
 use floodmark_record::Metric;
 use floodmark_record::cause::Cause;
 use floodmark_record::metric::{ListenerFigure, NetworkFigure, ProcessFigure, Role};
-use floodmark_record::path::StepKind;
+use floodmark_record::path::{Actor, StepKind};
 use floodmark_record::plan::ConnectionUse;
 use floodmark_record::run::Run;
 use floodmark_record::units::{show_count, show_rate};
@@ -80,7 +80,7 @@ pub(in crate::why) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
             .flatten(),
         "raise the server's backlog and net.core.somaxconn, or keep connections",
     )
-    .at([(StepKind::Backlog, "server")])
+    .at([(StepKind::Backlog, Actor::Server)])
     .found()
 }
 
@@ -131,7 +131,7 @@ pub(in crate::why) fn keepalive(facts: &RunFacts<'_>) -> Option<Finding> {
         ],
         "raise the server's limit on requests per connection (nginx: keepalive_requests)",
     )
-    .at([(StepKind::KeepAlive, "server")])
+    .at([(StepKind::KeepAlive, Actor::Server)])
     .with_share(if rank == EvidenceRank::Cost { share } else { 1.0 })
     .found()
 }
@@ -188,7 +188,7 @@ pub(in crate::why) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings
     };
     let evidence = [figure].into_iter().chain(files_text);
     let candidate = Candidate::new(EvidenceRank::Located, summary, evidence, next);
-    findings.add(cause, candidate.at([(step, "server")]).found());
+    findings.add(cause, candidate.at([(step, Actor::Server)]).found());
 }
 
 /// Returns the mean time that a connection waits to be accepted, in seconds, from the mean number
@@ -252,7 +252,10 @@ pub(in crate::why) fn proxy(facts: &RunFacts<'_>) -> Option<Finding> {
         vec![figure, source],
         "keep upstream connections (nginx: keepalive in the upstream block)",
     )
-    .at([(StepKind::Cpu, "server"), (StepKind::Connecting, "server")])
+    .at([
+        (StepKind::Cpu, Actor::Server),
+        (StepKind::Connecting, Actor::Server),
+    ])
     .found()
 }
 

@@ -1,7 +1,7 @@
 //! Requests that wait although no resource is saturated: delayed ACKs and a full link.
 
 use floodmark_record::metric::{NetworkFigure, Role, SocketFigure};
-use floodmark_record::path::StepKind;
+use floodmark_record::path::{Actor, StepKind};
 use floodmark_record::units::{show_bytes, show_ns};
 
 use crate::text::{per_s, show_us};
@@ -54,7 +54,7 @@ pub(in crate::why) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
         ],
         "set TCP_NODELAY in the server, or write headers and body in one call",
     )
-    .at([(StepKind::DelayedAck, "server")])
+    .at([(StepKind::DelayedAck, Actor::Server)])
     .with_limit(facts.in_flight.map(|in_flight| in_flight / 0.04))
     .found()
 }
@@ -96,7 +96,7 @@ pub(in crate::why) fn link(facts: &RunFacts<'_>) -> Option<Finding> {
         vec![figure],
         "make responses smaller (compress them), or use a faster link",
     )
-    .at([(StepKind::Link, "network")])
+    .at([(StepKind::Link, Actor::Network)])
     .with_limit(Some(facts.ok_per_s))
     .found()
 }

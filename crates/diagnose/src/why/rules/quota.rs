@@ -2,7 +2,7 @@
 
 use floodmark_record::Metric;
 use floodmark_record::metric::{CgroupFigure, HostFigure};
-use floodmark_record::path::StepKind;
+use floodmark_record::path::{Actor, StepKind};
 
 use crate::text::percent;
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
@@ -27,7 +27,7 @@ pub(in crate::why) fn quota(facts: &RunFacts<'_>) -> Option<Finding> {
         [figure].into_iter().chain(server),
         "raise or remove the quota (cpu.max, or --cpus of the container)",
     )
-    .at([(StepKind::Quota, "server")])
+    .at([(StepKind::Quota, Actor::Server)])
     .found()
 }
 
@@ -47,6 +47,6 @@ pub(in crate::why) fn steal(facts: &RunFacts<'_>) -> Option<Finding> {
         vec![figure],
         "use a dedicated host, or repeat at another time",
     )
-    .at([(StepKind::Steal, "host")])
+    .at([(StepKind::Steal, Actor::Host)])
     .found()
 }

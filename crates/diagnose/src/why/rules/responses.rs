@@ -2,7 +2,7 @@
 
 use floodmark_record::cause::Cause;
 use floodmark_record::metric::{CgroupFigure, ProcessFigure, Role, WaitObject};
-use floodmark_record::path::StepKind;
+use floodmark_record::path::{Actor, StepKind};
 use floodmark_record::run::Run;
 use floodmark_record::units::show_count;
 use floodmark_record::{Metric, Observation};
@@ -21,7 +21,7 @@ pub(in crate::why) fn stopped(facts: &RunFacts<'_>) -> Option<Candidate> {
     let summary = stopped::show_since(facts.run)?;
     let evidence = format!("requests without a response: {}", unanswered(facts.run));
     let candidate = Candidate::new(EvidenceRank::Counted, summary, vec![evidence], FIX_STOPPED);
-    Some(candidate.at([(StepKind::Errors, "server")]))
+    Some(candidate.at([(StepKind::Errors, Actor::Server)]))
 }
 
 /// Returns the candidate for a server that stalled. The means over the run describe neither the
@@ -63,7 +63,7 @@ pub(in crate::why) fn stalled(facts: &RunFacts<'_>) -> Option<Candidate> {
         "find out what paused the server (a stopped process, a paused container or host, its store), \
          then repeat",
     );
-    Some(candidate.at([(StepKind::Stall, "server")]))
+    Some(candidate.at([(StepKind::Stall, Actor::Server)]))
 }
 
 /// Returns whether at least one of the server's threads waits for a file or for another process most
@@ -139,7 +139,7 @@ pub(in crate::why) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
         )],
         format!("raise the server's limit, or measure latency below {accepted}"),
     )
-    .at([(StepKind::RateLimit, "server")])
+    .at([(StepKind::RateLimit, Actor::Server)])
     .with_limit(Some(facts.ok_per_s))
     .found()
 }
@@ -195,7 +195,7 @@ pub(in crate::why) fn errors(facts: &RunFacts<'_>) -> Option<Finding> {
             _ => "check the server's log; count only successful responses",
         },
     )
-    .at([(StepKind::Errors, "server")])
+    .at([(StepKind::Errors, Actor::Server)])
     .found()
 }
 
@@ -246,7 +246,7 @@ fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
         evidence,
         next,
     )
-    .at([(StepKind::Errors, "server")])
+    .at([(StepKind::Errors, Actor::Server)])
     .found()
 }
 
@@ -273,7 +273,7 @@ pub(in crate::why) fn offered_rate_met(facts: &RunFacts<'_>, findings: &mut Find
             offered * STEP_UP
         ),
     )
-    .at([(StepKind::OfferedRate, "client")]);
+    .at([(StepKind::OfferedRate, Actor::Client)]);
     // An external client reports the requested rate as the measured rate.
     let cause = match facts.run.client.name {
         Some(_) => Cause::OfferedRate,

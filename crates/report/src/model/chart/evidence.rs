@@ -6,7 +6,7 @@ use floodmark_record::metric::{
     CgroupFigure, DiskFigure, HostFigure, JvmFigure, ListenerFigure, PoolFigure, PostgresqlFigure,
     ProcessFigure, Role, SocketFigure, ThreadGroupFigure, UpstreamFigure,
 };
-use floodmark_record::path::StepKind;
+use floodmark_record::path::{Actor, ActorResource, StepKind};
 use floodmark_record::run::Run;
 use floodmark_record::units::show_rate;
 
@@ -92,19 +92,17 @@ pub(super) fn is_cited(run: &Run, metric: &Metric) -> bool {
         StepKind::AcceptQueue | StepKind::Backlog => {
             *metric == Metric::Listener(ListenerFigure::AcceptQueue)
         }
-        StepKind::Threads => match metric {
-            Metric::ThreadGroup(_, group, ThreadGroupFigure::Working) => step.who.ends_with(group),
-            _ => false,
-        },
         StepKind::Connections => match metric {
             Metric::Upstream(address, UpstreamFigure::Waiting | UpstreamFigure::Established) => {
-                step.who.ends_with(&address.to_string())
+                step.who.resource == Some(ActorResource::Address(address.to_string()))
             }
-            Metric::CassandraPool(_, PoolFigure::Pending) => step.who.starts_with("store"),
+            Metric::CassandraPool(_, PoolFigure::Pending) => step.who.actor == Actor::Store,
             _ => false,
         },
         StepKind::Lock => match metric {
-            Metric::ThreadsBlocked { group, .. } => step.who.contains(group.as_str()),
+            Metric::ThreadsBlocked { group, .. } => {
+                step.who.resource == Some(ActorResource::ThreadGroup(group.clone()))
+            }
             _ => false,
         },
         StepKind::RowLock => *metric == Metric::Postgresql(PostgresqlFigure::WaitingForLocks),
