@@ -101,14 +101,15 @@ fn read_file(path: &Path) -> Result<Record, FileError> {
     let bytes = fs::read(path).map_err(|error| unreadable(path, error))?;
     // Check the version first, because records of other schema versions may have other fields.
     let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    let other = value["schema"].as_u64();
-    if let Some(found) = other.filter(|found| *found != u64::from(SCHEMA_VERSION)) {
+    let version = value["schema"].as_u64();
+    let known = 1..=u64::from(SCHEMA_VERSION);
+    if let Some(found) = version.filter(|found| !known.contains(found)) {
         let what = format!(
-            "schema version {found} is not supported (expected {SCHEMA_VERSION}); use the floodmark version that wrote it"
+            "schema version {found} is not supported (expected 1 to {SCHEMA_VERSION}); use the floodmark version that wrote it"
         );
         return Err(FileError::in_file(path, what));
     }
-    serde_json::from_slice(&bytes).map_err(|error| {
+    let mut record: Record = serde_json::from_slice(&bytes).map_err(|error| {
         let text = error.to_string();
         // Omit the position from the message, because `place` contains it.
         let reason = text.split(" at line ").next().unwrap_or_default();
@@ -118,7 +119,10 @@ fn read_file(path: &Path) -> Result<Record, FileError> {
                 "not a floodmark record: {reason}; name a result folder or a file written by --json"
             ),
         }
-    })
+    })?;
+    // Reading converts the fields of earlier versions.
+    record.schema = SCHEMA_VERSION;
+    Ok(record)
 }
 
 #[cfg(test)]

@@ -65,4 +65,5 @@ pub use times::{TimeKind, Times};
 pub use timetable::Timetable;
 
 /// Version of the record format. The version increases when a field is removed or changes meaning.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Records of all earlier versions can be read. Version 1 stored ruled-out causes as text.
+pub const SCHEMA_VERSION: u32 = 2;

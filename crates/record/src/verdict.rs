@@ -1,5 +1,7 @@
 //! Verdicts on what limited a run.
 
+use std::fmt::{self, Display};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,8 +36,8 @@ pub struct Verdict {
     pub gain: Option<Gain>,
     /// Figures that support the cause, each with its source.
     pub evidence: Vec<String>,
-    /// Causes that were ruled out: `CAUSE: figure that excludes it`.
-    pub ruled_out: Vec<String>,
+    /// Causes that were ruled out.
+    pub ruled_out: Vec<RuledOut>,
     /// Recommended next step for this setup.
     pub next: String,
     /// Perturbations applied to prove the cause; empty if none were applied.
@@ -47,6 +49,50 @@ pub struct Verdict {
     pub ledger: Option<Ledger>,
     /// Upper bound of throughput for each resource, lowest first.
     pub ceilings: Vec<Ceiling>,
+}
+
+/// A cause that a figure rules out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "StoredRuledOut")]
+pub struct RuledOut {
+    /// The cause.
+    pub cause: Cause,
+    /// The figure that excludes the cause.
+    pub figure: String,
+}
+
+impl Display for RuledOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.cause, self.figure)
+    }
+}
+
+/// The JSON forms of [`RuledOut`].
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum StoredRuledOut {
+    Typed {
+        cause: Cause,
+        figure: String,
+    },
+    /// `CAUSE: figure`, as in schema version 1.
+    Text(String),
+}
+
+impl TryFrom<StoredRuledOut> for RuledOut {
+    type Error = String;
+
+    fn try_from(stored: StoredRuledOut) -> Result<Self, Self::Error> {
+        let text = match stored {
+            StoredRuledOut::Typed { cause, figure } => return Ok(Self { cause, figure }),
+            StoredRuledOut::Text(text) => text,
+        };
+        let (cause, figure) = text.split_once(": ").unwrap_or((&text, ""));
+        Ok(Self {
+            cause: Cause::from_name(cause).ok_or_else(|| format!("unknown cause \"{cause}\""))?,
+            figure: figure.to_owned(),
+        })
+    }
 }
 
 /// A part of the CPU time that limits the run.
@@ -122,4 +168,22 @@ pub struct Ceiling {
     pub limit_per_s: f64,
     /// Share of the resource that was used.
     pub used: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_ruled_out_causes_of_both_schema_versions() {
+        let ruled_out = RuledOut {
+            cause: Cause::ServerCpu,
+            figure: "server: 1.00 of 2.00 CPUs".to_owned(),
+        };
+        let text = serde_json::json!("server-cpu: server: 1.00 of 2.00 CPUs");
+        for json in [text, serde_json::to_value(&ruled_out).unwrap()] {
+            assert_eq!(serde_json::from_value::<RuledOut>(json).unwrap(), ruled_out);
+        }
+        assert!(serde_json::from_value::<RuledOut>("no cause".into()).is_err());
+    }
 }

@@ -2,6 +2,7 @@
 
 use floodmark_record::cause::Cause;
 use floodmark_record::path::{Actor, PathStep, StepKind};
+use floodmark_record::verdict::RuledOut;
 
 /// How conclusive the evidence for a cause is. Candidates are ranked from most to least conclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,7 +139,7 @@ pub fn not_available(evidence: impl Into<String>) -> Option<Finding> {
 #[derive(Debug, Default)]
 pub struct Findings {
     pub candidates: Vec<(Cause, Candidate)>,
-    pub ruled_out: Vec<(Cause, String)>,
+    pub ruled_out: Vec<RuledOut>,
     /// Descriptions of evidence that was not available.
     pub unseen: Vec<String>,
 }
@@ -149,7 +150,7 @@ impl Findings {
         match finding {
             None => {}
             Some(Finding::Limit(candidate)) => self.candidates.push((cause, candidate)),
-            Some(Finding::RuledOut(figure)) => self.ruled_out.push((cause, figure)),
+            Some(Finding::RuledOut(figure)) => self.ruled_out.push(RuledOut { cause, figure }),
             Some(Finding::NotAvailable(evidence)) => self.unseen.push(evidence),
         }
     }

@@ -8,7 +8,7 @@ use floodmark_record::tls::{TlsRun, TlsUse};
 use floodmark_record::verdict::Verdict;
 use floodmark_record::{Metric, Observation};
 
-use super::tests::{is, judged, run_with, series};
+use super::tests::{is, judged, rules_out, run_with, series};
 use super::waiting_tests::{blocked, upstream};
 use crate::testing::thread;
 
@@ -27,11 +27,7 @@ fn saturated_client_is_the_cause() {
 fn distinguishes_a_saturated_thread_from_saturated_cpus() {
     is(&run_with(1.2, 1.0, 0.99), Cause::ServerCpuOneThread);
     let all = is(&run_with(3.98, 3.8, 0.96), Cause::ServerCpu);
-    assert!(
-        all.ruled_out
-            .iter()
-            .any(|line| line.starts_with("server-cpu-one-thread: "))
-    );
+    assert!(rules_out(&all, Cause::ServerCpuOneThread));
     is(&run_with(2.0, 1.5, 0.5), Cause::Unknown);
     // A thread is the cause only if it is closer to saturation than the CPUs, which are 85 % busy.
     let ready = |on_cpu: f64| {

@@ -66,7 +66,7 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     };
     let Findings {
         mut candidates,
-        ruled_out,
+        mut ruled_out,
         mut unseen,
     } = match interrupted {
         Some(interrupted) => Findings {
@@ -101,12 +101,9 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     }
     let costs = contributing.into_iter();
     let costs = costs.filter(|(_, other)| other.rank == EvidenceRank::Cost);
-    let excluded = ruled_out.iter();
-    let excluded = excluded.filter(|(excluded, _)| *excluded != cause && !also.contains(excluded));
+    ruled_out.retain(|ruled_out| ruled_out.cause != cause && !also.contains(&ruled_out.cause));
     let verdict = Verdict {
-        ruled_out: excluded
-            .map(|(cause, figure)| format!("{cause}: {figure}"))
-            .collect(),
+        ruled_out,
         cause,
         also,
         costs: costs

@@ -257,12 +257,9 @@ pub(super) fn judge(run: &Run, mut verdict: Verdict) -> Verdict {
     // Causes in the store are possible only if the run uses a store.
     let needs_store = |cause| matches!(cause, Cause::StoreCpu | Cause::StoreLock);
     let is_excluded = |cause: Cause| {
-        let prefix = format!("{cause}: ");
-        let is_ruled_out = verdict
-            .ruled_out
-            .iter()
-            .any(|line| line.starts_with(&prefix));
-        is_ruled_out || (needs_store(cause) && run.store.is_none())
+        let mut ruled_out = verdict.ruled_out.iter();
+        ruled_out.any(|ruled_out| ruled_out.cause == cause)
+            || (needs_store(cause) && run.store.is_none())
     };
     let only_class = Cause::ALL.iter().all(|cause| match CauseClass::of(*cause) {
         Some(other) if other != class => is_contradicted(other) || is_excluded(*cause),

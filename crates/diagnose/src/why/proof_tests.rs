@@ -3,6 +3,7 @@
 use super::*;
 use crate::next::tests::run;
 use crate::testing::closed;
+use floodmark_record::verdict::RuledOut;
 
 /// Returns a closed-model run with a shortest service time of 5 ms, and the run's verdict.
 fn run_of(cause: Cause) -> (Run, Verdict) {
@@ -92,6 +93,13 @@ fn contradicting_effects_make_the_cause_unknown() {
     }
 }
 
+fn ruled_out(cause: Cause) -> RuledOut {
+    RuledOut {
+        cause,
+        figure: "no CPU was idle".to_owned(),
+    }
+}
+
 #[test]
 fn inconclusive_effect_proves_nothing() {
     let (mut run, mut verdict) = run_of(Cause::ServerCpu);
@@ -99,7 +107,7 @@ fn inconclusive_effect_proves_nothing() {
     let others = Cause::ALL
         .iter()
         .filter(|cause| **cause != Cause::ServerCpu);
-    verdict.ruled_out = others.map(|cause| format!("{cause}: no")).collect();
+    verdict.ruled_out = others.copied().map(ruled_out).collect();
     run.perturbed = vec![
         windows(Perturbation::TwiceConnections, 1.0),
         windows(Perturbation::SlowedServer, 0.9),
@@ -148,9 +156,7 @@ fn only_counters_rule_out_short_waits() {
         );
         waits && **cause != Cause::StoreLock
     });
-    let ruled_out = waiting
-        .map(|cause| format!("{cause}: no CPU was idle"))
-        .collect();
+    let ruled_out = waiting.copied().map(ruled_out).collect();
     let proven = judge(
         &run,
         Verdict {

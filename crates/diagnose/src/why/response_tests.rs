@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use floodmark_record::cause::Cause;
 use floodmark_record::client::ExternalRun;
 use floodmark_record::outcome::Counts;
+use floodmark_record::verdict::RuledOut;
 
 use super::queue_tests::rows;
 use super::tests::{is, judged, run_with};
@@ -64,8 +65,10 @@ fn judges_rejections_failures_and_offered_rates() {
     limited.throughput_per_s = Some(0.0);
     let failing = is(&limited, Cause::Errors);
     assert!(!failing.summary.contains("successes"), "{failing:?}");
-    let no_limiter = "rate-limiter: no response was ok".to_owned();
-    assert!(failing.ruled_out.contains(&no_limiter), "{failing:?}");
+    let no_limiter = |ruled_out: &RuledOut| {
+        (ruled_out.cause, &*ruled_out.figure) == (Cause::RateLimiter, "no response was ok")
+    };
+    assert!(failing.ruled_out.iter().any(no_limiter), "{failing:?}");
     let mut wrong = run_with(1.0, 0.1, 0.1);
     wrong.requests.wrong = 4_000;
     is(&wrong, Cause::Errors);

@@ -84,9 +84,13 @@ pub(super) fn judged(run: &Run) -> Verdict {
     } else {
         assert!(!verdict.evidence.is_empty(), "{verdict:?}");
     }
-    let named = |line: &String| line.starts_with(&format!("{}: ", verdict.cause));
-    assert!(!verdict.ruled_out.iter().any(named), "{verdict:?}");
+    assert!(!rules_out(&verdict, verdict.cause), "{verdict:?}");
     verdict
+}
+
+pub(super) fn rules_out(verdict: &Verdict, cause: Cause) -> bool {
+    let mut ruled_out = verdict.ruled_out.iter();
+    ruled_out.any(|ruled_out| ruled_out.cause == cause)
 }
 
 pub(super) fn is(run: &Run, cause: Cause) -> Verdict {
@@ -124,10 +128,7 @@ fn names_evidence_missing_without_server_metrics() {
         "{verdict:#?}"
     );
     // Kernel counters apply only if the server is on this host.
-    let of_queue = |verdict: &Verdict| {
-        let backlog = |line: &String| line.starts_with("listen-backlog: ");
-        verdict.ruled_out.iter().any(backlog)
-    };
+    let of_queue = |verdict: &Verdict| rules_out(verdict, Cause::ListenBacklog);
     assert!(!of_queue(&verdict), "{verdict:#?}");
     run.observations
         .push(series("server sockets", "established", 50.0));

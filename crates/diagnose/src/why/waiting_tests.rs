@@ -8,7 +8,7 @@ use floodmark_record::run::Run;
 use floodmark_record::verdict::Verdict;
 use floodmark_record::{Metric, Observation};
 
-use super::tests::{is, run_with, series};
+use super::tests::{is, rules_out, run_with, series};
 
 /// Returns a run whose server works on `concurrency` requests at once.
 pub(super) fn working_on(concurrency: f64) -> Run {
@@ -285,8 +285,7 @@ fn finds_limits_on_connections_and_files() {
     let mut busy = run_with(3.9, 3.7, 0.5);
     queue(&mut busy, 42.0, 20.0);
     let verdict = is(&busy, Cause::ServerCpu);
-    let ruled_out = |line: &String| line.starts_with("max-connections: 0.10 CPUs idle");
-    assert!(verdict.ruled_out.iter().any(ruled_out), "{verdict:#?}");
+    assert!(rules_out(&verdict, Cause::MaxConnections), "{verdict:#?}");
     let mut run = run_with(0.3, 0.1, 0.1);
     queue(&mut run, 10.0, 64.0);
     is(&run, Cause::ServerFds);

@@ -153,7 +153,7 @@ fn all(verdict: &Verdict) -> Vec<TextLine> {
         TextLine::new("also", [name].into_iter().chain(cost).collect::<Vec<_>>())
     }));
     let (ruled_out, unseen) = (verdict.ruled_out.iter(), verdict.unseen.iter());
-    lines.extend(ruled_out.map(|text| TextLine::new("ruled out", [faint(text)])));
+    lines.extend(ruled_out.map(|one| TextLine::new("ruled out", [faint(one.to_string())])));
     lines.extend(unseen.map(|text| TextLine::new("not visible", [faint(text)])));
     if let Some(ledger) = &verdict.ledger {
         let in_flight = format!("{:.1} in flight on average:", ledger.under_way);

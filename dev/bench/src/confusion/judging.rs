@@ -9,7 +9,7 @@ use floodmark_record::cause::Cause;
 use floodmark_record::path::PathStep;
 use floodmark_record::run::Run;
 use floodmark_record::units::show_rate;
-use floodmark_record::verdict::{Confidence, Verdict};
+use floodmark_record::verdict::{Confidence, RuledOut, Verdict};
 
 use super::baseline;
 use super::hidden::{HIDDEN, hide};
@@ -124,13 +124,12 @@ impl JudgedCase {
     }
 
     /// Returns the verdict's evidence against the expected causes.
-    pub fn ruled_out(&self) -> Vec<&str> {
-        let lines = self.verdict.iter().flat_map(|verdict| &verdict.ruled_out);
-        let is_expected = |line: &&String| {
-            let mut expected = self.expected.iter();
-            expected.any(|cause| line.starts_with(&format!("{cause}: ")))
-        };
-        lines.filter(is_expected).map(String::as_str).collect()
+    pub fn ruled_out(&self) -> Vec<String> {
+        let ruled_out = self.verdict.iter().flat_map(|verdict| &verdict.ruled_out);
+        ruled_out
+            .filter(|ruled_out| self.expected.contains(&ruled_out.cause))
+            .map(RuledOut::to_string)
+            .collect()
     }
 
     /// Returns the summary of the verdict, or a description of how the runs disagree.
