@@ -92,6 +92,12 @@ pub(super) fn is_cited(run: &Run, metric: &Metric) -> bool {
         StepKind::AcceptQueue | StepKind::Backlog => {
             *metric == Metric::Listener(ListenerFigure::AcceptQueue)
         }
+        StepKind::Threads => match metric {
+            Metric::ThreadGroup(_, group, ThreadGroupFigure::Working) => {
+                step.who.resource == Some(ActorResource::ThreadGroup(group.clone()))
+            }
+            _ => false,
+        },
         StepKind::Connections => match metric {
             Metric::Upstream(address, UpstreamFigure::Waiting | UpstreamFigure::Established) => {
                 step.who.resource == Some(ActorResource::Address(address.to_string()))
@@ -136,4 +142,25 @@ pub(super) fn limit_of(metric: &Metric) -> Option<(Metric, &'static str)> {
         ),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use floodmark_record::path::PathStep;
+
+    #[test]
+    fn cites_the_thread_group_of_a_step() {
+        let mut run = fixture::judged(Cause::WorkerPool);
+        let pool = Actor::Server.with(ActorResource::ThreadGroup("pool".to_owned()));
+        if let Some(verdict) = &mut run.verdict {
+            verdict.path = vec![PathStep::new(StepKind::Threads, pool, "counted")];
+        }
+        let working = |group: &str| {
+            Metric::ThreadGroup(Role::Server, group.to_owned(), ThreadGroupFigure::Working)
+        };
+        assert!(is_cited(&run, &working("pool")));
+        assert!(!is_cited(&run, &working("pool-2")));
+    }
 }
