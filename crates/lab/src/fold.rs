@@ -98,8 +98,6 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
         _ => {}
     })?;
 
-    let expected = record.experiment.as_ref();
-    let expected = expected.map_or_else(Vec::new, |asked| asked.expected_causes.clone());
     let mut responses: BTreeMap<RunId, ResponsesSoFar> = BTreeMap::new();
     for (events, (window, times, steps)) in events.runs.into_iter().zip(folded) {
         if events.left_out {
@@ -121,18 +119,15 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
         }
         run.steps = steps.unwrap_or_default();
         run.checks = checks;
-        run.verdict = floodmark_diagnose::why::verdict(&run, &record.environment);
-        run.validity = validity(&run, run.client_cpus(record.environment.cpus), &expected);
         record.runs.push(run);
     }
+    judge_runs(&mut record);
     let mut capacities = events.capacity.iter().map(CapacityEvents::result);
     match record.experiment {
         None => record.capacity = capacities.next(),
         Some(_) => record.capacities = capacities.collect(),
     }
     match &record.experiment {
-        None if record.capacity.is_some() => {}
-        None => record.overall = overall(&record.runs),
         // The settings of a tuning are compared by the tuning.
         Some(ExperimentDescription {
             tuning: Some(tuning),
@@ -151,12 +146,7 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
                 &events.gate,
             ))
         }
-        Some(_) => {
-            record.trial_capacities = comparing::trial_capacities(&record);
-            record.comparisons = comparing::comparisons(&record);
-            record.sweeps = comparing::sweeps(&record);
-            record.claims = comparing::claims(&record);
-        }
+        _ => compare(&mut record),
     }
     let crash = record
         .experiment
@@ -170,6 +160,39 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
     let judges = JUDGES.map(|judge| (judge.to_owned(), version.to_owned()));
     record.judges = judges.into();
     Ok(record)
+}
+
+/// Judges the runs of a saved record again, and compares the trials. Keeps the judgments that also
+/// depend on events: capacities, tunings, gates, crash rounds and checks.
+pub fn judge_again(record: &mut Record) {
+    judge_runs(record);
+    if record.tuning.is_none() && record.gate.is_none() {
+        compare(record);
+    }
+}
+
+/// Sets the verdict and the validity of each run.
+fn judge_runs(record: &mut Record) {
+    let expected = record
+        .experiment
+        .as_ref()
+        .map_or(&[][..], |asked| &asked.expected_causes);
+    for run in &mut record.runs {
+        run.verdict = floodmark_diagnose::why::verdict(run, &record.environment);
+        run.validity = validity(run, run.client_cpus(record.environment.cpus), expected);
+    }
+}
+
+/// Compares the attempts of a load, or the trials of an experiment.
+fn compare(record: &mut Record) {
+    if record.experiment.is_some() {
+        record.trial_capacities = comparing::trial_capacities(record);
+        record.comparisons = comparing::comparisons(record);
+        record.sweeps = comparing::sweeps(record);
+        record.claims = comparing::claims(record);
+    } else if record.capacity.is_none() {
+        record.overall = overall(&record.runs);
+    }
 }
 
 /// Judges a run. Agents have been judged already.

@@ -8,6 +8,7 @@ mod confusion;
 mod contracts;
 mod difference;
 mod experiment;
+mod golden;
 mod monitoring;
 mod peers;
 mod performance;
@@ -40,6 +41,8 @@ enum Measurement {
     Contract(contracts::contract::ContractOptions),
     /// Count how often a gate fails for a slower server and for an identical one
     Gate(difference::gate::GateOptions),
+    /// Judge and render the stored results, and show every difference
+    Golden(golden::GoldenOptions),
     /// Compare floodmark with other load generators, and write docs/peers.md
     Peers(peers::PeersOptions),
     /// Measure how floodmark spends time on a request, and write docs/performance.md
@@ -77,6 +80,7 @@ fn run(measurement: &Measurement) -> Result<bool, Failure> {
         Measurement::Confusion(options) => confusion::run(&bench()?, options),
         Measurement::Contract(options) => Ok(contracts::contract::run(options)),
         Measurement::Gate(options) => difference::gate::run(options),
+        Measurement::Golden(options) => golden::run(options),
         Measurement::Peers(options) => peers::run(&bench()?, options).map(|()| true),
         Measurement::Performance(options) => performance::run(&bench()?, options).map(|()| true),
         Measurement::Scale(options) => scale::run(&bench()?, options),

@@ -71,6 +71,8 @@ enum Task {
     Contract(BenchArguments),
     /// Count how often the verdict names the known cause of a fault
     Confusion(BenchArguments),
+    /// Judge and render the stored results, and show every difference
+    Golden(BenchArguments),
     /// Count how often the search for a server's capacity is right
     Capacity(BenchArguments),
     /// Compare floodmark with other load generators, and write docs/peers.md
@@ -119,6 +121,7 @@ fn run(task: &Task) -> Result<bool, TaskError> {
         Task::Browser => browser::run(&workspace)?,
         Task::Contract(arguments) => return bench("contract", arguments),
         Task::Confusion(arguments) => return bench("confusion", arguments),
+        Task::Golden(arguments) => return bench("golden", arguments),
         Task::Capacity(arguments) => return bench("capacity", arguments),
         Task::Peers(arguments) => return bench("peers", arguments),
         Task::Performance(arguments) => return bench("performance", arguments),

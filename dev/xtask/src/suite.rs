@@ -47,6 +47,8 @@ enum SuiteStep {
     Tests,
     /// Build the release programs
     Build,
+    /// Judge and render the stored results, and show every difference
+    Golden,
     /// Check the JSON Schemas in docs/ against the types
     Schema,
     /// Check docs/cli.md against the help of every command
@@ -110,6 +112,7 @@ impl SuiteStep {
                 return Ok(command::ignored(&command::run(&mut tests)?));
             }
             SuiteStep::Build => workspace.build_release("floodmark").map(drop),
+            SuiteStep::Golden => return bench::step(workspace, "golden"),
             SuiteStep::Schema => schema::run(workspace, &Mode { check: true }),
             SuiteStep::Usage => usage::run(workspace, &Mode { check: true }),
             SuiteStep::Systems => return bench::step(workspace, "systems"),
