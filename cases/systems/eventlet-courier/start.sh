@@ -1,0 +1,13 @@
+# start.sh RUN HOST PORT LOG_RATE QUOTA: starts the courier. If LOG_RATE is not 0, it is the number of
+# bytes per second that a log collector reads. If QUOTA is not 0, it is a CPU quota in microseconds
+# per 100,000 microseconds.
+set -eu
+if [ "$4" != 0 ]; then
+    mkfifo "$1/log"
+    python3 ../../servers/slow.py "$4" < "$1/log" &
+    exec 2> "$1/log"
+fi
+if [ "$5" != 0 ]; then
+    exec sh ../../servers/quota.sh "$5" target/venv/bin/python app.py "$2" "$3"
+fi
+exec target/venv/bin/python app.py "$2" "$3"
