@@ -1,5 +1,5 @@
-//! The thresholds of all verdicts. The figures come from the cases in `cases/` and
-//! `cases/third-party/` that are not set aside (docs/accuracy.md).
+//! The thresholds of all verdicts. The figures come from our own cases and the first round of
+//! third-party cases in `cases/`, without the cases that are set aside (docs/accuracy.md).
 
 use std::ops::{Range, RangeInclusive};
 

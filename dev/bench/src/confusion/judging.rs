@@ -19,7 +19,7 @@ use crate::bench::Failure;
 /// Name of the trial with the fault. This trial's verdicts are judged.
 pub const FAULT: &str = "fault";
 /// Name of the trial without the fault.
-const CONTROL: &str = "control";
+pub const CONTROL: &str = "control";
 
 /// Minimum relative effect of a fault. A case whose fault has a smaller effect is void.
 const MIN_EFFECT: f64 = 0.05;
@@ -71,7 +71,7 @@ pub struct Pass {
 impl Pass {
     /// Judges the results in `folder` for the cases in `names`.
     pub fn read<'a>(
-        suite: Suite,
+        suite: &Suite,
         folder: &Path,
         names: impl IntoIterator<Item = &'a String>,
     ) -> Self {
@@ -146,7 +146,7 @@ impl JudgedCase {
 ///
 /// # Errors
 /// The case is void; the error contains the reason.
-fn judge(suite: Suite, record: &Record, name: &str) -> Result<JudgedCase, Failure> {
+fn judge(suite: &Suite, record: &Record, name: &str) -> Result<JudgedCase, Failure> {
     if let Some(skipped) = record.skipped.first() {
         // Lines and paths of the server's log follow in quotes.
         let reason = skipped.split(": \"").next().unwrap_or_default();
@@ -155,9 +155,10 @@ fn judge(suite: Suite, record: &Record, name: &str) -> Result<JudgedCase, Failur
     let [fault, control] = [FAULT, CONTROL].map(|trial| record.runs_of(trial).collect::<Vec<_>>());
     let last = fault.last().ok_or("the trial `fault` has no run")?;
     let is_clean = control.is_empty();
-    let has_effect = match suite {
-        Suite::Own => has_effect(&fault, &control),
-        _ => control_is_faster(&fault, &control),
+    let has_effect = if suite.is_own() {
+        has_effect(&fault, &control)
+    } else {
+        control_is_faster(&fault, &control)
     };
     if !is_clean && !has_effect {
         let (fault, control) = (rates(&fault), rates(&control));
@@ -302,14 +303,14 @@ impl JudgedCase {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::confusion::suite::SUITES;
 
     #[test]
     fn sets_aside_about_one_case_in_five() {
         let names: Vec<String> = (0..1000).map(|i| format!("case-{i}")).collect();
         let aside = names
             .iter()
-            .filter(|name| Suite::Own.sets_aside(name))
+            .filter(|name| SUITES[0].sets_aside(name))
             .count();
         assert!((150..250).contains(&aside), "{aside}");
     }

@@ -1,9 +1,10 @@
 //! `cargo xtask confusion`: loads servers that have one fault each and counts how often floodmark
 //! names the right cause.
 //!
-//! A case is an experiment in `cases/` with a trial `fault`. If the fault is injected, the case
-//! also has a trial `control`. Results stay in the target folder, so that an interrupted suite can
-//! be resumed and new rules can be applied to earlier runs.
+//! A case is a row of a table in `cases/`. It becomes an experiment with a trial `fault`. If the
+//! fault is injected, the experiment also has a trial `control`. Results stay in the target
+//! directory, so that an interrupted suite can be resumed and new rules can be applied to earlier
+//! runs.
 
 mod accuracy;
 mod baseline;
@@ -11,6 +12,7 @@ mod hidden;
 mod judging;
 mod page;
 mod suite;
+mod table;
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +24,8 @@ use floodmark_record::verdict::Verdict;
 use crate::bench::{self, Bench, Failure, update};
 use crate::contracts::lacks_program;
 use judging::{FAULT, JudgedCase, Pass, hash};
-use suite::Suite;
+use suite::{SUITES, Suite};
+use table::FaultCase;
 
 /// Maximum times for a case, without and with perturbations. A case usually takes less than 30 s.
 const MAX_TIME: Duration = Duration::from_secs(180);
@@ -32,8 +35,8 @@ const MAX_PROOF_TIME: Duration = Duration::from_secs(480);
 #[derive(Debug, Default, Args)]
 pub struct ConfusionOptions {
     /// Suite of cases
-    #[arg(long, value_enum, default_value_t)]
-    suite: Suite,
+    #[arg(long, value_name = "SUITE", value_parser = Suite::parser(), default_value = SUITES[0].name)]
+    suite: &'static Suite,
     /// Run only cases whose name contains this text
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -95,7 +98,7 @@ const MAX_WRONG: usize = 2;
 /// verdicts of each suite are wrong. Skips cases whose program is missing, and prints the reason.
 pub fn causes(bench: &Bench) -> Result<bool, Failure> {
     let mut is_right = true;
-    for suite in [Suite::Own, Suite::ThirdParty] {
+    for suite in &SUITES[..2] {
         let options = ConfusionOptions {
             suite,
             is_change_check: true,
@@ -146,21 +149,23 @@ fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, 
         (_, pass) => results.join(pass.to_string()),
     };
     let proved = results.join("proved");
-    let cases = options.suite.within(&bench.root.join("cases"));
-    let names = names(&cases, options)?;
+    let cases = select(table::read(&bench.root)?, options)?;
+    let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
     // A hash of the name selects one case in three.
     let third = names.iter().filter(|name| hash(name).is_multiple_of(3));
     let third: Vec<String> = third.cloned().collect();
     if !options.judge {
-        let flags: &[&str] = match options.quick {
-            true => &["--processes", "1"],
-            false => &[],
+        let flags: &[&str] = if options.quick {
+            &["--processes", "1"]
+        } else {
+            &[]
         };
-        measure(bench, options, &names, &folder, flags, MAX_TIME)?;
+        measure(bench, options, &cases, &folder, flags, MAX_TIME)?;
         if options.prove {
             let flags = ["--prove", "--only", FAULT, "--processes", "1"];
             let limit = MAX_PROOF_TIME;
-            measure(bench, options, &third, &proved, &flags, limit)?;
+            let third = cases.iter().filter(|case| third.contains(&case.name));
+            measure(bench, options, third, &proved, &flags, limit)?;
         }
     }
     let suite = options.suite;
@@ -191,51 +196,55 @@ fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, 
     Ok(pass)
 }
 
-/// Returns the names of the selected cases in alphabetical order.
-fn names(folder: &Path, options: &ConfusionOptions) -> Result<Vec<String>, Failure> {
-    let files = bench::names(folder)?;
-    let names = files.iter().filter_map(|file| file.strip_suffix(".toml"));
-    let mut names: Vec<String> = names.map(str::to_owned).collect();
-    names.retain(|name| options.only.as_ref().is_none_or(|text| name.contains(text)));
-    let shard = match options.suite {
-        _ if !options.is_change_check => options.shard,
-        Suite::Own => Some(CHANGE_SHARD),
-        _ => {
-            names.retain(|name| CHANGE_CASES.contains(&&**name));
-            None
-        }
-    };
+/// Returns the selected cases in alphabetical order.
+fn select(
+    mut cases: Vec<FaultCase>,
+    options: &ConfusionOptions,
+) -> Result<Vec<FaultCase>, Failure> {
+    cases.retain(|case| case.suite == options.suite);
+    if let Some(text) = &options.only {
+        cases.retain(|case| case.name.contains(text));
+    }
+    let mut shard = options.shard;
+    if options.is_change_check && options.suite.is_own() {
+        shard = Some(CHANGE_SHARD);
+    } else if options.is_change_check {
+        cases.retain(|case| CHANGE_CASES.contains(&&*case.name));
+    }
     if let Some((k, n)) = shard {
-        names = names.into_iter().skip(k - 1).step_by(n).collect();
+        cases = cases.into_iter().skip(k - 1).step_by(n).collect();
     }
-    match names.is_empty() {
-        true => Err(format!("{}: no case matches the filters", folder.display()).into()),
-        false => Ok(names),
+    if cases.is_empty() {
+        let suite = options.suite.name;
+        return Err(format!("suite {suite}: no case matches the filters").into());
     }
+    Ok(cases)
 }
 
-/// Measures each case whose result is missing or older than the case's file.
-fn measure(
+/// Measures each case whose result is missing or older than the last change of the case.
+fn measure<'a>(
     bench: &Bench,
     options: &ConfusionOptions,
-    names: &[String],
+    cases: impl IntoIterator<Item = &'a FaultCase>,
     into: &Path,
     flags: &[&str],
     limit: Duration,
 ) -> Result<(), Failure> {
-    for (i, name) in names.iter().enumerate() {
-        let folder = options.suite.within(&bench.root.join("cases"));
-        let case = folder.join(format!("{name}.toml"));
+    let experiments = bench.target.join("confusion/experiments");
+    let cases: Vec<&FaultCase> = cases.into_iter().collect();
+    for (i, case) in cases.iter().enumerate() {
+        let name = &case.name;
+        let experiment = case.write(&bench.root, &experiments)?;
         let result = into.join(name);
-        if !options.fresh && is_newer(&result.join("record.json"), &case) {
+        if !options.fresh && is_newer(&result.join("record.json"), &experiment) {
             continue;
         }
         if result.exists() {
             fs::remove_dir_all(&result)?;
         }
-        println!("{} of {}: {name}", i + 1, names.len());
+        println!("{} of {}: {name}", i + 1, cases.len());
         let flags = [&["--quiet"], flags].concat();
-        if let Err(error) = bench.experiment(&case, &flags, &result, limit) {
+        if let Err(error) = bench.experiment(&experiment, &flags, &result, limit) {
             bench.check_interrupt()?;
             // A case that fails is void. Continue with the other cases.
             println!("      {error}");
@@ -244,9 +253,9 @@ fn measure(
     Ok(())
 }
 
-fn is_newer(result: &Path, case: &Path) -> bool {
+fn is_newer(result: &Path, experiment: &Path) -> bool {
     let changed = |path: &Path| -> Option<SystemTime> { fs::metadata(path).ok()?.modified().ok() };
-    matches!((changed(result), changed(case)), (Some(result), Some(case)) if result >= case)
+    matches!((changed(result), changed(experiment)), (Some(result), Some(experiment)) if result >= experiment)
 }
 
 /// Prints the verdict on a case, and the evidence if the verdict is wrong. Cases that are set aside
@@ -300,14 +309,15 @@ mod tests {
 
     #[test]
     fn every_change_runs_21_cases() {
-        for (suite, count) in [(Suite::Own, 11), (Suite::ThirdParty, CHANGE_CASES.len())] {
+        let root = bench::repository().unwrap();
+        for (suite, count) in SUITES.iter().zip([11, CHANGE_CASES.len()]) {
             let options = ConfusionOptions {
                 suite,
                 is_change_check: true,
                 ..ConfusionOptions::default()
             };
-            let folder = suite.within(&crate::bench::repository().unwrap().join("cases"));
-            assert_eq!(names(&folder, &options).unwrap().len(), count);
+            let cases = table::read(&root).unwrap();
+            assert_eq!(select(cases, &options).unwrap().len(), count);
         }
     }
 

@@ -2,29 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use clap::ValueEnum;
 use floodmark_record::verdict::Confidence;
 
 use super::accuracy::{Accuracy, matrix};
 use super::baseline;
 use super::hidden::HIDDEN;
 use super::judging::{JudgedCase, Pass, family};
-use super::suite::Suite;
+use super::suite::{SUITES, Suite};
 use crate::proportion::Proportion;
 use crate::table::table;
 
 /// Replaces the section of one suite.
-pub fn replace(page: &str, suite: Suite, section: &str) -> String {
+pub fn replace(page: &str, suite: &Suite, section: &str) -> String {
     let mut rest = page;
     let mut sections = Vec::new();
-    for of in Suite::value_variants().iter().rev() {
-        let start = match of.batch() {
-            Some(batch) => rest.find(batch.heading).unwrap_or(rest.len()),
-            None => 0,
-        };
+    for of in SUITES.iter().rev() {
+        let start = rest.find(of.heading).unwrap_or(rest.len());
         let (before, current) = rest.split_at(start);
         rest = before;
-        sections.push(if *of == suite { section } else { current }.trim_end());
+        sections.push(if of == suite { section } else { current }.trim_end());
     }
     sections.retain(|section| !section.is_empty());
     sections.reverse();
@@ -33,7 +29,7 @@ pub fn replace(page: &str, suite: Suite, section: &str) -> String {
 
 /// Returns the section of a suite as Markdown. `other` is another pass over the same cases.
 /// `proofs` contains the verdicts after perturbations.
-pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
+pub fn markdown(suite: &Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
     let cases = &pass.cases;
     let aside = |aside: bool| cases.iter().filter(move |case| case.is_set_aside == aside);
     let clean = |clean: bool| cases.iter().filter(move |case| case.is_clean == clean);
@@ -55,19 +51,18 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
         let accuracy = Accuracy::by(cases, |case| (case.baselines[i], Confidence::Likely));
         rows.push(row(&format!("all, baseline: {name}"), accuracy));
     }
-    let mut text = match suite.batch() {
-        None => include_str!("introduction.md").to_owned(),
-        Some(batch) => {
-            let introduction = include_str!("third-party.md").replace("{name}", batch.name);
-            let families = batch.set_aside.join(", ");
-            format!("{}\n{introduction}", batch.heading).replace("{families}", &families)
-        }
+    let mut text = if suite.is_own() {
+        include_str!("introduction.md").to_owned()
+    } else {
+        let introduction = include_str!("third-party.md").replace("{name}", suite.name);
+        let families = suite.set_aside.join(", ");
+        format!("{}\n{introduction}", suite.heading).replace("{families}", &families)
     };
     text.push_str(&table(
         "cases | right | confident and wrong | no verdict",
         rows,
     ));
-    if suite != Suite::Own {
+    if !suite.is_own() {
         text.push_str(&paths(cases));
     }
     text.push_str(&gains(suite, cases));
@@ -103,7 +98,7 @@ pub fn markdown(suite: Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase]) 
 }
 
 /// Describes how often the control's throughput lies in the predicted range.
-fn gains(suite: Suite, cases: &[JudgedCase]) -> String {
+fn gains(suite: &Suite, cases: &[JudgedCase]) -> String {
     let faults = || cases.iter().filter(|case| !case.is_clean);
     let predicted = || faults().filter_map(|case| case.gain);
     let in_range = Proportion::of(predicted().map(|position| (0.0..=1.0).contains(&position)));
@@ -115,7 +110,7 @@ fn gains(suite: Suite, cases: &[JudgedCase]) -> String {
          - cases with a fault and a prediction: {with}\n\
          - controls within the predicted range: {in_range}\n"
     );
-    if suite != Suite::Own {
+    if !suite.is_own() {
         text += &format!(
             "- controls within the predicted range, only cases whose control differs in a server setting (a case without a prediction counts as outside): {of_settings}\n"
         );
@@ -251,7 +246,7 @@ mod tests {
             proof(Confidence::Likely, Cause::Gc),
             proof(Confidence::Likely, Cause::Jit),
         ];
-        let text = markdown(Suite::Own, &pass, &other, &proofs);
+        let text = markdown(&SUITES[0], &pass, &other, &proofs);
         let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
         let words = words.join(" ");
         for part in [
@@ -269,22 +264,18 @@ mod tests {
         ] {
             assert!(words.contains(part), "{part} in {text}");
         }
-        let page = replace(
-            "old",
-            Suite::ThirdParty,
-            &markdown(Suite::ThirdParty, &pass, &other, &[]),
-        );
+        let page = replace("old", &SUITES[1], &markdown(&SUITES[1], &pass, &other, &[]));
         assert!(
             page.starts_with("old\n\n# Servers from package registries\n"),
             "{page}"
         );
-        let page = replace(&page, Suite::Own, "new\n");
+        let page = replace(&page, &SUITES[0], "new\n");
         assert!(page.starts_with("new\n\n# Servers"), "{page}");
         assert!(page.contains("cause and path right"), "{page}");
-        let more = markdown(Suite::ThirdParty2, &pass, &other, &[]);
-        let page = replace(&page, Suite::ThirdParty2, &more);
+        let more = markdown(&SUITES[2], &pass, &other, &[]);
+        let page = replace(&page, &SUITES[2], &more);
         let section = "# Servers from package registries\nthird\n";
-        let page = replace(&page, Suite::ThirdParty, section);
+        let page = replace(&page, &SUITES[1], section);
         let start = "new\n\n# Servers from package registries\nthird\n\n# More servers";
         assert!(page.starts_with(start), "{page}");
         let mut names = baseline::NAMES.iter();
