@@ -9,11 +9,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
-/// Folders of the repository that experiments use.
-const FOLDERS: [&str; 5] = ["cases", "clients", "experiments", "stores", "systems"];
+/// Directories of the repository that are embedded in the program.
+const FOLDERS: [&str; 4] = ["clients", "experiments", "stores", "systems"];
 
 /// Folders that builds create.
-const BUILT: [&str; 4] = ["__pycache__", "compiled", "node_modules", "target"];
+const BUILT: [&str; 3] = ["__pycache__", "node_modules", "target"];
 
 /// Manifests of systems, stores and clients. Builds create folders beside them.
 const MANIFESTS: [&str; 3] = ["client.toml", "store.toml", "system.toml"];

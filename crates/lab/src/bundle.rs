@@ -1,4 +1,4 @@
-//! The repository's experiments, cases, systems, stores and clients, embedded in the program.
+//! The repository's experiments, systems, stores and clients, embedded in the program.
 //!
 //! An installed program therefore needs no clone. [`paths`] lists the embedded files, and
 //! [`unpack`] writes them to the user's cache, because systems are built and started there.
@@ -34,7 +34,7 @@ pub enum BundleError {
     NoCache,
     /// A file cannot be written.
     #[error(
-        "cannot unpack the embedded experiments: {}: {error}; set XDG_CACHE_HOME to a writable folder with 8 MB of free space", .path.display()
+        "cannot unpack the embedded experiments: {}: {error}; set XDG_CACHE_HOME to a writable folder with 1 MB of free space", .path.display()
     )]
     Write {
         /// The file or folder.
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn embeds_all_files_of_the_repository() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let folders = ["cases", "clients", "experiments", "stores", "systems"];
+        let folders = ["clients", "experiments", "stores", "systems"];
         let mut git = Command::new("git");
         git.args(["ls-files", "--"]).args(folders);
         let output = git.current_dir(&root).output().unwrap();
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn embeds_no_output_of_builds() {
-        let built = ["__pycache__", "compiled", "node_modules", "target"];
+        let built = ["__pycache__", "node_modules", "target"];
         let is_built = |path: &String| path.split('/').any(|part| built.contains(&part));
         assert_eq!(paths().into_iter().find(is_built), None);
     }
