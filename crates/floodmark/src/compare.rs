@@ -115,7 +115,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
         .collect();
     let wanted = |c: &&Comparison| args.metric.is_empty() || args.metric.contains(&c.metric);
     let judge = |condition: &RatioCondition| {
-        let of = all.iter().find(|c| c.metric == condition.metric);
+        let of = all.iter().find(|c| c.metric == condition.subject.metric);
         of.map(|comparison| condition.judge(comparison))
     };
     let compared = ComparisonReport {

@@ -29,18 +29,7 @@ impl SideFigures {
     /// positive.
     #[must_use]
     pub fn figure(&self, metric: ComparedMetric) -> Option<f64> {
-        let per_s = |count: u64| Some(count as f64 / self.loaded_s);
-        let figure = match metric {
-            ComparedMetric::Throughput => per_s(self.requests.ok),
-            ComparedMetric::Goodput => per_s(self.good),
-            ComparedMetric::P50 => self.response_us.p50,
-            ComparedMetric::P99 => self.response_us.p99,
-            ComparedMetric::ServiceP50 => self.service_us.p50,
-            ComparedMetric::ServiceP99 => self.service_us.p99,
-            ComparedMetric::CpuPerRequest
-            | ComparedMetric::ServerCpuPerRequest
-            | ComparedMetric::Capacity => None,
-        };
+        let figure = metric.figure().of(self);
         figure.filter(|figure| figure.is_finite() && *figure > 0.0)
     }
 }

@@ -47,28 +47,6 @@ pub fn counted_attempts<'a>(attempts: &[&'a Run]) -> Vec<&'a Run> {
     }
 }
 
-impl ComparedMetric {
-    /// Returns whether figures are rates per second. All other metrics are times in microseconds.
-    #[must_use]
-    pub fn is_rate(self) -> bool {
-        match self {
-            ComparedMetric::Throughput | ComparedMetric::Goodput | ComparedMetric::Capacity => true,
-            ComparedMetric::P50
-            | ComparedMetric::P99
-            | ComparedMetric::ServiceP50
-            | ComparedMetric::ServiceP99
-            | ComparedMetric::CpuPerRequest
-            | ComparedMetric::ServerCpuPerRequest => false,
-        }
-    }
-
-    /// Returns whether a higher figure is better, as with rates.
-    #[must_use]
-    pub fn more_is_better(self) -> bool {
-        self.is_rate()
-    }
-}
-
 impl FromStr for ComparedMetric {
     type Err = String;
 

@@ -53,7 +53,7 @@ impl GateRules {
     /// baseline's figure.
     #[must_use]
     pub fn ratio_at(&self, degradation: f64) -> f64 {
-        match self.metric.more_is_better() {
+        match self.metric.figure().more_is_better() {
             true => 1.0 - degradation,
             false => 1.0 + degradation,
         }
@@ -68,7 +68,7 @@ impl GateRules {
     #[must_use]
     pub fn decide(&self, ratio: f64, interval: &Interval) -> GateDecision {
         // Degradations are positive, whatever the direction of the metric.
-        let sign = if self.metric.more_is_better() {
+        let sign = if self.metric.figure().more_is_better() {
             -1.0
         } else {
             1.0

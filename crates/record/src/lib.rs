@@ -19,6 +19,7 @@ pub mod crash;
 pub mod disk;
 pub mod events;
 pub mod experiment;
+pub mod figure;
 pub mod fine_series;
 pub mod gate;
 pub mod groups;

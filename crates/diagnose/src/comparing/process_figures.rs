@@ -2,13 +2,11 @@
 
 use floodmark_record::comparison::{ComparedMetric, counted_attempts};
 use floodmark_record::run::{Run, Status};
-use floodmark_record::watch::Server;
 use floodmark_stats::attempts::{geometric_median, median, outliers, slow_first};
 
 use super::capacity;
 use super::run_group::RunGroup;
-use crate::conditions::{Figure, Subject};
-use crate::text::{per_s, plural, show_s};
+use crate::text::{plural, show_s};
 
 /// A group's figures, one per server process.
 pub(super) struct ProcessFigures {
@@ -27,6 +25,7 @@ impl ProcessFigures {
         }
         let (mut values, mut numbers, mut used) = (Vec::new(), Vec::new(), 0);
         let (mut invalid, mut warming, mut unmeasured) = (0, 0, 0);
+        let of = metric.figure();
         let mut slow = Vec::new();
         for (number, attempts) in (1..).zip(&group.processes) {
             let is_valid = |run: &&&Run| run.validity.status != Status::Invalid;
@@ -34,7 +33,7 @@ impl ProcessFigures {
             let counted = counted_attempts(attempts);
             invalid += attempts.len() - valid;
             warming += valid - counted.len();
-            let figures = counted.iter().filter_map(|run| figure(run, metric));
+            let figures = counted.iter().filter_map(|run| of.of(*run));
             let figures: Vec<f64> = figures.collect();
             unmeasured += counted.len() - figures.len();
             if metric == ComparedMetric::Throughput {
@@ -118,16 +117,6 @@ pub(super) fn not_comparable(
     reasons
 }
 
-/// Returns a run's figure in the metric's unit. A time above the timeout is infinite.
-fn figure(run: &Run, metric: ComparedMetric) -> Option<f64> {
-    if metric == ComparedMetric::ServerCpuPerRequest {
-        let cpu_us = |of: &Server| of.cpu_us_per_request;
-        let store_us = run.store.as_ref().map_or(Some(0.0), cpu_us)?;
-        return Some(cpu_us(run.server.as_ref()?)? + store_us);
-    }
-    Figure::named(metric.name())?.of(Subject { run, group: None })
-}
-
 /// Returns one note per outlier. The figures include outliers.
 pub(super) fn outlier_notes(
     values: &[f64],
@@ -137,10 +126,7 @@ pub(super) fn outlier_notes(
     if values.iter().any(|v| !v.is_finite()) {
         return Vec::new();
     }
-    let show = |value: f64| match metric.is_rate() {
-        true => per_s(value),
-        false => show_s(value / 1e6),
-    };
+    let show = |value| metric.figure().unit().show(value);
     let note = |i: usize| {
         format!(
             "process {} is an outlier ({}, median {}): it widens the interval; check this host for other load",

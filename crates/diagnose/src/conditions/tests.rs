@@ -1,15 +1,14 @@
-//! Tests for conditions on runs and ratios.
+//! Tests for conditions.
 
-use floodmark_record::comparison::{Compared, ComparedMetric, Comparison, Conclusion};
+use floodmark_record::Counts;
+use floodmark_record::comparison::{Compared, Conclusion};
 use floodmark_record::groups::GroupFigures;
-use floodmark_record::result::Threshold;
-use floodmark_record::run::{Environment, HttpBytes, Run, ToolInfo};
+use floodmark_record::run::{Environment, HttpBytes, ToolInfo};
 use floodmark_record::times::Times;
-use floodmark_record::{Counts, Record};
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{closed, open};
+use crate::testing::{capacity, closed, open};
 
 /// Returns times with the given percentiles, in microseconds.
 fn times(p50: f64, p99: f64) -> Times {
@@ -83,7 +82,7 @@ fn record(runs: Vec<Run>) -> Record {
 }
 
 fn judge(condition: &str, run: &Run) -> (Option<bool>, String) {
-    condition.parse::<Condition>().unwrap().judge_run(run)
+    condition.parse::<RunCondition>().unwrap().judge_run(run)
 }
 
 #[test]
@@ -189,7 +188,7 @@ fn groups_have_their_own_figures() {
         let judged = judge(condition, &run);
         assert_eq!(judged, (met, figure.to_owned()), "{condition}");
     }
-    let condition: Condition = " search : p99 > 1ms".parse().unwrap();
+    let condition: RunCondition = " search : p99 > 1ms".parse().unwrap();
     assert_eq!(condition.group.as_deref(), Some("search"));
 }
 
@@ -204,7 +203,7 @@ fn missing_figures_are_not_judged() {
 #[test]
 fn a_single_attempt_can_meet_a_condition() {
     let judge = |runs| {
-        let condition: Condition = "p99 > 50ms".parse().unwrap();
+        let condition: RunCondition = "p99 > 50ms".parse().unwrap();
         condition.judge(&record(runs))
     };
     let (good, mut bad) = (fast(), fast());
@@ -254,7 +253,7 @@ fn errors_name_the_fix() {
         "cpu_us_per_request > x",
     ]
     .into_iter()
-    .map(|text| text.parse::<Condition>().unwrap_err().to_string())
+    .map(|text| text.parse::<RunCondition>().unwrap_err().to_string())
     .collect();
     insta::assert_snapshot!(messages.join("\n"));
 }
@@ -291,7 +290,7 @@ fn ratio_conditions_judge_the_named_number() {
         ("p99 high >= 1.2", Some(true)),
     ] {
         let condition: RatioCondition = text.parse().unwrap();
-        assert_eq!(condition.metric, ComparedMetric::P99);
+        assert_eq!(condition.subject.metric, ComparedMetric::P99);
         let judged = condition.judge(&comparison(Some(0.9)));
         assert_eq!((judged.met, judged.condition.as_str()), (met, text.trim()));
     }
@@ -318,10 +317,118 @@ fn ratio_errors_name_the_fix() {
     }
 }
 
+fn judge_capacity(text: &str, result: &CapacityResult) -> Option<bool> {
+    let condition: CapacityCondition = text.parse().unwrap();
+    condition.judge(Some(result)).met
+}
+
+#[test]
+fn compares_the_estimate_and_its_bounds() {
+    let result = capacity(20_000.0, 19_700.0, 20_300.0);
+    assert_eq!(judge_capacity("capacity < 20k/s", &result), Some(false));
+    assert_eq!(judge_capacity("capacity <= 20k/s", &result), Some(true));
+    assert_eq!(judge_capacity("low < 19800/s", &result), Some(true));
+    assert_eq!(judge_capacity("high < 20k/s", &result), Some(false));
+}
+
+#[test]
+fn a_bound_decides_only_in_one_direction() {
+    let mut result = capacity(20_000.0, 19_700.0, 20_300.0);
+    result.bound = Some(CapacityBound::Lower);
+    assert_eq!(judge_capacity("capacity < 10k/s", &result), Some(false));
+    assert_eq!(judge_capacity("capacity < 30k/s", &result), None);
+    assert_eq!(judge_capacity("capacity > 10k/s", &result), Some(true));
+    result.bound = Some(CapacityBound::Upper);
+    assert_eq!(judge_capacity("capacity < 30k/s", &result), Some(true));
+    assert_eq!(judge_capacity("capacity < 10k/s", &result), None);
+    let condition: CapacityCondition = "capacity < 10k/s".parse().unwrap();
+    assert_eq!(condition.judge(None).figure, "not measured");
+}
+
+#[test]
+fn refuses_other_figures() {
+    let message = |text: &str| text.parse::<CapacityCondition>().unwrap_err().to_string();
+    let unknown = message("p99 < 5ms");
+    assert!(
+        unknown.starts_with("unknown figure \"p99\" in \"p99 < 5ms\""),
+        "{unknown}"
+    );
+    assert!(message("capacity < 5ms").starts_with("in \"capacity < 5ms\": "));
+}
+
+fn objective_error(text: &str) -> String {
+    text.parse::<Objective>().unwrap_err().to_string()
+}
+
+#[test]
+fn refuses_figures_that_are_no_objectives() {
+    insta::assert_snapshot!(
+        [
+            "p99",
+            "p99 < 20",
+            "p99 < 0ms",
+            "p99 > 20ms",
+            "p98 < 20ms",
+            "max < 20ms",
+            "throughput > 5000/s",
+            "goodput > 5000/s",
+            "goodput >= 100%",
+            "goodput < 99%",
+            "errors < 0%",
+            "errors < 1",
+            "timed_out < 3",
+            "lateness.p99 < 1ms",
+            "cpu_us_per_request < 5us",
+            ": p99 < 1ms",
+        ]
+        .map(objective_error)
+        .join("\n")
+    );
+}
+
+#[test]
+fn quantiles_follow_from_the_objective() {
+    let quantile = |text: &str| text.parse::<Objective>().unwrap().quantile();
+    for (text, expected) in [
+        ("p99.9 < 20ms", 0.999),
+        ("service.p50 <= 20ms", 0.5),
+        ("mean < 20ms", 0.9),
+        ("errors < 0.1%", 0.999),
+        ("goodput > 99%", 0.99),
+    ] {
+        assert!((quantile(text) - expected).abs() < 1e-12, "{text}");
+    }
+}
+
+#[test]
+fn refuses_objectives_that_do_not_fit_together() {
+    let check = |texts: &[&str]| {
+        let objectives: Vec<Objective> = texts.iter().map(|t| t.parse().unwrap()).collect();
+        check_objectives(&objectives, Duration::from_secs(5))
+    };
+    check(&[
+        "p99 < 20ms",
+        "p50 < 5ms",
+        "search: p99 < 50ms",
+        "errors < 1%",
+    ])
+    .unwrap();
+    let same = check(&["p99 < 20ms", "p99 <= 10ms"]).unwrap_err();
+    assert_eq!(
+        same,
+        "'p99 <= 10ms': 'p99 < 20ms' limits the same figure; keep the stricter one"
+    );
+    let long = check(&["p99 < 6s"]).unwrap_err();
+    assert!(
+        long.starts_with("'p99 < 6s': the limit is not below the timeout of 5 s"),
+        "{long}"
+    );
+}
+
 proptest! {
     #[test]
     fn parsing_never_panics(text in "\\PC{0,24}") {
-        let _ = (text.parse::<Condition>(), text.parse::<RatioCondition>());
+        let _ = (text.parse::<RunCondition>(), text.parse::<RatioCondition>());
     }
 
     #[test]
@@ -330,7 +437,7 @@ proptest! {
         operator in "[<>=!]{0,3}",
         value in "[0-9.]{0,8}(ms|s|%|/s|k|µ)?",
     ) {
-        if let Ok(condition) = format!("{name} {operator} {value}").parse::<Condition>() {
+        if let Ok(condition) = format!("{name} {operator} {value}").parse::<RunCondition>() {
             prop_assert!(condition.judge_run(&fast()).0.is_some());
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueEnum};
-use floodmark_diagnose::conditions::Condition;
+use floodmark_diagnose::conditions::RunCondition;
 use floodmark_plan::spec::{BackendChoice, CheckKind, Warmup};
 use floodmark_plan::values::{attempts, count_from_one, positive_duration, rate, seed, warmup};
 use floodmark_record::plan::{Expect, Rate, Spacing};
@@ -150,7 +150,7 @@ pub struct LoadArgs {
     /// Exit with 1 if this condition holds, such as 'p99 > 50ms', 'errors > 0.1%' or, for one
     /// request of a mix, 'search: p99 > 50ms'; repeatable [default: none]
     #[arg(long, value_name = "CONDITION", help_heading = "Judgment")]
-    pub fail_if: Vec<Condition>,
+    pub fail_if: Vec<RunCondition>,
 
     /// Also exit with 4 if floodmark was the limit (validity `bound`) [default: exit with 0]
     #[arg(long, help_heading = "Judgment")]

@@ -76,7 +76,7 @@ pub(crate) fn table<'a>(
             conclusion(c.conclusion).into(),
             faint(n).into(),
         ];
-        TableRow::new(ratios::describe_metric(c.metric), cells)
+        TableRow::new(c.metric.figure().title(), cells)
     });
     let heads = [a, b, "ratio", "95 % interval", "conclusion", "n"];
     let mut table = FigureTable::new(heads, rows);
@@ -126,20 +126,20 @@ pub(crate) fn add_pairs(blocks: &mut Blocks, record: &Record) {
 pub(crate) fn inconclusive(comparisons: &[&Comparison]) -> Vec<TextLine> {
     let needed = |c: &&Comparison| {
         let needed = c.repetitions_needed.map(processes_needed);
-        (ratios::describe_metric(c.metric), needed)
+        (c.metric.figure().title(), needed)
     };
     gathered("inconclusive", comparisons.iter().map(needed))
 }
 
 /// Returns each distinct note of the comparisons, with the metrics that it applies to.
 pub(crate) fn notes(comparisons: &[&Comparison]) -> Vec<TextLine> {
-    let notes = |c: &&Comparison| (ratios::describe_metric(c.metric), c.notes.clone());
+    let notes = |c: &&Comparison| (c.metric.figure().title(), c.notes.clone());
     gathered("note", comparisons.iter().map(notes))
 }
 
 /// Returns each distinct statistical method with the metrics that it applies to.
 pub(crate) fn methods(comparisons: &[&Comparison]) -> Vec<TextLine> {
-    let method = |c: &&Comparison| (ratios::describe_metric(c.metric), [c.method.clone()]);
+    let method = |c: &&Comparison| (c.metric.figure().title(), [c.method.clone()]);
     gathered("method", comparisons.iter().map(method))
 }
 

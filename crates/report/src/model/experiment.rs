@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::Record;
+use floodmark_record::figure::Statistic;
 use floodmark_record::run::{Run, Status};
-use floodmark_record::times::Times;
 
 use super::figures::{
     NOT_MEASURED, count_of, cpu_per_request, median, microseconds, optional, per_second, time,
@@ -89,8 +89,8 @@ fn cells(runs: &TrialRuns<'_>) -> Vec<ColumnCell> {
     let server = cpus(|run| process_use::cpus(run.server.as_ref()));
     vec![
         essential("ok/s", Emphasis::Strong.span(ok)),
-        essential("p50", percentile(runs, |times| times.p50)),
-        essential("p99", percentile(runs, |times| times.p99)),
+        essential("p50", percentile(runs, Statistic::P50)),
+        essential("p99", percentile(runs, Statistic::P99)),
         ("CPU/request", Detail::Roomy, cpu.into()),
         essential("server", plain(server)),
         essential("store", plain(store)),
@@ -101,12 +101,8 @@ fn cells(runs: &TrialRuns<'_>) -> Vec<ColumnCell> {
 
 /// Returns the median of a percentile over runs. A percentile among timed-out requests ranks above
 /// all measured ones.
-fn percentile(runs: &TrialRuns<'_>, of: fn(&Times) -> Option<f64>) -> Span {
-    let figure = |run: &Run| match of(&run.response_time_us) {
-        None if run.response_time_us.censored > 0 => Some(f64::INFINITY),
-        figure => figure,
-    };
-    let median = median(runs.iter().map(|run| figure(run)));
+fn percentile(runs: &TrialRuns<'_>, statistic: Statistic) -> Span {
+    let median = median(runs.iter().map(|run| statistic.of(&run.response_time_us)));
     let mut censored = runs.iter().filter(|run| run.response_time_us.censored > 0);
     plain(match (median, censored.next()) {
         (Some(us), _) if us.is_finite() => microseconds(us),

@@ -5,7 +5,7 @@ use floodmark_record::run::Interval;
 use floodmark_record::units::show_ratio;
 
 use super::figures::{count_of, duration, glue, level, optional};
-use super::ratios::{describe_metric, figure};
+use super::ratios::figure;
 use super::{Emphasis, FigureTable, Span, TableRow, TextLine, line, plain};
 
 /// Returns the result in labeled lines.
@@ -53,7 +53,7 @@ pub(crate) fn decision(decision: GateDecision) -> Span {
 #[must_use]
 pub fn ratio(gate: &GateResult) -> String {
     let rules = &gate.rules;
-    let of = describe_metric(rules.metric);
+    let of = rules.metric.figure().title();
     let (candidate, baseline) = (&rules.candidate, &rules.baseline);
     let Some(ratio) = gate.ratio else {
         return format!("{of} of {candidate} and {baseline}: no pair was measured");

@@ -45,6 +45,7 @@ pub(crate) mod tuning;
 pub(crate) mod tuning_result;
 pub(crate) mod verdict;
 
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 
 use floodmark_record::Record;
@@ -145,23 +146,23 @@ pub(crate) fn line(label: impl Into<String>, text: impl Into<String>) -> TextLin
 
 /// Returns a line for each distinct text. The line starts with the names that the text belongs to,
 /// unless the text belongs to all names.
-pub(crate) fn gathered<'a, T: IntoIterator<Item = String>>(
+pub(crate) fn gathered<N: Ord + Clone + Borrow<str>, T: IntoIterator<Item = String>>(
     label: &str,
-    named: impl IntoIterator<Item = (&'a str, T)>,
+    named: impl IntoIterator<Item = (N, T)>,
 ) -> Vec<TextLine> {
-    let mut found: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut found: Vec<(String, Vec<N>)> = Vec::new();
     let mut all = BTreeSet::new();
     for (name, texts) in named {
-        all.insert(name);
+        all.insert(name.clone());
         for text in texts {
             match found.iter_mut().find(|(known, _)| *known == text) {
                 Some((_, names)) if names.contains(&name) => {}
-                Some((_, names)) => names.push(name),
-                None => found.push((text, vec![name])),
+                Some((_, names)) => names.push(name.clone()),
+                None => found.push((text, vec![name.clone()])),
             }
         }
     }
-    let line = |(text, names): (String, Vec<&str>)| match names.len() == all.len() {
+    let line = |(text, names): (String, Vec<N>)| match names.len() == all.len() {
         true => line(label, text),
         false => line(label, format!("{}: {text}", names.join(", "))),
     };

@@ -5,7 +5,7 @@ use floodmark_record::comparison::{
 };
 use floodmark_record::units::{show_count, show_ratio};
 
-use super::figures::{NOT_MEASURED, glue, level, microseconds, optional, rate};
+use super::figures::{NOT_MEASURED, glue, level, optional};
 use super::{Emphasis, Span};
 
 /// Maximum number of server processes per system for which repeating a comparison is usually
@@ -15,7 +15,7 @@ const MANY_PROCESSES: u32 = 100;
 /// Describes the result of a comparison in a sentence.
 pub(crate) fn result(comparison: &Comparison) -> String {
     let (a, b) = (&comparison.a, &comparison.b);
-    let of = describe_metric(comparison.metric);
+    let of = comparison.metric.figure().title();
     let Some(ratio) = comparison.ratio else {
         return format!("{of} of {a} and {b} cannot be compared");
     };
@@ -108,10 +108,7 @@ fn claimed(claim: &ClaimResult, value: f64) -> String {
 
 /// Formats a metric's figure with its unit.
 pub(crate) fn figure(metric: ComparedMetric, value: Option<f64>) -> String {
-    match metric.is_rate() {
-        true => optional(value, rate),
-        false => optional(value, microseconds),
-    }
+    optional(value, |value| metric.figure().unit().show(value))
 }
 
 /// Formats both ends of a comparison's confidence interval.
@@ -119,21 +116,6 @@ pub(crate) fn interval(comparison: &Comparison) -> String {
     match comparison.low.zip(comparison.high) {
         Some((low, high)) => format!("{} – {}", show_ratio(low), show_ratio(high)),
         None => NOT_MEASURED.to_owned(),
-    }
-}
-
-/// Returns a metric's name for use in sentences.
-pub(crate) fn describe_metric(metric: ComparedMetric) -> &'static str {
-    match metric {
-        ComparedMetric::Throughput => "throughput",
-        ComparedMetric::Goodput => "goodput",
-        ComparedMetric::Capacity => "capacity",
-        ComparedMetric::P50 => "response time p50",
-        ComparedMetric::P99 => "response time p99",
-        ComparedMetric::ServiceP50 => "service time p50",
-        ComparedMetric::ServiceP99 => "service time p99",
-        ComparedMetric::CpuPerRequest => "client CPU time per request",
-        ComparedMetric::ServerCpuPerRequest => "server CPU time per request",
     }
 }
 

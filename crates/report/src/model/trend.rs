@@ -9,7 +9,7 @@ use super::chart::trend as chart;
 use super::figures::{NOT_MEASURED, count_of, glue, interval_with};
 use super::names::minute;
 use super::page::PageContent;
-use super::ratios::{describe_metric, figure};
+use super::ratios::figure;
 use super::{
     Block, Blocks, Emphasis, FigureTable, Span, TableCell, TableRow, TextLine, line, plain,
 };
@@ -123,8 +123,8 @@ fn results(series: &TrendSeries, most: usize) -> FigureTable {
     let metrics = series
         .trends
         .iter()
-        .map(|trend| describe_metric(trend.metric));
-    let heads = std::iter::once("started (UTC)").chain(metrics);
+        .map(|trend| trend.metric.figure().title());
+    let heads = std::iter::once("started (UTC)".to_owned()).chain(metrics);
     let mut table = FigureTable::new(heads, rows).captioned("result");
     let mut figures = series.trends.iter().flat_map(|trend| &trend.figures);
     if figures.any(|of| of.as_ref().is_some_and(|of| of.interval.is_some())) {
@@ -163,7 +163,7 @@ fn cell(trend: &Trend, i: usize) -> TableCell {
 
 /// Returns whether a change is an improvement.
 fn quality(trend: &Trend, change: LevelRatio) -> (Emphasis, &'static str) {
-    match (change.ratio > 1.0) == trend.metric.more_is_better() {
+    match (change.ratio > 1.0) == trend.metric.figure().more_is_better() {
         true => (Emphasis::Good, "better"),
         false => (Emphasis::Bad, "worse"),
     }
@@ -173,7 +173,7 @@ fn quality(trend: &Trend, change: LevelRatio) -> (Emphasis, &'static str) {
 pub(crate) fn levels(series: &TrendSeries, trend: &Trend) -> Vec<Span> {
     let subject = plain(format!(
         "{} of {}:",
-        describe_metric(trend.metric),
+        trend.metric.figure().title(),
         series.name
     ));
     let show = |value| glue(&figure(trend.metric, Some(value)));

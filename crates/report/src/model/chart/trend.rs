@@ -1,12 +1,12 @@
 //! A metric over successive results, with intervals and levels.
 
+use floodmark_record::figure::FigureUnit;
 use floodmark_record::trend::{Trend, TrendSeries};
 use floodmark_record::units::show_ratio;
 
 use super::axis::drawable;
 use super::{Axis, Chart, ChartMark, Curve, CurvePiece, DotColor, Quantity};
 use crate::model::names::day;
-use crate::model::ratios::describe_metric;
 
 /// Maximum number of dates below the x axis.
 const MOST_DATES: usize = 5;
@@ -58,12 +58,12 @@ pub(crate) fn chart(series: &TrendSeries, trend: &Trend) -> Option<Chart> {
         .collect();
     let x = Axis::of_ordinals(trend.figures.len(), dates);
     let y = y_axis(trend, &values);
-    let title = describe_metric(trend.metric);
-    let unit = match trend.metric.is_rate() {
-        true => "per second, by result",
-        false => "by result",
+    let title = trend.metric.figure().title();
+    let unit = match trend.metric.figure().unit() {
+        FigureUnit::Rate => "per second, by result",
+        _ => "by result",
     };
-    let mut chart = Chart::new(title, unit, (x, y), curves);
+    let mut chart = Chart::new(&title, unit, (x, y), curves);
     chart.ranges = ranges;
     let marks = trend.levels.iter().filter_map(|level| {
         let label = format!("× {}", show_ratio(level.change?.ratio));
@@ -87,9 +87,9 @@ fn dates(series: &TrendSeries) -> Vec<(f64, String)> {
 }
 
 fn y_axis(trend: &Trend, values: &[f64]) -> Axis {
-    let quantity = match trend.metric.is_rate() {
-        true => Quantity::Rate,
-        false => Quantity::Microseconds,
+    let quantity = match trend.metric.figure().unit() {
+        FigureUnit::Rate => Quantity::Rate,
+        _ => Quantity::Microseconds,
     };
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let largest = values.iter().copied().fold(0.0, f64::max);

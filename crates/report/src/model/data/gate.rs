@@ -3,7 +3,6 @@
 use floodmark_record::Record;
 use floodmark_record::units::show_ratio;
 
-use super::judged::unit;
 use super::{DataCell, DataTable};
 use crate::model::ratios::figure;
 
@@ -22,7 +21,7 @@ pub(crate) fn pairs(record: &Record) -> Option<DataTable> {
             DataCell::hidden_text("metric", rules.metric.name()),
             DataCell::hidden_text("a", &rules.candidate),
             DataCell::hidden_text("b", &rules.baseline),
-            DataCell::hidden_text("unit", unit(rules.metric)),
+            DataCell::hidden_text("unit", rules.metric.figure().unit().name()),
             DataCell::hidden_number("figure_a", Some(pair.candidate))
                 .shown("candidate", of(pair.candidate)),
             DataCell::hidden_number("figure_b", Some(pair.baseline))

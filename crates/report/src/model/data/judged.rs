@@ -1,7 +1,7 @@
 //! Tables of judgments: ratios, claims, conditions, crash rounds and skipped parts.
 
 use floodmark_record::Record;
-use floodmark_record::comparison::{ComparedMetric, Comparison};
+use floodmark_record::comparison::Comparison;
 use floodmark_record::units::show_ratio;
 
 use super::{DataCell, DataTable, DataValue, recorded_name};
@@ -25,7 +25,7 @@ pub(crate) fn ratios(comparisons: &[Comparison]) -> Option<DataTable> {
             DataCell::text("metric", "metric", of.metric.name()),
             DataCell::text("a", "a", &of.a),
             DataCell::text("b", "b", &of.b),
-            DataCell::hidden_text("unit", unit(of.metric)),
+            DataCell::hidden_text("unit", of.metric.figure().unit().name()),
             DataCell::hidden_number("figure_a", a).shown("figure of a", figure(of.metric, a)),
             DataCell::hidden_number("figure_b", b).shown("figure of b", figure(of.metric, b)),
             DataCell::number("ratio", "ratio", of.ratio, show_ratio),
@@ -42,16 +42,11 @@ pub(crate) fn ratios(comparisons: &[Comparison]) -> Option<DataTable> {
     DataTable::of("ratios", rows)
 }
 
-/// Returns the unit of a metric's figures.
-pub(super) fn unit(metric: ComparedMetric) -> &'static str {
-    if metric.is_rate() { "per_s" } else { "us" }
-}
-
 /// Returns a row per published claim.
 pub(crate) fn claims(record: &Record) -> Option<DataTable> {
     let rows = record.claims.iter().map(|claim| {
         let unit = match (claim.metric, claim.of.len()) {
-            (Some(metric), 1) => unit(metric),
+            (Some(metric), 1) => metric.figure().unit().name(),
             _ => "ratio",
         };
         let metric = claim.metric.map(|metric| metric.name());

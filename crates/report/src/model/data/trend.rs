@@ -3,7 +3,6 @@
 use floodmark_record::trend::{Trend, TrendReport, TrendSeries};
 use floodmark_record::units::show_ratio;
 
-use super::judged::unit;
 use super::{DataCell, DataTable, DataValue};
 use crate::model::names::iso_timestamp;
 use crate::model::ratios::figure;
@@ -25,7 +24,7 @@ pub(crate) fn figures(report: &TrendReport) -> Option<DataTable> {
                 DataCell::text("series", "series", &series.name),
                 DataCell::text("started", "started", started),
                 DataCell::text("metric", "metric", trend.metric.name()),
-                DataCell::hidden_text("unit", unit(trend.metric)),
+                DataCell::hidden_text("unit", trend.metric.figure().unit().name()),
                 DataCell::hidden_number("figure", value)
                     .shown("figure", figure(trend.metric, value)),
                 DataCell::hidden_number("figure_low", interval.map(|of| of.low))
@@ -51,7 +50,7 @@ pub(crate) fn changes(report: &TrendReport) -> Option<DataTable> {
                 DataCell::text("result", "first result", &first.name),
                 DataCell::text("series", "series", &series.name),
                 DataCell::text("metric", "metric", trend.metric.name()),
-                DataCell::hidden_text("unit", unit(trend.metric)),
+                DataCell::hidden_text("unit", trend.metric.figure().unit().name()),
                 DataCell::hidden_number("figure_before", Some(before.figure))
                     .shown("before", of(before.figure)),
                 DataCell::hidden_number("figure_after", Some(after.figure))
