@@ -5,7 +5,7 @@
 use floodmark_record::Record;
 use floodmark_record::comparison::ComparisonReport;
 
-use crate::model::{self, Block, Blocks, Detail, Emphasis, FigureTable, Span, TextLine};
+use crate::model::{self, Block, Blocks, Detail, Emphasis, Span, Table, TextLine};
 use crate::plain;
 
 /// Maximum number of rows in a table of a summary.
@@ -98,11 +98,8 @@ fn list_item(line: &TextLine) -> String {
     }
 }
 
-fn drawn_table(table: &FigureTable) -> String {
-    let is_shown = |detail: Detail| detail <= Detail::Roomy;
-    let shown: Vec<usize> = (0..table.columns.len())
-        .filter(|i| is_shown(table.columns[*i].detail))
-        .collect();
+fn drawn_table(table: &Table) -> String {
+    let shown = table.shown(Detail::Roomy);
     let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let heads = shown.iter().map(|i| escaped(&table.columns[*i].head));
     let caption = [escaped(&table.caption)].into_iter();
@@ -112,7 +109,7 @@ fn drawn_table(table: &FigureTable) -> String {
         .into_iter()
         .chain(alignments)
         .collect()));
-    for of in table.rows.iter().filter(|row| is_shown(row.detail)) {
+    for of in table.rows.iter().filter(|row| row.detail <= Detail::Roomy) {
         let cells = shown.iter().map(|i| {
             let cell = &of.cells[*i];
             let supplement = escaped(&cell.supplement);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::fixture;
-use crate::model::{TableRow, faint, line, plain as plain_span};
+use crate::model::{Row, faint, line, plain as plain_span};
 
 /// No limit that matters.
 const LARGE: usize = 1 << 20;
@@ -30,8 +30,8 @@ fn escapes_all_markup() {
     blocks.lines([line("label|", hostile), line("", "continued")]);
     blocks.subheading("# no level");
     blocks.command("", "run `this` <now>");
-    let row = TableRow::new("a|b", vec![hostile.to_owned().into()]);
-    blocks.tables([FigureTable::new(["c|d"], [row])]);
+    let row = Row::new("a|b", vec![hostile.to_owned().into()]);
+    blocks.tables([Table::new(["c|d"], [row])]);
     let escaped =
         "\\`\\*\\_\\[x\\](y)\\_\\*\\` \\<b\\> \\&lt; a\\|b \\~\\~ \\# \\$x\\$ \\\\ \\\\u{1b}";
     assert_eq!(

@@ -9,42 +9,103 @@ use serde_json::Value;
 
 use crate::csv;
 use crate::markdown;
-use crate::model::Blocks;
-use crate::model::data::{self, DataTable, DataValue};
+use crate::model::cases::{self, ConditionCase};
+use crate::model::table::{CellValue, ColumnCell, data, listed, text};
+use crate::model::{
+    Blocks, Table, attempts, capacity, claims, comparison, crash, gate, groups, steps, sweep,
+    trend, trial_capacities, tuning,
+};
 
-/// The tables of a result. The first table answers the command's question.
+/// Name of the table of conditions.
+const CONDITIONS: &str = "conditions";
+
+/// The tables of a result with their names. The first table answers the command's question.
 #[derive(Debug)]
-pub struct ResultTables(Vec<DataTable>);
+pub struct ResultTables(Vec<(&'static str, Table)>);
 
 impl ResultTables {
     /// Returns the tables of a record. A table without rows is left out.
     #[must_use]
     pub fn of_record(record: &Record) -> Self {
-        ResultTables(data::of_record(record))
+        let runs = record.runs.iter().map(|run| (String::new(), run));
+        let conditions = cases::conditions(record);
+        let conditions = conditions.iter();
+        let conditions = conditions.flat_map(|suite| condition_rows(&suite.name, &suite.cases));
+        let tuned = tuning::of(record);
+        let skipped = record.skipped.iter().map(|reason| {
+            let has_failed = record.failures.contains(reason);
+            vec![
+                text("reason", "reason", reason),
+                data("has_failed", has_failed),
+            ]
+        });
+        ResultTables::of([
+            ("trial_capacities", Some(trial_capacities::table(record))),
+            ("capacities", Some(capacity::searches_table(record))),
+            (
+                "tuning_settings",
+                record.tuning.as_ref().map(tuning::settings),
+            ),
+            (
+                "tuning_steps",
+                tuned.map(|(tuning, of)| tuning::steps(tuning, &of)),
+            ),
+            ("gate_pairs", record.gate.as_ref().map(gate::table)),
+            ("crash_rounds", crash::table(&record.crash)),
+            ("runs", Some(attempts::table(runs))),
+            ("requests", Some(groups::all(record))),
+            ("steps", Some(steps::all(record))),
+            ("sweeps", Some(sweep::points(record))),
+            (
+                "ratios",
+                Some(comparison::table(&record.comparisons, "a", "b")),
+            ),
+            ("claims", claims::table(&record.claims)),
+            (CONDITIONS, Some(Table::of_data(conditions))),
+            ("capacity_trials", Some(capacity::all_trials(record))),
+            ("skipped", Some(Table::of_data(skipped))),
+        ])
     }
 
     /// Returns the tables of a comparison.
     #[must_use]
     pub fn of_comparison(compared: &ComparisonReport) -> Self {
-        ResultTables(data::of_comparison(compared))
+        let suite = cases::comparison_name(compared);
+        let conditions = condition_rows(&suite, &cases::thresholds(&compared.thresholds));
+        ResultTables::of([
+            (
+                "ratios",
+                Some(comparison::table(&compared.comparisons, "a", "b")),
+            ),
+            (CONDITIONS, Some(Table::of_data(conditions))),
+        ])
     }
 
     /// Returns the tables of trends.
     #[must_use]
     pub fn of_trends(report: &TrendReport) -> Self {
-        ResultTables(data::of_trends(report))
+        ResultTables::of([
+            ("trend_changes", Some(trend::changes_table(report))),
+            ("trend_figures", Some(trend::figures_table(report))),
+        ])
+    }
+
+    fn of<const N: usize>(tables: [(&'static str, Option<Table>); N]) -> Self {
+        let tables = tables.into_iter();
+        let filled = tables.filter_map(|(name, table)| Some((name, table?.not_empty()?)));
+        ResultTables(filled.collect())
     }
 
     /// Returns the names of the tables.
     #[must_use]
     pub fn names(&self) -> Vec<&'static str> {
-        self.0.iter().map(|table| table.name).collect()
+        self.0.iter().map(|(name, _)| *name).collect()
     }
 
     /// Keeps only the table with the given name. Returns `None` if there is none.
     #[must_use]
     pub fn only(self, name: &str) -> Option<Self> {
-        let table = self.0.into_iter().find(|table| table.name == name)?;
+        let table = self.0.into_iter().find(|(of, _)| *of == name)?;
         Some(ResultTables(vec![table]))
     }
 
@@ -60,9 +121,9 @@ impl ResultTables {
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut blocks = Blocks::default();
-        for table in &self.0 {
-            blocks.subheading(&table.name.replace('_', " "));
-            blocks.tables([table.figures()]);
+        for (name, table) in &self.0 {
+            blocks.subheading(&name.replace('_', " "));
+            blocks.tables([table.listed()]);
         }
         markdown::draw(&blocks)
     }
@@ -71,11 +132,13 @@ impl ResultTables {
     #[must_use]
     pub fn json_lines(&self) -> String {
         let mut out = String::new();
-        for table in &self.0 {
-            for row in table.rows() {
-                out.push_str(&format!("{{\"table\":{}", Value::from(table.name)));
-                for (name, value) in row {
-                    out.push_str(&format!(",{}:{}", Value::from(name), json(value)));
+        for (name, table) in &self.0 {
+            let named = table.named();
+            for row in &table.rows {
+                out.push_str(&format!("{{\"table\":{}", Value::from(*name)));
+                for i in &named {
+                    let (name, value) = (table.columns[*i].name, json(&row.cells[*i].value));
+                    out.push_str(&format!(",{}:{value}", Value::from(name)));
                 }
                 out.push_str("}\n");
             }
@@ -88,36 +151,51 @@ impl ResultTables {
     #[must_use]
     pub fn csv(&self) -> String {
         let mut out = String::new();
-        for table in &self.0 {
-            out.push_str(&table.columns().collect::<Vec<_>>().join(","));
-            out.push('\n');
-            for row in table.rows() {
-                let fields = row.map(|(_, value)| field(value));
-                out.push_str(&fields.collect::<Vec<_>>().join(","));
-                out.push('\n');
+        for (_, table) in &self.0 {
+            let named = table.named();
+            let mut line = |fields: Vec<String>| out.push_str(&(fields.join(",") + "\n"));
+            let names = named.iter().map(|i| table.columns[*i].name.to_owned());
+            line(names.collect());
+            for row in &table.rows {
+                let fields = named.iter().map(|i| field(&row.cells[*i].value));
+                line(fields.collect());
             }
         }
         out
     }
 }
 
-fn json(value: &DataValue) -> Value {
+/// Returns the rows of the conditions in a suite.
+fn condition_rows(suite: &str, cases: &[ConditionCase]) -> Vec<Vec<ColumnCell>> {
+    let row = |case: &ConditionCase| {
+        let outcome = case.outcome.name();
+        vec![
+            text("suite", "suite", suite),
+            text("condition", "condition", &case.name),
+            listed("outcome", "outcome", outcome, outcome.replace('_', " ")),
+            text("detail", "detail", &case.detail),
+        ]
+    };
+    cases.iter().map(row).collect()
+}
+
+fn json(value: &CellValue) -> Value {
     match value {
-        DataValue::Missing => Value::Null,
-        DataValue::Text(text) => text.as_str().into(),
-        DataValue::Flag(flag) => (*flag).into(),
-        DataValue::Count(n) => (*n).into(),
-        DataValue::Number(number) => (*number).into(),
+        CellValue::Missing => Value::Null,
+        CellValue::Text(text) => text.as_str().into(),
+        CellValue::Flag(flag) => (*flag).into(),
+        CellValue::Count(n) => (*n).into(),
+        CellValue::Number(number) => (*number).into(),
     }
 }
 
-fn field(value: &DataValue) -> String {
+fn field(value: &CellValue) -> String {
     match value {
-        DataValue::Missing => String::new(),
-        DataValue::Text(text) => csv::quoted(text).into_owned(),
-        DataValue::Flag(flag) => flag.to_string(),
-        DataValue::Count(n) => n.to_string(),
-        DataValue::Number(number) => csv::number(Some(*number)),
+        CellValue::Missing => String::new(),
+        CellValue::Text(text) => csv::quoted(text).into_owned(),
+        CellValue::Flag(flag) => flag.to_string(),
+        CellValue::Count(n) => n.to_string(),
+        CellValue::Number(number) => csv::number(Some(*number)),
     }
 }
 

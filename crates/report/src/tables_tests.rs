@@ -1,7 +1,42 @@
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::*;
 use crate::fixture;
+use crate::model::trend::tests::report;
+use crate::terminal::tests::drawn_tables;
+
+/// Endings of column names that state the unit.
+const UNITS: [&str; 7] = [
+    "_per_s",
+    "_s",
+    "_us",
+    "_us_per_request",
+    "_ms",
+    "_share",
+    "_cpus",
+];
+
+/// Numbers without a unit, and numbers whose unit is in the column `unit`.
+const UNITLESS: [&str; 16] = [
+    "figure",
+    "figure_low",
+    "figure_high",
+    "figure_before",
+    "figure_after",
+    "confidence",
+    "throughput_confidence",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "figure_a",
+    "figure_b",
+    "published",
+    "measured",
+    "measured_low",
+    "measured_high",
+];
 
 fn tables() -> ResultTables {
     ResultTables::of_record(&fixture::all_tables())
@@ -9,22 +44,23 @@ fn tables() -> ResultTables {
 
 #[test]
 fn json_lines_and_csv_contain_the_same_values() {
-    for table in tables().0 {
-        let name = table.name;
-        let only = || ResultTables(vec![table.clone()]);
+    for (name, table) in tables().0 {
+        let only = || ResultTables(vec![(name, table.clone())]);
+        let named = table.named();
         let (json, csv) = (only().json_lines(), only().csv());
         let mut lines = csv.lines();
         let columns: Vec<&str> = lines.next().unwrap().split(',').collect();
-        assert_eq!(columns, table.columns().collect::<Vec<_>>());
+        assert_eq!(columns, names(&table));
         assert_eq!(json.lines().count(), lines.clone().count());
-        for ((row, object), line) in table.rows().zip(json.lines()).zip(lines) {
+        for ((row, object), line) in table.rows.iter().zip(json.lines()).zip(lines) {
             assert!(object.starts_with(&format!("{{\"table\":\"{name}\",")));
             let object: Value = serde_json::from_str(object).unwrap();
             assert_eq!(object.as_object().unwrap().len(), columns.len() + 1);
-            let fields = row.map(|(column, value)| {
+            let fields = named.iter().map(|i| {
+                let (column, value) = (table.columns[*i].name, &row.cells[*i].value);
                 match (value, object[column].as_f64()) {
                     // The parser of serde_json rounds.
-                    (DataValue::Number(number), Some(parsed)) => {
+                    (CellValue::Number(number), Some(parsed)) => {
                         assert!((parsed / number - 1.0).abs() < 1e-12 || parsed == *number);
                     }
                     _ => assert_eq!(object[column], super::json(value)),
@@ -67,4 +103,76 @@ fn text_from_servers_is_escaped() {
         markdown.contains("| a \\| b \\<script\\> \\\\u{1b} |"),
         "{markdown}"
     );
+}
+
+fn all_tables() -> Vec<(&'static str, Table)> {
+    let mut all = tables().0;
+    all.extend(ResultTables::of_trends(&report()).0);
+    all
+}
+
+fn names(table: &Table) -> Vec<&'static str> {
+    let named = table.named().into_iter();
+    named.map(|i| table.columns[i].name).collect()
+}
+
+#[test]
+fn names_of_tables_and_columns_are_stable() {
+    let mut text = String::new();
+    for (name, table) in all_tables() {
+        text.push_str(&format!("{name}:\n"));
+        for column in names(&table) {
+            text.push_str(&format!("  {column}\n"));
+        }
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn columns_are_distinct_and_numbers_have_units() {
+    for (name, table) in all_tables() {
+        let columns = names(&table);
+        let distinct: BTreeSet<&str> = columns.iter().copied().collect();
+        assert_eq!(distinct.len(), columns.len(), "{name}");
+        for row in &table.rows {
+            assert_eq!(row.cells.len(), table.columns.len(), "{name}");
+            for (column, cell) in table.columns.iter().zip(&row.cells) {
+                let column = column.name;
+                let has_unit = UNITS.iter().any(|unit| column.ends_with(unit));
+                let is_number = matches!(cell.value, CellValue::Number(_));
+                assert!(
+                    !is_number || has_unit || UNITLESS.contains(&column),
+                    "{name}.{column} has no unit"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn people_read_only_the_most_important_columns() {
+    let drawn = all_tables().into_iter().map(|(name, table)| {
+        let text = drawn_tables([table.listed()], 250);
+        format!("{name}\n{text}\n")
+    });
+    insta::assert_snapshot!(drawn.collect::<String>());
+}
+
+#[test]
+fn a_percentile_among_timeouts_is_missing_for_programs() {
+    let mut run = fixture::closed();
+    run.response_time_us = fixture::times(&[1_000_000], 99);
+    let (_, table) = &ResultTables::of_record(&fixture::record(vec![run])).0[0];
+    let mut columns = table.columns.iter();
+    let p99 = columns.position(|column| column.name == "response_p99_us");
+    let cell = &table.rows[0].cells[p99.unwrap()];
+    assert_eq!(cell.value, CellValue::Missing);
+    assert_eq!(cell.span.text, "> 5 s");
+}
+
+#[test]
+fn figures_that_are_not_finite_are_missing() {
+    for value in [None, Some(f64::NAN), Some(f64::INFINITY)] {
+        assert_eq!(CellValue::from(value), CellValue::Missing);
+    }
 }

@@ -23,7 +23,7 @@ pub use crate::model::comparison_page::ComparedRuns;
 use crate::model::figures::rate;
 use crate::model::page::PageContent;
 use crate::model::{
-    Block, Blocks, Emphasis, FigureTable, Ranking, Span, TableCell, TableColumn, TableRow, TextLine,
+    Block, Blocks, Cell, Column, Detail, Emphasis, Ranking, Row, Span, Table, TextLine,
 };
 use crate::plain;
 
@@ -181,25 +181,24 @@ fn class(emphasis: Emphasis) -> Option<&'static str> {
 }
 
 /// Returns the length of a row's name in characters.
-fn length(row: &TableRow) -> usize {
+fn length(row: &Row) -> usize {
     row.name.chars().count()
 }
 
-fn table(table: &FigureTable) -> Markup {
+fn table(table: &Table) -> Markup {
     let label = match table.caption.as_str() {
         "" => "Table",
         caption => caption,
     };
-    let has_heads = table.columns.iter().any(|column| !column.head.is_empty());
+    let shown = table.shown(Detail::Page);
+    let has_heads = shown.iter().any(|i| !table.columns[*i].head.is_empty());
     let has_sentences = table.rows.iter().any(|row| length(row) > LONGEST_NAME);
     html! {
         div.wide tabindex="0" role="group" aria-label=(Harmless(label)) { table.facts[!has_heads].sentences[has_sentences] {
             @if has_heads {
                 tr.heads {
                     @if table.caption.is_empty() { td {} } @else { th scope="col" { (Harmless(&table.caption)) } }
-                    @for column in &table.columns {
-                        th scope="col" { (Harmless(&column.head)) }
-                    }
+                    @for i in &shown { th scope="col" { (Harmless(&table.columns[*i].head)) } }
                 }
             }
             @for row in &table.rows {
@@ -208,8 +207,8 @@ fn table(table: &FigureTable) -> Markup {
                         (Harmless(&row.name))
                         @for about in row.about.iter().filter(|about| !about.is_empty()) { " " small { (Harmless(about)) } }
                     }
-                    @for (i, cell) in row.cells.iter().enumerate() {
-                        (cell_of(cell, table.columns.get(i).filter(|_| has_sentences)))
+                    @for i in &shown {
+                        (cell_of(&row.cells[*i], has_sentences.then(|| &table.columns[*i])))
                     }
                 }
             }
@@ -247,7 +246,7 @@ fn ranked(ranking: &Ranking) -> Markup {
 }
 
 /// Draws a cell. On a narrow screen, the heading of its column precedes its text.
-fn cell_of(cell: &TableCell, column: Option<&TableColumn>) -> Markup {
+fn cell_of(cell: &Cell, column: Option<&Column>) -> Markup {
     let head = column.map(|column| plain::line(&column.head).into_owned());
     html! {
         td class=[class(cell.span.emphasis)] data-head=[head] {

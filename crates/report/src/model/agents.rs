@@ -4,12 +4,12 @@ use floodmark_record::agent::AgentRun;
 use floodmark_record::run::{Run, Status};
 
 use super::figures::{
-    NOT_MEASURED, count_of, cpu_per_request, extremes, glue, median, microseconds, rate,
+    NOT_MEASURED, count_of, cpu_per_request, extremes, glue, median, microseconds, optional,
+    per_second, rate,
 };
 use super::run::is_whole;
-use super::{
-    Blocks, ColumnCell, Detail, Emphasis, FigureTable, Span, TextLine, outcomes, plain, process_use,
-};
+use super::table::shown;
+use super::{Blocks, ColumnCell, Detail, Emphasis, Span, Table, TextLine, plain, process_use};
 
 /// Maximum number of agents in the summary. A longer list is summarized in one line.
 const MAX_SHOWN: usize = 8;
@@ -32,7 +32,7 @@ pub(crate) fn add(blocks: &mut Blocks, run: &Run) {
 
 /// Returns the table of all agents, or `None` for a run without agents. A long table is collapsed
 /// on the page.
-pub(crate) fn table(run: &Run) -> Option<FigureTable> {
+pub(crate) fn table(run: &Run) -> Option<Table> {
     let mut table = of_agents(run, &run.agents);
     if run.agents.len() > MAX_OPEN {
         table.collapsed = summary(run);
@@ -84,14 +84,14 @@ fn summary(run: &Run) -> Option<String> {
     (!agents.is_empty()).then(|| format!("{count}{throughput}{clocks}"))
 }
 
-fn of_agents<'a>(run: &Run, agents: impl IntoIterator<Item = &'a AgentRun>) -> FigureTable {
+fn of_agents<'a>(run: &Run, agents: impl IntoIterator<Item = &'a AgentRun>) -> Table {
     let rows = agents.into_iter().map(|of| (of.name.clone(), cells(of)));
     let clocks = "skew: the agent's clock minus the coordinator's, ± maximum error";
     let note = match is_whole(run) {
         true => clocks.to_owned(),
         false => format!("figures of the whole measurement; {clocks}"),
     };
-    FigureTable::of(rows, &note).captioned("agent")
+    Table::of(rows, &note).captioned("agent")
 }
 
 fn cells(agent: &AgentRun) -> Vec<ColumnCell> {
@@ -102,17 +102,18 @@ fn cells(agent: &AgentRun) -> Vec<ColumnCell> {
         "" => missing(),
         host => host.to_owned(),
     };
+    let per_s = optional(agent.throughput_per_s, per_second);
     let skew = agent.skew_us.zip(agent.bound_us);
     let skew = skew.map_or_else(missing, |(skew, bound)| {
         format!("{} ± {}", signed(skew), microseconds(bound))
     });
     vec![
-        ("host", Detail::Roomy, host.into()),
-        outcomes::ok_per_s(agent.throughput_per_s),
-        ("threads busy", Detail::Essential, busy.into()),
-        ("CPU/request", Detail::Page, cpu.into()),
-        ("skew", Detail::Essential, skew.into()),
-        ("validity", Detail::Essential, validity(agent).into()),
+        shown("host", Detail::Roomy, host),
+        shown("ok/s", Detail::Essential, per_s),
+        shown("threads busy", Detail::Essential, busy),
+        shown("CPU/request", Detail::Page, cpu),
+        shown("skew", Detail::Essential, skew),
+        shown("validity", Detail::Essential, validity(agent)),
     ]
 }
 

@@ -5,12 +5,14 @@ use floodmark_record::run::{Run, Status};
 use floodmark_record::watch::Server;
 
 use super::figures::{
-    NOT_MEASURED, count_of, cpu_per_request, interval, level, optional, per_second, rate,
+    NOT_MEASURED, count_of, cpu_per_request, interval, level, microseconds, optional, per_second,
+    rate,
 };
-use super::times::percentiles;
+use super::table::{self, and_shown, data, listed, recorded_name, shown};
+use super::times::{response_times, service_times};
 use super::{
-    Blocks, ColumnCell, Detail, Emphasis, FigureTable, TextLine, agents, faint, groups, line,
-    outcomes, plain, process_use, run, steps, summary,
+    Blocks, ColumnCell, Detail, Emphasis, Table, TextLine, agents, faint, groups, line, outcomes,
+    plain, process_use, run, steps, summary,
 };
 
 /// Adds the attempts at one load, with the `overall` figures and the `next` step.
@@ -34,7 +36,7 @@ pub(crate) fn add(
         blocks.lines_of(name, agents::line(run));
     }
     for (run, name) in named() {
-        let captioned = |table: FigureTable| table.captioned(name);
+        let captioned = |table: Table| table.captioned(name);
         blocks.tables(steps::table(run).map(captioned));
         blocks.lines_of(name, run::saturation(run));
         blocks.tables(groups::table(run).map(captioned));
@@ -101,33 +103,104 @@ pub(crate) fn throughput(overall: &Overall) -> TextLine {
 }
 
 /// Returns a table of figures with one row per named run.
-pub(crate) fn table<'a>(named: impl Iterator<Item = (String, &'a Run)>) -> FigureTable {
+pub(crate) fn table<'a>(named: impl Iterator<Item = (String, &'a Run)>) -> Table {
     let rows = named.map(|(name, run)| (name, cells(run)));
-    FigureTable::of(rows, "percentiles of response time")
+    Table::of(rows, "percentiles of response time")
+}
+
+/// Returns the cells that name a run in tables for programs.
+pub(crate) fn name_cells(run: &Run) -> Vec<ColumnCell> {
+    let setting = run.setting.iter();
+    let setting = setting.map(|(name, value)| format!("{name}={value}"));
+    // A trial's name contains its system and its settings.
+    let system = match run.trial {
+        Some(_) => data("system", &run.system),
+        None => table::text("system", "system", &run.system),
+    };
+    vec![
+        table::text("trial", "trial", run.trial.as_deref().unwrap_or_default()),
+        system,
+        data("workload", &run.workload),
+        data("setting", setting.collect::<Vec<_>>().join(";")),
+        table::count("process", "process", run.process),
+        table::count("attempt", "attempt", run.attempt),
+    ]
 }
 
 fn cells(run: &Run) -> Vec<ColumnCell> {
     let missing = || NOT_MEASURED.to_owned();
-    let within = run.throughput_per_s.zip(run.throughput_interval.as_ref());
-    let within = within.map_or_else(missing, |(per_s, i)| interval(per_s, i));
+    let within = run.throughput_interval.as_ref();
+    let measured = run.throughput_per_s.zip(within);
+    let range = measured.map(|(per_s, within)| interval(per_s, within));
+    let cause = run
+        .verdict
+        .as_ref()
+        .map_or("", |verdict| verdict.cause.name());
+    let offered = run.plan.rate_per_s();
     let goodput = optional(run.goodput_per_s, per_second);
-    let mut cells = vec![
-        outcomes::ok_per_s(run.throughput_per_s),
-        ("interval", Detail::Page, within.into()),
-        ("goodput/s", Detail::Roomy, goodput.into()),
-    ];
-    let times = &run.response_time_us;
-    cells.extend(percentiles(times, &run.plan));
+    let [throughput, goodput_per_s] = outcomes::rates(run.throughput_per_s, run.goodput_per_s);
+    let mut cells = name_cells(run);
+    cells.extend([
+        data("started_unix_ms", run.started_unix_ms),
+        data("ended", recorded_name(&run.ended.reason)),
+        data("validity", recorded_name(&run.validity.status)),
+        data("sending_s", run.sending_s),
+        data("window_from_s", run.window.from_s),
+        data("window_to_s", run.window.to_s),
+        table::number("offered_per_s", "offered/s", offered, per_second),
+        and_shown(Detail::Essential, throughput),
+        goodput_per_s,
+        listed(
+            "throughput_low_per_s",
+            "interval",
+            within.map(|of| of.low),
+            range.clone().unwrap_or_default(),
+        ),
+        shown("interval", Detail::Page, range.unwrap_or_else(missing)),
+        data("throughput_high_per_s", within.map(|of| of.high)),
+        data("throughput_confidence", within.map(|of| of.confidence)),
+        shown("goodput/s", Detail::Roomy, goodput),
+    ]);
+    cells.extend(response_times(&run.response_time_us, &run.plan));
+    cells.extend(service_times(&run.service_time_us));
+    cells.extend(outcomes::count_cells(&run.requests));
     cells.push(outcomes::failures(outcomes::not_ok(&run.requests)));
-    let cpu = |us| cpu_per_request(us).unwrap_or_else(missing).into();
-    let of = |used: &Option<Server>| cpu(used.as_ref().and_then(|used| used.cpu_us_per_request));
-    let client = cpu(run.client.cpu_us_per_request);
-    cells.push(("client CPU/request", Detail::Page, client));
-    cells.push(("server CPU/request", Detail::Page, of(&run.server)));
-    let store = run.store.as_ref().map(|_| of(&run.store));
-    let store = store.unwrap_or_else(|| String::new().into());
-    cells.push(("store CPU/request", Detail::Page, store));
-    let validity = run::validity_of(run);
-    cells.push(("validity", Detail::Essential, validity.into()));
+    let per_request =
+        |used: &Option<Server>| used.as_ref().and_then(|used| used.cpu_us_per_request);
+    let cpu = |us| cpu_per_request(us).unwrap_or_else(missing);
+    let (server, store) = (per_request(&run.server), per_request(&run.store));
+    let store_cpu = run.store.as_ref().map_or_else(String::new, |_| cpu(store));
+    let client = run.client.cpu_us_per_request.filter(|us| *us > 0.0);
+    let cpus = |name, head, of: &Option<Server>| {
+        let show = |cpus: f64| format!("{cpus:.2}");
+        table::number(name, head, process_use::cpus(of.as_ref()), show)
+    };
+    cells.extend([
+        and_shown(
+            Detail::Page,
+            table::number(
+                "client_cpu_us_per_request",
+                "client CPU/request",
+                client,
+                microseconds,
+            ),
+        ),
+        data("server_cpu_us_per_request", server),
+        shown("server CPU/request", Detail::Page, cpu(server)),
+        data("store_cpu_us_per_request", store),
+        shown("store CPU/request", Detail::Page, store_cpu),
+        cpus("server_cpus", "server CPUs", &run.server),
+        cpus("store_cpus", "store CPUs", &run.store),
+        table::text("cause", "cause", cause),
+        and_shown(
+            Detail::Essential,
+            listed(
+                "validity_reasons",
+                "validity",
+                run.validity.reasons.join("; "),
+                run::validity_of(run),
+            ),
+        ),
+    ]);
     cells
 }

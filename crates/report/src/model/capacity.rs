@@ -2,17 +2,19 @@
 
 use floodmark_record::Record;
 use floodmark_record::capacity::{
-    CapacityBound, CapacityEnd, CapacityKind, CapacityResult, CapacityTrial, TrialOutcome,
-    TrialStart,
+    CapacityBound, CapacityEnd, CapacityKind, CapacityResult, CapacityTrial, ObjectiveFigure,
+    TrialOutcome, TrialStart,
 };
 use floodmark_record::run::Run;
 
 use super::figures::{
-    count_of, duration, interval, level, optional, per_second, rate, share, time,
+    count_of, duration, interval, level, microseconds, optional, per_second, rate, seconds, share,
+    time,
 };
+use super::table::{self, and_shown, data, listed, recorded_name, shown};
 use super::{
-    Blocks, ColumnCell, Detail, Emphasis, FigureTable, Span, TextLine, faint, line, plain,
-    process_use, summary, verdict,
+    Blocks, ColumnCell, Detail, Emphasis, Span, Table, TextLine, faint, line, plain, process_use,
+    summary, verdict,
 };
 
 /// Maximum scatter up to which intervals are reliable, as a share. Longer trials scatter less.
@@ -219,20 +221,16 @@ fn open_runs(record: &Record) -> impl DoubleEndedIterator<Item = &Run> {
 
 /// Returns a table of the loads: over a single connection, in the closed model, and at rates around
 /// the capacity.
-pub(crate) fn levels(record: &Record, result: &CapacityResult) -> Option<FigureTable> {
+pub(crate) fn levels(record: &Record, result: &CapacityResult) -> Option<Table> {
     let per_s = result.rate_per_s?;
-    let rows: Vec<(String, Vec<ColumnCell>)> = record
-        .runs
-        .iter()
-        .map(|run| (load_name(run, per_s), cells(run)))
-        .collect();
-    (!rows.is_empty()).then(|| FigureTable::of(rows, "").captioned("load"))
+    let rows = record.runs.iter();
+    let rows = rows.map(|run| (load_name(run, per_s), load_cells(run)));
+    Table::of(rows, "").captioned("load").not_empty()
 }
 
 /// Returns the search that sent a run, if a search sent it.
 pub(crate) fn of_run<'a>(record: &'a Record, run: &Run) -> Option<&'a CapacityResult> {
-    let mut all = record.capacity.iter().chain(&record.capacities);
-    all.find(|found| found.trial == run.trial && found.process == run.process)
+    searches(record).find(|found| found.trial == run.trial && found.process == run.process)
 }
 
 /// Names a run of a search by its trial, if any, and its load.
@@ -258,24 +256,20 @@ pub(crate) fn load_name(run: &Run, capacity_per_s: f64) -> String {
     }
 }
 
-fn cells(run: &Run) -> Vec<ColumnCell> {
-    let essential = |head, text: String| (head, Detail::Essential, plain(text).into());
+fn load_cells(run: &Run) -> Vec<ColumnCell> {
+    let essential = |head, text: String| shown(head, Detail::Essential, text);
     let times = &run.response_time_us;
     let percentile = |us| time(us, times, &run.plan);
     let counts = &run.requests;
     let due = counts.intended.saturating_sub(counts.in_flight_at_end);
+    let cpus = process_use::cpus(run.server.as_ref());
     vec![
         essential("offered/s", optional(run.plan.rate_per_s(), per_second)),
         essential("ok/s", optional(run.throughput_per_s, per_second)),
         essential("p50", percentile(times.p50)),
         essential("p99", percentile(times.p99)),
         essential("not ok", share(due.saturating_sub(counts.ok), due)),
-        essential(
-            "server CPUs",
-            optional(process_use::cpus(run.server.as_ref()), |cpus| {
-                format!("{cpus:.2}")
-            }),
-        ),
+        essential("server CPUs", optional(cpus, |cpus| format!("{cpus:.2}"))),
     ]
 }
 
@@ -374,35 +368,127 @@ pub(crate) fn paragraphs(record: &Record, result: &CapacityResult) -> Blocks {
 }
 
 /// Returns a table of all trials.
-pub(crate) fn trials_table(result: &CapacityResult) -> FigureTable {
-    let rows = result.trials.iter().enumerate().map(|(number, trial)| {
-        let outcome = match trial.outcome {
-            TrialOutcome::Pass => Emphasis::Good.span("met"),
-            TrialOutcome::Miss if trial.is_disturbed() => Emphasis::Warn.span("missed, slow CPUs"),
-            TrialOutcome::Miss => Emphasis::Bad.span("missed"),
-            TrialOutcome::Void => Emphasis::Warn.span("void"),
-        };
-        let figures = trial.figures.iter().map(|of| of.figure.clone());
-        let figures = figures.collect::<Vec<_>>().join(", ");
-        let essential = |head, span: Span| (head, Detail::Essential, span.into());
-        let cells: Vec<ColumnCell> = vec![
-            essential("offered/s", plain(per_second(trial.rate_per_s))),
-            essential(
-                "from",
-                plain(match trial.start {
-                    TrialStart::Idle => "idle",
-                    TrialStart::Overload => "overload",
-                }),
-            ),
-            essential("length", plain(duration(trial.judged_s))),
-            essential("objectives", outcome),
-            essential("figures", plain(figures)),
-        ];
-        ((number + 1).to_string(), cells)
-    });
-    let mut table = FigureTable::of(rows, "").captioned("trial");
+pub(crate) fn trials_table(result: &CapacityResult) -> Table {
+    let rows = (1..).zip(&result.trials);
+    let rows = rows.map(|(number, trial)| (number.to_string(), trial_cells(result, number, trial)));
+    let mut table = Table::of(rows, "").captioned("trial");
     table.collapsed = Some(count_of(result.trials.len() as u64, "trial"));
     table
+}
+
+/// Returns the trials of all searches.
+pub(crate) fn all_trials(record: &Record) -> Table {
+    Table::of_data(searches(record).flat_map(|search| {
+        let trials = (1..).zip(&search.trials);
+        trials.map(|(number, trial)| trial_cells(search, number, trial))
+    }))
+}
+
+fn trial_cells(search: &CapacityResult, number: u64, trial: &CapacityTrial) -> Vec<ColumnCell> {
+    let essential = |cell| and_shown(Detail::Essential, cell);
+    let outcome = match trial.outcome {
+        TrialOutcome::Pass => Emphasis::Good.span("met"),
+        TrialOutcome::Miss if trial.is_disturbed() => Emphasis::Warn.span("missed, slow CPUs"),
+        TrialOutcome::Miss => Emphasis::Bad.span("missed"),
+        TrialOutcome::Void => Emphasis::Warn.span("void"),
+    };
+    let figures = |separator: &str, show: fn(&ObjectiveFigure) -> String| {
+        let figures = trial.figures.iter().map(show);
+        figures.collect::<Vec<_>>().join(separator)
+    };
+    let objectives = figures("; ", |of| format!("{}: {}", of.objective, of.figure));
+    let offered = Some(trial.rate_per_s);
+    let [name, process] = search_name(search);
+    vec![
+        name,
+        process,
+        table::count("number", "number", number),
+        essential(table::number(
+            "offered_per_s",
+            "offered/s",
+            offered,
+            per_second,
+        )),
+        essential(table::text("start", "from", recorded_name(&trial.start))),
+        data("purpose", recorded_name(&trial.purpose)),
+        table::text("outcome", "outcome", recorded_name(&trial.outcome)),
+        table::text("figures", "figures", objectives),
+        data("at_s", trial.at_s),
+        essential(table::number(
+            "judged_s",
+            "length",
+            Some(trial.judged_s),
+            duration,
+        )),
+        shown("objectives", Detail::Essential, outcome),
+        shown(
+            "figures",
+            Detail::Essential,
+            figures(", ", |of| of.figure.clone()),
+        ),
+        data("throughput_per_s", trial.throughput_per_s),
+        data("error_share", trial.error_share),
+        table::number("response_p50_us", "p50", trial.p50_us, microseconds),
+        table::number("response_p99_us", "p99", trial.p99_us, microseconds),
+        data("server_cpus", trial.server_cpus),
+        data("slow_cpu_share", trial.slow_cpu_share),
+        data("fault", trial.fault.as_deref().unwrap_or_default()),
+    ]
+}
+
+/// Returns a table with a row per search, that is, per server process.
+pub(crate) fn searches_table(record: &Record) -> Table {
+    Table::of_data(searches(record).map(search_cells))
+}
+
+fn searches(record: &Record) -> impl Iterator<Item = &CapacityResult> {
+    record.capacity.iter().chain(&record.capacities)
+}
+
+fn search_name(search: &CapacityResult) -> [ColumnCell; 2] {
+    let trial = search.trial.as_deref().unwrap_or_default();
+    [
+        table::text("trial", "trial", trial),
+        table::count("process", "process", search.process),
+    ]
+}
+
+fn search_cells(search: &CapacityResult) -> Vec<ColumnCell> {
+    let range = search.interval();
+    let range = search.rate_per_s.zip(range.as_ref());
+    let range = range.map_or_else(String::new, |(per_s, range)| interval(per_s, range));
+    let falling = search.falling.as_ref();
+    let end = search.end.as_ref();
+    let bound = search.bound.as_ref().map(recorded_name);
+    let objectives = search.settings.objectives.join("; ");
+    let elapsed_s = end.map(|end| end.elapsed_s.round());
+    let ended = end.map(|end| recorded_name(&end.reason));
+    let [name, process] = search_name(search);
+    vec![
+        name,
+        process,
+        table::text("objectives", "objectives", objectives),
+        table::number(
+            "capacity_per_s",
+            "capacity/s",
+            search.rate_per_s,
+            per_second,
+        ),
+        listed("capacity_low_per_s", "interval", search.low, range),
+        data("capacity_high_per_s", search.high),
+        data("confidence", search.level),
+        table::text("bound", "bound", bound.unwrap_or_default()),
+        table::text("finding", "finding", recorded_name(&search.finding)),
+        data("falling_capacity_per_s", falling.map(|of| of.rate_per_s)),
+        data("falling_low_per_s", falling.and_then(|of| of.low)),
+        data("falling_high_per_s", falling.and_then(|of| of.high)),
+        data("last_capacity_per_s", search.last_per_s),
+        data("scatter_share", search.scatter),
+        data("is_confirmed", search.is_confirmed),
+        table::count("trials", "trials", search.trials.len() as u64),
+        table::number("elapsed_s", "time", elapsed_s, seconds),
+        data("ended", ended.unwrap_or_default()),
+    ]
 }
 
 #[cfg(test)]

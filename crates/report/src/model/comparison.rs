@@ -9,8 +9,9 @@ use floodmark_record::units::show_ratio;
 use super::figures::{count_of, optional};
 use super::ratios::{self, figure, interval, processes_needed};
 use super::summary::threshold;
+use super::table::{self, CellValue, and_shown, data, listed, recorded_name, shown};
 use super::{
-    Blocks, Detail, Emphasis, FigureTable, Span, TableRow, TextLine, faint, gathered, line, plain,
+    Blocks, ColumnCell, Detail, Emphasis, Span, Table, TextLine, faint, gathered, line, plain,
 };
 
 /// Metrics that a terminal shows for an experiment. The page and the record contain all metrics.
@@ -65,29 +66,47 @@ pub(crate) fn table<'a>(
     comparisons: impl IntoIterator<Item = &'a Comparison>,
     a: &str,
     b: &str,
-) -> FigureTable {
-    let rows = comparisons.into_iter().map(|c| {
-        let n = format!("{}+{}", c.figures_a.processes, c.figures_b.processes);
-        let cells = vec![
-            figure(c.metric, c.figures_a.figure).into(),
-            figure(c.metric, c.figures_b.figure).into(),
-            Emphasis::Strong.span(optional(c.ratio, show_ratio)).into(),
-            interval(c).into(),
-            conclusion(c.conclusion).into(),
-            faint(n).into(),
-        ];
-        TableRow::new(c.metric.figure().title(), cells)
-    });
-    let heads = [a, b, "ratio", "95 % interval", "conclusion", "n"];
-    let mut table = FigureTable::new(heads, rows);
-    for optional in [0, 1, 5] {
-        table.columns[optional].detail = Detail::Roomy;
-    }
-    table
+) -> Table {
+    let rows = comparisons.into_iter();
+    let rows = rows.map(|of| (of.metric.figure().title(), cells(of, a, b)));
+    Table::of(rows, "")
+}
+
+fn cells(of: &Comparison, a: &str, b: &str) -> Vec<ColumnCell> {
+    let essential = |cell| and_shown(Detail::Essential, cell);
+    let show = |value| figure(of.metric, value);
+    let (figure_a, figure_b) = (of.figures_a.figure, of.figures_b.figure);
+    let (n_a, n_b) = (of.figures_a.processes, of.figures_b.processes);
+    let needed = of.repetitions_needed.map(CellValue::from);
+    let ratio = Emphasis::Strong.span(optional(of.ratio, show_ratio));
+    vec![
+        table::text("metric", "metric", of.metric.name()),
+        table::text("a", "a", &of.a),
+        table::text("b", "b", &of.b),
+        data("unit", of.metric.figure().unit().name()),
+        shown(a, Detail::Roomy, show(figure_a)),
+        shown(b, Detail::Roomy, show(figure_b)),
+        listed("figure_a", "figure of a", figure_a, show(figure_a)),
+        listed("figure_b", "figure of b", figure_b, show(figure_b)),
+        essential(listed("ratio", "ratio", of.ratio, ratio)),
+        essential(listed("ratio_low", "95 % interval", of.low, interval(of))),
+        data("ratio_high", of.high),
+        data("confidence", of.confidence),
+        essential(listed(
+            "conclusion",
+            "conclusion",
+            recorded_name(&of.conclusion),
+            conclusion(of.conclusion),
+        )),
+        shown("n", Detail::Roomy, faint(format!("{n_a}+{n_b}"))),
+        table::count("processes_a", "processes of a", n_a),
+        table::count("processes_b", "processes of b", n_b),
+        data("processes_needed", needed.unwrap_or(CellValue::Missing)),
+    ]
 }
 
 /// Returns a conclusion in one word.
-pub(crate) fn conclusion(conclusion: Conclusion) -> Span {
+fn conclusion(conclusion: Conclusion) -> Span {
     match conclusion {
         Conclusion::Different => Emphasis::Warn.span("different"),
         Conclusion::Equivalent => Emphasis::Good.span("equivalent"),

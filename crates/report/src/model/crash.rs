@@ -3,9 +3,10 @@
 use floodmark_record::crash::{CrashLoss, CrashResult, RecoveryTimes};
 use floodmark_record::units::show_count;
 
-use super::figures::{NOT_MEASURED, count_of, glue, level, microseconds, optional};
+use super::figures::{NOT_MEASURED, count_of, glue, level, microseconds, optional, seconds};
 use super::run::history;
-use super::{Blocks, Emphasis, FigureTable, TableCell, TableRow, TextLine, plain};
+use super::table::{self, and_shown, data, listed, shown};
+use super::{Blocks, Cell, ColumnCell, Detail, Emphasis, Table, TextLine, plain};
 
 /// Explanation of the table.
 const EXPLANATION: &str = "recovery: median time from the restart to the first ok response, and to \
@@ -31,42 +32,66 @@ pub(crate) fn add(blocks: &mut Blocks, trials: &[CrashResult]) {
 }
 
 /// Returns the table of all trials, or `None` without crash rounds.
-pub(crate) fn table(trials: &[CrashResult]) -> Option<FigureTable> {
-    let rows = trials.iter().map(|trial| {
-        let emphasis = match (trial.lost, trial.conclusive()) {
-            (0, 0) => Emphasis::Plain,
-            (0, _) => Emphasis::Good,
-            _ => Emphasis::Bad,
-        };
-        let count = |count| match trial.rounds {
-            0 => NOT_MEASURED.to_owned(),
-            _ => show_count(count),
-        };
-        let cells: Vec<TableCell> = vec![
-            plain(trial.conclusive().to_string()).into(),
-            emphasis.span(trial.lost.to_string()).into(),
-            plain(bound(trial)).into(),
-            recovery(&trial.first_ok),
-            recovery(&trial.full_speed),
-            plain(count(trial.acknowledged)).into(),
-            plain(count(trial.unknown)).into(),
-        ];
-        TableRow::new(&trial.trial, cells)
-    });
-    let heads = [
-        "rounds",
-        "lost",
-        "upper bound",
-        "first ok",
-        "full speed",
-        "acknowledged",
-        "unknown",
-    ];
-    (!trials.is_empty()).then(|| FigureTable {
-        note: EXPLANATION.to_owned(),
-        supplement_note: SUPPLEMENT,
-        ..FigureTable::new(heads, rows)
-    })
+pub(crate) fn table(trials: &[CrashResult]) -> Option<Table> {
+    let rows = trials
+        .iter()
+        .map(|trial| (trial.trial.clone(), cells(trial)));
+    let mut table = Table::of(rows, EXPLANATION);
+    table.supplement_note = SUPPLEMENT;
+    table.not_empty()
+}
+
+fn cells(trial: &CrashResult) -> Vec<ColumnCell> {
+    let essential = |cell| and_shown(Detail::Essential, cell);
+    let emphasis = match (trial.lost, trial.conclusive()) {
+        (0, 0) => Emphasis::Plain,
+        (0, _) => Emphasis::Good,
+        _ => Emphasis::Bad,
+    };
+    let count = |n| match trial.rounds {
+        0 => NOT_MEASURED.to_owned(),
+        _ => show_count(n),
+    };
+    let ms = |ms: f64| seconds(ms / 1e3);
+    let (first_ok, full_speed) = (&trial.first_ok, &trial.full_speed);
+    let conclusive = trial.conclusive().to_string();
+    let lost = emphasis.span(trial.lost.to_string());
+    let (acknowledged, unknown) = (count(trial.acknowledged), count(trial.unknown));
+    vec![
+        table::text("trial", "trial", &trial.trial),
+        data("system", &trial.system),
+        data("workload", &trial.workload),
+        table::text("check", "check", &trial.check),
+        table::text("killed", "killed", trial.kill.name()),
+        table::text("signal", "signal", trial.signal.name()),
+        data("rounds_requested", trial.rounds_requested),
+        table::count("rounds", "rounds", trial.rounds),
+        shown("rounds", Detail::Essential, conclusive),
+        data("inconclusive", trial.inconclusive),
+        essential(listed("lost", "lost", trial.lost, lost)),
+        essential(listed(
+            "upper_bound_loss_share",
+            "upper bound",
+            trial.upper_bound,
+            bound(trial),
+        )),
+        data("confidence", trial.confidence),
+        shown("first ok", Detail::Essential, recovery(first_ok)),
+        shown("full speed", Detail::Essential, recovery(full_speed)),
+        table::number("first_ok_median_ms", "first ok", first_ok.median_ms, ms),
+        data("first_ok_max_ms", first_ok.max_ms),
+        table::number(
+            "full_speed_median_ms",
+            "full speed",
+            full_speed.median_ms,
+            ms,
+        ),
+        data("full_speed_max_ms", full_speed.max_ms),
+        shown("acknowledged", Detail::Essential, acknowledged),
+        data("acknowledged", trial.acknowledged),
+        shown("unknown", Detail::Essential, unknown),
+        data("unknown", trial.unknown),
+    ]
 }
 
 /// Returns the losses of all trials, for the page. The first loss of a trial has its history.
@@ -137,7 +162,7 @@ fn result(trial: &CrashResult) -> TextLine {
     TextLine::new("crash", [emphasis.span(sentence(trial))])
 }
 
-pub(crate) fn bound(trial: &CrashResult) -> String {
+fn bound(trial: &CrashResult) -> String {
     optional(trial.upper_bound, |bound| {
         let percent = 100.0 * bound;
         // Round up, because the figure is an upper bound. The margin absorbs rounding errors.
@@ -150,10 +175,10 @@ pub(crate) fn bound(trial: &CrashResult) -> String {
     })
 }
 
-fn recovery(times: &RecoveryTimes) -> TableCell {
+fn recovery(times: &RecoveryTimes) -> Cell {
     let ms = |ms: f64| microseconds(ms * 1000.0);
     match (times.median_ms, times.max_ms) {
-        (Some(median), Some(max)) => TableCell::new(ms(median), Some(format!("({})", ms(max)))),
+        (Some(median), Some(max)) => Cell::new(ms(median), Some(format!("({})", ms(max)))),
         _ => plain(NOT_MEASURED).into(),
     }
 }

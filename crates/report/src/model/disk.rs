@@ -6,7 +6,7 @@ use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
 use floodmark_record::units::show_count;
 
 use super::figures::{count_of, glue};
-use super::{Blocks, Detail, Emphasis, FigureTable, TableRow, TextLine, faint, line, plain};
+use super::{Blocks, Detail, Emphasis, Row, Table, TextLine, faint, line, plain};
 
 /// Maximum number of failures to show for the first row with failures. Later rows show one.
 const FIRST_FAILURES: usize = 3;
@@ -62,7 +62,7 @@ fn name(row: &DiskRow) -> &str {
     row.fault.as_deref().unwrap_or("power loss")
 }
 
-fn table(result: &DiskResult) -> FigureTable {
+fn table(result: &DiskResult) -> Table {
     let rows = result.rows.iter().map(|row| {
         let failed = Emphasis::Bad.when(row.failed > 0);
         let after = row.acknowledged_after_error.map(show_count);
@@ -80,7 +80,7 @@ fn table(result: &DiskResult) -> FigureTable {
                 .into(),
             glue(&format!("{:.1} ms", row.mean_ms)).into(),
         ];
-        TableRow::new(name(row), cells)
+        Row::new(name(row), cells)
     });
     let heads = [
         "acknowledged",
@@ -93,7 +93,7 @@ fn table(result: &DiskResult) -> FigureTable {
         "crashed",
         "time",
     ];
-    let mut table = FigureTable::new(heads, rows);
+    let mut table = Table::new(heads, rows);
     for roomy in [3, 8] {
         table.columns[roomy].detail = Detail::Roomy;
     }

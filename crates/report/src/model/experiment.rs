@@ -9,10 +9,11 @@ use floodmark_record::run::{Run, Status};
 use super::figures::{
     NOT_MEASURED, count_of, cpu_per_request, median, microseconds, optional, per_second, time,
 };
+use super::table::shown;
 use super::{
-    Blocks, ColumnCell, Detail, Emphasis, FigureTable, Span, TextLine, claims, comparison, crash,
-    faint, gate, ladder, line, outcomes, placement, plain, process_use, run, sweep,
-    trial_capacities, verdict,
+    Blocks, ColumnCell, Detail, Emphasis, Span, Table, TextLine, claims, comparison, crash, faint,
+    gate, ladder, line, outcomes, placement, plain, process_use, run, sweep, trial_capacities,
+    verdict,
 };
 
 /// Explanation above the table of trials.
@@ -42,7 +43,7 @@ pub(crate) fn document(record: &Record) -> Blocks {
     if experiment.crash.is_none() && !has_capacities {
         let rows = trials.iter();
         let rows = rows.map(|(name, runs)| ((*name).to_owned(), cells(runs)));
-        blocks.tables([FigureTable::of(rows, "")]);
+        blocks.tables([Table::of(rows, "")]);
         blocks.paragraph([faint(EXPLANATION)]);
     }
     crash::add(&mut blocks, &record.crash);
@@ -76,7 +77,7 @@ pub(crate) fn document(record: &Record) -> Blocks {
 }
 
 fn cells(runs: &TrialRuns<'_>) -> Vec<ColumnCell> {
-    let essential = |head, span: Span| (head, Detail::Essential, span.into());
+    let essential = |head, span: Span| shown(head, Detail::Essential, span);
     let median_of = |of: fn(&Run) -> Option<f64>| median(runs.iter().map(|run| of(run)));
     let ok = optional(median_of(|run| run.throughput_per_s), per_second);
     let cpu = cpu_per_request(median_of(|run| run.client.cpu_us_per_request));
@@ -91,7 +92,7 @@ fn cells(runs: &TrialRuns<'_>) -> Vec<ColumnCell> {
         essential("ok/s", Emphasis::Strong.span(ok)),
         essential("p50", percentile(runs, Statistic::P50)),
         essential("p99", percentile(runs, Statistic::P99)),
-        ("CPU/request", Detail::Roomy, cpu.into()),
+        shown("CPU/request", Detail::Roomy, cpu),
         essential("server", plain(server)),
         essential("store", plain(store)),
         essential("runs", plain(runs.len().to_string())),

@@ -6,7 +6,8 @@ use floodmark_record::units::show_ratio;
 
 use super::figures::{count_of, duration, glue, level, optional};
 use super::ratios::figure;
-use super::{Emphasis, FigureTable, Span, TableRow, TextLine, line, plain};
+use super::table::{self, and_shown, data, listed, shown};
+use super::{Detail, Emphasis, Span, Table, TextLine, line, plain};
 
 /// Returns the result in labeled lines.
 pub(crate) fn lines(gate: &GateResult) -> Vec<TextLine> {
@@ -138,26 +139,42 @@ pub fn gate_pair(gate: &GateResult) -> Option<String> {
 }
 
 /// Returns a table with a row per pair.
-pub(crate) fn table(gate: &GateResult) -> FigureTable {
+pub(crate) fn table(gate: &GateResult) -> Table {
+    let rules = &gate.rules;
+    let of = |value| figure(rules.metric, Some(value));
     let rows = gate.pairs.iter().map(|pair| {
+        let (candidate, baseline) = (pair.candidate, pair.baseline);
+        let interval = pair.interval.as_ref();
+        let after = interval.map_or_else(String::new, range);
+        let ratio = Emphasis::Strong.span(show_ratio(pair.ratio()));
         let cells = vec![
-            figure(gate.rules.metric, Some(pair.baseline)).into(),
-            figure(gate.rules.metric, Some(pair.candidate)).into(),
-            Emphasis::Strong.span(show_ratio(pair.ratio())).into(),
-            pair.interval
-                .as_ref()
-                .map_or_else(String::new, range)
-                .into(),
+            table::count("process", "pair", pair.process),
+            data("metric", rules.metric.name()),
+            data("a", &rules.candidate),
+            data("b", &rules.baseline),
+            data("unit", rules.metric.figure().unit().name()),
+            shown(&rules.baseline, Detail::Essential, of(baseline)),
+            shown(&rules.candidate, Detail::Essential, of(candidate)),
+            listed("figure_a", "candidate", candidate, of(candidate)),
+            listed("figure_b", "baseline", baseline, of(baseline)),
+            and_shown(
+                Detail::Essential,
+                listed("ratio", "ratio", pair.ratio(), ratio),
+            ),
+            and_shown(
+                Detail::Essential,
+                listed(
+                    "ratio_low",
+                    "95 % interval after the pair",
+                    interval.map(|of| of.low),
+                    after,
+                ),
+            ),
+            data("ratio_high", interval.map(|of| of.high)),
         ];
-        TableRow::new(pair.process.to_string(), cells)
+        (pair.process.to_string(), cells)
     });
-    let heads = [
-        gate.rules.baseline.as_str(),
-        &gate.rules.candidate,
-        "ratio",
-        "95 % interval after the pair",
-    ];
-    FigureTable::new(heads, rows).captioned("pair")
+    Table::of(rows, "").captioned("pair")
 }
 
 #[cfg(test)]

@@ -1,31 +1,51 @@
 //! The table of a mix's requests.
 
+use floodmark_record::Record;
 use floodmark_record::groups::GroupFigures;
 use floodmark_record::run::Run;
 
 use super::figures::share;
 use super::run::is_whole;
-use super::times::percentiles;
-use super::{ColumnCell, Detail, FigureTable, outcomes};
+use super::table::{and_shown, shown, text};
+use super::times::{response_times, service_times};
+use super::{ColumnCell, Detail, Table, attempts, outcomes};
 
 /// Returns the table, or `None` for a run without a mix.
-pub(crate) fn table(run: &Run) -> Option<FigureTable> {
-    let note = match is_whole(run) {
-        true => "percentiles of response time",
-        false => "rates within the window; response-time percentiles over the whole run",
+pub(crate) fn table(run: &Run) -> Option<Table> {
+    let note = if is_whole(run) {
+        "percentiles of response time"
+    } else {
+        "rates within the window; response-time percentiles over the whole run"
     };
     let rows = run.groups.iter();
     let rows = rows.map(|group| (group.name.clone(), cells(run, group)));
-    (!run.groups.is_empty()).then(|| FigureTable::of(rows, note).captioned("request"))
+    Table::of(rows, note).captioned("request").not_empty()
+}
+
+/// Returns the requests of all runs with a mix.
+pub(crate) fn all(record: &Record) -> Table {
+    let rows = |run: &'_ Run| {
+        run.groups
+            .iter()
+            .map(|group| cells(run, group))
+            .collect::<Vec<_>>()
+    };
+    Table::of_data(record.runs.iter().flat_map(rows))
 }
 
 fn cells(run: &Run, group: &GroupFigures) -> Vec<ColumnCell> {
     let share = share(group.requests.intended, run.requests.intended);
-    let mut cells = vec![
-        ("share", Detail::Roomy, share.into()),
-        outcomes::ok_per_s(group.throughput_per_s),
-    ];
-    cells.extend(percentiles(&group.response_time_us, &run.plan));
+    let [throughput, goodput] = outcomes::rates(group.throughput_per_s, group.goodput_per_s);
+    let mut cells = attempts::name_cells(run);
+    cells.extend([
+        text("request", "request", &group.name),
+        shown("share", Detail::Roomy, share),
+        and_shown(Detail::Essential, throughput),
+        goodput,
+    ]);
+    cells.extend(response_times(&group.response_time_us, &run.plan));
+    cells.extend(service_times(&group.service_time_us));
+    cells.extend(outcomes::count_cells(&group.requests));
     cells.push(outcomes::failures(outcomes::not_ok(&group.requests)));
     cells
 }

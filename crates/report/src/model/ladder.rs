@@ -6,7 +6,7 @@ use floodmark_record::units::show_ratio;
 
 use super::figures::NOT_MEASURED;
 use super::ratios::{figure, interval};
-use super::{Emphasis, FigureTable, TableCell, TableRow};
+use super::{Cell, Emphasis, Row, Table};
 
 /// Metrics that are shown for each step, with their column headings.
 const COSTS: [(ComparedMetric, &str); 4] = [
@@ -17,7 +17,7 @@ const COSTS: [(ComparedMetric, &str); 4] = [
 ];
 
 /// Returns the measured steps of a record's ladder, or `None` if there are none.
-pub(crate) fn table(record: &Record) -> Option<FigureTable> {
+pub(crate) fn table(record: &Record) -> Option<Table> {
     let ladder = &record.experiment.as_ref()?.ladder;
     let all = &record.comparisons;
     let own = |step: &String, metric: ComparedMetric| {
@@ -44,28 +44,28 @@ pub(crate) fn table(record: &Record) -> Option<FigureTable> {
             continue;
         }
         let cells = own.map(|text| Emphasis::Strong.span(text).into());
-        rows.push(TableRow::new(step, cells.into()));
+        rows.push(Row::new(step, cells.into()));
         let costs = COSTS.map(|(metric, _)| with_step_below(step, metric));
         if let Some(below) = costs.iter().flatten().next() {
             let cells = costs.map(cost).into();
-            rows.push(TableRow::new(format!("  ÷ {}", below.b), cells));
+            rows.push(Row::new(format!("  ÷ {}", below.b), cells));
         }
     }
-    (!rows.is_empty()).then(|| FigureTable {
+    (!rows.is_empty()).then(|| Table {
         note: note.to_owned(),
-        ..FigureTable::new(COSTS.map(|(_, head)| head), rows)
+        ..Table::new(COSTS.map(|(_, head)| head), rows)
     })
 }
 
 /// Formats the ratio to the previous step, with the interval as the cell's supplement.
-fn cost(comparison: Option<&Comparison>) -> TableCell {
+fn cost(comparison: Option<&Comparison>) -> Cell {
     let Some((comparison, ratio)) = comparison.and_then(|c| Some((c, c.ratio?))) else {
         return NOT_MEASURED.to_owned().into();
     };
     let interval = comparison
         .low
         .map(|_| format!("({})", interval(comparison)));
-    TableCell::new(show_ratio(ratio), interval)
+    Cell::new(show_ratio(ratio), interval)
 }
 
 #[cfg(test)]

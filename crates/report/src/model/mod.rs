@@ -15,7 +15,6 @@ pub(crate) mod claims;
 pub(crate) mod comparison;
 pub(crate) mod comparison_page;
 pub(crate) mod crash;
-pub(crate) mod data;
 pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod environment;
@@ -37,7 +36,7 @@ pub(crate) mod run;
 pub(crate) mod steps;
 pub(crate) mod summary;
 pub(crate) mod sweep;
-mod table;
+pub(crate) mod table;
 pub(crate) mod times;
 pub(crate) mod trend;
 pub(crate) mod trial_capacities;
@@ -52,7 +51,7 @@ use floodmark_record::Record;
 
 pub(crate) use chart::Chart;
 pub(crate) use ranking::Ranking;
-pub(crate) use table::{ColumnCell, Detail, FigureTable, TableCell, TableColumn, TableRow};
+pub(crate) use table::{Cell, Column, ColumnCell, Detail, Row, Table};
 
 /// Returns the result of any command as a document. `next` is the recommended next step.
 pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {
@@ -181,7 +180,7 @@ pub(crate) enum Block {
     /// A labeled line that must not be wrapped.
     Command(String, String),
     /// A table.
-    Table(FigureTable),
+    Table(Table),
     /// A heading within a section.
     Subheading(String),
     /// A sentence followed by a list.
@@ -198,7 +197,7 @@ pub(crate) struct Blocks(pub(crate) Vec<Block>);
 
 impl Blocks {
     /// Returns a document that consists of tables.
-    pub(crate) fn of_tables(tables: impl IntoIterator<Item = FigureTable>) -> Self {
+    pub(crate) fn of_tables(tables: impl IntoIterator<Item = Table>) -> Self {
         Blocks(tables.into_iter().map(Block::Table).collect())
     }
 
@@ -247,7 +246,7 @@ impl Blocks {
         self.0.push(Block::Subheading(text.to_owned()));
     }
 
-    pub(crate) fn tables(&mut self, tables: impl IntoIterator<Item = FigureTable>) {
+    pub(crate) fn tables(&mut self, tables: impl IntoIterator<Item = Table>) {
         self.0.extend(tables.into_iter().map(Block::Table));
     }
 }

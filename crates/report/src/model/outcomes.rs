@@ -8,9 +8,8 @@ use floodmark_record::run::Run;
 use floodmark_record::units::{show_bytes, show_count};
 
 use super::figures::{glue, optional, per_second, share};
-use super::{
-    ColumnCell, Detail, Emphasis, FigureTable, Span, TableCell, TableRow, TextLine, line, plain,
-};
+use super::table::{self, data, shown};
+use super::{Cell, ColumnCell, Detail, Emphasis, Row, Span, Table, TextLine, line, plain};
 
 /// Maximum number of listed status codes or errors. The most frequent come first.
 const LISTED: usize = 5;
@@ -44,16 +43,36 @@ pub(crate) fn unanswered(counts: &Counts) -> bool {
     counts.intended > 0 && [counts.ok, counts.rejected, counts.wrong, counts.malformed] == [0; 4]
 }
 
-/// Returns a cell that contains throughput.
-pub(crate) fn ok_per_s(throughput_per_s: Option<f64>) -> ColumnCell {
-    let per_s = optional(throughput_per_s, per_second);
-    ("ok/s", Detail::Essential, per_s.into())
+/// Returns the cells for throughput and goodput.
+pub(crate) fn rates(throughput_per_s: Option<f64>, goodput_per_s: Option<f64>) -> [ColumnCell; 2] {
+    [
+        table::number("throughput_per_s", "ok/s", throughput_per_s, per_second),
+        data("goodput_per_s", goodput_per_s),
+    ]
 }
 
 /// Returns a cell that contains the number of failed requests.
 pub(crate) fn failures(n: u64) -> ColumnCell {
     let failed = Emphasis::Bad.when(n > 0).span(show_count(n));
-    ("not ok", Detail::Essential, failed.into())
+    shown("not ok", Detail::Essential, failed)
+}
+
+/// Returns the cells for the counts of each outcome.
+pub(crate) fn count_cells(of: &Counts) -> [ColumnCell; 12] {
+    [
+        data("intended", of.intended),
+        data("sent", of.sent),
+        table::count("ok", "ok", of.ok),
+        table::count("not_ok", "not ok", not_ok(of)),
+        data("rejected", of.rejected),
+        data("wrong", of.wrong),
+        data("malformed", of.malformed),
+        data("reset", of.reset),
+        data("timed_out", of.timed_out),
+        data("in_flight_at_end", of.in_flight_at_end),
+        data("unsent", of.unsent),
+        data("connect_failed", of.connect_failed),
+    ]
 }
 
 /// Returns the lines about outcomes and bytes. The counts are summed over `runs`.
@@ -101,7 +120,7 @@ pub(crate) fn imbalance(label: &str, counts: &Counts) -> Option<TextLine> {
 }
 
 /// Returns a table of counts and shares with a column per named run.
-pub(crate) fn table(named: &[(&str, &Run)]) -> FigureTable {
+pub(crate) fn table(named: &[(&str, &Run)]) -> Table {
     let ends: [(&str, OutcomeCount); 2] = [("ok", |c| c.ok), ("intended", |c| c.intended)];
     let outcomes = OTHER_OUTCOMES.into_iter();
     let met = outcomes.filter(|(_, count)| named.iter().any(|(_, run)| count(&run.requests) > 0));
@@ -109,12 +128,12 @@ pub(crate) fn table(named: &[(&str, &Run)]) -> FigureTable {
         let cell = |(_, run): &(&str, &Run)| {
             let (n, intended) = (count(&run.requests), run.requests.intended);
             let share = (intended > 0).then(|| share(n, intended));
-            TableCell::new(show_count(n), share)
+            Cell::new(show_count(n), share)
         };
-        TableRow::new(name, named.iter().map(cell).collect())
+        Row::new(name, named.iter().map(cell).collect())
     };
     let rows = ends.into_iter().take(1).chain(met).chain([ends[1]]);
-    FigureTable::new(named.iter().map(|(name, _)| *name), rows.map(row))
+    Table::new(named.iter().map(|(name, _)| *name), rows.map(row))
 }
 
 fn outcomes(counts: &Counts) -> Vec<Span> {

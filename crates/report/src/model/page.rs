@@ -7,9 +7,9 @@ use super::chart::{self, DamagedHistogram, distribution, observed, over_time, sw
 use super::figures::count_of;
 use super::names::{self, NamedRun};
 use super::{
-    Block, Blocks, FigureTable, TableRow, TextLine, agents, answer, attempts, capacity, claims,
-    comparison, crash, environment, faint, gate, groups, ladder, line, outcomes, plain, plan,
-    process_use, repeat, run, steps, summary, sweep, times, trial_capacities, tuning,
+    Block, Blocks, Row, Table, TextLine, agents, answer, attempts, capacity, claims, comparison,
+    crash, environment, faint, gate, groups, ladder, line, outcomes, plain, plan, process_use,
+    repeat, run, steps, summary, sweep, times, trial_capacities, tuning,
 };
 
 /// Maximum number of rows in a table.
@@ -94,12 +94,12 @@ impl PageContent {
 }
 
 /// Returns a collapsed list of the metrics without a chart, or `None` if there are none.
-fn others(names: Vec<String>) -> Option<FigureTable> {
+fn others(names: Vec<String>) -> Option<Table> {
     let summary = count_of(names.len() as u64, "other metric");
     let rows = names.into_iter();
-    let rows = rows.map(|name| TableRow::new(name, Vec::new()));
-    let table = FigureTable::new([""; 0], rows);
-    (!table.rows.is_empty()).then(|| FigureTable {
+    let rows = rows.map(|name| Row::new(name, Vec::new()));
+    let table = Table::new([""; 0], rows);
+    (!table.rows.is_empty()).then(|| Table {
         collapsed: Some(format!("{summary} in the record")),
         ..table
     })
@@ -284,7 +284,7 @@ pub(super) fn all_outcomes(drawn: &[NamedRun<'_>]) -> Blocks {
 }
 
 /// Returns a table for each run that has one.
-fn tables(drawn: &[NamedRun<'_>], table: fn(&Run) -> Option<FigureTable>) -> Blocks {
+fn tables(drawn: &[NamedRun<'_>], table: fn(&Run) -> Option<Table>) -> Blocks {
     let mut blocks = Blocks::default();
     for one in drawn {
         if let Some(table) = table(one.run) {

@@ -10,7 +10,7 @@ use floodmark_stats::attempts::geometric_median;
 use super::answer::load_name;
 use super::figures::{extremes, per_second, rate};
 use super::names::NamedRun;
-use super::{Emphasis, FigureTable, Span, plain, ratios, verdict};
+use super::{Emphasis, Span, Table, plain, ratios, verdict};
 
 /// Minimum number of loads. Fewer are described in sentences.
 const FEWEST: usize = 3;
@@ -128,14 +128,14 @@ impl Ranking {
     }
 
     /// Returns the ranking as a table.
-    pub(crate) fn table(&self) -> FigureTable {
+    pub(crate) fn table(&self) -> Table {
         let rows = self.bars.iter().map(|bar| {
             let figure = Emphasis::Strong.span(per_second(bar.per_s));
-            super::TableRow::new(&bar.name, vec![figure.into(), bar.show_range().into()])
+            super::Row::new(&bar.name, vec![figure.into(), bar.show_range().into()])
         });
-        FigureTable {
+        Table {
             note: self.caption.clone(),
-            ..FigureTable::new(["figure/s", "range"], rows)
+            ..Table::new(["figure/s", "range"], rows)
         }
     }
 

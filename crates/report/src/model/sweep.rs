@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use floodmark_record::Record;
 use floodmark_record::cause::Cause;
 use floodmark_record::run::{Run, Status};
 use floodmark_record::sweep::{PointThroughput, SweepPoint, Swept};
 
 use super::figures::{optional, per_second, rate, settings};
-use super::{Block, Emphasis, FigureTable, TableCell, TableRow, plain, verdict};
+use super::table::{self, data, listed};
+use super::{Block, Cell, Emphasis, Row, Table, plain, verdict};
 
 /// Explanation below the table.
 pub(crate) const NOTE: &str = "ok responses per second: geometric mean over server processes, with a 95 % interval if there are several";
@@ -57,13 +59,41 @@ pub(crate) fn curves(swept: &Swept) -> Vec<SweepCurve<'_>> {
 
 /// Returns a table of throughput. Each row is a value of the first knob; each column is a
 /// combination of values of the other knobs.
-pub(crate) fn table(swept: &Swept) -> FigureTable {
+pub(crate) fn table(swept: &Swept) -> Table {
     grid(swept, "throughput", |point| throughput(point.measured))
+}
+
+/// Returns a row per point of each sweep.
+pub(crate) fn points(record: &Record) -> Table {
+    Table::of_data(record.sweeps.iter().flat_map(|swept| {
+        let points = swept.sweep.points.iter().zip(&swept.measured);
+        points.map(|(point, measured)| {
+            let values = point.values.iter();
+            let values = values.map(|(name, value)| format!("{name}={value}"));
+            let is_best = swept.best.as_ref() == Some(&point.trial);
+            let per_s = |name, head, of| table::number(name, head, of, per_second);
+            vec![
+                table::text("trial", "trial", &point.trial),
+                data("sweep", &swept.sweep.name),
+                data("setting", values.collect::<Vec<_>>().join(";")),
+                per_s("throughput_per_s", "ok/s", measured.throughput_per_s),
+                per_s("throughput_low_per_s", "low", measured.low),
+                per_s("throughput_high_per_s", "high", measured.high),
+                table::count("processes", "processes", measured.processes),
+                listed(
+                    "is_best",
+                    "role",
+                    is_best,
+                    if is_best { "best" } else { "" },
+                ),
+            ]
+        })
+    }))
 }
 
 /// Returns a table of the most frequent causes, with the rows and columns of [`table`]. Returns
 /// `None` if no cause is known.
-pub(crate) fn cause_table(swept: &Swept, runs: &[Run]) -> Option<FigureTable> {
+pub(crate) fn cause_table(swept: &Swept, runs: &[Run]) -> Option<Table> {
     let causes = causes(swept, runs);
     let cell = |point: &CurvePoint<'_>| {
         let cause = causes.get(point.trial);
@@ -77,7 +107,7 @@ pub(crate) fn cause_table(swept: &Swept, runs: &[Run]) -> Option<FigureTable> {
 }
 
 /// Returns a table with a cell for each point. `content` is the heading if there is only one knob.
-fn grid(swept: &Swept, content: &str, cell: impl Fn(&CurvePoint<'_>) -> TableCell) -> FigureTable {
+fn grid(swept: &Swept, content: &str, cell: impl Fn(&CurvePoint<'_>) -> Cell) -> Table {
     let curves = curves(swept);
     let head = |curve: &SweepCurve<'_>| match curve.others.as_str() {
         "" => content.to_owned(),
@@ -95,16 +125,16 @@ fn grid(swept: &Swept, content: &str, cell: impl Fn(&CurvePoint<'_>) -> TableCel
             let point = curve.points.iter().find(|point| point.x == x);
             point.map_or_else(|| String::new().into(), &cell)
         });
-        TableRow::new(format!("{first} = {x}"), cells.collect())
+        Row::new(format!("{first} = {x}"), cells.collect())
     };
-    FigureTable::new(curves.iter().map(head), xs.into_iter().map(row))
+    Table::new(curves.iter().map(head), xs.into_iter().map(row))
 }
 
 /// Returns a cell with throughput and interval.
-fn throughput(measured: &PointThroughput) -> TableCell {
+fn throughput(measured: &PointThroughput) -> Cell {
     let ends = measured.low.zip(measured.high);
     let interval = ends.map(|(low, high)| format!("({} – {})", per_second(low), per_second(high)));
-    TableCell::new(optional(measured.throughput_per_s, rate), interval)
+    Cell::new(optional(measured.throughput_per_s, rate), interval)
 }
 
 /// Returns the most frequent cause of each trial of a sweep.

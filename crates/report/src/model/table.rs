@@ -1,6 +1,15 @@
-//! Tables: columns with headings, rows with names, and detail levels.
+//! Tables: rows of typed cells for the terminal, the page, Markdown, CSV and JSON Lines.
+//!
+//! A column with a name is part of `floodmark report --format csv`; its cells hold values for programs.
+//! A column with a heading has text for people.
 
-use super::{Emphasis, Span};
+use floodmark_record::plan::Plan;
+use floodmark_record::times::Times;
+use floodmark_record::units::show_count;
+use serde::Serialize;
+
+use super::figures::{NOT_MEASURED, optional, time};
+use super::{Emphasis, Span, plain};
 
 /// Detail level of a column or row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,59 +20,234 @@ pub(crate) enum Detail {
     Roomy,
     /// Only on the page.
     Page,
+    /// In no document, only in `floodmark report --format`.
+    Tables,
 }
 
-/// Text of a cell. The supplement is dropped if there is not enough room.
+/// A value for programs. Text is not escaped.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct TableCell {
-    pub(crate) span: Span,
-    pub(crate) supplement: String,
+pub(crate) enum CellValue {
+    /// Not measured, or not applicable.
+    Missing,
+    Text(String),
+    Flag(bool),
+    Count(u64),
+    /// A finite number in the unit that the column's name states.
+    Number(f64),
 }
 
-impl TableCell {
-    pub(crate) fn new(text: impl Into<String>, supplement: Option<String>) -> Self {
-        TableCell {
-            span: Emphasis::Plain.span(text),
-            supplement: supplement.unwrap_or_default(),
+impl From<Option<f64>> for CellValue {
+    fn from(value: Option<f64>) -> Self {
+        let finite = value.filter(|value| value.is_finite());
+        finite.map_or(CellValue::Missing, CellValue::Number)
+    }
+}
+
+impl From<f64> for CellValue {
+    fn from(value: f64) -> Self {
+        Some(value).into()
+    }
+}
+
+impl From<u64> for CellValue {
+    fn from(n: u64) -> Self {
+        CellValue::Count(n)
+    }
+}
+
+impl From<u32> for CellValue {
+    fn from(n: u32) -> Self {
+        CellValue::Count(n.into())
+    }
+}
+
+impl From<bool> for CellValue {
+    fn from(flag: bool) -> Self {
+        CellValue::Flag(flag)
+    }
+}
+
+impl From<String> for CellValue {
+    fn from(text: String) -> Self {
+        if text.is_empty() {
+            CellValue::Missing
+        } else {
+            CellValue::Text(text)
         }
     }
 }
 
-impl From<Span> for TableCell {
+impl From<&str> for CellValue {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<&String> for CellValue {
+    fn from(text: &String) -> Self {
+        text.clone().into()
+    }
+}
+
+/// A cell. The supplement is dropped if there is not enough room.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Cell {
+    pub(crate) value: CellValue,
+    pub(crate) span: Span,
+    pub(crate) supplement: String,
+}
+
+impl Cell {
+    pub(crate) fn new(text: impl Into<String>, supplement: Option<String>) -> Self {
+        Cell {
+            supplement: supplement.unwrap_or_default(),
+            ..plain(text).into()
+        }
+    }
+}
+
+impl From<Span> for Cell {
     fn from(span: Span) -> Self {
-        TableCell {
+        Cell {
+            value: CellValue::Missing,
             span,
             supplement: String::new(),
         }
     }
 }
 
-impl From<String> for TableCell {
+impl From<String> for Cell {
     fn from(text: String) -> Self {
-        TableCell::new(text, None)
+        plain(text).into()
     }
 }
 
-/// A column heading.
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        plain(text).into()
+    }
+}
+
+/// Name, heading and detail level of a column.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct TableColumn {
+pub(crate) struct Column {
+    /// Stable name with the unit; empty if programs don't need the column.
+    pub(crate) name: &'static str,
     pub(crate) head: String,
     pub(crate) detail: Detail,
+    /// Whether `floodmark report --format md` shows the column.
+    is_listed: bool,
+}
+
+/// A cell with its column.
+pub(crate) type ColumnCell = (Column, Cell);
+
+/// Returns a cell that only programs read.
+pub(crate) fn data(name: &'static str, value: impl Into<CellValue>) -> ColumnCell {
+    let column = Column {
+        name,
+        head: String::new(),
+        detail: Detail::Tables,
+        is_listed: false,
+    };
+    let value = value.into();
+    (
+        column,
+        Cell {
+            value,
+            ..Cell::from("")
+        },
+    )
+}
+
+/// Returns a cell that `floodmark report --format md` shows.
+pub(crate) fn listed(
+    name: &'static str,
+    head: impl Into<String>,
+    value: impl Into<CellValue>,
+    cell: impl Into<Cell>,
+) -> ColumnCell {
+    let (column, Cell { value, .. }) = data(name, value);
+    let column = Column {
+        head: head.into(),
+        is_listed: true,
+        ..column
+    };
+    let cell = cell.into();
+    (column, Cell { value, ..cell })
+}
+
+/// Returns a cell that only documents show.
+pub(crate) fn shown(head: impl Into<String>, detail: Detail, cell: impl Into<Cell>) -> ColumnCell {
+    let column = Column {
+        name: "",
+        head: head.into(),
+        detail,
+        is_listed: false,
+    };
+    (column, cell.into())
+}
+
+/// Returns a cell that documents show, too.
+pub(crate) fn and_shown(detail: Detail, (column, cell): ColumnCell) -> ColumnCell {
+    (Column { detail, ..column }, cell)
+}
+
+/// Returns a listed cell with text. Empty text is a missing value.
+pub(crate) fn text(name: &'static str, head: &str, text: impl Into<String>) -> ColumnCell {
+    let text = text.into();
+    listed(name, head, text.as_str(), text.clone())
+}
+
+/// Returns a listed cell with a count.
+pub(crate) fn count(name: &'static str, head: &str, n: impl Into<u64>) -> ColumnCell {
+    let n = n.into();
+    listed(name, head, n, show_count(n))
+}
+
+/// Returns a listed cell with a number.
+pub(crate) fn number(
+    name: &'static str,
+    head: &str,
+    value: Option<f64>,
+    show: impl Fn(f64) -> String,
+) -> ColumnCell {
+    listed(name, head, value, optional(value, show))
+}
+
+/// Returns a listed cell with a statistic of `times` in microseconds. A percentile among timed-out
+/// requests is emphasized.
+pub(crate) fn time_of(
+    name: &'static str,
+    head: &str,
+    us: Option<f64>,
+    (times, plan): (&Times, &Plan),
+) -> ColumnCell {
+    let is_censored = us.is_none() && times.censored > 0;
+    let text = time(us, times, plan);
+    listed(name, head, us, Emphasis::Bad.when(is_censored).span(text))
+}
+
+/// Returns the name of an enum's value in records.
+pub(crate) fn recorded_name(value: &impl Serialize) -> String {
+    let value = serde_json::to_value(value).ok();
+    let name = value.as_ref().and_then(serde_json::Value::as_str);
+    name.unwrap_or_default().to_owned()
 }
 
 /// A row with one cell per column.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct TableRow {
+pub(crate) struct Row {
     pub(crate) name: String,
     /// Explanation of the name; shown only on the page.
     pub(crate) about: Vec<String>,
     pub(crate) detail: Detail,
-    pub(crate) cells: Vec<TableCell>,
+    pub(crate) cells: Vec<Cell>,
 }
 
-impl TableRow {
-    pub(crate) fn new(name: impl Into<String>, cells: Vec<TableCell>) -> Self {
-        TableRow {
+impl Row {
+    pub(crate) fn new(name: impl Into<String>, cells: Vec<Cell>) -> Self {
+        Row {
             name: name.into(),
             about: Vec::new(),
             detail: Detail::Essential,
@@ -72,16 +256,13 @@ impl TableRow {
     }
 }
 
-/// A cell with the heading and detail level of its column.
-pub(crate) type ColumnCell = (&'static str, Detail, TableCell);
-
 /// A table.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct FigureTable {
+pub(crate) struct Table {
     /// Heading of the row names.
     pub(crate) caption: String,
-    pub(crate) columns: Vec<TableColumn>,
-    pub(crate) rows: Vec<TableRow>,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) rows: Vec<Row>,
     /// Explanation of the table; may be empty.
     pub(crate) note: String,
     /// Appended to the note if the supplements are shown.
@@ -90,19 +271,16 @@ pub(crate) struct FigureTable {
     pub(crate) collapsed: Option<String>,
 }
 
-impl FigureTable {
-    /// Creates a table whose columns have the same detail level.
+impl Table {
+    /// Creates a table for documents. Its columns have the same detail level.
     pub(crate) fn new<H: Into<String>>(
-        columns: impl IntoIterator<Item = H>,
-        rows: impl IntoIterator<Item = TableRow>,
+        heads: impl IntoIterator<Item = H>,
+        rows: impl IntoIterator<Item = Row>,
     ) -> Self {
-        let column = |head: H| TableColumn {
-            head: head.into(),
-            detail: Detail::Essential,
-        };
-        FigureTable {
+        let column = |head: H| shown(head, Detail::Essential, "").0;
+        Table {
             caption: String::new(),
-            columns: columns.into_iter().map(column).collect(),
+            columns: heads.into_iter().map(column).collect(),
             rows: rows.into_iter().collect(),
             note: String::new(),
             supplement_note: "",
@@ -110,41 +288,86 @@ impl FigureTable {
         }
     }
 
-    /// Returns the note of a table with or without its supplements.
-    pub(crate) fn note(&self, supplements: bool) -> String {
-        match supplements {
-            true => format!("{}{}", self.note, self.supplement_note),
-            false => self.note.clone(),
-        }
-    }
-
-    /// Creates a table with the columns of its first row. All rows have the same columns. Columns
-    /// without text are dropped.
+    /// Creates a table with the columns of its first row. All rows have the same columns. Documents
+    /// don't show columns without text.
     pub(crate) fn of(
         rows: impl IntoIterator<Item = (String, Vec<ColumnCell>)>,
         note: &str,
     ) -> Self {
-        let mut table = FigureTable::new([""; 0], []);
-        for (name, columns) in rows {
-            let column = |(head, detail, _): &ColumnCell| TableColumn {
-                head: (*head).to_owned(),
-                detail: *detail,
-            };
-            table.columns = columns.iter().map(column).collect();
-            let cells = columns.into_iter().map(|(_, _, cell)| cell).collect();
-            table.rows.push(TableRow::new(name, cells));
+        let mut table = Table::new([""; 0], []);
+        for (name, cells) in rows {
+            let (columns, cells): (Vec<Column>, Vec<Cell>) = cells.into_iter().unzip();
+            if table.rows.is_empty() {
+                table.columns = columns;
+            }
+            table.rows.push(Row::new(name, cells));
         }
         note.clone_into(&mut table.note);
-        for i in (0..table.columns.len()).rev() {
+        for (i, column) in table.columns.iter_mut().enumerate() {
             let mut texts = table.rows.iter().map(|row| &row.cells[i].span.text);
             if texts.all(String::is_empty) {
-                table.columns.remove(i);
-                for row in &mut table.rows {
-                    row.cells.remove(i);
-                }
+                column.detail = Detail::Tables;
             }
         }
         table
+    }
+
+    /// Creates a table for `floodmark report --format`, whose rows have no names.
+    pub(crate) fn of_data(rows: impl IntoIterator<Item = Vec<ColumnCell>>) -> Self {
+        Table::of(rows.into_iter().map(|cells| (String::new(), cells)), "")
+    }
+
+    /// Returns the positions of the columns that a document with the given detail shows.
+    pub(crate) fn shown(&self, detail: Detail) -> Vec<usize> {
+        self.positions(|column| column.detail <= detail)
+    }
+
+    /// Returns the positions of the columns for programs.
+    pub(crate) fn named(&self) -> Vec<usize> {
+        self.positions(|column| !column.name.is_empty())
+    }
+
+    fn positions(&self, keep: impl Fn(&Column) -> bool) -> Vec<usize> {
+        let columns = self.columns.iter().enumerate();
+        columns
+            .filter(|(_, column)| keep(column))
+            .map(|(i, _)| i)
+            .collect()
+    }
+
+    /// Returns the listed columns as plain text. The first column names the rows. Columns without
+    /// any text are left out.
+    pub(crate) fn listed(&self) -> Table {
+        let text = |row: &Row, i: usize| row.cells[i].span.text.clone();
+        let is_blank = |text: String| text.is_empty() || text == NOT_MEASURED;
+        let mut listed = self.positions(|column| column.is_listed).into_iter();
+        let listed: Vec<usize> = listed
+            .by_ref()
+            .filter(|i| !self.rows.iter().all(|row| is_blank(text(row, *i))))
+            .collect();
+        let Some((first, others)) = listed.split_first() else {
+            return Table::new([""; 0], []);
+        };
+        let rows = self.rows.iter().map(|row| {
+            let cells = others.iter().map(|i| text(row, *i).into());
+            Row::new(text(row, *first), cells.collect())
+        });
+        let heads = others.iter().map(|i| self.columns[*i].head.as_str());
+        Table::new(heads, rows).captioned(&self.columns[*first].head)
+    }
+
+    /// Returns the note of a table with or without its supplements.
+    pub(crate) fn note(&self, supplements: bool) -> String {
+        if supplements {
+            format!("{}{}", self.note, self.supplement_note)
+        } else {
+            self.note.clone()
+        }
+    }
+
+    /// Returns the table, or `None` without rows.
+    pub(crate) fn not_empty(self) -> Option<Self> {
+        (!self.rows.is_empty()).then_some(self)
     }
 
     pub(crate) fn captioned(mut self, caption: &str) -> Self {

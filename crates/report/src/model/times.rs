@@ -6,7 +6,8 @@ use floodmark_record::times::Times;
 use floodmark_record::units::show_count;
 
 use super::figures::{count_of, time};
-use super::{ColumnCell, Detail, Emphasis, FigureTable, TableCell};
+use super::table::{and_shown, data, shown, time_of};
+use super::{ColumnCell, Detail, Table};
 
 /// Minimum p99 of blocked time that a terminal shows, in microseconds.
 const BLOCKED_MATTERS_US: f64 = 1_000.0;
@@ -15,7 +16,7 @@ const BLOCKED_MATTERS_US: f64 = 1_000.0;
 const LATENESS_MATTERS_US: f64 = 100.0;
 
 /// Returns the table, or `None` if nothing was timed.
-pub(crate) fn table(run: &Run) -> Option<FigureTable> {
+pub(crate) fn table(run: &Run) -> Option<Table> {
     let open = run.plan.is_open();
     let exceeds = |times: &Times, us: f64| times.p99.is_some_and(|p99| open && p99 > us);
     let (blocked, lateness) = (&run.blocked_us, &run.lateness_us);
@@ -49,7 +50,7 @@ pub(crate) fn table(run: &Run) -> Option<FigureTable> {
         0 => String::new(),
         _ => format!("service time excludes {excluded} that timed out"),
     };
-    let mut table = FigureTable::of(rows, &note);
+    let mut table = Table::of(rows, &note);
     for (row, (_, about, _, on_terminal)) in table.rows.iter_mut().zip(measured) {
         row.about.push((*about).to_owned());
         if !on_terminal {
@@ -63,34 +64,37 @@ fn cells(times: &Times, plan: &Plan) -> Vec<ColumnCell> {
     // If requests timed out, the mean is unknown. Don't show `> 5 s`, because the mean may be
     // lower.
     let mean = time(times.mean, &Times::default(), plan);
-    let [p50, p99, p99_9, max] = percentiles(times, plan);
-    let p90 = percentile(times.p90, times, plan);
-    let p99_99 = percentile(times.p99_99, times, plan);
+    let cell = |head, detail, us| and_shown(detail, time_of("", head, us, (times, plan)));
     vec![
-        ("mean", Detail::Page, mean.into()),
-        p50,
-        ("p90", Detail::Roomy, p90),
-        p99,
-        p99_9,
-        ("p99.99", Detail::Page, p99_99),
-        ("max", Detail::Essential, max.2),
-        ("requests", Detail::Page, show_count(times.count).into()),
+        shown("mean", Detail::Page, mean),
+        cell("p50", Detail::Essential, times.p50),
+        cell("p90", Detail::Roomy, times.p90),
+        cell("p99", Detail::Essential, times.p99),
+        cell("p99.9", Detail::Roomy, times.p99_9),
+        cell("p99.99", Detail::Page, times.p99_99),
+        cell("max", Detail::Essential, times.max),
+        shown("requests", Detail::Page, show_count(times.count)),
     ]
 }
 
-/// Returns the cells for the percentiles that every table of times contains.
-pub(crate) fn percentiles(times: &Times, plan: &Plan) -> [ColumnCell; 4] {
-    let cell = |us| percentile(us, times, plan);
+/// Returns the response times that tables of runs, steps and requests contain.
+pub(crate) fn response_times(times: &Times, plan: &Plan) -> [ColumnCell; 7] {
+    let cell = |name, head, detail, us| and_shown(detail, time_of(name, head, us, (times, plan)));
     [
-        ("p50", Detail::Essential, cell(times.p50)),
-        ("p99", Detail::Essential, cell(times.p99)),
-        ("p99.9", Detail::Roomy, cell(times.p99_9)),
-        ("max", Detail::Roomy, cell(times.max)),
+        cell("response_p50_us", "p50", Detail::Essential, times.p50),
+        data("response_p90_us", times.p90),
+        data("response_p95_us", times.p95),
+        cell("response_p99_us", "p99", Detail::Essential, times.p99),
+        cell("response_p99_9_us", "p99.9", Detail::Roomy, times.p99_9),
+        cell("response_max_us", "max", Detail::Roomy, times.max),
+        data("response_mean_us", times.mean),
     ]
 }
 
-fn percentile(us: Option<f64>, times: &Times, plan: &Plan) -> TableCell {
-    let is_censored = us.is_none() && times.censored > 0;
-    let emphasis = Emphasis::Bad.when(is_censored);
-    emphasis.span(time(us, times, plan)).into()
+/// Returns the service times that tables of runs and requests contain.
+pub(crate) fn service_times(times: &Times) -> [ColumnCell; 2] {
+    [
+        data("service_p50_us", times.p50),
+        data("service_p99_us", times.p99),
+    ]
 }

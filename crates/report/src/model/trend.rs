@@ -7,12 +7,11 @@ use floodmark_stats::trend::FEWEST_FIGURES;
 use super::answer::capitalized;
 use super::chart::trend as chart;
 use super::figures::{NOT_MEASURED, count_of, glue, interval_with};
-use super::names::minute;
+use super::names::{iso_timestamp, minute};
 use super::page::PageContent;
 use super::ratios::figure;
-use super::{
-    Block, Blocks, Emphasis, FigureTable, Span, TableCell, TableRow, TextLine, line, plain,
-};
+use super::table::{self, data, listed};
+use super::{Block, Blocks, Cell, Emphasis, Row, Span, Table, TextLine, line, plain};
 
 /// Maximum number of results in a table on a terminal; the latest are shown.
 const ON_TERMINAL: usize = 20;
@@ -109,13 +108,13 @@ fn period(results: &[TrendResult]) -> String {
 }
 
 /// Returns a row for each of the latest results. The first results of new levels are highlighted.
-fn results(series: &TrendSeries, most: usize) -> FigureTable {
+fn results(series: &TrendSeries, most: usize) -> Table {
     let hidden = series.results.len().saturating_sub(most);
     let rows = series.results.iter().enumerate().skip(hidden);
     let rows = rows.map(|(i, result)| {
-        let started = TableCell::from(minute(result.started_unix_ms));
+        let started = Cell::from(minute(result.started_unix_ms));
         let figures = series.trends.iter().map(|trend| cell(trend, i));
-        TableRow::new(
+        Row::new(
             &result.name,
             std::iter::once(started).chain(figures).collect(),
         )
@@ -125,7 +124,7 @@ fn results(series: &TrendSeries, most: usize) -> FigureTable {
         .iter()
         .map(|trend| trend.metric.figure().title());
     let heads = std::iter::once("started (UTC)".to_owned()).chain(metrics);
-    let mut table = FigureTable::new(heads, rows).captioned("result");
+    let mut table = Table::new(heads, rows).captioned("result");
     let mut figures = series.trends.iter().flat_map(|trend| &trend.figures);
     if figures.any(|of| of.as_ref().is_some_and(|of| of.interval.is_some())) {
         table.supplement_note = match hidden {
@@ -140,7 +139,7 @@ fn results(series: &TrendSeries, most: usize) -> FigureTable {
     table
 }
 
-fn cell(trend: &Trend, i: usize) -> TableCell {
+fn cell(trend: &Trend, i: usize) -> Cell {
     let Some(of) = &trend.figures[i] else {
         return NOT_MEASURED.to_owned().into();
     };
@@ -155,9 +154,9 @@ fn cell(trend: &Trend, i: usize) -> TableCell {
             format!("[{} to {}]", show(low), show(high))
         })
     });
-    TableCell {
-        span: emphasis.span(show(of.value)),
+    Cell {
         supplement: interval.unwrap_or_default(),
+        ..emphasis.span(show(of.value)).into()
     }
 }
 
@@ -222,6 +221,68 @@ fn host_changes(series: &TrendSeries) -> impl Iterator<Item = TextLine> {
 fn notes(report: &TrendReport) -> impl Iterator<Item = TextLine> {
     let notes = report.notes.iter().map(|note| line("note", note));
     notes.chain([line("method", METHOD)])
+}
+
+/// Returns a row per result and metric.
+pub(crate) fn figures_table(report: &TrendReport) -> Table {
+    Table::of_data(trends(report).flat_map(|(series, trend)| {
+        let results = series.results.iter().zip(&trend.figures);
+        results.map(move |(result, of)| {
+            let interval = of.as_ref().and_then(|of| of.interval.as_ref());
+            let value = of.as_ref().map(|of| of.value);
+            let shown = interval.map_or_else(String::new, |of| {
+                let show = |value| figure(trend.metric, Some(value));
+                format!("{} – {}", show(of.low), show(of.high))
+            });
+            let started = iso_timestamp(result.started_unix_ms).unwrap_or_default();
+            vec![
+                table::text("result", "result", &result.name),
+                table::text("series", "series", &series.name),
+                table::text("started", "started", started),
+                table::text("metric", "metric", trend.metric.name()),
+                data("unit", trend.metric.figure().unit().name()),
+                listed("figure", "figure", value, figure(trend.metric, value)),
+                listed(
+                    "figure_low",
+                    "95 % interval",
+                    interval.map(|of| of.low),
+                    shown,
+                ),
+                data("figure_high", interval.map(|of| of.high)),
+                data("processes", result.processes),
+            ]
+        })
+    }))
+}
+
+/// Returns a row per lasting change.
+pub(crate) fn changes_table(report: &TrendReport) -> Table {
+    Table::of_data(trends(report).flat_map(|(series, trend)| {
+        let levels = trend.levels.iter().zip(trend.levels.iter().skip(1));
+        levels.filter_map(move |(before, after)| {
+            let change = after.change?;
+            let first = series.results.get(after.first as usize)?;
+            let figure =
+                |name, head, value| listed(name, head, value, figure(trend.metric, Some(value)));
+            let interval = format!("{} – {}", show_ratio(change.low), show_ratio(change.high));
+            Some(vec![
+                table::text("result", "first result", &first.name),
+                table::text("series", "series", &series.name),
+                table::text("metric", "metric", trend.metric.name()),
+                data("unit", trend.metric.figure().unit().name()),
+                figure("figure_before", "before", before.figure),
+                figure("figure_after", "after", after.figure),
+                table::number("ratio", "ratio", Some(change.ratio), show_ratio),
+                listed("ratio_low", "95 % interval", change.low, interval),
+                data("ratio_high", change.high),
+            ])
+        })
+    }))
+}
+
+fn trends(report: &TrendReport) -> impl Iterator<Item = (&TrendSeries, &Trend)> {
+    let all = report.series.iter();
+    all.flat_map(|series| series.trends.iter().map(move |trend| (series, trend)))
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ use floodmark_record::capacity::{CapacityKind, TrialCapacity};
 use floodmark_record::run::Run;
 
 use super::figures::{interval, median, microseconds, optional, per_second, rate};
+use super::table::{self, and_shown, data, listed, shown};
 use super::{
-    Blocks, ColumnCell, Detail, Emphasis, FigureTable, TextLine, capacity, faint, line, plain,
-    process_use, verdict,
+    Blocks, ColumnCell, Detail, Emphasis, Table, TextLine, capacity, faint, line, process_use,
+    verdict,
 };
 
 /// Load whose response time the table shows, as a share of the capacity.
@@ -42,16 +43,17 @@ pub(crate) fn add(blocks: &mut Blocks, record: &Record) {
 }
 
 /// Returns a table with a row per trial.
-pub(crate) fn table(record: &Record) -> FigureTable {
+pub(crate) fn table(record: &Record) -> Table {
     let rows = record.trial_capacities.iter();
     let rows = rows.map(|trial| (trial.trial.clone(), cells(record, trial)));
-    FigureTable::of(rows, "").captioned("trial")
+    Table::of(rows, "").captioned("trial")
 }
 
 fn cells(record: &Record, trial: &TrialCapacity) -> Vec<ColumnCell> {
-    let essential = |head, span: super::Span| (head, Detail::Essential, span.into());
-    let range = trial.interval.as_ref().zip(trial.rate_per_s);
-    let range = range.map_or_else(String::new, |(range, per_s)| interval(per_s, range));
+    let essential = |cell| and_shown(Detail::Essential, cell);
+    let range = trial.interval.as_ref();
+    let shown_range = trial.rate_per_s.zip(range);
+    let shown_range = shown_range.map_or_else(String::new, |(per_s, range)| interval(per_s, range));
     let at = |share: f64, of: fn(&Run) -> Option<f64>| {
         let runs = loads(record, &trial.trial);
         let runs = runs.filter(move |(_, level)| (level - share).abs() < TOLERANCE);
@@ -59,24 +61,37 @@ fn cells(record: &Record, trial: &TrialCapacity) -> Vec<ColumnCell> {
     };
     let p99 = at(MODERATE, |run| run.response_time_us.p99);
     let cpus = at(1.0, |run| process_use::cpus(run.server.as_ref()));
+    let cpus = optional(cpus, |cpus| format!("{cpus:.2}"));
+    let processes = match trial.bounded {
+        0 => trial.processes.to_string(),
+        bounded => format!("{} of {}", trial.processes, trial.processes + bounded),
+    };
+    let capacity = Emphasis::Strong.span(optional(trial.rate_per_s, per_second));
     vec![
-        essential(
+        table::text("trial", "trial", &trial.trial),
+        essential(listed(
+            "capacity_per_s",
             "capacity/s",
-            Emphasis::Strong.span(optional(trial.rate_per_s, per_second)),
+            trial.rate_per_s,
+            capacity,
+        )),
+        essential(listed(
+            "capacity_low_per_s",
+            "interval",
+            range.map(|range| range.low),
+            shown_range,
+        )),
+        data("capacity_high_per_s", range.map(|range| range.high)),
+        data("confidence", range.map(|range| range.confidence)),
+        shown(
+            "p99 at 80 %",
+            Detail::Essential,
+            optional(p99, microseconds),
         ),
-        essential("interval", plain(range)),
-        essential("p99 at 80 %", plain(optional(p99, microseconds))),
-        essential(
-            "server CPUs",
-            plain(optional(cpus, |cpus| format!("{cpus:.2}"))),
-        ),
-        essential(
-            "processes",
-            plain(match trial.bounded {
-                0 => trial.processes.to_string(),
-                bounded => format!("{} of {}", trial.processes, trial.processes + bounded),
-            }),
-        ),
+        shown("server CPUs", Detail::Essential, cpus),
+        shown("processes", Detail::Essential, processes),
+        table::count("processes", "processes", trial.processes),
+        data("bounded_processes", trial.bounded),
     ]
 }
 

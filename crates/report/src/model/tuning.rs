@@ -8,9 +8,9 @@ use floodmark_record::tuning::{
 };
 
 use super::figures::{self, duration, microseconds, optional, rate};
+use super::table::{self, and_shown, data, listed, shown};
 use super::{
-    Blocks, Detail, Emphasis, FigureTable, TableCell, experiment, line, placement, plain,
-    tuning_result,
+    Blocks, Cell, ColumnCell, Detail, Emphasis, Table, experiment, line, placement, tuning_result,
 };
 
 /// Explanation of the intervals.
@@ -78,28 +78,106 @@ pub(crate) fn document(record: &Record) -> Blocks {
 }
 
 /// Returns a row per measured server process.
-pub(crate) fn steps(tuning: &Tuning, of: &TunedFigure) -> FigureTable {
-    let rows = (1..).zip(&tuning.steps).map(|(number, step)| {
-        let cause = step.cause.map_or("", |cause| cause.name());
-        let cells = vec![
-            ("step", Detail::Essential, plain(step.action.name()).into()),
-            (of.head, Detail::Essential, step_figure(step)),
-            ("process", Detail::Roomy, step.process.to_string().into()),
-            ("limit", Detail::Essential, plain(cause).into()),
-        ];
-        (format!("{number} {}", setting(&step.values)), cells)
+pub(crate) fn steps(tuning: &Tuning, of: &TunedFigure) -> Table {
+    let rows = (1_u64..).zip(&tuning.steps).map(|(number, step)| {
+        let name = format!("{number} {}", setting(&step.values));
+        (name, step_cells(number, step, of))
     });
     let has_intervals = tuning.steps.iter().any(|step| step.interval.is_some());
     let note = format!(
         "one row per server process: {}, and the cause that limits the server",
         of.meaning
     );
-    let mut table = FigureTable::of(rows, &note);
+    let mut table = Table::of(rows, &note);
     table.supplement_note = if has_intervals { INTERVALS } else { "" };
     table
 }
 
-fn step_figure(step: &TuningStep) -> TableCell {
+fn step_cells(number: u64, step: &TuningStep, of: &TunedFigure) -> Vec<ColumnCell> {
+    let essential = |cell| and_shown(Detail::Essential, cell);
+    let range = step.interval.as_ref();
+    let cause = step.cause.map_or("", |cause| cause.name());
+    let process = table::count("process", "process", step.process);
+    let [named, trial] = knob_cells(&step.values, &step.trial);
+    vec![
+        table::count("number", "number", number),
+        essential(table::text("action", "step", step.action.name())),
+        data("knob", step.knob.as_deref().unwrap_or_default()),
+        data("reason", &step.reason),
+        named,
+        trial,
+        shown(of.head, Detail::Essential, step_figure(step)),
+        and_shown(Detail::Roomy, process),
+        table::number(
+            "figure_per_s",
+            "figure/s",
+            step.figure_per_s,
+            figures::per_second,
+        ),
+        data("figure_low_per_s", range.map(|range| range.low)),
+        data("figure_high_per_s", range.map(|range| range.high)),
+        data("is_lower_bound", step.is_lower_bound),
+        essential(table::text("cause", "limit", cause)),
+        table::text("note", "note", step.note.as_deref().unwrap_or_default()),
+    ]
+}
+
+fn knob_cells(values: &KnobValues, trial: &str) -> [ColumnCell; 2] {
+    let pairs = values.iter().map(|(name, value)| format!("{name}={value}"));
+    let pairs = pairs.collect::<Vec<_>>().join(";");
+    [
+        listed("setting", "setting", pairs, setting(values)),
+        data("trial", trial),
+    ]
+}
+
+/// Returns a row per measured setting. The figure is a throughput or a capacity.
+pub(crate) fn settings(tuning: &Tuning) -> Table {
+    let settings = tuning.settings.iter();
+    Table::of_data(settings.map(|one| setting_cells(tuning, one)))
+}
+
+fn setting_cells(tuning: &Tuning, one: &TunedSetting) -> Vec<ColumnCell> {
+    let is_chosen = tuning.chosen.as_ref() == Some(&one.trial);
+    let is_best = tuning.best.as_ref() == Some(&one.trial);
+    let role = match (is_chosen, is_best) {
+        (true, true) => "chosen, best",
+        (true, false) => "chosen",
+        (false, true) => "best",
+        (false, false) => "",
+    };
+    let range = one.interval.as_ref();
+    let interval = one.figure_per_s.zip(range);
+    let interval = interval.map_or_else(String::new, |(per_s, range)| {
+        figures::interval(per_s, range)
+    });
+    let figure = optional(one.figure_per_s, figures::per_second);
+    let [named, trial] = knob_cells(&one.values, &one.trial);
+    vec![
+        named,
+        trial,
+        shown("ok/s", Detail::Essential, figure.clone()),
+        listed("figure_per_s", "figure/s", one.figure_per_s, figure),
+        listed(
+            "figure_low_per_s",
+            "interval",
+            range.map(|range| range.low),
+            interval,
+        ),
+        data("figure_high_per_s", range.map(|range| range.high)),
+        data("is_lower_bound", one.is_lower_bound),
+        and_shown(
+            Detail::Essential,
+            table::number("response_p99_us", "p99", one.p99_us, microseconds),
+        ),
+        table::count("processes", "processes", one.processes),
+        listed("is_chosen", "role", is_chosen, role),
+        data("is_best", is_best),
+        data("is_on_frontier", one.on_frontier),
+    ]
+}
+
+fn step_figure(step: &TuningStep) -> Cell {
     let figure = step.figure_per_s;
     let interval = figure.zip(step.interval.as_ref());
     let interval = interval.map(|(figure, interval)| figures::interval(figure, interval));
@@ -109,12 +187,12 @@ fn step_figure(step: &TuningStep) -> TableCell {
         None if step.note.is_some() => "none".to_owned(),
         None => "failed".to_owned(),
     };
-    TableCell::new(text, interval)
+    Cell::new(text, interval)
 }
 
 /// Returns the settings on the frontier by throughput and p99. Returns `None` if no setting trades
 /// one for the other.
-pub(crate) fn frontier(tuning: &Tuning) -> Option<FigureTable> {
+pub(crate) fn frontier(tuning: &Tuning) -> Option<Table> {
     let settings = tuning.settings.iter();
     let mut on_frontier: Vec<&TunedSetting> = settings.filter(|one| one.on_frontier).collect();
     on_frontier.sort_by(|a, b| {
@@ -122,28 +200,15 @@ pub(crate) fn frontier(tuning: &Tuning) -> Option<FigureTable> {
             .partial_cmp(&a.figure_per_s)
             .unwrap_or(std::cmp::Ordering::Equal)
     });
-    let rows = on_frontier.iter().map(|one| {
-        let cells = vec![
-            (
-                "ok/s",
-                Detail::Essential,
-                optional(one.figure_per_s, figures::per_second).into(),
-            ),
-            (
-                "p99",
-                Detail::Essential,
-                optional(one.p99_us, microseconds).into(),
-            ),
-        ];
-        (setting(&one.values), cells)
-    });
+    let rows = on_frontier.iter();
+    let rows = rows.map(|one| (setting(&one.values), setting_cells(tuning, one)));
     // Settings with equal throughputs trade nothing.
     let ends = on_frontier.first().zip(on_frontier.last());
     let trades = ends.is_some_and(|(highest, lowest)| {
         let enough = highest.figure_per_s.map(|highest| highest * (1.0 - SAME));
         lowest.figure_per_s < enough
     });
-    trades.then(|| FigureTable::of(rows, ""))
+    trades.then(|| Table::of(rows, ""))
 }
 
 /// Describes a measured server process: `threads = 8: 190/s ± 1.2 % (worker-pool: …)`.

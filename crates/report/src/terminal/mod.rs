@@ -11,7 +11,7 @@ use floodmark_record::run::Run;
 use floodmark_record::trend::TrendReport;
 use floodmark_record::verdict::Verdict;
 
-use crate::model::{self, Block, Blocks, Detail, Emphasis, FigureTable, Span, TableCell, TextLine};
+use crate::model::{self, Block, Blocks, Cell, Detail, Emphasis, Span, Table, TextLine};
 use crate::plain;
 use crate::style::Style;
 
@@ -134,7 +134,7 @@ impl Canvas {
     }
 
     /// Draws a table within the width. Supplements are dropped first, then columns.
-    fn table(&mut self, table: &FigureTable) {
+    fn table(&mut self, table: &Table) {
         let room = self.style.columns();
         let (mut shown, mut width, mut note) = (Vec::new(), usize::MAX, String::new());
         for (supplements, detail) in [
@@ -203,31 +203,28 @@ fn glue_flags(text: &str) -> String {
 }
 
 /// Returns the rows of a table as text. The headings come first, and names are in the first column.
-fn cells(table: &FigureTable, supplements: bool, detail: Detail) -> Vec<Vec<Span>> {
+fn cells(table: &Table, supplements: bool, detail: Detail) -> Vec<Vec<Span>> {
     let span =
         |emphasis: Emphasis, text: &str| emphasis.span(plain::line(text).replace(NO_BREAK, " "));
-    let cell = |cell: &TableCell| match supplements && !cell.supplement.is_empty() {
+    let cell = |cell: &Cell| match supplements && !cell.supplement.is_empty() {
         true => span(
             cell.span.emphasis,
             &format!("{} {}", cell.span.text, cell.supplement),
         ),
         false => span(cell.span.emphasis, &cell.span.text),
     };
-    let columns = table
-        .columns
-        .iter()
-        .filter(|column| column.detail <= detail);
-    let heads = columns.map(|column| span(Emphasis::Faint, &column.head));
+    let columns = table.shown(detail);
+    let heads = columns.iter().map(|i| &table.columns[*i].head);
+    let heads = heads.map(|head| span(Emphasis::Faint, head));
     let mut rows = vec![Vec::from_iter(
         [span(Emphasis::Plain, &table.caption)]
             .into_iter()
             .chain(heads),
     )];
     for row in table.rows.iter().filter(|row| row.detail <= detail) {
-        let cells = row.cells.iter().zip(&table.columns);
-        let shown = cells.filter(|(_, column)| column.detail <= detail);
+        let shown = columns.iter().map(|i| cell(&row.cells[*i]));
         let name = [span(Emphasis::Plain, &row.name)].into_iter();
-        rows.push(name.chain(shown.map(|(one, _)| cell(one))).collect());
+        rows.push(name.chain(shown).collect());
     }
     rows
 }
@@ -270,10 +267,7 @@ pub(crate) mod tests {
     }
 
     /// Draws tables without colors.
-    pub(crate) fn drawn_tables(
-        tables: impl IntoIterator<Item = FigureTable>,
-        width: usize,
-    ) -> String {
+    pub(crate) fn drawn_tables(tables: impl IntoIterator<Item = Table>, width: usize) -> String {
         let mut blocks = Blocks::default();
         blocks.tables(tables);
         draw(&blocks, style(width))
@@ -311,8 +305,8 @@ pub(crate) mod tests {
             "next",
             [Emphasis::Bad.span("\u{1b}]0;owned\u{7}")],
         )]);
-        let row = model::TableRow::new("x\u{1b}[2J", vec!["\u{1b}c".to_owned().into()]);
-        blocks.tables([FigureTable::new(["\u{1b}c"], [row])]);
+        let row = model::Row::new("x\u{1b}[2J", vec!["\u{1b}c".to_owned().into()]);
+        blocks.tables([Table::new(["\u{1b}c"], [row])]);
         let style = Style {
             color: true,
             width: 80,
@@ -331,8 +325,8 @@ pub(crate) mod tests {
     #[test]
     fn columns_never_touch() {
         let cells = vec!["123,456,789".to_owned().into(), "x".to_owned().into()];
-        let row = model::TableRow::new("a-name-longer-than-a-label", cells);
-        let table = FigureTable::new(["a", "b"], [row]);
+        let row = model::Row::new("a-name-longer-than-a-label", cells);
+        let table = Table::new(["a", "b"], [row]);
         assert_eq!(
             drawn_tables([table], 80).lines().last(),
             Some("a-name-longer-than-a-label  123,456,789  x")
