@@ -24,22 +24,21 @@ pub fn summary(record: &Record, next: Option<&str>, max_bytes: usize) -> Option<
         (None, Some(_)) => "capacity",
         (None, None) => "load",
     };
-    titled(command, &model::document(record, next), max_bytes)
+    titled(command, model::document(record, next), max_bytes)
 }
 
 /// Returns a comparison, truncated to `max_bytes`, or `None` if not even the heading fits.
 #[must_use]
 pub fn comparison(compared: &ComparisonReport, max_bytes: usize) -> Option<String> {
-    titled("compare", &model::comparison::document(compared), max_bytes)
+    titled("compare", model::comparison::document(compared), max_bytes)
 }
 
 /// Draws a document below a heading. Ends the text before the first part that does not fit.
-fn titled(command: &str, blocks: &Blocks, max_bytes: usize) -> Option<String> {
+fn titled(command: &str, blocks: Blocks, max_bytes: usize) -> Option<String> {
     // The file may not end with a line break.
     let mut out = format!("\n## floodmark {command}\n");
-    let blocks: Vec<Block> = blocks.0.iter().cloned().map(limited).collect();
     let room = max_bytes.checked_sub(TRUNCATED.len())?;
-    for part in parts(&blocks) {
+    for part in parts(&blocks.limited(MAX_ROWS).0) {
         let text = format!("\n{}", drawn(part));
         if out.len() + text.len() > room {
             out.push_str(TRUNCATED);
@@ -48,13 +47,6 @@ fn titled(command: &str, blocks: &Blocks, max_bytes: usize) -> Option<String> {
         out.push_str(&text);
     }
     (out.len() <= max_bytes).then_some(out)
-}
-
-fn limited(block: Block) -> Block {
-    match block {
-        Block::Table(table) => Block::Table(table.limited(MAX_ROWS)),
-        other => other,
-    }
 }
 
 /// Draws a document.
@@ -67,24 +59,22 @@ pub(crate) fn draw(blocks: &Blocks) -> String {
 fn parts(blocks: &[Block]) -> impl Iterator<Item = &[Block]> {
     let is_line = |block: &Block| matches!(block, Block::Line(_));
     let parts = blocks.chunk_by(move |a, b| is_line(a) && is_line(b));
-    parts.filter(|part| !matches!(part, [Block::Gap | Block::Charts(_)]))
+    parts.filter(|part| !matches!(part, [Block::Gap | Block::Ranking(_) | Block::Charts(_)]))
 }
 
 /// Draws a list of lines, or one other block. The text ends with a line break.
 fn drawn(part: &[Block]) -> String {
     let lines = part.iter().map(|block| match block {
-        Block::Gap | Block::Charts(_) => String::new(),
+        Block::Gap | Block::Ranking(_) | Block::Charts(_) => String::new(),
         Block::Paragraph(spans) => format!("{}\n", text(spans)),
+        Block::Section(heading, explanation) => {
+            format!("{} {}\n", emphasized(heading), emphasized(explanation))
+        }
         Block::Line(line) => list_item(line),
         // An indented code block needs no escapes.
         Block::Command(_, command) => format!("    {}\n", plain::line(command)),
         Block::Table(table) => drawn_table(table),
-        Block::Ranking(ranking) => drawn_table(&ranking.table()),
         Block::Subheading(heading) => format!("### {}\n", escaped(heading)),
-        Block::List(lead, items) => {
-            let items = items.iter().map(|item| format!("- {}\n", text(item)));
-            format!("{}\n\n{}", text(lead), String::from_iter(items))
-        }
     });
     lines.collect()
 }

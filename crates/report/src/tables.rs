@@ -60,7 +60,7 @@ impl ResultTables {
                 "ratios",
                 Some(comparison::table(&record.comparisons, "a", "b")),
             ),
-            ("claims", claims::table(&record.claims)),
+            ("claims", Some(claims::table(&record.claims))),
             (CONDITIONS, Some(Table::of_data(conditions))),
             ("capacity_trials", Some(capacity::all_trials(record))),
             ("skipped", Some(Table::of_data(skipped))),

@@ -77,7 +77,7 @@ fn compares_several_results_per_side() {
     assert_eq!(code, 0, "{table}");
     let page = fs::read_to_string(page).unwrap();
     for part in [
-        "<h2>Ratios</h2>",
+        "ratio = a ÷ b",
         "<h2>Curves</h2>",
         "<polyline class=\"curve k1\"",
     ] {

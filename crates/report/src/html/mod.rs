@@ -18,7 +18,7 @@ mod chart;
 mod tests;
 
 pub use crate::model::chart::DamagedHistogram;
-pub use crate::model::comparison_page::ComparedRuns;
+pub use crate::model::page::ComparedRuns;
 
 use crate::model::figures::rate;
 use crate::model::page::PageContent;
@@ -128,15 +128,19 @@ fn run_of_blocks(run: &[Block]) -> Markup {
             html! { p.note { (spans(content)) } }
         }
         Block::Paragraph(content) => html! { p { (spans(content)) } },
-        Block::Subheading(text) => html! { h3 { (Harmless(text)) } },
-        Block::List(lead, items) => html! {
-            div.why {
-                (spans(lead))
-                @if !items.is_empty() { ul { @for item in items { li { (spans(item)) } } } }
-            }
+        Block::Section(heading, explanation) => html! {
+            h2 { (Harmless(&heading.text)) }
+            p.note { (Harmless(&explanation.text)) }
         },
+        Block::Subheading(text) => html! { h3 { (Harmless(text)) } },
         Block::Line(_) => {
-            html! { dl { @for block in run { @if let Block::Line(line) = block { (labelled(line)) } } } }
+            html! {
+                dl {
+                    @for (i, block) in run.iter().enumerate() {
+                        @if let Block::Line(line) = block { (labelled(line, i == 0)) }
+                    }
+                }
+            }
         }
         Block::Command(_, command) => html! { pre { (Harmless(command)) } },
         Block::Table(content) => match &content.collapsed {
@@ -150,8 +154,12 @@ fn run_of_blocks(run: &[Block]) -> Markup {
     }
 }
 
-fn labelled(line: &TextLine) -> Markup {
-    html! { dt { (Harmless(&line.label)) } dd { (spans(&line.spans)) } }
+/// Draws a line. A line without a label continues the previous one, unless it is the first.
+fn labelled(line: &TextLine, is_first: bool) -> Markup {
+    html! {
+        @if is_first || !line.label.is_empty() { dt { (Harmless(&line.label)) } }
+        dd { (spans(&line.spans)) }
+    }
 }
 
 /// Separates spans by a space, except before punctuation.

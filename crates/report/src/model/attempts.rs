@@ -85,7 +85,7 @@ fn each<'a>(
 }
 
 /// Returns the line with the mean throughput of the attempts.
-pub(crate) fn throughput(overall: &Overall) -> TextLine {
+fn throughput(overall: &Overall) -> TextLine {
     let mut spans = vec![Emphasis::Strong.span(rate(overall.throughput_per_s))];
     let attempts = count_of(overall.attempts.into(), "attempt");
     match &overall.throughput_interval {

@@ -13,8 +13,8 @@ use super::figures::{
 };
 use super::table::{self, and_shown, data, listed, recorded_name, shown};
 use super::{
-    Blocks, ColumnCell, Detail, Emphasis, Span, Table, TextLine, faint, line, plain, process_use,
-    summary, verdict,
+    Blocks, ColumnCell, Detail, Emphasis, Span, Table, TextLine, line, plain, process_use, summary,
+    verdict,
 };
 
 /// Maximum scatter up to which intervals are reliable, as a share. Longer trials scatter less.
@@ -165,7 +165,7 @@ fn trials(result: &CapacityResult) -> String {
 }
 
 /// Returns what fails first above the capacity, and why.
-pub(crate) fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
+fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
     let Some(per_s) = result.rate_per_s else {
         return Vec::new();
     };
@@ -221,7 +221,7 @@ fn open_runs(record: &Record) -> impl DoubleEndedIterator<Item = &Run> {
 
 /// Returns a table of the loads: over a single connection, in the closed model, and at rates around
 /// the capacity.
-pub(crate) fn levels(record: &Record, result: &CapacityResult) -> Option<Table> {
+fn levels(record: &Record, result: &CapacityResult) -> Option<Table> {
     let per_s = result.rate_per_s?;
     let rows = record.runs.iter();
     let rows = rows.map(|run| (load_name(run, per_s), load_cells(run)));
@@ -274,7 +274,7 @@ fn load_cells(run: &Run) -> Vec<ColumnCell> {
 }
 
 /// Returns remarks about the precision of the result.
-pub(crate) fn notes(result: &CapacityResult) -> Vec<TextLine> {
+fn notes(result: &CapacityResult) -> Vec<TextLine> {
     let notes = disturbances([result]).into_iter().chain(precision(result));
     notes.map(|note| line("note", note)).collect()
 }
@@ -350,21 +350,6 @@ pub(crate) fn precision(result: &CapacityResult) -> Vec<String> {
     }
     notes.extend(end.into_iter().flat_map(|end| end.notes.iter().cloned()));
     notes
-}
-
-/// Returns the paragraphs that answer the question of a page.
-pub(crate) fn paragraphs(record: &Record, result: &CapacityResult) -> Blocks {
-    let mut blocks = Blocks::default();
-    let lines = [answer(result), failure(record, result), notes(result)].concat();
-    for of in lines {
-        let mut spans = Vec::new();
-        if !of.label.is_empty() {
-            spans.push(faint(format!("{}:", of.label)));
-        }
-        spans.extend(of.spans);
-        blocks.paragraph(spans);
-    }
-    blocks
 }
 
 /// Returns a table of all trials.

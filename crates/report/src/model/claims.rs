@@ -3,8 +3,8 @@
 use floodmark_record::comparison::ClaimResult;
 
 use super::ratios::{holds, measured, published, subject};
-use super::table::{self, and_shown, data, listed, recorded_name, shown};
-use super::{Blocks, ColumnCell, Detail, Emphasis, Table, TextLine, faint, line, plain};
+use super::table::{self, data, listed, recorded_name};
+use super::{Blocks, ColumnCell, Table, TextLine, faint, line, plain};
 
 /// Adds the claims of an experiment.
 pub(crate) fn add(blocks: &mut Blocks, claims: &[ClaimResult]) {
@@ -29,49 +29,9 @@ pub(crate) fn add(blocks: &mut Blocks, claims: &[ClaimResult]) {
     }
 }
 
-/// Returns the claims of an experiment as a table, or `None` if there are no claims. Each note is a
-/// numbered footnote.
-pub(crate) fn table(claims: &[ClaimResult]) -> Option<Table> {
-    let mut notes: Vec<&str> = Vec::new();
-    for note in claims.iter().flat_map(|claim| &claim.notes) {
-        if !notes.contains(&note.as_str()) {
-            notes.push(note);
-        }
-    }
-    let number = |note: &String| {
-        notes
-            .iter()
-            .position(|of| of == note)
-            .map_or(0, |at| at + 1)
-    };
-    let about = |claim: &ClaimResult| {
-        let source = claim.source.iter().cloned();
-        let numbers = claim
-            .notes
-            .iter()
-            .map(|note| format!("note {}", number(note)));
-        source
-            .chain([subject(claim)])
-            .chain(numbers)
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join("; ")
-    };
-    let rows = claims
-        .iter()
-        .map(|claim| (claim.text.clone(), cells(claim)));
-    let explanation = "In parentheses: the 95 % interval over server processes. A claim holds if the \
-                       whole interval agrees with it, and fails if none of it does.";
-    let numbered = notes.iter().enumerate();
-    let numbered = numbered.map(|(at, note)| format!(" Note {}: {note}.", at + 1));
-    let mut table = Table::of(
-        rows,
-        &(explanation.to_owned() + &numbered.collect::<String>()),
-    );
-    for (row, claim) in table.rows.iter_mut().zip(claims) {
-        row.about.push(about(claim));
-    }
-    table.not_empty()
+/// Returns a table with a row per claim.
+pub(crate) fn table(claims: &[ClaimResult]) -> Table {
+    Table::of_data(claims.iter().map(cells))
 }
 
 fn cells(claim: &ClaimResult) -> Vec<ColumnCell> {
@@ -80,26 +40,22 @@ fn cells(claim: &ClaimResult) -> Vec<ColumnCell> {
         _ => "ratio",
     };
     let metric = claim.metric.map_or("", |metric| metric.name());
-    let result = holds(claim.holds);
-    let figure = Emphasis::Strong.span(measured(claim));
     vec![
         table::text("claim", "claim", &claim.text),
         data("source", claim.source.as_deref().unwrap_or_default()),
         data("metric", metric),
         listed("of", "of", claim.of.join(";"), subject(claim)),
         data("unit", unit),
-        shown("holds", Detail::Essential, result.clone()),
-        and_shown(
-            Detail::Essential,
-            listed("published", "published", claim.published, published(claim)),
-        ),
-        and_shown(
-            Detail::Essential,
-            listed("measured", "measured", claim.measured, figure),
-        ),
+        listed("published", "published", claim.published, published(claim)),
+        listed("measured", "measured", claim.measured, measured(claim)),
         data("measured_low", claim.low),
         data("measured_high", claim.high),
-        listed("holds", "holds", recorded_name(&claim.holds), result),
+        listed(
+            "holds",
+            "holds",
+            recorded_name(&claim.holds),
+            holds(claim.holds),
+        ),
         table::text("notes", "notes", claim.notes.join("; ")),
     ]
 }

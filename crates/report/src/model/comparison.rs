@@ -115,12 +115,12 @@ fn conclusion(conclusion: Conclusion) -> Span {
 }
 
 /// Groups the comparisons by pair of trials.
-pub(crate) fn pairs(comparisons: &[Comparison]) -> impl Iterator<Item = &[Comparison]> {
+fn pairs(comparisons: &[Comparison]) -> impl Iterator<Item = &[Comparison]> {
     comparisons.chunk_by(|one, next| (&one.a, &one.b) == (&next.a, &next.b))
 }
 
 /// Returns the most important results as sentences.
-pub(crate) fn results(comparisons: &[Comparison]) -> impl Iterator<Item = String> {
+fn results(comparisons: &[Comparison]) -> impl Iterator<Item = String> {
     let stated = comparisons
         .iter()
         .filter(|c| IN_SENTENCES.contains(&c.metric));
@@ -134,15 +134,35 @@ pub(crate) fn add_pairs(blocks: &mut Blocks, record: &Record) {
         let (a, b) = (&pair[0].a, &pair[0].b);
         let explanation = "ratio = a ÷ b, n = server processes per side";
         blocks.section(format!("a = {a}, b = {b}"), explanation);
-        blocks.tables([table(pair.iter().filter(on_terminal), "a", "b")]);
+        let mut table = table(pair, "a", "b");
+        for (row, of) in table.rows.iter_mut().zip(pair) {
+            if !ON_TERMINAL.contains(&of.metric) {
+                row.detail = Detail::Page;
+            }
+        }
+        blocks.tables([table]);
         blocks.lines(results(pair).map(|text| line("result", text)));
     }
     let shown = record.comparisons.iter().filter(on_terminal);
     blocks.lines(notes(&shown.collect::<Vec<_>>()));
 }
 
+/// Returns what the document of an experiment leaves out: what inconclusive metrics need, the notes
+/// on further metrics, and the methods.
+pub(crate) fn appendix(comparisons: &[Comparison]) -> Vec<TextLine> {
+    let all: Vec<&Comparison> = comparisons.iter().collect();
+    let further = comparisons.iter();
+    let further = further.filter(|c| !ON_TERMINAL.contains(&c.metric));
+    let lines = [
+        inconclusive(&all),
+        notes(&further.collect::<Vec<_>>()),
+        methods(&all),
+    ];
+    lines.concat()
+}
+
 /// Returns the number of server processes needed to make inconclusive metrics conclusive.
-pub(crate) fn inconclusive(comparisons: &[&Comparison]) -> Vec<TextLine> {
+fn inconclusive(comparisons: &[&Comparison]) -> Vec<TextLine> {
     let needed = |c: &&Comparison| {
         let needed = c.repetitions_needed.map(processes_needed);
         (c.metric.figure().title(), needed)
@@ -151,13 +171,13 @@ pub(crate) fn inconclusive(comparisons: &[&Comparison]) -> Vec<TextLine> {
 }
 
 /// Returns each distinct note of the comparisons, with the metrics that it applies to.
-pub(crate) fn notes(comparisons: &[&Comparison]) -> Vec<TextLine> {
+fn notes(comparisons: &[&Comparison]) -> Vec<TextLine> {
     let notes = |c: &&Comparison| (c.metric.figure().title(), c.notes.clone());
     gathered("note", comparisons.iter().map(notes))
 }
 
 /// Returns each distinct statistical method with the metrics that it applies to.
-pub(crate) fn methods(comparisons: &[&Comparison]) -> Vec<TextLine> {
+fn methods(comparisons: &[&Comparison]) -> Vec<TextLine> {
     let method = |c: &&Comparison| (c.metric.figure().title(), [c.method.clone()]);
     gathered("method", comparisons.iter().map(method))
 }

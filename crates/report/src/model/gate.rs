@@ -21,19 +21,6 @@ pub(crate) fn lines(gate: &GateResult) -> Vec<TextLine> {
     lines
 }
 
-/// Returns the result as sentences, starting with the decision.
-pub(crate) fn paragraph(gate: &GateResult) -> Vec<Span> {
-    let decision = match gate.decision {
-        GateDecision::Passed => Emphasis::Good.span("Passed:"),
-        GateDecision::Failed => Emphasis::Bad.span("Failed:"),
-        GateDecision::Inconclusive => Emphasis::Warn.span("Inconclusive:"),
-    };
-    let mut spans = vec![decision, Emphasis::Strong.span(format!("{}.", ratio(gate)))];
-    let more = reason(gate).into_iter().chain(turns(gate));
-    spans.extend(more.map(|text| plain(format!("{}.", super::answer::capitalized(&text)))));
-    spans
-}
-
 /// Returns the result without the decision, in one line.
 pub(crate) fn detail(gate: &GateResult) -> String {
     let parts = [ratio(gate)].into_iter().chain(reason(gate));

@@ -5,7 +5,6 @@
 //! computing figures or choosing words.
 
 pub(crate) mod agents;
-pub(crate) mod answer;
 pub(crate) mod attempts;
 pub(crate) mod capacity;
 pub(crate) mod capacity_progress;
@@ -13,7 +12,6 @@ pub(crate) mod cases;
 pub(crate) mod chart;
 pub(crate) mod claims;
 pub(crate) mod comparison;
-pub(crate) mod comparison_page;
 pub(crate) mod crash;
 pub(crate) mod disk;
 pub(crate) mod doctor;
@@ -41,7 +39,6 @@ pub(crate) mod times;
 pub(crate) mod trend;
 pub(crate) mod trial_capacities;
 pub(crate) mod tuning;
-pub(crate) mod tuning_result;
 pub(crate) mod verdict;
 
 use std::borrow::Borrow;
@@ -181,11 +178,11 @@ pub(crate) enum Block {
     Command(String, String),
     /// A table.
     Table(Table),
-    /// A heading within a section.
+    /// Heading and explanation of a section of a document.
+    Section(Span, Span),
+    /// A heading within a section of a page.
     Subheading(String),
-    /// A sentence followed by a list.
-    List(Vec<Span>, Vec<Vec<Span>>),
-    /// Loads ranked by their figure.
+    /// Loads ranked by their figure; shown only on the page.
     Ranking(Ranking),
     /// Charts next to each other; shown only on the page.
     Charts(Vec<Chart>),
@@ -196,11 +193,6 @@ pub(crate) enum Block {
 pub(crate) struct Blocks(pub(crate) Vec<Block>);
 
 impl Blocks {
-    /// Returns a document that consists of tables.
-    pub(crate) fn of_tables(tables: impl IntoIterator<Item = Table>) -> Self {
-        Blocks(tables.into_iter().map(Block::Table).collect())
-    }
-
     /// Returns the notes followed by the charts, or no blocks if there are no charts.
     pub(crate) fn of_charts(charts: Vec<Chart>, notes: impl IntoIterator<Item = String>) -> Self {
         let mut blocks = Blocks::default();
@@ -213,6 +205,15 @@ impl Blocks {
         blocks
     }
 
+    /// Limits each table to `rows` rows.
+    pub(crate) fn limited(self, rows: usize) -> Self {
+        let limited = |block| match block {
+            Block::Table(table) => Block::Table(table.limited(rows)),
+            other => other,
+        };
+        Blocks(self.0.into_iter().map(limited).collect())
+    }
+
     pub(crate) fn gap(&mut self) {
         self.0.push(Block::Gap);
     }
@@ -221,7 +222,8 @@ impl Blocks {
     pub(crate) fn section(&mut self, heading: impl Into<String>, explanation: &str) {
         self.gap();
         let explanation = faint(format!("({explanation})"));
-        self.paragraph([Emphasis::Strong.span(heading), explanation]);
+        self.0
+            .push(Block::Section(Emphasis::Strong.span(heading), explanation));
     }
 
     pub(crate) fn paragraph(&mut self, spans: impl Into<Vec<Span>>) {

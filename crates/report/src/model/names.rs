@@ -60,6 +60,16 @@ pub(crate) fn named(record: &Record) -> Vec<NamedRun<'_>> {
     loads.into_iter().flatten().collect()
 }
 
+/// Returns the name of a load, which is a run's name without the process and attempt.
+pub(crate) fn load_name(load: &[NamedRun<'_>]) -> String {
+    let name = &load[0].name;
+    let cut = name.find(", process ").or_else(|| name.find(", attempt "));
+    match (load, cut) {
+        ([_], _) | (_, None) => name.clone(),
+        (_, Some(at)) => name[..at].to_owned(),
+    }
+}
+
 /// Groups named runs by load.
 pub(crate) fn by_load<'a, 'b>(all: &'b [NamedRun<'a>]) -> impl Iterator<Item = &'b [NamedRun<'a>]> {
     all.chunk_by(|a, b| same_load(a.run, b.run))

@@ -1,15 +1,17 @@
-//! The page of a record: result, figures, curves, notes, and how to repeat the measurement.
+//! The page of a record or a comparison: the document that a terminal shows, curves, details, and
+//! how to repeat the measurement.
 
 use floodmark_record::Record;
-use floodmark_record::run::{Run, Status};
+use floodmark_record::comparison::ComparisonReport;
+use floodmark_record::run::{Environment, Run, Status};
 
 use super::chart::{self, DamagedHistogram, distribution, observed, over_time, swept, tuned};
 use super::figures::count_of;
 use super::names::{self, NamedRun};
 use super::{
-    Block, Blocks, Row, Table, TextLine, agents, answer, attempts, capacity, claims, comparison,
-    crash, environment, faint, gate, groups, ladder, line, outcomes, plain, plan, process_use,
-    repeat, run, steps, summary, sweep, times, trial_capacities, tuning,
+    Block, Blocks, Ranking, Row, Table, TextLine, agents, attempts, capacity, comparison, crash,
+    environment, faint, gate, groups, line, outcomes, plain, plan, process_use, repeat, run, steps,
+    summary, sweep, times, tuning,
 };
 
 /// Maximum number of rows in a table.
@@ -28,8 +30,18 @@ pub(crate) struct PageContent {
     pub(crate) sections: Vec<(&'static str, Blocks)>,
 }
 
+/// One of two compared results.
+#[derive(Debug, Clone, Copy)]
+pub struct ComparedRuns<'a> {
+    /// Name of the result.
+    pub name: &'a str,
+    /// Runs to draw; empty for a search, whose loads have different rates.
+    pub runs: &'a [&'a Run],
+}
+
 impl PageContent {
-    /// Builds the page for a record. `next` is the recommended next step.
+    /// Builds the page for a record: the document that a terminal shows, charts, and details.
+    /// `next` is the recommended next step.
     ///
     /// # Errors
     /// Fails if a histogram in the record is damaged.
@@ -47,13 +59,33 @@ impl PageContent {
         environment.lines(environment::lines(record));
         environment.gap();
         environment.lines(environment::settings(record));
-        let (answer, results) = match &record.capacity {
-            Some(found) => (capacity::paragraphs(record, found), Blocks::default()),
-            None => {
-                let answer = answer::answer(record, &all, next);
-                (answer.short, answer.details)
-            }
-        };
+        let is_load = record.experiment.is_none() && record.capacity.is_none();
+        let mut sections = vec![
+            ("Capacity", capacity_section(record)),
+            ("Ranking", ranking(record, &all)),
+            ("Gate", gate_section(record)),
+            ("Crash rounds", crash_rounds(record)),
+            ("Tuning", tuned(record)),
+            ("Sweeps", sweeps(record)),
+            ("Comparisons", comparisons(record)),
+            ("Curves", Blocks::of_charts(curves, curve_notes)),
+            ("Figures", figures(&all, is_load)),
+            ("Outcomes", all_outcomes(&drawn)),
+            ("Agents", tables(&drawn, agents::table)),
+        ];
+        // The document of a load contains these parts.
+        if !is_load {
+            sections.extend([
+                ("Steps", tables(&drawn, steps::table)),
+                ("Requests of the mix", tables(&drawn, groups::table)),
+            ]);
+        }
+        sections.extend([
+            ("Validity and notes", notes(record, &all, is_load)),
+            ("Monitoring", monitoring),
+            ("Rerun", repetition(record, &all)),
+            ("Environment", environment),
+        ]);
         Ok(PageContent {
             title: match (&record.experiment, &record.capacity) {
                 (Some(experiment), _) => experiment.question.clone(),
@@ -64,33 +96,63 @@ impl PageContent {
                 Some(_) => plans(&all[..all.len().min(1)]),
                 None => plans(&all),
             },
-            answer,
+            answer: answer(record, &all, next),
+            sections,
+        })
+    }
+
+    /// Builds the page for a comparison. `environment` is that of the first result.
+    ///
+    /// # Errors
+    /// Fails if a histogram in a record is damaged.
+    pub(crate) fn of_comparison(
+        compared: &ComparisonReport,
+        sides: [ComparedRuns<'_>; 2],
+        environment: &Environment,
+    ) -> Result<PageContent, DamagedHistogram> {
+        let drawn: Vec<NamedRun<'_>> = sides.iter().filter_map(median_run).collect();
+        let mut curves = over_time::charts(&drawn, environment);
+        curves.extend(distribution::charts(&drawn)?);
+        let which = sides.iter().any(|side| side.runs.len() > 1).then(|| {
+            "The curves show the run with the median throughput of each result.".to_owned()
+        });
+        let notes = which.into_iter().chain(over_time::notes(&drawn));
+        let (a, b) = (&compared.a.name, &compared.b.name);
+        Ok(PageContent {
+            title: format!("{a} ÷ {b}"),
+            plans: plans(&drawn),
+            answer: comparison::document(compared),
             sections: vec![
-                ("Capacity", capacity_section(record)),
-                ("Gate", gate_section(record)),
-                ("Crash rounds", crash_rounds(record)),
-                ("Tuning", tuned(record)),
-                (
-                    "Cost of each step",
-                    Blocks::of_tables(ladder::table(record)),
-                ),
-                ("Sweeps", sweeps(record)),
-                ("Comparisons", comparisons(record)),
-                ("Claims", Blocks::of_tables(claims::table(&record.claims))),
-                ("Curves", Blocks::of_charts(curves, curve_notes)),
-                ("Results", results),
-                ("Figures", figures(&all)),
+                ("Curves", Blocks::of_charts(curves, notes)),
                 ("Outcomes", all_outcomes(&drawn)),
-                ("Agents", tables(&drawn, agents::table)),
-                ("Steps", tables(&drawn, steps::table)),
-                ("Requests of the mix", tables(&drawn, groups::table)),
-                ("Validity and notes", notes(record, &all)),
-                ("Monitoring", monitoring),
-                ("Rerun", repetition(record, &all)),
-                ("Environment", environment),
             ],
         })
     }
+}
+
+/// Returns the document that a terminal shows, without a title that the header of the page already
+/// contains.
+fn answer(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) -> Blocks {
+    let mut blocks = super::document(record, next).limited(MAX_ROWS);
+    let has_several_titles =
+        record.experiment.is_none() && record.capacity.is_none() && names::by_load(all).count() > 1;
+    if let Some(Block::Paragraph(_)) = blocks.0.first()
+        && !has_several_titles
+    {
+        blocks.0.remove(0);
+    }
+    blocks
+}
+
+/// Returns the run with the median throughput, or `None` without runs.
+fn median_run<'a>(side: &ComparedRuns<'a>) -> Option<NamedRun<'a>> {
+    let mut runs = side.runs.to_vec();
+    let throughput = |run: &Run| run.throughput_per_s.unwrap_or(-1.0);
+    runs.sort_by(|a, b| throughput(a).total_cmp(&throughput(b)));
+    Some(NamedRun {
+        run: runs.get(runs.len() / 2).copied()?,
+        name: side.name.to_owned(),
+    })
 }
 
 /// Returns a collapsed list of the metrics without a chart, or `None` if there are none.
@@ -120,7 +182,7 @@ fn title(all: &[NamedRun<'_>]) -> String {
 }
 
 /// Describes each plan, the number of loads that use it and the start time of the first load.
-pub(super) fn plans(all: &[NamedRun<'_>]) -> Blocks {
+fn plans(all: &[NamedRun<'_>]) -> Blocks {
     let mut plans: Vec<(String, u64, u64)> = Vec::new();
     for load in names::by_load(all) {
         let run = load[0].run;
@@ -145,59 +207,50 @@ pub(super) fn plans(all: &[NamedRun<'_>]) -> Blocks {
     blocks
 }
 
-/// Returns the charts and tables of a search for a capacity.
+/// Returns the charts and the trials of a search for a capacity.
 fn capacity_section(record: &Record) -> Blocks {
     let Some(found) = &record.capacity else {
-        let mut blocks = Blocks::default();
-        if !record.trial_capacities.is_empty() {
-            blocks
-                .0
-                .push(Block::Charts(Vec::from_iter(chart::capacity::trials(
-                    record,
-                ))));
-            blocks.tables([trial_capacities::table(record)]);
-        }
-        return blocks;
+        return Blocks::of_charts(Vec::from_iter(chart::capacity::trials(record)), []);
     };
     let mut blocks = Blocks::of_charts(chart::capacity::charts(record, found), []);
-    blocks.tables(capacity::levels(record, found));
     blocks.subheading("Trials");
     blocks.tables([capacity::trials_table(found)]);
     blocks
 }
 
+/// Ranks the loads by throughput, or the trials by capacity. The points of a sweep and the settings
+/// of a tuning are not ranked.
+fn ranking(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
+    let loads: Vec<&[NamedRun<'_>]> = names::by_load(all).collect();
+    let is_explored = record.tuning.is_some() || !record.sweeps.is_empty();
+    let ranking = if is_explored {
+        None
+    } else if record.trial_capacities.is_empty() {
+        Ranking::of_loads(&loads)
+    } else {
+        Ranking::of_capacities(record)
+    };
+    Blocks(ranking.map(Block::Ranking).into_iter().collect())
+}
+
 fn gate_section(record: &Record) -> Blocks {
-    let mut blocks = Blocks::default();
-    if let Some(gate) = &record.gate {
-        let chart = chart::gate::chart(gate).into_iter();
-        blocks
-            .0
-            .extend(chart.map(|chart| Block::Charts(vec![chart])));
-        blocks.tables([gate::table(gate)]);
-        blocks.lines(gate.excluded.iter().map(|text| line("excluded", text)));
-    }
+    let Some(gate) = &record.gate else {
+        return Blocks::default();
+    };
+    let mut blocks = Blocks::of_charts(Vec::from_iter(chart::gate::chart(gate)), []);
+    blocks.tables([gate::table(gate)]);
     blocks
 }
 
 fn crash_rounds(record: &Record) -> Blocks {
-    let mut blocks = Blocks::of_tables(crash::table(&record.crash));
+    let mut blocks = Blocks::default();
     blocks.lines(crash::losses(&record.crash));
     blocks
 }
 
 fn tuned(record: &Record) -> Blocks {
-    let mut blocks = Blocks::default();
-    if let Some((tuning, of)) = tuning::of(record) {
-        let charts = tuned::charts(tuning, &of.meaning);
-        blocks.0.push(Block::Charts(charts));
-        blocks.tables([tuning::steps(tuning, &of)]);
-        if let Some(frontier) = tuning::frontier(tuning) {
-            blocks.subheading("Frontier");
-            blocks.paragraph([faint(tuning::FRONTIER)]);
-            blocks.tables([frontier]);
-        }
-    }
-    blocks
+    let charts = tuning::of(record).map(|(tuning, of)| tuned::charts(tuning, &of.meaning));
+    Blocks::of_charts(charts.unwrap_or_default(), [])
 }
 
 fn sweeps(record: &Record) -> Blocks {
@@ -207,40 +260,29 @@ fn sweeps(record: &Record) -> Blocks {
         blocks
             .0
             .extend(swept::chart(one).map(|chart| Block::Charts(vec![chart])));
-        blocks.tables([sweep::table(one)]);
-    }
-    if !record.sweeps.is_empty() {
-        blocks.paragraph([faint(sweep::NOTE)]);
+        blocks.tables(sweep::cause_table(one, &record.runs));
+        blocks.lines(sweep::open_end(one).map(|text| line("note", text)));
     }
     blocks
 }
 
 fn comparisons(record: &Record) -> Blocks {
     let mut blocks = Blocks::default();
-    let all: Vec<_> = record.comparisons.iter().collect();
-    if all.is_empty() {
-        return blocks;
-    }
-    let note = "Ratio: the first figure divided by the second, with an interval over server processes; n: \
-                number of processes of the first and the second.";
-    blocks.paragraph([faint(note)]);
-    for pair in comparison::pairs(&record.comparisons) {
-        let (a, b) = (&pair[0].a, &pair[0].b);
-        blocks.subheading(&format!("{a} ÷ {b}"));
-        blocks.tables([comparison::table(pair, a, b)]);
-    }
-    blocks.lines(comparison::inconclusive(&all));
-    blocks.lines(comparison::notes(&all));
-    blocks.lines(comparison::methods(&all));
+    blocks.lines(comparison::appendix(&record.comparisons));
     blocks
 }
 
-fn figures(all: &[NamedRun<'_>]) -> Blocks {
+/// Returns the figures of each run. `is_load` leaves out those that the document of a load contains.
+fn figures(all: &[NamedRun<'_>], is_load: bool) -> Blocks {
     let mut blocks = Blocks::default();
     if let [one] = all {
-        blocks.lines(run::throughput(one.run));
         let interval = one.run.throughput_interval.as_ref();
         blocks.lines(interval.map(|interval| line("interval", &interval.method)));
+        if is_load {
+            blocks.lines(process_use::totals(one.run));
+            return blocks;
+        }
+        blocks.lines(run::throughput(one.run));
         blocks.lines([process_use::client(one.run)]);
         blocks.lines(process_use::external_client(one.run));
         blocks.lines(process_use::servers(one.run));
@@ -251,9 +293,9 @@ fn figures(all: &[NamedRun<'_>]) -> Blocks {
             blocks.subheading("Times");
             blocks.tables([times]);
         }
-    } else if !all.is_empty() {
+    } else if !is_load || names::by_load(all).count() > 1 {
         let rows = all.iter().map(|one| (one.name.clone(), one.run));
-        blocks.tables([attempts::table(rows).limited(MAX_ROWS)]);
+        blocks.tables(attempts::table(rows).limited(MAX_ROWS).not_empty());
         for one in all.iter().take(MAX_ROWS) {
             blocks.lines_of(&one.name, process_use::external_client(one.run));
         }
@@ -262,7 +304,7 @@ fn figures(all: &[NamedRun<'_>]) -> Blocks {
 }
 
 /// Returns the counts and shares for each run, followed by statuses and errors.
-pub(super) fn all_outcomes(drawn: &[NamedRun<'_>]) -> Blocks {
+fn all_outcomes(drawn: &[NamedRun<'_>]) -> Blocks {
     let mut blocks = Blocks::default();
     let named = drawn.iter().map(|one| match drawn.len() {
         1 => ("", one.run),
@@ -297,25 +339,35 @@ fn tables(drawn: &[NamedRun<'_>], table: fn(&Run) -> Option<Table>) -> Blocks {
     blocks
 }
 
-/// Returns thresholds, reasons, checks and notes.
-fn notes(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
+/// Returns thresholds, reasons, checks and notes. The document of a load contains them, except for
+/// the window of a run that is steady throughout.
+fn notes(record: &Record, all: &[NamedRun<'_>], is_load: bool) -> Blocks {
     let mut blocks = Blocks::default();
-    blocks.lines(record.thresholds.iter().map(summary::threshold));
     let mut lines = Vec::new();
     for one in all {
         let run = one.run;
-        let mut own = Vec::from_iter(run::ended(run));
-        if run.validity.status != Status::Valid {
-            own.extend(run::validity(run));
+        let mut own = Vec::new();
+        if is_load {
+            let is_known = run::window(run, false).is_some();
+            own.extend(run::window(run, true).filter(|_| !is_known));
+        } else {
+            own.extend(run::ended(run));
+            if run.validity.status != Status::Valid {
+                own.extend(run::validity(run));
+            }
+            own.extend(run::checks(run));
+            own.extend(run::window(run, true));
+            own.extend(run::saturation(run));
+            own.extend(run::notes(run));
         }
-        own.extend(run::checks(run));
-        own.extend(run::window(run, true));
-        own.extend(run::saturation(run));
-        own.extend(run::notes(run));
         lines.push((one.name.as_str(), own));
     }
+    if !is_load {
+        blocks.lines(record.thresholds.iter().map(summary::threshold));
+    }
     blocks.lines(shared_lines(&lines));
-    let overall = record.overall.iter().flat_map(|overall| &overall.notes);
+    let overall = record.overall.iter().filter(|_| !is_load);
+    let overall = overall.flat_map(|overall| &overall.notes);
     blocks.lines(overall.map(|note| line("note", note)));
     let more = blocks.0.len().saturating_sub(MAX_NOTES);
     blocks.0.truncate(MAX_NOTES);

@@ -2,24 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_record::comparison::{ComparedMetric, Conclusion, counted_attempts};
+use floodmark_record::Record;
+use floodmark_record::comparison::counted_attempts;
 use floodmark_record::run::{Run, Status};
-use floodmark_record::{Comparison, Record};
 use floodmark_stats::attempts::geometric_median;
 
-use super::answer::load_name;
-use super::figures::{extremes, per_second, rate};
-use super::names::NamedRun;
-use super::{Emphasis, Span, Table, plain, ratios, verdict};
+use super::figures::extremes;
+use super::names::{NamedRun, load_name};
+use super::{Emphasis, Span, plain, verdict};
 
-/// Minimum number of loads. Fewer are described in sentences.
+/// Minimum number of loads; fewer need no chart.
 const FEWEST: usize = 3;
 
 /// Figures as bars.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ranking {
-    /// Whether the highest figure comes first. Figures for different workloads keep their order.
-    pub(crate) is_sorted: bool,
     /// What the bars and the lines on them show.
     pub(crate) caption: String,
     pub(crate) bars: Vec<RankedBar>,
@@ -35,9 +32,6 @@ pub(crate) struct RankedBar {
     pub(crate) range: Option<(f64, f64)>,
     /// Cause and validity.
     pub(crate) about: Vec<Span>,
-    /// Whether the attempts are valid and violated no check. Other figures are drawn, but no
-    /// conclusion mentions them.
-    pub(crate) is_sound: bool,
 }
 
 impl Ranking {
@@ -68,7 +62,6 @@ impl Ranking {
                 per_s: trial.rate_per_s?,
                 range: trial.interval.as_ref().map(|of| (of.low, of.high)),
                 about: Vec::new(),
-                is_sound: true,
             })
         });
         let bars: Option<Vec<RankedBar>> = bars.collect();
@@ -80,63 +73,7 @@ impl Ranking {
         if is_sorted {
             bars.sort_by(|a, b| b.per_s.total_cmp(&a.per_s));
         }
-        (bars.len() >= FEWEST).then_some(Ranking {
-            is_sorted,
-            caption,
-            bars,
-        })
-    }
-
-    /// Returns a sentence about the sound figures: the ratio of the first two if it is conclusive,
-    /// otherwise the highest and the lowest figure. Returns `None` if the figures are not sorted, or
-    /// if fewer than two are sound.
-    pub(crate) fn conclusion(
-        &self,
-        metric: ComparedMetric,
-        comparisons: &[Comparison],
-    ) -> Option<String> {
-        let sound: Vec<&RankedBar> = self.bars.iter().filter(|bar| bar.is_sound).collect();
-        let [first, second, ..] = sound[..] else {
-            return None;
-        };
-        if !self.is_sorted {
-            return None;
-        }
-        let is_pair = |of: &&Comparison| {
-            let names = [of.a.as_str(), of.b.as_str()];
-            let expected = [first.name.as_str(), second.name.as_str()];
-            of.metric == metric && (names == expected || names == [expected[1], expected[0]])
-        };
-        let pair = comparisons.iter().find(is_pair);
-        if let Some(pair) = pair.filter(|pair| pair.conclusion != Conclusion::Undecided) {
-            return Some(ratios::result(pair));
-        }
-        let last = sound.last().copied().unwrap_or(second);
-        let [highest, lowest] =
-            [first, last].map(|bar| format!("{} ({})", bar.name, rate(bar.per_s)));
-        let order = match pair {
-            None => String::new(),
-            Some(pair) if pair.low.is_none() => {
-                "; too few server processes for intervals".to_owned()
-            }
-            Some(_) => format!(
-                "; the comparison of {} and {} is inconclusive",
-                first.name, second.name
-            ),
-        };
-        Some(format!("highest: {highest}; lowest: {lowest}{order}"))
-    }
-
-    /// Returns the ranking as a table.
-    pub(crate) fn table(&self) -> Table {
-        let rows = self.bars.iter().map(|bar| {
-            let figure = Emphasis::Strong.span(per_second(bar.per_s));
-            super::Row::new(&bar.name, vec![figure.into(), bar.show_range().into()])
-        });
-        Table {
-            note: self.caption.clone(),
-            ..Table::new(["figure/s", "range"], rows)
-        }
+        (bars.len() >= FEWEST).then_some(Ranking { caption, bars })
     }
 
     /// Returns the highest value that is drawn. A wider range is cut off.
@@ -149,14 +86,6 @@ impl Ranking {
         let highest = self.bars.iter().map(|bar| bar.per_s).fold(0.0, f64::max);
         let end = ends.fold(f64::MIN_POSITIVE, f64::max);
         end.min(MOST_BEYOND * highest).max(f64::MIN_POSITIVE)
-    }
-}
-
-impl RankedBar {
-    fn show_range(&self) -> String {
-        self.range.map_or_else(String::new, |(low, high)| {
-            format!("{} to {}", per_second(low), per_second(high))
-        })
     }
 }
 
@@ -202,8 +131,7 @@ fn bar(load: &[NamedRun<'_>]) -> Option<RankedBar> {
         Status::Bound => about.push(Emphasis::Warn.span("lower bound")),
     }
     let mut checks = load.iter().flat_map(|one| &one.run.checks);
-    let is_violated = checks.any(|check| check.held == Some(false));
-    if is_violated {
+    if checks.any(|check| check.held == Some(false)) {
         about.push(Emphasis::Bad.span("check violated"));
     }
     Some(RankedBar {
@@ -211,7 +139,6 @@ fn bar(load: &[NamedRun<'_>]) -> Option<RankedBar> {
         per_s: geometric_mean(counted.values())?,
         range: (least < most).then_some((least, most)),
         about,
-        is_sound: worst != Status::Invalid && !is_violated,
     })
 }
 
@@ -221,7 +148,6 @@ mod tests {
 
     use super::*;
     use crate::fixture;
-    use crate::model::comparison::tests::comparison;
 
     fn named<'a>(runs: &'a [Run], name: &str) -> Vec<NamedRun<'a>> {
         let one = |run| NamedRun {
@@ -275,17 +201,17 @@ mod tests {
         loads[0].1[1].validity.status = Status::Invalid;
         let bar = &of_runs(&loads).unwrap().bars[0];
         assert!((bar.per_s - 9.5).abs() < 1e-9, "{bar:?}");
-        assert_eq!((bar.range, bar.is_sound), (None, true));
+        assert_eq!(bar.range, None);
         loads[0].1[2].validity.status = Status::Invalid;
         loads[0].1[0].validity.status = Status::Invalid;
         let ranking = of_runs(&loads).unwrap();
-        let bar = ranking.bars.iter().find(|bar| !bar.is_sound).unwrap();
+        let bar = ranking.bars.iter().find(|bar| bar.name == "a").unwrap();
         assert_eq!(bar.range, Some((1.0, 9.5)));
         assert_eq!(bar.about.last(), Some(&Emphasis::Bad.span("invalid")));
     }
 
     #[test]
-    fn a_violated_check_is_marked_and_not_the_highest() {
+    fn a_violated_check_is_marked() {
         let mut loads = loads(&[("a", &[9.0]), ("b", &[3.0]), ("c", &[1.0])]);
         loads[0].1[0].checks = vec![CheckResult {
             name: "sequence".to_owned(),
@@ -296,11 +222,6 @@ mod tests {
         let ranking = of_runs(&loads).unwrap();
         let marked = Emphasis::Bad.span("check violated");
         assert_eq!(ranking.bars[0].about.last(), Some(&marked));
-        let conclusion = ranking.conclusion(ComparedMetric::Throughput, &[]).unwrap();
-        assert_eq!(
-            conclusion,
-            "highest: b, process 1 (3.00/s); lowest: c, process 1 (1.00/s)"
-        );
     }
 
     #[test]
@@ -321,32 +242,5 @@ mod tests {
         let ranking = of_runs(&loads).unwrap();
         let figures: Vec<f64> = ranking.bars.iter().map(|bar| bar.per_s.round()).collect();
         assert_eq!(figures, [1.0, 3.0, 2.0]);
-        assert_eq!(ranking.conclusion(ComparedMetric::Throughput, &[]), None);
-    }
-
-    #[test]
-    fn the_conclusion_states_the_ratio_of_the_first_two() {
-        let found = ranking(&[("a", &[9.0, 9.0]), ("b", &[3.0, 3.0]), ("c", &[1.0, 1.0])]).unwrap();
-        let without = found.conclusion(ComparedMetric::Throughput, &[]).unwrap();
-        assert_eq!(without, "highest: a (9.00/s); lowest: c (1.00/s)");
-        let mut pair = comparison(ComparedMetric::Throughput, Conclusion::Different);
-        (pair.a, pair.b) = ("b".to_owned(), "a".to_owned());
-        let with = found
-            .conclusion(ComparedMetric::Throughput, std::slice::from_ref(&pair))
-            .unwrap();
-        assert!(with.contains("times that of"), "{with}");
-        pair.conclusion = Conclusion::Undecided;
-        let undecided = found
-            .conclusion(ComparedMetric::Throughput, std::slice::from_ref(&pair))
-            .unwrap();
-        assert_eq!(
-            undecided,
-            "highest: a (9.00/s); lowest: c (1.00/s); the comparison of a and b is inconclusive"
-        );
-        pair.low = None;
-        let unknown = found
-            .conclusion(ComparedMetric::Throughput, &[pair])
-            .unwrap();
-        assert!(unknown.ends_with("(1.00/s); too few server processes for intervals"));
     }
 }

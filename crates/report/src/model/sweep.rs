@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use floodmark_record::Record;
 use floodmark_record::cause::Cause;
-use floodmark_record::run::{Run, Status};
+use floodmark_record::run::Run;
 use floodmark_record::sweep::{PointThroughput, SweepPoint, Swept};
 
 use super::figures::{optional, per_second, rate, settings};
 use super::table::{self, data, listed};
-use super::{Block, Cell, Emphasis, Row, Table, plain, verdict};
+use super::{Cell, Row, Table, verdict};
 
 /// Explanation below the table.
 pub(crate) const NOTE: &str = "ok responses per second: geometric mean over server processes, with a 95 % interval if there are several";
@@ -152,43 +152,13 @@ fn of_point<'a>(point: &SweepPoint, runs: &'a [Run]) -> impl Iterator<Item = &'a
         .filter(|run| run.trial.as_ref() == Some(&point.trial))
 }
 
-/// Returns the best settings of a sweep, the cause that limits them, and the settings with invalid
-/// runs or failed checks. Returns `None` if nothing was measured.
-pub(crate) fn answer(swept: &Swept, runs: &[Run]) -> Option<Block> {
-    let result = result(swept)?;
-    let result = Emphasis::Strong.span(format!("{result}."));
-    let causes = causes(swept, runs);
-    let best = swept.best.as_ref();
-    let at_best = best.and_then(|best| causes.get(best.as_str()));
-    let at_best = at_best.map(|cause| match cause {
-        Cause::Unknown => vec![plain("No cause was found at the highest throughput.")],
-        _ => {
-            let cause = Emphasis::Strong.span(cause.name());
-            vec![plain("Limit at the highest throughput:"), cause]
-        }
-    });
-    let last = swept.sweep.points.last();
-    let are_numbers = |point: &&SweepPoint| {
-        let mut values = point.values.values();
-        values.all(|value| value.parse::<f64>().is_ok())
-    };
-    let last = last.filter(are_numbers).map(|point| &point.trial);
-    let is_last = last.is_some() && last == best;
-    let beyond = "Larger settings were not measured; they may be faster.";
-    let beyond = is_last.then(|| vec![plain(beyond)]);
-    let is_faulty = |run: &Run| {
-        run.validity.status != Status::Valid
-            || run.checks.iter().any(|check| check.held != Some(true))
-    };
-    let faulty = swept.sweep.points.iter();
-    let faulty = faulty.filter(|point| of_point(point, runs).any(is_faulty));
-    let faulty: Vec<String> = faulty.map(|point| values(swept, point)).collect();
-    let faulty = (!faulty.is_empty()).then(|| {
-        let text = format!("Invalid runs or failed checks: {}", faulty.join("; "));
-        vec![Emphasis::Warn.span(text)]
-    });
-    let items = at_best.into_iter().chain(beyond).chain(faulty);
-    Some(Block::List(vec![result], items.collect()))
+/// States that the best point of a sweep of numbers is the last one.
+pub(crate) fn open_end(swept: &Swept) -> Option<&'static str> {
+    let last = swept.sweep.points.last()?;
+    let mut values = last.values.values();
+    let are_numbers = values.all(|value| value.parse::<f64>().is_ok());
+    (are_numbers && swept.best.as_ref() == Some(&last.trial))
+        .then_some("larger settings were not measured; they may be faster")
 }
 
 /// Returns the values of a point: `threads = 24, connections = 8`.

@@ -4,7 +4,6 @@ use floodmark_record::trend::{LevelRatio, Trend, TrendReport, TrendResult, Trend
 use floodmark_record::units::show_ratio;
 use floodmark_stats::trend::FEWEST_FIGURES;
 
-use super::answer::capitalized;
 use super::chart::trend as chart;
 use super::figures::{NOT_MEASURED, count_of, glue, interval_with};
 use super::names::{iso_timestamp, minute};
@@ -283,6 +282,13 @@ pub(crate) fn changes_table(report: &TrendReport) -> Table {
 fn trends(report: &TrendReport) -> impl Iterator<Item = (&TrendSeries, &Trend)> {
     let all = report.series.iter();
     all.flat_map(|series| series.trends.iter().map(move |trend| (series, trend)))
+}
+
+/// Capitalizes the first letter of a sentence.
+fn capitalized(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
 }
 
 #[cfg(test)]

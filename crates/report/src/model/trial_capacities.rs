@@ -4,7 +4,7 @@ use floodmark_record::Record;
 use floodmark_record::capacity::{CapacityKind, TrialCapacity};
 use floodmark_record::run::Run;
 
-use super::figures::{interval, median, microseconds, optional, per_second, rate};
+use super::figures::{interval, median, microseconds, optional, per_second};
 use super::table::{self, and_shown, data, listed, shown};
 use super::{
     Blocks, ColumnCell, Detail, Emphasis, Table, TextLine, capacity, faint, line, process_use,
@@ -142,19 +142,4 @@ fn remarks(record: &Record) -> Vec<TextLine> {
         lines.push(line("note", format!("{searches}: {}", same[0])));
     });
     lines
-}
-
-/// Returns the capacities as sentences.
-pub(crate) fn sentences(record: &Record) -> impl Iterator<Item = String> {
-    record.trial_capacities.iter().map(|trial| {
-        let range = trial.interval.as_ref().zip(trial.rate_per_s);
-        let range = range.map_or_else(String::new, |(range, per_s)| {
-            format!(" {}", interval(per_s, range))
-        });
-        format!(
-            "{}: {}{range}",
-            trial.trial,
-            optional(trial.rate_per_s, rate)
-        )
-    })
 }

@@ -84,9 +84,9 @@ pub(crate) fn tuned_record() -> Record {
     record
 }
 
-fn sentences(record: &Record) -> Vec<String> {
+fn result(record: &Record) -> String {
     let (tuning, of) = of(record).unwrap();
-    tuning_result::sentences(tuning, &of)
+    terminal::tests::drawn(lines(tuning, &of), 1_000)
 }
 
 #[test]
@@ -103,11 +103,6 @@ fn shows_steps_result_and_frontier() {
     let mut without_trade = tuning.clone();
     without_trade.settings.remove(0);
     assert_eq!(frontier(&without_trade), None);
-    let sentences = sentences(&record);
-    assert_eq!(
-        sentences.last().unwrap(),
-        "the limit is now server-cpu: the server is CPU-bound"
-    );
     assert_eq!(
         tuning_step(&tuning.steps[0]),
         "  threads = 8, connections = 100, process 1: 190/s ±\u{a0}1.0\u{a0}% – worker-pool: a summary"
@@ -140,20 +135,20 @@ fn says_that_an_unfinished_result_is_not_confirmed() {
     let tuning = record.tuning.as_mut().unwrap();
     tuning.ended = TuningEnd::OutOfTime;
     tuning.why_ended = "the time limit was reached".to_owned();
-    let text = sentences(&record).join("\n");
+    let text = result(&record);
     assert!(text.contains("not confirmed"), "{text}");
-    assert!(text.ends_with("the time limit was reached"), "{text}");
+    assert!(text.ends_with("the time limit was reached\n"), "{text}");
     assert!(!text.contains("wider than"), "{text}");
     let tuning = record.tuning.as_mut().unwrap();
     tuning.settings[2].interval = interval(900.0, 1_100.0);
     tuning.ratio = None;
     tuning.best = tuning.chosen.clone();
-    let text = sentences(&record).join("\n");
+    let text = result(&record);
     assert!(
         text.contains("best setting so far; not confirmed"),
         "{text}"
     );
-    assert!(text.contains("± 10\u{a0}% is wider than the 2 %"), "{text}");
+    assert!(text.contains("± 10 % is wider than the 2 %"), "{text}");
 }
 
 #[test]
@@ -180,10 +175,6 @@ fn shows_capacities_and_their_bounds() {
         width: 110,
     };
     insta::assert_snapshot!("capacity", terminal::experiment(&record, style));
-    assert_eq!(
-        sentences(&record).last().unwrap(),
-        "the limit is now the highest rate that the client can send on time"
-    );
     let steps = &record.tuning.as_ref().unwrap().steps;
     assert_eq!(
         tuning_step(&steps[3]),

@@ -9,10 +9,10 @@ use super::figures::rate;
 use super::{Blocks, Emphasis, TextLine, faint, line, plain};
 
 /// Maximum number of loads for which a result includes evidence and next steps.
-pub(crate) const FEW: usize = 3;
+const FEW: usize = 3;
 
 /// Next step for a result with more than [`FEW`] loads.
-pub(crate) const SEE_WHY: &str =
+const SEE_WHY: &str =
     "to see the evidence and the next step for each trial, run `floodmark why` on this result";
 
 /// Returns the causes that limited runs. `None` stands for a run without a verdict.
@@ -94,7 +94,7 @@ pub(crate) fn evidence(verdict: &Verdict) -> Vec<TextLine> {
 }
 
 /// Describes each perturbation: the change, the predicted effect and the measured effect.
-pub(crate) fn tests(verdict: &Verdict) -> Vec<TextLine> {
+fn tests(verdict: &Verdict) -> Vec<TextLine> {
     let tested = verdict.tested.iter();
     tested
         .map(|tested| line("tested", perturbation(tested)))

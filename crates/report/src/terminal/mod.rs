@@ -108,12 +108,10 @@ pub(crate) fn draw(blocks: &Blocks, style: Style) -> String {
             }
             Block::Table(table) => canvas.table(table),
             Block::Subheading(text) => canvas.wrap(2, &[Emphasis::Strong.span(text)]),
-            Block::List(lead, items) => {
-                canvas.wrap(2, lead);
-                items.iter().for_each(|item| canvas.wrap(2, item));
+            Block::Section(heading, explanation) => {
+                canvas.wrap(2, &[heading.clone(), explanation.clone()]);
             }
-            Block::Ranking(ranking) => canvas.table(&ranking.table()),
-            Block::Charts(_) => {}
+            Block::Ranking(_) | Block::Charts(_) => {}
         }
     }
     canvas.out

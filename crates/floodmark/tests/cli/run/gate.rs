@@ -74,7 +74,11 @@ fn fails_for_a_slower_candidate() {
     assert!(fault.contains("throughput of after: 0."), "{printed}");
     assert!(printed.contains("pair 2 of up to"), "{printed}");
     let page = fs::read_to_string(lab.0.path().join("page.html")).unwrap();
-    for words in ["Ratio of each pair", "Failed:", "lternating load: both"] {
+    for words in [
+        "Ratio of each pair",
+        "failed</span>",
+        "lternating load: both",
+    ] {
         assert!(page.contains(words), "{words}");
     }
     let cases = junit::read(&lab.0.path().join("junit.xml"));
