@@ -8,7 +8,7 @@ use super::figures::{
     NOT_MEASURED, count_of, cpu_per_request, interval, level, microseconds, optional, per_second,
     rate,
 };
-use super::table::{self, and_shown, data, listed, recorded_name, shown};
+use super::table::{self, and_shown, data, essential, listed, recorded_name, shown};
 use super::times::{response_times, service_times};
 use super::{
     Blocks, ColumnCell, Detail, Emphasis, Table, TextLine, agents, faint, groups, line, outcomes,
@@ -148,7 +148,7 @@ fn cells(run: &Run) -> Vec<ColumnCell> {
         data("window_from_s", run.window.from_s),
         data("window_to_s", run.window.to_s),
         table::number("offered_per_s", "offered/s", offered, per_second),
-        and_shown(Detail::Essential, throughput),
+        essential(throughput),
         goodput_per_s,
         listed(
             "throughput_low_per_s",
@@ -192,15 +192,12 @@ fn cells(run: &Run) -> Vec<ColumnCell> {
         cpus("server_cpus", "server CPUs", &run.server),
         cpus("store_cpus", "store CPUs", &run.store),
         table::text("cause", "cause", cause),
-        and_shown(
-            Detail::Essential,
-            listed(
-                "validity_reasons",
-                "validity",
-                run.validity.reasons.join("; "),
-                run::validity_of(run),
-            ),
-        ),
+        essential(listed(
+            "validity_reasons",
+            "validity",
+            run.validity.reasons.join("; "),
+            run::validity_of(run),
+        )),
     ]);
     cells
 }

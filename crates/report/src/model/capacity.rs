@@ -11,7 +11,7 @@ use super::figures::{
     count_of, duration, interval, level, microseconds, optional, per_second, rate, seconds, share,
     time,
 };
-use super::table::{self, and_shown, data, listed, recorded_name, shown};
+use super::table::{self, data, essential, listed, recorded_name, shown};
 use super::{
     Blocks, ColumnCell, Detail, Emphasis, Span, Table, TextLine, line, plain, process_use, summary,
     verdict,
@@ -257,19 +257,19 @@ pub(crate) fn load_name(run: &Run, capacity_per_s: f64) -> String {
 }
 
 fn load_cells(run: &Run) -> Vec<ColumnCell> {
-    let essential = |head, text: String| shown(head, Detail::Essential, text);
+    let cell = |head, text: String| shown(head, Detail::Essential, text);
     let times = &run.response_time_us;
     let percentile = |us| time(us, times, &run.plan);
     let counts = &run.requests;
     let due = counts.intended.saturating_sub(counts.in_flight_at_end);
     let cpus = process_use::cpus(run.server.as_ref());
     vec![
-        essential("offered/s", optional(run.plan.rate_per_s(), per_second)),
-        essential("ok/s", optional(run.throughput_per_s, per_second)),
-        essential("p50", percentile(times.p50)),
-        essential("p99", percentile(times.p99)),
-        essential("not ok", share(due.saturating_sub(counts.ok), due)),
-        essential("server CPUs", optional(cpus, |cpus| format!("{cpus:.2}"))),
+        cell("offered/s", optional(run.plan.rate_per_s(), per_second)),
+        cell("ok/s", optional(run.throughput_per_s, per_second)),
+        cell("p50", percentile(times.p50)),
+        cell("p99", percentile(times.p99)),
+        cell("not ok", share(due.saturating_sub(counts.ok), due)),
+        cell("server CPUs", optional(cpus, |cpus| format!("{cpus:.2}"))),
     ]
 }
 
@@ -370,7 +370,6 @@ pub(crate) fn all_trials(record: &Record) -> Table {
 }
 
 fn trial_cells(search: &CapacityResult, number: u64, trial: &CapacityTrial) -> Vec<ColumnCell> {
-    let essential = |cell| and_shown(Detail::Essential, cell);
     let outcome = match trial.outcome {
         TrialOutcome::Pass => Emphasis::Good.span("met"),
         TrialOutcome::Miss if trial.is_disturbed() => Emphasis::Warn.span("missed, slow CPUs"),

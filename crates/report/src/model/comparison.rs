@@ -9,7 +9,7 @@ use floodmark_record::units::show_ratio;
 use super::figures::{count_of, optional};
 use super::ratios::{self, figure, interval, processes_needed};
 use super::summary::threshold;
-use super::table::{self, CellValue, and_shown, data, listed, recorded_name, shown};
+use super::table::{self, CellValue, data, essential, listed, recorded_name, shown};
 use super::{
     Blocks, ColumnCell, Detail, Emphasis, Span, Table, TextLine, faint, gathered, line, plain,
 };
@@ -73,7 +73,6 @@ pub(crate) fn table<'a>(
 }
 
 fn cells(of: &Comparison, a: &str, b: &str) -> Vec<ColumnCell> {
-    let essential = |cell| and_shown(Detail::Essential, cell);
     let show = |value| figure(of.metric, value);
     let (figure_a, figure_b) = (of.figures_a.figure, of.figures_b.figure);
     let (n_a, n_b) = (of.figures_a.processes, of.figures_b.processes);

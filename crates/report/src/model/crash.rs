@@ -5,7 +5,7 @@ use floodmark_record::units::show_count;
 
 use super::figures::{NOT_MEASURED, count_of, glue, level, microseconds, optional, seconds};
 use super::run::history;
-use super::table::{self, and_shown, data, listed, shown};
+use super::table::{self, data, essential, listed, shown};
 use super::{Blocks, Cell, ColumnCell, Detail, Emphasis, Table, TextLine, plain};
 
 /// Explanation of the table.
@@ -42,7 +42,6 @@ pub(crate) fn table(trials: &[CrashResult]) -> Option<Table> {
 }
 
 fn cells(trial: &CrashResult) -> Vec<ColumnCell> {
-    let essential = |cell| and_shown(Detail::Essential, cell);
     let emphasis = match (trial.lost, trial.conclusive()) {
         (0, 0) => Emphasis::Plain,
         (0, _) => Emphasis::Good,

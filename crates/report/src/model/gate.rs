@@ -6,7 +6,7 @@ use floodmark_record::units::show_ratio;
 
 use super::figures::{count_of, duration, glue, level, optional};
 use super::ratios::figure;
-use super::table::{self, and_shown, data, listed, shown};
+use super::table::{self, data, essential, listed, shown};
 use super::{Detail, Emphasis, Span, Table, TextLine, line, plain};
 
 /// Returns the result in labeled lines.
@@ -144,19 +144,13 @@ pub(crate) fn table(gate: &GateResult) -> Table {
             shown(&rules.candidate, Detail::Essential, of(candidate)),
             listed("figure_a", "candidate", candidate, of(candidate)),
             listed("figure_b", "baseline", baseline, of(baseline)),
-            and_shown(
-                Detail::Essential,
-                listed("ratio", "ratio", pair.ratio(), ratio),
-            ),
-            and_shown(
-                Detail::Essential,
-                listed(
-                    "ratio_low",
-                    "95 % interval after the pair",
-                    interval.map(|of| of.low),
-                    after,
-                ),
-            ),
+            essential(listed("ratio", "ratio", pair.ratio(), ratio)),
+            essential(listed(
+                "ratio_low",
+                "95 % interval after the pair",
+                interval.map(|of| of.low),
+                after,
+            )),
             data("ratio_high", interval.map(|of| of.high)),
         ];
         (pair.process.to_string(), cells)

@@ -6,7 +6,7 @@ use floodmark_record::run::Run;
 
 use super::figures::share;
 use super::run::is_whole;
-use super::table::{and_shown, shown, text};
+use super::table::{essential, shown, text};
 use super::times::{response_times, service_times};
 use super::{ColumnCell, Detail, Table, attempts, outcomes};
 
@@ -24,13 +24,10 @@ pub(crate) fn table(run: &Run) -> Option<Table> {
 
 /// Returns the requests of all runs with a mix.
 pub(crate) fn all(record: &Record) -> Table {
-    let rows = |run: &'_ Run| {
-        run.groups
-            .iter()
-            .map(|group| cells(run, group))
-            .collect::<Vec<_>>()
-    };
-    Table::of_data(record.runs.iter().flat_map(rows))
+    Table::of_data(record.runs.iter().flat_map(|run| {
+        let all = run.groups.iter();
+        all.map(move |group| cells(run, group))
+    }))
 }
 
 fn cells(run: &Run, group: &GroupFigures) -> Vec<ColumnCell> {
@@ -40,7 +37,7 @@ fn cells(run: &Run, group: &GroupFigures) -> Vec<ColumnCell> {
     cells.extend([
         text("request", "request", &group.name),
         shown("share", Detail::Roomy, share),
-        and_shown(Detail::Essential, throughput),
+        essential(throughput),
         goodput,
     ]);
     cells.extend(response_times(&group.response_time_us, &run.plan));

@@ -26,13 +26,10 @@ pub(crate) fn table(run: &Run) -> Option<Table> {
 
 /// Returns the steps of all runs.
 pub(crate) fn all(record: &Record) -> Table {
-    let rows = |run: &'_ Run| {
-        run.steps
-            .iter()
-            .map(|step| cells(run, step))
-            .collect::<Vec<_>>()
-    };
-    Table::of_data(record.runs.iter().flat_map(rows))
+    Table::of_data(record.runs.iter().flat_map(|run| {
+        let all = run.steps.iter();
+        all.map(move |step| cells(run, step))
+    }))
 }
 
 fn cells(run: &Run, step: &StepFigures) -> Vec<ColumnCell> {

@@ -1,6 +1,7 @@
 //! Tables: rows of typed cells for the terminal, the page, Markdown, CSV and JSON Lines.
 //!
-//! A column with a name is part of `floodmark report --format csv`; its cells hold values for programs.
+//! A column with a name is part of `floodmark report --format csv`; its cells hold values for
+//! programs.
 //! A column with a heading has text for people.
 
 use floodmark_record::plan::Plan;
@@ -193,6 +194,11 @@ pub(crate) fn and_shown(detail: Detail, (column, cell): ColumnCell) -> ColumnCel
     (Column { detail, ..column }, cell)
 }
 
+/// Returns a cell that documents show everywhere, too.
+pub(crate) fn essential(cell: ColumnCell) -> ColumnCell {
+    and_shown(Detail::Essential, cell)
+}
+
 /// Returns a listed cell with text. Empty text is a missing value.
 pub(crate) fn text(name: &'static str, head: &str, text: impl Into<String>) -> ColumnCell {
     let text = text.into();
@@ -340,9 +346,8 @@ impl Table {
     pub(crate) fn listed(&self) -> Table {
         let text = |row: &Row, i: usize| row.cells[i].span.text.clone();
         let is_blank = |text: String| text.is_empty() || text == NOT_MEASURED;
-        let mut listed = self.positions(|column| column.is_listed).into_iter();
+        let listed = self.positions(|column| column.is_listed).into_iter();
         let listed: Vec<usize> = listed
-            .by_ref()
             .filter(|i| !self.rows.iter().all(|row| is_blank(text(row, *i))))
             .collect();
         let Some((first, others)) = listed.split_first() else {

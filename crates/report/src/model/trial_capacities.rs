@@ -5,7 +5,7 @@ use floodmark_record::capacity::{CapacityKind, TrialCapacity};
 use floodmark_record::run::Run;
 
 use super::figures::{interval, median, microseconds, optional, per_second};
-use super::table::{self, and_shown, data, listed, shown};
+use super::table::{self, data, essential, listed, shown};
 use super::{
     Blocks, ColumnCell, Detail, Emphasis, Table, TextLine, capacity, faint, line, process_use,
     verdict,
@@ -50,7 +50,6 @@ pub(crate) fn table(record: &Record) -> Table {
 }
 
 fn cells(record: &Record, trial: &TrialCapacity) -> Vec<ColumnCell> {
-    let essential = |cell| and_shown(Detail::Essential, cell);
     let range = trial.interval.as_ref();
     let shown_range = trial.rate_per_s.zip(range);
     let shown_range = shown_range.map_or_else(String::new, |(per_s, range)| interval(per_s, range));

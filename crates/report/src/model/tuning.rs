@@ -10,7 +10,7 @@ use floodmark_record::tuning::{
 };
 
 use super::figures::{self, count_of, duration, level, microseconds, optional, rate};
-use super::table::{self, and_shown, data, listed, shown};
+use super::table::{self, and_shown, data, essential, listed, shown};
 use super::{
     Blocks, Cell, ColumnCell, Detail, Emphasis, Table, TextLine, experiment, line, placement, plain,
 };
@@ -99,7 +99,6 @@ pub(crate) fn steps(tuning: &Tuning, of: &TunedFigure) -> Table {
 }
 
 fn step_cells(number: u64, step: &TuningStep, of: &TunedFigure) -> Vec<ColumnCell> {
-    let essential = |cell| and_shown(Detail::Essential, cell);
     let range = step.interval.as_ref();
     let cause = step.cause.map_or("", |cause| cause.name());
     let process = table::count("process", "process", step.process);
@@ -171,10 +170,12 @@ fn setting_cells(tuning: &Tuning, one: &TunedSetting) -> Vec<ColumnCell> {
         ),
         data("figure_high_per_s", range.map(|range| range.high)),
         data("is_lower_bound", one.is_lower_bound),
-        and_shown(
-            Detail::Essential,
-            table::number("response_p99_us", "p99", one.p99_us, microseconds),
-        ),
+        essential(table::number(
+            "response_p99_us",
+            "p99",
+            one.p99_us,
+            microseconds,
+        )),
         table::count("processes", "processes", one.processes),
         listed("is_chosen", "role", is_chosen, role),
         data("is_best", is_best),
