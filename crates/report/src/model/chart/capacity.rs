@@ -5,8 +5,9 @@ use floodmark_record::capacity::{CapacityResult, CapacityTrial, TrialOutcome, Tr
 use floodmark_record::run::Run;
 use floodmark_stats::capacity::pass_probability;
 
-use super::axis::drawable;
-use super::{Axis, Chart, ChartMark, Curve, CurvePiece, DotColor, MAX_CURVES, Quantity};
+use super::{
+    Axis, AxisFit, Chart, ChartMark, Curve, DotColor, MAX_CURVES, Quantity, more_in_table,
+};
 use crate::model::trial_capacities;
 
 /// Minimum range of rates in the charts, as shares of the capacity.
@@ -51,7 +52,7 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
     let dots = |outcome, of: &dyn Fn(&CapacityTrial) -> Option<f64>| {
         let trials = shown().filter(|trial| trial.outcome == outcome);
         let points = trials.filter_map(|trial| Some((trial.rate_per_s, of(trial)?)));
-        points.filter(|(_, y)| drawable(*y)).collect::<Vec<_>>()
+        points.collect::<Vec<_>>()
     };
     let share = |percent: f64| move |_: &CapacityTrial| Some(percent);
     let curve = (0..=POINTS).map(|i| {
@@ -61,9 +62,9 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
     let passes = with(Chart::new(
         "Trials that meet the objectives",
         "% by offered requests per second",
-        (axis(), Axis::from_zero(100.0, Quantity::Percent)),
+        (axis(), AxisFit::FromZero(Quantity::Percent)),
         vec![
-            Curve::measured(0, "expected share", vec![CurvePiece::of(curve.collect())]),
+            Curve::line(0, "expected share", curve),
             Curve::dots(
                 DotColor::Good,
                 "met",
@@ -80,13 +81,12 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
     let levels = |of: fn(&Run) -> Option<f64>| {
         let open = record.runs.iter().filter(|run| run.plan.is_open());
         let points = open.filter_map(|run| Some((run.plan.rate_per_s()?, of(run)?)));
-        let points =
-            points.filter(|(rate, us)| (range.0..=range.1).contains(rate) && drawable(*us));
-        vec![CurvePiece::of(points.collect())]
+        let points = points.filter(|(rate, _)| (range.0..=range.1).contains(rate));
+        points.collect::<Vec<_>>()
     };
     let curves = vec![
-        Curve::measured(0, "p50", levels(|run| run.response_time_us.p50)),
-        Curve::measured(3, "p99", levels(|run| run.response_time_us.p99)),
+        Curve::line(0, "p50", levels(|run| run.response_time_us.p50)),
+        Curve::line(3, "p99", levels(|run| run.response_time_us.p99)),
         Curve::dots(
             DotColor::Good,
             "p99 of trials that met the objectives",
@@ -98,11 +98,10 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
             dots(TrialOutcome::Miss, &p99),
         ),
     ];
-    let values: Vec<f64> = curves.iter().flat_map(Curve::values).collect();
     let times = with(Chart::new(
         "Response time",
         "by offered requests per second",
-        (axis(), Axis::of_times(values.iter().copied())),
+        (axis(), AxisFit::Times),
         curves,
     ));
     vec![passes, times]
@@ -111,35 +110,21 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
 /// Returns the response times of an experiment's trials by offered rate, for the first server
 /// process of each trial. Returns `None` without open-model loads.
 pub(crate) fn trials(record: &Record) -> Option<Chart> {
-    let mut shown = Vec::new();
-    for (i, trial) in record.trial_capacities.iter().take(MAX_CURVES).enumerate() {
+    let trials = record.trial_capacities.iter().take(MAX_CURVES);
+    let curves = trials.enumerate().map(|(i, trial)| {
         let loads = trial_capacities::loads(record, &trial.trial);
-        let loads = loads.filter(|(run, _)| run.process == 1);
-        let points = loads.filter_map(|(run, _)| {
-            let us = run.response_time_us.p99.filter(|us| drawable(*us))?;
-            Some((run.plan.rate_per_s()?, us))
-        });
-        let points: Vec<(f64, f64)> = points.collect();
-        let pieces = (!points.is_empty()).then(|| CurvePiece::of(points));
-        shown.push(Curve::measured(i, &trial.trial, Vec::from_iter(pieces)));
-    }
-    let points = || {
-        shown
-            .iter()
-            .flat_map(|curve| &curve.pieces)
-            .flat_map(|piece| &piece.points)
-    };
-    let furthest = points().map(|(rate, _)| *rate).max_by(f64::total_cmp)?;
-    let values: Vec<f64> = points().map(|(_, us)| *us).collect();
-    let axes = (
-        Axis::from_zero(furthest, Quantity::Rate),
-        Axis::of_times(values.iter().copied()),
-    );
+        let first = loads.filter(|(run, _)| run.process == 1);
+        let points =
+            first.filter_map(|(run, _)| Some((run.plan.rate_per_s()?, run.response_time_us.p99?)));
+        Curve::line(i, &trial.trial, points)
+    });
+    let curves: Vec<Curve> = curves.collect();
+    curves.iter().flat_map(Curve::points).next()?;
+    let axes = (AxisFit::FromZero(Quantity::Rate), AxisFit::Times);
     let unit = "p99 by offered requests per second, 50 to 105 % of the capacity";
-    let mut chart = Chart::new("Response time", unit, axes, shown);
-    let more = record.trial_capacities.len().saturating_sub(MAX_CURVES);
+    let mut chart = Chart::new("Response time", unit, axes, curves);
     chart
         .notes
-        .extend((more > 0).then(|| format!("{more} more in the table.")));
+        .extend(more_in_table(record.trial_capacities.len()));
     Some(chart)
 }

@@ -6,7 +6,7 @@ mod bins;
 use floodmark_record::run::Run;
 use floodmark_stats::Histogram;
 
-use super::{Axis, Chart, Curve, CurvePiece};
+use super::{Axis, AxisFit, Chart, Curve};
 use crate::model::figures::{count_of, seconds};
 use crate::model::names::NamedRun;
 
@@ -63,15 +63,13 @@ pub(crate) fn charts(drawn: &[NamedRun<'_>]) -> Result<Vec<Chart>, DamagedHistog
 }
 
 fn percentiles(timed: &[(usize, TimedRun<'_>)]) -> Chart {
-    let curves = timed.iter().map(|(color, one)| {
-        let piece = CurvePiece::of(points(one.run, &one.times));
-        Curve::measured(*color, &one.name, vec![piece])
-    });
+    let curves = timed
+        .iter()
+        .map(|(color, one)| Curve::line(*color, &one.name, points(one.run, &one.times)));
     let curves: Vec<Curve> = curves.collect();
     let counts = timed.iter().map(|(_, one)| one.times.count() as f64);
     let decades = counts.fold(10.0, f64::max).log10();
-    let y = Axis::of_times(curves.iter().flat_map(Curve::values));
-    let axes = (Axis::of_shares(decades), y);
+    let axes = (Axis::of_shares(decades), AxisFit::Times);
     let title = "Response time by share of requests";
     let mut chart = Chart::new(title, "within the window", axes, curves);
     let note = "Share of requests that took at most this long. Each further nine has the same width; the last point is the \

@@ -3,7 +3,7 @@
 use floodmark_record::gate::{GateDecision, GatePair, GateResult};
 
 use super::axis::drawable;
-use super::{Axis, Chart, ChartMark, Curve, CurvePiece, DotColor, Quantity};
+use super::{Axis, Chart, ChartMark, Curve, DotColor, Quantity};
 use crate::model::gate;
 
 /// Minimum distance of the ends of the y axis from the ratios.
@@ -14,17 +14,12 @@ const PADDING: f64 = 0.05;
 pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
     let points = |of: fn(&GatePair) -> Option<f64>| {
         let pairs = gate.pairs.iter();
-        let points = pairs.filter_map(|pair| Some((f64::from(pair.process), of(pair)?)));
-        points.filter(|(_, y)| drawable(*y)).collect::<Vec<_>>()
+        pairs.filter_map(move |pair| Some((f64::from(pair.process), of(pair)?)))
     };
     if gate.pairs.len() < 2 {
         return None;
     }
-    let bound = |color, name, of| {
-        let points = points(of);
-        let pieces = (!points.is_empty()).then(|| CurvePiece::of(points));
-        Curve::measured(color, name, Vec::from_iter(pieces))
-    };
+    let bound = |color, name, of| Curve::line(color, name, points(of));
     let color = match gate.decision {
         GateDecision::Failed => DotColor::Bad,
         GateDecision::Passed | GateDecision::Inconclusive => DotColor::Good,

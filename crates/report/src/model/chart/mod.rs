@@ -14,6 +14,7 @@ pub(crate) mod swept;
 pub(crate) mod trend;
 pub(crate) mod tuned;
 
+use axis::drawable;
 pub(crate) use axis::{Axis, Quantity};
 pub use distribution::DamagedHistogram;
 pub(crate) use heat::HeatCell;
@@ -88,13 +89,29 @@ impl Curve {
         }
     }
 
-    /// Creates points that are not connected.
-    pub(crate) fn dots(color: DotColor, name: &str, points: Vec<(f64, f64)>) -> Self {
+    /// Creates a measured curve without gaps through the points that can be drawn.
+    pub(crate) fn line(
+        color: usize,
+        name: &str,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) -> Self {
+        let points = points.into_iter();
+        let points: Vec<_> = points
+            .filter(|(x, y)| drawable(*x) && drawable(*y))
+            .collect();
         let pieces = (!points.is_empty()).then(|| CurvePiece::of(points));
+        Curve::measured(color, name, Vec::from_iter(pieces))
+    }
+
+    /// Creates points that are not connected.
+    pub(crate) fn dots(
+        color: DotColor,
+        name: &str,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) -> Self {
         Curve {
-            name: name.to_owned(),
             role: CurveRole::Dots(color),
-            pieces: Vec::from_iter(pieces),
+            ..Curve::line(0, name, points)
         }
     }
 
@@ -102,8 +119,7 @@ impl Curve {
     /// steps, this is the value of the later one.
     fn value_at(&self, at: f64) -> Option<f64> {
         if let CurveRole::Dots(_) = self.role {
-            let mut points = self.pieces.iter().flat_map(|piece| &piece.points);
-            return points.find(|(x, _)| *x == at).map(|(_, y)| *y);
+            return self.points().find(|(x, _)| *x == at).map(|(_, y)| y);
         }
         let within = |piece: &&CurvePiece| {
             let ends = piece.points.first().zip(piece.points.last());
@@ -123,10 +139,15 @@ impl Curve {
         })
     }
 
+    pub(crate) fn points(&self) -> impl Iterator<Item = (f64, f64)> + Clone {
+        self.pieces
+            .iter()
+            .flat_map(|piece| piece.points.iter().copied())
+    }
+
     /// Iterates over all y values.
     pub(crate) fn values(&self) -> impl Iterator<Item = f64> + Clone {
-        let points = self.pieces.iter().flat_map(|piece| &piece.points);
-        points.map(|(_, y)| *y)
+        self.points().map(|(_, y)| y)
     }
 }
 
@@ -148,12 +169,44 @@ impl ChartMark {
     }
 }
 
+/// Returns a note if a chart cannot show all of `curves` curves.
+fn more_in_table(curves: usize) -> Option<String> {
+    let more = curves.checked_sub(MAX_CURVES).filter(|more| *more > 0)?;
+    Some(format!("{more} more in the table."))
+}
+
 /// A labeled range of the x axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ChartBand {
     pub(crate) from: f64,
     pub(crate) to: f64,
     pub(crate) label: String,
+}
+
+/// How the values of a chart determine an axis.
+pub(crate) enum AxisFit {
+    /// Linear from zero to the largest value.
+    FromZero(Quantity),
+    /// Times: linear from zero, or logarithmic for a wide range.
+    Times,
+    /// The values don't matter.
+    Given(Axis),
+}
+
+impl From<Axis> for AxisFit {
+    fn from(axis: Axis) -> Self {
+        AxisFit::Given(axis)
+    }
+}
+
+impl AxisFit {
+    fn axis(self, values: impl Iterator<Item = f64> + Clone) -> Axis {
+        match self {
+            AxisFit::FromZero(quantity) => Axis::from_zero(values.fold(0.0, f64::max), quantity),
+            AxisFit::Times => Axis::of_times(values),
+            AxisFit::Given(axis) => axis,
+        }
+    }
 }
 
 /// A chart.
@@ -181,13 +234,19 @@ pub(crate) struct Chart {
 }
 
 impl Chart {
-    /// Creates a chart without shades, marks or notes.
-    pub(crate) fn new(title: &str, unit: &str, (x, y): (Axis, Axis), curves: Vec<Curve>) -> Self {
+    /// Creates a chart without shades, marks or notes. The curves determine the axes.
+    pub(crate) fn new(
+        title: &str,
+        unit: &str,
+        (x, y): (impl Into<AxisFit>, impl Into<AxisFit>),
+        curves: Vec<Curve>,
+    ) -> Self {
+        let points = curves.iter().flat_map(Curve::points);
         Chart {
             title: title.to_owned(),
             unit: unit.to_owned(),
-            x,
-            y,
+            x: x.into().axis(points.clone().map(|(x, _)| x)),
+            y: y.into().axis(points.map(|(_, y)| y)),
             curves,
             cells: Vec::new(),
             ranges: Vec::new(),
@@ -214,9 +273,8 @@ impl Chart {
         let mut positions: Vec<f64> = match self.x.quantity {
             Quantity::Nines => self.x.ticks.iter().map(|(at, _)| *at).collect(),
             _ => {
-                let of_curves = self.drawn().flat_map(|curve| &curve.pieces);
-                let points = of_curves.flat_map(|piece| &piece.points);
-                points.map(|(at, _)| *at).collect()
+                let points = self.drawn().flat_map(Curve::points);
+                points.map(|(at, _)| at).collect()
             }
         };
         positions.sort_by(f64::total_cmp);
@@ -231,9 +289,4 @@ impl Chart {
     pub(crate) fn drawn(&self) -> impl Iterator<Item = &Curve> {
         self.curves.iter().filter(|curve| !curve.pieces.is_empty())
     }
-}
-
-/// Returns the largest y value of the curves, or 0.
-fn largest(curves: &[Curve]) -> f64 {
-    curves.iter().flat_map(Curve::values).fold(0.0, f64::max)
 }

@@ -9,7 +9,7 @@ use floodmark_record::{Metric, Observation};
 
 use super::curves::{Aggregation, CurveStep, joined, pieces};
 use super::over_time::TimeAxis;
-use super::{Chart, Curve, Quantity, evidence};
+use super::{AxisFit, Chart, Curve, Quantity, evidence};
 use crate::model::figures::{extremes, seconds};
 use crate::model::names::NamedRun;
 
@@ -145,7 +145,7 @@ fn chart(time: &TimeAxis, drawn: &[NamedRun<'_>], key: &Observation) -> Chart {
         "" => source,
         unit => format!("{unit}, {source}"),
     };
-    let chart = time.chart_from_zero(&title, &unit, quantity, curves);
+    let chart = time.chart(&title, &unit, AxisFit::FromZero(quantity), curves);
     match drawn {
         [one] => with_limit(chart, one.run, &key.metric),
         _ => chart,

@@ -9,8 +9,8 @@ use floodmark_record::units::show_rate;
 use super::axis::drawable;
 use super::curves::{Aggregation, CurveStep, of_series, pieces, rows_per_step};
 use super::{
-    Axis, Chart, ChartBand, ChartMark, Curve, CurvePiece, CurveRole, Quantity, cpu, evidence, heat,
-    largest,
+    Axis, AxisFit, Chart, ChartBand, ChartMark, Curve, CurvePiece, CurveRole, Quantity, cpu,
+    evidence, heat,
 };
 use crate::model::figures::seconds;
 use crate::model::names::NamedRun;
@@ -32,7 +32,7 @@ pub(crate) fn charts(drawn: &[NamedRun<'_>], environment: &Environment) -> Vec<C
     let add = |title, unit, by, specs: &[CurveSpec<'_>]| {
         let curves = combined(drawn, title, by, specs).into_iter();
         let chart = |(title, curves): (String, _)| {
-            time.chart_from_zero(&title, unit, Quantity::Count, curves)
+            time.chart(&title, unit, AxisFit::FromZero(Quantity::Count), curves)
         };
         curves.map(chart).collect::<Vec<_>>()
     };
@@ -182,7 +182,13 @@ impl TimeAxis {
         }
     }
 
-    pub(crate) fn chart(&self, title: &str, unit: &str, y: Axis, curves: Vec<Curve>) -> Chart {
+    pub(crate) fn chart(
+        &self,
+        title: &str,
+        unit: &str,
+        y: impl Into<AxisFit>,
+        curves: Vec<Curve>,
+    ) -> Chart {
         let axes = (self.axis.clone(), y);
         Chart {
             shades: self.shades.clone(),
@@ -190,18 +196,6 @@ impl TimeAxis {
             bands: self.bands.clone(),
             ..Chart::new(title, unit, axes, curves)
         }
-    }
-
-    /// Returns a chart of counts or rates whose y axis starts at zero.
-    pub(crate) fn chart_from_zero(
-        &self,
-        title: &str,
-        unit: &str,
-        quantity: Quantity,
-        curves: Vec<Curve>,
-    ) -> Chart {
-        let y = Axis::from_zero(largest(&curves), quantity);
-        self.chart(title, unit, y, curves)
     }
 }
 
@@ -242,7 +236,8 @@ fn throughput(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Chart {
     }
     curves.extend(offered(drawn, time.axis.to));
     let unit = "ok responses per second";
-    let chart = time.chart_from_zero("Throughput", unit, Quantity::Count, curves);
+    let y = AxisFit::FromZero(Quantity::Count);
+    let chart = time.chart("Throughput", unit, y, curves);
     match drawn {
         [one] => evidence::with_limit(chart, one.run),
         _ => chart,
@@ -346,8 +341,7 @@ fn response_times(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Vec<Chart> {
     let curves = combined(drawn, "Response time", Aggregation::Largest, specs).into_iter();
     let timed = curves.filter(|(_, curves)| curves.iter().flat_map(Curve::values).next().is_some());
     let charts = timed.map(|(title, curves)| {
-        let y = Axis::of_times(curves.iter().flat_map(Curve::values));
-        let mut chart = time.chart(&title, "by end of the request", y, curves);
+        let mut chart = time.chart(&title, "by end of the request", AxisFit::Times, curves);
         chart.notes.extend(gap.clone());
         chart
     });

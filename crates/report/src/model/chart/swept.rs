@@ -3,7 +3,7 @@
 use floodmark_record::sweep::Swept;
 
 use super::axis::drawable;
-use super::{Axis, Chart, Curve, CurvePiece, MAX_CURVES, Quantity, largest};
+use super::{AxisFit, Chart, Curve, MAX_CURVES, Quantity, more_in_table};
 use crate::model::sweep::curves;
 
 /// Returns a chart of throughput by the first setting, with one curve per combination of the other
@@ -20,28 +20,24 @@ pub(crate) fn chart(swept: &Swept) -> Option<Chart> {
             points.extend(y.map(|y| (x, y)));
         }
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if points.len() < 2 {
+            points.clear();
+        }
         let name = match curve.others.as_str() {
             "" => &swept.sweep.name,
             others => others,
         };
-        let pieces = (points.len() > 1).then(|| CurvePiece::of(points));
-        shown.push(Curve::measured(i, name, Vec::from_iter(pieces)));
+        shown.push(Curve::line(i, name, points));
     }
-    let points = shown
-        .iter()
-        .flat_map(|curve| &curve.pieces)
-        .flat_map(|piece| &piece.points);
-    let furthest = points.map(|(x, _)| *x).max_by(f64::total_cmp)?;
-    let more = all.len().saturating_sub(MAX_CURVES);
+    shown.iter().flat_map(Curve::points).next()?;
     let axes = (
-        Axis::from_zero(furthest, Quantity::Number),
-        Axis::from_zero(largest(&shown), Quantity::Rate),
+        AxisFit::FromZero(Quantity::Number),
+        AxisFit::FromZero(Quantity::Rate),
     );
     let title = format!("{} by {first}", swept.sweep.name);
     let unit = format!("ok responses per second by {first}");
     let mut chart = Chart::new(&title, &unit, axes, shown);
-    let more = (more > 0).then(|| format!("{more} more in the table."));
-    chart.notes.extend(more);
+    chart.notes.extend(more_in_table(all.len()));
     Some(chart)
 }
 

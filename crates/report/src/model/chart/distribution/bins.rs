@@ -1,6 +1,6 @@
 //! Response times as a histogram. All runs have the same bins.
 
-use super::super::{Axis, Chart, Curve, CurvePiece, Quantity};
+use super::super::{Axis, AxisFit, Chart, Curve, Quantity};
 use super::{TimedRun, known_us};
 
 /// Maximum number of bins.
@@ -37,17 +37,16 @@ pub(super) fn chart(timed: &[(usize, TimedRun<'_>)]) -> Option<Chart> {
         let points = steps.flat_map(|(i, n)| [(edge(i), percent(*n)), (edge(i + 1), percent(*n))]);
         let ends = [(from, 0.0), (to, 0.0)];
         let points = ends[..1].iter().copied().chain(points).chain([ends[1]]);
-        Curve::measured(*color, &one.name, vec![CurvePiece::of(points.collect())])
+        Curve::line(*color, &one.name, points)
     });
     let curves: Vec<Curve> = curves.collect();
     let x = match to > from * NARROW {
         true => Axis::of_decades(from, to),
         false => Axis::of_range((from, to), Quantity::Microseconds),
     };
-    let highest = curves.iter().flat_map(Curve::values).fold(0.0, f64::max);
-    let y = Axis::from_zero(highest, Quantity::Percent);
+    let axes = (x, AxisFit::FromZero(Quantity::Percent));
     let title = "Histogram of response times";
-    let mut chart = Chart::new(title, "percent of requests per bin", (x, y), curves);
+    let mut chart = Chart::new(title, "percent of requests per bin", axes, curves);
     if chart.x.log {
         chart.notes.push("The time axis is logarithmic.".to_owned());
     }
