@@ -13,6 +13,7 @@ use floodmark_record::events::EndReason;
 use floodmark_record::gate::{GateDecision, GateEnd, GatePair, GateResult, GateRules, GateTurns};
 use floodmark_record::run::{Run, Status};
 use floodmark_record::units::show_duration;
+use floodmark_record::worded::Worded;
 use floodmark_stats::sequential::{FIRST_LOOK, LookPlan, trimmed_ratio};
 
 use crate::comparing::{RunGroup, process_figure};
@@ -171,7 +172,7 @@ fn why_missing(group: &RunGroup<'_>) -> String {
         .runs()
         .find(|run| run.validity.status == Status::Invalid);
     let reason = invalid.and_then(|run| run.validity.reasons.first());
-    reason.map_or_else(|| "figure not measured".to_owned(), Clone::clone)
+    reason.map_or_else(|| "figure not measured".to_owned(), Worded::to_string)
 }
 
 /// Returns a caveat if the client limited most runs, which can hide a slower server.

@@ -1,4 +1,5 @@
 use floodmark_record::Counts;
+use floodmark_record::reason::Reason;
 use floodmark_record::run::Validity;
 use floodmark_record::times::Times;
 
@@ -92,7 +93,7 @@ fn excludes_invalid_and_unfinished_pairs() {
     let mut record = pairs(&[1.0, 0.5, 1.0]);
     record.runs[3].validity = Validity {
         status: Status::Invalid,
-        reasons: vec!["no response was ok".to_owned()],
+        reasons: vec![Reason::NothingOk { mostly: None }.into()],
         notes: Vec::new(),
     };
     record.runs[5].ended.reason = EndReason::Interrupted;

@@ -1,27 +1,25 @@
 //! Held connections (`--hold`) that failed to open or were lost.
 
+use floodmark_record::reason::{CLIENT_ERRORS, Reason};
 use floodmark_record::run::Run;
 use floodmark_record::units::show_count;
 
 use crate::text::{plural, plural_if_any};
-use crate::validity::{CLIENT_ERRORS, Judged, UNSENT_SHARE};
+use crate::validity::{Judged, UNSENT_SHARE};
 
 /// Reports connections that the client failed to hold, if the failures invalidate the run.
-pub(crate) fn not_held(judged: &Judged<'_>) -> Option<String> {
+pub(crate) fn not_held(judged: &Judged<'_>) -> Option<Reason> {
     let reasons = &judged.run.connections.held.as_ref()?.reasons;
     let names = CLIENT_ERRORS.iter().map(|(name, ..)| *name);
-    let failures = names.filter_map(|name| Some((name, *reasons.get(name).filter(|n| **n > 0)?)));
-    let (errors, failed): (Vec<&str>, Vec<u64>) = failures.unzip();
+    let failures =
+        names.filter_map(|name| Some((name.to_owned(), *reasons.get(name).filter(|n| **n > 0)?)));
+    let (errors, failed): (Vec<String>, Vec<u64>) = failures.unzip();
     let failed: u64 = failed.iter().sum();
     let connections = judged.run.plan.connections;
-    (failed as f64 > UNSENT_SHARE * f64::from(connections)).then(|| {
-        format!(
-            "{} of {} could not be held ({}); add source addresses (--sources), raise the limit on \
-             open files, or hold fewer connections",
-            show_count(failed),
-            plural(connections.into(), "connection"),
-            errors.join(", ").replace('_', " ")
-        )
+    (failed as f64 > UNSENT_SHARE * f64::from(connections)).then_some(Reason::NotHeld {
+        failed,
+        connections,
+        errors,
     })
 }
 

@@ -3,6 +3,7 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::Schedule;
+use floodmark_record::reason::{CLIENT_ERRORS, FIX_STOPPED};
 use floodmark_record::run::{CheckResult, Run, Saturation, Status, SteadyClass, StepFigures};
 use floodmark_record::units::show_count;
 use floodmark_record::verdict::Verdict;
@@ -12,9 +13,7 @@ use crate::asking;
 use crate::notes::SHORT_RUN_S;
 use crate::text::per_s;
 use crate::tls;
-use crate::validity::{
-    CLIENT_ERRORS, ClientThreads, FIX_STOPPED, agent_fix, is_only_not_ok, other_limit,
-};
+use crate::validity::{ClientThreads, agent_fix, is_only_not_ok, other_limit};
 
 /// Minimum share of failed requests at which the failures matter more than the throughput.
 const FAILED_SHARE: f64 = 0.01;
@@ -94,7 +93,10 @@ fn not_valid(run: &Run, cpus: u32) -> Option<String> {
         (Status::Bound, _) => match other_limit(run) {
             Some(verdict) => Some(verdict.next.clone()),
             None if !run.agents.is_empty() => agent_fix(run),
-            None => Some(ClientThreads::of(&run.client.threads)?.fix(cpus)),
+            None => {
+                let fix = ClientThreads::of(&run.client.threads)?.fix(cpus);
+                Some(fix.to_string())
+            }
         },
         (Status::Invalid, Some((.., fix))) => Some((*fix).to_owned()),
         (Status::Invalid, None) if !run.plan.is_open() => Some(repeat.to_owned()),

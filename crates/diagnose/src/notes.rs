@@ -6,6 +6,7 @@ use floodmark_record::events::{AddressUse, EndReason};
 use floodmark_record::host::BusyProcess;
 use floodmark_record::metric::NetworkFigure;
 use floodmark_record::plan::ConnectionUse;
+use floodmark_record::reason::CLIENT_ERRORS;
 use floodmark_record::run::Run;
 use floodmark_record::tls::Trust;
 use floodmark_record::verdict::Verdict;
@@ -15,7 +16,7 @@ use crate::asking;
 use crate::held;
 use crate::stalled;
 use crate::text::{percent, plural, plural_if_any, show_processes, show_s};
-use crate::validity::{CLIENT_ERRORS, ClientThreads, Judged};
+use crate::validity::{ClientThreads, Judged};
 
 /// Minimum length in seconds at which warm-up and noise hardly affect a run.
 pub(crate) const SHORT_RUN_S: f64 = 5.0;
@@ -245,7 +246,10 @@ fn unused_addresses(run: &Run) -> Option<String> {
 /// Reports that run delay is not available. Without run delay, a thread that waits for a CPU looks
 /// idle.
 fn unknown_run_delay(run: &Run) -> Option<String> {
-    let threads = ClientThreads::of(&run.client.threads).filter(|t| t.runnable.is_none())?;
+    let threads = ClientThreads::of(&run.client.threads)?.used;
+    if threads.runnable.is_some() {
+        return None;
+    }
     Some(format!(
         "run delay of the client threads is not available (/proc/thread-self/schedstat): they were \
          on a CPU for {} of the time and may have been saturated; stop other programs on this host \

@@ -1,10 +1,9 @@
 //! Detects a server that stops responding before the run ends.
 
 use floodmark_record::events::EndReason;
+use floodmark_record::reason::{CLIENT_ERRORS, show_stopped};
 use floodmark_record::run::Run;
 
-use crate::text::show_s;
-use crate::validity::CLIENT_ERRORS;
 use crate::why::thresholds::NOTICEABLE;
 
 /// Returns the time of the last response, in seconds since the start, if the server did not respond
@@ -37,10 +36,7 @@ pub fn server_gone_since_s(run: &Run, last_response_s: Option<f64>) -> Option<f6
 /// Returns when the server stopped responding, as text, if it had responded before.
 pub(crate) fn show_since(run: &Run) -> Option<String> {
     let since_s = run.server_gone_since_s.filter(|since| *since > 0.0)?;
-    Some(format!(
-        "the server stopped responding after {}",
-        show_s(since_s)
-    ))
+    Some(show_stopped(since_s))
 }
 
 #[cfg(test)]

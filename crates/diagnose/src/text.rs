@@ -1,36 +1,17 @@
 //! Formatted figures for messages.
 
 use floodmark_record::host::BusyProcess;
-use floodmark_record::units::{show_count, show_ns, show_rate};
-
-/// Formats a count with its noun: `1 request`, `2,000 requests`.
-pub(crate) fn plural(n: u64, noun: &str) -> String {
-    let ending = match noun.ends_with('s') {
-        _ if n == 1 => "",
-        true => "es",
-        false => "s",
-    };
-    format!("{} {noun}{ending}", show_count(n))
-}
+pub(crate) use floodmark_record::units::{percent, plural, show_s};
+use floodmark_record::units::{show_ns, show_rate};
 
 /// Formats a count like [`plural`], or returns `None` if the count is 0.
 pub(crate) fn plural_if_any(n: u64, noun: &str) -> Option<String> {
     (n > 0).then(|| plural(n, noun))
 }
 
-/// Formats a share: `12 %`.
-pub(crate) fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
-}
-
 /// Formats a rate: `1,000/s`.
 pub(crate) fn per_s(rate: f64) -> String {
     format!("{}/s", show_rate(rate))
-}
-
-/// Formats a time that is given in seconds: `1.25 ms`.
-pub(crate) fn show_s(seconds: f64) -> String {
-    show_ns(seconds * 1e9)
 }
 
 /// Lists processes with the number of CPUs that each one used: `rustc (pid 12) 0.61, cc1 (pid 13)

@@ -6,18 +6,16 @@
 //! the figures then average over the time before and after the stop.
 
 mod agents;
-mod grouped;
 mod threads;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
+use floodmark_record::reason::{CLIENT_ERRORS, FailureKind, LateReason, Reason, UnsentReason};
 use floodmark_record::run::{Run, Status, Validity};
-use floodmark_record::units::show_count;
 use floodmark_record::verdict::Verdict;
+use floodmark_record::worded::Worded;
 
 use crate::held;
-use crate::stopped;
-use crate::text::{plural_if_any, show_s};
 use crate::tls;
 
 pub use agents::agent_validity;
@@ -48,38 +46,6 @@ pub(crate) const STALL_S: f64 = 0.1;
 /// causes that follow from the outcomes of requests.
 pub(crate) const MIN_LENGTH_S: f64 = 0.1;
 
-/// An error caused by the client or its host: the name in `errors`, the problem (where `{}` stands
-/// for the affected items), the noun for these items, and the fix.
-type ClientError = (&'static str, &'static str, &'static str, &'static str);
-
-pub(crate) const CLIENT_ERRORS: [ClientError; 4] = [
-    (
-        "ports_exhausted",
-        "no local port was left for {}",
-        "connection",
-        "add source addresses (--sources 127.0.0.2-127.0.0.20 on loopback), keep connections, or \
-         reduce the load; a closed connection holds its port for up to 60 s",
-    ),
-    (
-        "fds_exhausted",
-        "the client had no file descriptor for {}",
-        "connection",
-        "raise the limit on open files (ulimit -n 65536) or use fewer connections (-c)",
-    ),
-    (
-        "no_memory_for_socket",
-        "the kernel had no memory for {}",
-        "socket",
-        "use fewer connections (-c) or free memory",
-    ),
-    (
-        "connect_not_permitted",
-        "a firewall or security rule blocked {}",
-        "connection",
-        "check the firewall and security rules of this host",
-    ),
-];
-
 /// Client errors that an experiment may expect, and the ID of each error's cause.
 const EXPECTABLE: [(&str, &str); 2] = [
     ("ports_exhausted", "ephemeral-ports"),
@@ -94,12 +60,6 @@ const SERVER_ERRORS: [&str; 5] = [
     "unreachable",
     "connect_failed",
 ];
-
-/// Fix for a server that stopped responding.
-pub const FIX_STOPPED: &str = "check the server's log, restart the server and repeat";
-
-/// Fix for a client stall.
-const FIX_STALL: &str = "stop other programs on this host (see floodmark doctor) and repeat";
 
 /// A run and the facts needed to judge the run.
 #[derive(Debug, Clone, Copy)]
@@ -183,9 +143,13 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     notes.extend(crate::notes::notes(judged));
     Validity {
         status,
-        reasons,
+        reasons: worded(reasons),
         notes,
     }
+}
+
+fn worded(reasons: Vec<Reason>) -> Vec<Worded<Reason>> {
+    reasons.into_iter().map(Worded::Fact).collect()
 }
 
 /// Returns why the client did not send an open-model load as planned, or `None` if it did. `cpus` is
@@ -194,7 +158,7 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
 /// With `can_be_late`, late requests are not a fault. Set it if the response times are short enough
 /// for the caller's purpose, because they include the lateness.
 #[must_use]
-pub fn client_fault(run: &Run, cpus: u32, can_be_late: bool) -> Option<String> {
+pub fn client_fault(run: &Run, cpus: u32, can_be_late: bool) -> Option<Reason> {
     let judged = &Judged {
         run,
         cpus,
@@ -209,7 +173,7 @@ pub fn client_fault(run: &Run, cpus: u32, can_be_late: bool) -> Option<String> {
 }
 
 /// Returns reasons why requests were not sent at all.
-fn not_sent(judged: &Judged<'_>) -> Vec<String> {
+fn not_sent(judged: &Judged<'_>) -> Vec<Reason> {
     let mut faults = Vec::from_iter(cut_short(judged.run));
     faults.extend(unsent(judged));
     faults.extend(held::not_held(judged));
@@ -220,11 +184,11 @@ fn not_sent(judged: &Judged<'_>) -> Vec<String> {
 #[derive(Debug, Default)]
 struct ClientFaults {
     /// Reasons why the figures are meaningless.
-    invalid: Vec<String>,
+    invalid: Vec<Reason>,
     /// Reasons why the throughput is a lower bound, even if the server fails.
-    bound: Vec<String>,
+    bound: Vec<Reason>,
     /// Reasons why the throughput is a lower bound, if the server responds.
-    saturated: Vec<String>,
+    saturated: Vec<Reason>,
 }
 
 impl ClientFaults {
@@ -248,7 +212,7 @@ impl ClientFaults {
 
     /// Returns the status and its reasons. `server` returns the reason why the server's behavior
     /// invalidates a load that was sent as planned.
-    fn judge(self, server: impl FnOnce() -> Option<String>) -> (Status, Vec<String>) {
+    fn judge(self, server: impl FnOnce() -> Option<Reason>) -> (Status, Vec<Reason>) {
         let mut invalid = self.invalid;
         if invalid.is_empty() {
             invalid.extend(server());
@@ -265,48 +229,42 @@ impl ClientFaults {
 }
 
 /// Reports that floodmark or its worker died. The last requests and the stalls are unknown.
-fn cut_short(run: &Run) -> Option<String> {
-    let sent = show_s(run.sending_s);
+fn cut_short(run: &Run) -> Option<Reason> {
+    let sent_s = run.sending_s;
     let died = run.longest_stall_ns.is_none();
-    died.then(|| format!("cut short after {sent}: floodmark or its worker died; repeat the run"))
+    died.then_some(Reason::CutShort { sent_s })
 }
 
 /// Reports that no response was ok, and what the server sent instead.
-fn nothing_ok(run: &Run) -> Option<String> {
+fn nothing_ok(run: &Run) -> Option<Reason> {
     let counts = &run.requests;
-    let status = |(status, n): (&u16, &u64)| (format!("status {status}"), *n);
-    let error = |(error, n): (&str, u64)| (error.replace('_', " "), n);
+    let status = |(status, n): (&u16, &u64)| (FailureKind::Status(*status), *n);
+    let error = |(error, n): (&str, u64)| (FailureKind::Error(error.to_owned()), n);
     let statuses = counts.statuses.iter().map(status);
-    let most_frequent = statuses
+    let mostly = statuses
         .chain(run.request_errors().map(error))
         .max_by_key(|(_, n)| *n);
-    (counts.ok == 0).then(|| match most_frequent {
-        Some((what, n)) => format!("no response was ok (mostly {what}: {})", show_count(n)),
-        None => "no response was ok".to_owned(),
-    })
+    (counts.ok == 0).then_some(Reason::NothingOk { mostly })
 }
 
 /// Reports that the server stopped responding.
-fn stopped_responding(run: &Run) -> Option<String> {
-    let silence_s = run.sending_s - run.server_gone_since_s?;
-    let early_end = match run.ended.reason {
-        EndReason::ServerGone => {
-            let sent = show_s(run.sending_s);
-            format!("; no connection could be opened, so the run ended after {sent}")
-        }
-        _ => String::new(),
-    };
-    Some(format!(
-        "{}; the figures include the {} without responses{early_end}; {FIX_STOPPED}",
-        stopped::show_since(run)?,
-        show_s(silence_s.max(0.0))
-    ))
+fn stopped_responding(run: &Run) -> Option<Reason> {
+    let since_s = run.server_gone_since_s?;
+    let ended_s = (run.ended.reason == EndReason::ServerGone).then_some(run.sending_s);
+    (since_s > 0.0).then(|| Reason::StoppedResponding {
+        since_s,
+        silence_s: (run.sending_s - since_s).max(0.0),
+        ended_s,
+    })
 }
 
 /// Returns whether a run is invalid only because no response was ok.
 #[must_use]
 pub fn is_only_not_ok(run: &Run) -> bool {
-    nothing_ok(run).is_some_and(|reason| run.validity.reasons == [reason])
+    let [reason] = &run.validity.reasons[..] else {
+        return false;
+    };
+    matches!(reason.fact(), Some(Reason::NothingOk { .. }))
 }
 
 /// Judges a run of an external client.
@@ -320,7 +278,8 @@ fn of_external_client(name: &str, run: &Run) -> Validity {
     );
     let detail = run.ended.detail.clone();
     let notes = Vec::from_iter(detail.is_none().then_some(note));
-    let reasons = Vec::from_iter(detail.or_else(|| nothing_ok(run)));
+    let failed = detail.map(|detail| Reason::ClientFailed { detail });
+    let reasons = worded(Vec::from_iter(failed.or_else(|| nothing_ok(run))));
     let status = match reasons.is_empty() {
         true => Status::Valid,
         false => Status::Invalid,
@@ -345,7 +304,7 @@ pub(crate) fn other_limit(run: &Run) -> Option<&Verdict> {
 }
 
 /// Closed model: reports saturated client threads.
-fn saturated(judged: &Judged<'_>) -> Option<String> {
+fn saturated(judged: &Judged<'_>) -> Option<Reason> {
     let run = judged.run;
     // The experiment may expect that the threads spend most of their time searching for free local
     // ports.
@@ -356,56 +315,46 @@ fn saturated(judged: &Judged<'_>) -> Option<String> {
         return None;
     }
     let threads = judged.saturated_threads()?;
-    let use_of_cpu = threads.show_cpu_use();
+    let used = threads.used;
     Some(match other_limit(run) {
-        Some(verdict) => format!(
-            "the client had no spare CPU time ({use_of_cpu}), so latencies include waiting in the \
-             client; first remove the limit that the verdict names ({}): {}",
-            verdict.cause, verdict.next
-        ),
-        None => format!(
-            "the client was the limit ({use_of_cpu}); the server may be faster, and latencies include \
-             waiting in the client; {}",
-            threads.fix(judged.cpus)
-        ),
+        Some(verdict) => Reason::NoSpareCpu {
+            threads: Some(used),
+            cause: verdict.cause,
+            next: verdict.next.clone(),
+        },
+        None => Reason::ClientSaturated {
+            threads: used,
+            fix: threads.fix(judged.cpus),
+        },
     })
 }
 
 /// Open model: reports requests that saturated threads did not send.
-fn rate_too_high(judged: &Judged<'_>) -> Option<String> {
+fn rate_too_high(judged: &Judged<'_>) -> Option<Reason> {
     let counts = &judged.run.requests;
     let sent = counts.sent + judged.stopped_by_server();
     let unsent = counts.intended.saturating_sub(sent);
     let threads = judged.saturated_threads()?;
-    (unsent as f64 > UNSENT_SHARE * counts.intended as f64).then(|| {
-        format!(
-            "{}: the client was the limit ({}); {}, or use a lower rate",
-            show_unsent(unsent, counts.intended),
-            threads.show_cpu_use(),
-            threads.fix(judged.cpus)
-        )
+    (unsent as f64 > UNSENT_SHARE * counts.intended as f64).then(|| Reason::Unsent {
+        unsent,
+        intended: counts.intended,
+        why: UnsentReason::Saturated {
+            threads: threads.used,
+            fix: threads.fix(judged.cpus),
+        },
     })
 }
 
-fn show_unsent(unsent: u64, intended: u64) -> String {
-    format!(
-        "{} of {} requests ({:.1} %) were never sent",
-        show_count(unsent),
-        show_count(intended),
-        100.0 * unsent as f64 / intended as f64
-    )
-}
-
 /// Open model: reports that requests were sent too late for meaningful response times.
-fn late(judged: &Judged<'_>) -> Option<String> {
+fn late(judged: &Judged<'_>) -> Option<Reason> {
     let run = judged.run;
     let late_us = run.lateness_us.p99?;
     // A percentile that falls among timed-out requests is unknown, but it is at least the timeout.
     let response = &run.response_time_us;
-    let (response_us, at_least) = match (response.p99, response.censored) {
-        (Some(us), _) => (us, ""),
+    let (response_us, is_lower_bound) = match (response.p99, response.censored) {
+        (Some(us), _) => (us, false),
         (None, 0) => return None,
-        (None, _) => (run.plan.timeout.as_secs_f64() * 1e6, "> "),
+        (None, _) => (run.plan.timeout.as_secs_f64() * 1e6, true),
     };
     if late_us <= LATENESS_US || late_us <= LATENESS_SHARE * response_us {
         return None;
@@ -413,31 +362,24 @@ fn late(judged: &Judged<'_>) -> Option<String> {
     let threads = ClientThreads::of(&run.client.threads);
     let busy = threads
         .as_ref()
-        .filter(|threads| threads.on_cpu >= BUSY_SHARE);
-    let more = busy.and_then(|threads| threads.more(judged.cpus));
+        .filter(|threads| threads.used.on_cpu >= BUSY_SHARE);
+    let more_threads = busy.and_then(|threads| threads.more(judged.cpus));
     let why = match (judged.stall_s(), &threads) {
-        (Some(stall_s), _) => format!("stalled for {}", show_s(stall_s)),
-        (None, Some(threads)) => threads.show_cpu_use(),
-        (None, None) => "CPU use unknown".to_owned(),
+        (Some(stall_s), _) => LateReason::Stalled { stall_s },
+        (None, Some(threads)) => LateReason::Threads(threads.used),
+        (None, None) => LateReason::Unknown,
     };
-    let fix = match (judged.stall_s(), &threads, more) {
-        (Some(_), ..) => FIX_STALL,
-        (None, Some(threads), _) if threads.is_starved() => {
-            "give the client its own CPUs (taskset -c) or another host, or use a lower rate"
-        }
-        (.., Some(more)) => &format!("use -t {more} or a lower rate"),
-        _ => "use a lower rate or another host",
-    };
-    Some(format!(
-        "the client ({why}) sent requests late: p99 lateness {} is more than a tenth of the \
-         response time (p99 {at_least}{}); response times include this delay; {fix}",
-        show_s(late_us / 1e6),
-        show_s(response_us / 1e6)
-    ))
+    Some(Reason::Late {
+        late_s: late_us / 1e6,
+        response_s: response_us / 1e6,
+        is_lower_bound,
+        why,
+        more_threads,
+    })
 }
 
 /// Both models: reports requests that the client failed to send.
-fn unsent(judged: &Judged<'_>) -> Vec<String> {
+fn unsent(judged: &Judged<'_>) -> Vec<Reason> {
     let counts = &judged.run.requests;
     let unsent = counts.intended.saturating_sub(counts.sent);
     let names = CLIENT_ERRORS.iter().map(|(name, ..)| name);
@@ -455,32 +397,26 @@ fn unsent(judged: &Judged<'_>) -> Vec<String> {
     if lost as f64 <= UNSENT_SHARE * counts.intended as f64 {
         return Vec::new();
     }
-    let errors = CLIENT_ERRORS
-        .iter()
-        .filter_map(|(error, problem, noun, fix)| {
-            let items = plural_if_any(judged.unexpected(error), noun)?;
-            Some(format!("{}; {fix}", problem.replace("{}", &items)))
-        });
-    let stall = (stalled > 0).then(|| {
-        let stall = show_s(stall_s);
-        format!("the client stalled for {stall}; the server is not the cause; {FIX_STALL}")
+    let errors = CLIENT_ERRORS.iter().filter_map(|(error, ..)| {
+        let affected = judged.unexpected(error);
+        let name = (*error).to_owned();
+        (affected > 0).then_some(UnsentReason::Error { name, affected })
     });
-    let share = show_unsent(unsent, counts.intended);
-    let reasons = errors.chain(stall);
-    reasons.map(|reason| format!("{share}: {reason}")).collect()
+    let stall = (stalled > 0).then_some(UnsentReason::Stall { stall_s });
+    let reason = |why| Reason::Unsent {
+        unsent,
+        intended: counts.intended,
+        why,
+    };
+    errors.chain(stall).map(reason).collect()
 }
 
 /// Closed model: reports requests lost in a client stall. Without a schedule, the lost share of the
 /// requests equals the stall's share of the time.
-fn stalled(judged: &Judged<'_>) -> Option<String> {
+fn stalled(judged: &Judged<'_>) -> Option<Reason> {
     let sending_s = judged.run.sending_s;
     let stall_s = judged.stall_s().filter(|s| *s > UNSENT_SHARE * sending_s)?;
-    Some(format!(
-        "the client stalled for {} of {}: throughput is too low, and the largest latencies were caused \
-         by the client; {FIX_STALL}",
-        show_s(stall_s),
-        show_s(sending_s)
-    ))
+    Some(Reason::Stalled { stall_s, sending_s })
 }
 
 #[cfg(test)]

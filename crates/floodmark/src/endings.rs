@@ -1,12 +1,14 @@
 //! Derives exit statuses from records.
 
-use floodmark_diagnose::validity::{FIX_STOPPED, is_only_not_ok};
+use floodmark_diagnose::validity::is_only_not_ok;
 use floodmark_host::Stop;
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::{Address, Target};
+use floodmark_record::reason::FIX_STOPPED;
 use floodmark_record::result::Threshold;
 use floodmark_record::run::{Run, Status};
+use floodmark_record::worded::joined;
 use floodmark_report::junit::CaseOutcome;
 
 use crate::exit::{Ending, Exit};
@@ -81,7 +83,7 @@ pub fn run_server_fault(run: &Run) -> Option<(CaseOutcome, String)> {
 /// Returns the fault of a run for JUnit: a server failure, or an invalid result.
 pub fn run_fault(run: &Run) -> Option<(CaseOutcome, String)> {
     run_server_fault(run).or_else(|| {
-        let ending = invalid(run, || run.validity.reasons.join("; "))?;
+        let ending = invalid(run, || joined(&run.validity.reasons))?;
         let outcome = match ending.exit {
             Exit::Check => CaseOutcome::Failed,
             _ => CaseOutcome::Error,
@@ -92,7 +94,7 @@ pub fn run_fault(run: &Run) -> Option<(CaseOutcome, String)> {
 
 /// Returns the fault of a run for JUnit under `--strict`.
 pub fn strict_run_fault(run: &Run) -> Option<(CaseOutcome, String)> {
-    let bound = || bound(run, || run.validity.reasons.join("; "));
+    let bound = || bound(run, || joined(&run.validity.reasons));
     run_fault(run).or_else(|| Some((CaseOutcome::Error, bound()?.message)))
 }
 

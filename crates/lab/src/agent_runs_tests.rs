@@ -6,6 +6,7 @@ use floodmark_record::events::{EndReason, PartRow, Phase, ThreadUsage, WorkerEnd
 use floodmark_record::groups::GroupRow;
 use floodmark_record::plan::{Length, Model, Rate, Schedule, Spacing};
 use floodmark_record::run::{Environment, ToolInfo};
+use floodmark_record::worded::joined;
 use floodmark_record::{Counts, SCHEMA_VERSION, TimeKind};
 use floodmark_stats::Histogram;
 use proptest::prelude::*;
@@ -207,7 +208,7 @@ fn judges_an_agent_by_its_whole_measurement() {
         let validity = folded(&open(), late_ns, 0.3).validity;
         assert_eq!(validity.status, Status::Invalid, "{validity:?}");
         assert!(
-            validity.reasons[0].contains("p99 lateness 10.0 ms"),
+            joined(&validity.reasons).contains("p99 lateness 10.0 ms"),
             "{validity:?}"
         );
     }
@@ -247,11 +248,14 @@ fn counts_what_a_lost_agent_sent() {
     assert_eq!((lost.throughput_per_s, lost.longest_stall_ns), (None, None));
     assert_eq!(lost.lost, facts[1].lost);
     assert_eq!(lost.validity.status, Status::Invalid);
-    assert_eq!(lost.validity.reasons, ["after 2.1 s: killed by signal 9"]);
+    assert_eq!(
+        joined(&lost.validity.reasons),
+        "after 2.1 s: killed by signal 9"
+    );
     assert!((lost.client.cpu_s - 0.6).abs() < 1e-9);
     let absent = &agents[2];
     assert_eq!((absent.cpus, absent.requests.sent), (0, 0));
-    assert_eq!(absent.validity.reasons, ["exit code 127"]);
+    assert_eq!(joined(&absent.validity.reasons), "exit code 127");
 }
 
 #[test]
@@ -300,7 +304,7 @@ fn agents_are_folded_into_their_run() {
     result.sync();
     let run = crate::fold(&path).unwrap().runs.remove(0);
     assert_eq!(run.validity.status, Status::Bound, "{:?}", run.validity);
-    assert!(run.validity.reasons[0].starts_with("agent a: the client was the limit"));
+    assert!(joined(&run.validity.reasons).starts_with("agent a: the client was the limit"));
     assert_eq!(run.agents, [saturated]);
 }
 

@@ -12,11 +12,13 @@ use floodmark_plan::FileError;
 use floodmark_record::events::{Phase, RunId};
 use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::metric::Role;
+use floodmark_record::reason::Reason;
 use floodmark_record::result::Overall;
 use floodmark_record::run::{
     ClientUsage, Connections, HttpBytes, Run, Status, Validity, WarmupRun,
 };
 use floodmark_record::tls::TlsRun;
+use floodmark_record::worded::Worded;
 use floodmark_record::{Counts, Event, Record, TimeKind};
 use floodmark_stats::{attempts, interval};
 
@@ -211,7 +213,10 @@ pub(crate) fn test_validity(judged: Validity) -> Validity {
     }
     let (status, reasons) = match std::env::var(TEST_VALIDITY).as_deref() {
         Ok("valid") => (Status::Valid, Vec::new()),
-        Ok("bound") => (Status::Bound, vec![format!("{TEST_VALIDITY} is bound")]),
+        Ok("bound") => (
+            Status::Bound,
+            vec![Worded::Text(format!("{TEST_VALIDITY} is bound"))],
+        ),
         _ => return judged,
     };
     Validity {
@@ -222,7 +227,7 @@ pub(crate) fn test_validity(judged: Validity) -> Validity {
 }
 
 /// Removes the fault of a trial's client if [`TEST_VALIDITY`] is set in debug builds.
-pub(crate) fn test_fault(fault: Option<String>) -> Option<String> {
+pub(crate) fn test_fault(fault: Option<Reason>) -> Option<Reason> {
     let is_test = cfg!(debug_assertions) && std::env::var_os(TEST_VALIDITY).is_some();
     fault.filter(|_| !is_test)
 }

@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::events::RunId;
+use crate::reason::Reason;
 use crate::run::Interval;
+use crate::worded::Worded;
 
 /// Start of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -100,7 +102,7 @@ pub struct CapacityTrial {
     pub outcome: TrialOutcome,
     /// Why the trial is void; null otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fault: Option<String>,
+    pub fault: Option<Worded<Reason>>,
     /// Figure of each objective, in order.
     pub figures: Vec<ObjectiveFigure>,
     /// Ok responses per second.

@@ -18,11 +18,13 @@ use crate::outcome::Counts;
 use crate::place::Placement;
 use crate::plan::Plan;
 use crate::proof::Windows;
+use crate::reason::Reason;
 use crate::remote::RemoteObservation;
 use crate::times::Times;
 use crate::tls::TlsRun;
 use crate::verdict::Verdict;
 use crate::watch::{Server, Watcher};
+use crate::worded::Worded;
 
 /// Version and command line of a floodmark process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -279,12 +281,12 @@ pub struct WarmupRun {
 }
 
 /// Whether the figures describe the server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
     /// Status.
     pub status: Status,
     /// Reasons, each with a fix.
-    pub reasons: Vec<String>,
+    pub reasons: Vec<Worded<Reason>>,
     /// Notes that don't change the status.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -193,6 +193,29 @@ fn three_digits(value: f64) -> String {
     format!("{value:.places$}")
 }
 
+/// Formats a time that is given in seconds: `1.25 ms`.
+#[must_use]
+pub fn show_s(seconds: f64) -> String {
+    show_ns(seconds * 1e9)
+}
+
+/// Formats a share: `12 %`.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// Formats a count with its noun: `1 request`, `2,000 requests`.
+#[must_use]
+pub fn plural(n: u64, noun: &str) -> String {
+    let ending = match noun.ends_with('s') {
+        _ if n == 1 => "",
+        true => "es",
+        false => "s",
+    };
+    format!("{} {noun}{ending}", show_count(n))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

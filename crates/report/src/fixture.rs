@@ -398,7 +398,7 @@ pub(crate) fn bound() -> Run {
     run.validity.reasons = vec![
         "the client was the limit: its 2 threads were saturated; the server may be faster, and \
          latencies include waiting in the client; use -t 4"
-            .to_owned(),
+            .into(),
     ];
     run.client.threads = vec![thread(0.99, 0.03), thread(0.98, 0.12)];
     run

@@ -348,7 +348,7 @@ fn removes_foreign_escape_sequences() {
     run.ended.reason = EndReason::ServerGone;
     run.ended.detail = Some(evil.clone());
     run.window.why.clone_from(&evil);
-    run.validity.reasons = vec![evil.clone(), evil.clone()];
+    run.validity.reasons = vec![evil.as_str().into(), evil.as_str().into()];
     run.validity.notes = vec![evil.clone()];
     run.missing = vec![evil.clone()];
     run.errors.insert(evil.clone(), 3);

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use floodmark_record::run::Status;
+use floodmark_record::worded::joined;
 use floodmark_record::{Record, Run};
 
 use crate::bench::read;
@@ -81,7 +82,7 @@ fn failures(run: &Run) -> Option<String> {
         failures.push(format!("{failed} requests were not ok"));
     }
     if run.validity.status == Status::Invalid {
-        failures.push(format!("invalid: {}", run.validity.reasons.join("; ")));
+        failures.push(format!("invalid: {}", joined(&run.validity.reasons)));
     }
     (!failures.is_empty()).then(|| failures.join("; "))
 }

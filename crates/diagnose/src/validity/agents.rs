@@ -1,18 +1,19 @@
 //! Validity of agents, and of a run that agents sent.
 
-use floodmark_record::agent::AgentRun;
-use floodmark_record::plan::{Arrivals, Plan};
-use floodmark_record::run::{Run, Status, Validity};
+use std::fmt::Display;
 
-use super::grouped::grouped;
-use super::{ClientFaults, ClientThreads, Judged, other_limit};
+use floodmark_record::agent::AgentRun;
+use floodmark_record::grouped::{grouped, merged, show_agents};
+use floodmark_record::plan::{Arrivals, Plan};
+use floodmark_record::reason::{FIX_LOST, Reason};
+use floodmark_record::run::{Run, Status, Validity};
+use floodmark_record::worded::Worded;
+
+use super::{ClientFaults, ClientThreads, Judged, other_limit, worded};
 use crate::text::show_s;
 
 /// Minimum start delay that is reported, in µs.
 const LATE_START_US: f64 = 1_000.0;
-
-/// Fix for a lost agent.
-const FIX_LOST: &str = "check the agent's host and repeat";
 
 /// Judges an agent's part of a load. `run` is this part as a separate run. Server
 /// behavior does not count, because [`validity`](super::validity) judges it for the whole run.
@@ -21,7 +22,9 @@ pub fn agent_validity(run: &Run, agent: &AgentRun, expected: &[String]) -> Valid
     if let Some(lost) = &agent.lost {
         return Validity {
             status: Status::Invalid,
-            reasons: vec![lost.clone()],
+            reasons: worded(vec![Reason::Lost {
+                error: lost.clone(),
+            }]),
             notes: Vec::new(),
         };
     }
@@ -33,7 +36,7 @@ pub fn agent_validity(run: &Run, agent: &AgentRun, expected: &[String]) -> Valid
     let (status, reasons) = ClientFaults::of(judged).judge(|| None);
     Validity {
         status,
-        reasons,
+        reasons: worded(reasons),
         notes: Vec::from_iter(late_start(&run.plan, agent.late_start_us)),
     }
 }
@@ -56,23 +59,19 @@ pub(super) fn faults(run: &Run) -> ClientFaults {
         agent.validity.reasons.clone()
     });
     let saturated = gather(run, with(Status::Bound), |agent| match other_limit(run) {
-        Some(verdict) => vec![format!(
-            "no spare CPU time, so latencies include waiting in the client; first remove the limit \
-             that the verdict names ({}): {}",
-            verdict.cause, verdict.next
-        )],
+        Some(verdict) => worded(vec![Reason::NoSpareCpu {
+            threads: None,
+            cause: verdict.cause,
+            next: verdict.next.clone(),
+        }]),
         None => agent.validity.reasons.clone(),
     });
-    let effect = match run.plan.is_open() {
-        true => "the rest of its requests were not sent",
-        false => {
-            "its connections were idle for the rest of the run, so throughput is a lower bound"
-        }
-    };
+    let is_open = run.plan.is_open();
     let lost = gather(run, lost(run), |agent| {
-        let why = agent.lost.iter();
-        why.map(|why| format!("lost ({why}): {effect}; {FIX_LOST}"))
-            .collect()
+        let errors = agent.lost.iter().cloned();
+        worded(Vec::from_iter(
+            errors.map(|error| Reason::LostAmongOthers { error, is_open }),
+        ))
     });
     let (invalid, bound) = match run.plan.is_open() {
         true => ([lost, invalid].concat(), Vec::new()),
@@ -91,19 +90,46 @@ fn lost(run: &Run) -> impl Iterator<Item = &AgentRun> {
     agents.filter(|agent| agent.lost.is_some() && agent.cpus > 0)
 }
 
-/// Groups the agents' messages into one line per problem.
+/// Groups the agents whose reasons differ only in their figures.
 fn gather<'a>(
     run: &Run,
     agents: impl Iterator<Item = &'a AgentRun>,
-    messages: impl Fn(&AgentRun) -> Vec<String>,
+    reasons: impl Fn(&AgentRun) -> Vec<Worded<Reason>>,
+) -> Vec<Reason> {
+    let groups = grouped(named(agents, reasons)).into_iter();
+    let of = run.agents.len();
+    let reason = |(agents, reasons)| Reason::OfAgents {
+        agents,
+        of,
+        reasons,
+    };
+    groups.map(reason).collect()
+}
+
+/// Groups the agents' notes into one line per problem.
+fn gather_notes<'a>(
+    run: &Run,
+    agents: impl Iterator<Item = &'a AgentRun>,
+    notes: impl Fn(&AgentRun) -> Vec<String>,
 ) -> Vec<String> {
-    let named = agents.flat_map(|agent| {
+    let groups = grouped(named(agents, notes)).into_iter();
+    let line = |(agents, notes): (Vec<String>, Vec<String>)| {
+        let agents = show_agents(&agents, run.agents.len());
+        format!("{agents}: {}", merged(notes))
+    };
+    groups.map(line).collect()
+}
+
+/// Pairs each message of an agent with the agent's name.
+fn named<'a, T: Display>(
+    agents: impl Iterator<Item = &'a AgentRun>,
+    messages: impl Fn(&AgentRun) -> Vec<T>,
+) -> impl Iterator<Item = (String, T)> {
+    agents.flat_map(move |agent| {
+        let messages = messages(agent).into_iter();
         let name = agent.name.clone();
-        messages(agent)
-            .into_iter()
-            .map(move |text| (name.clone(), text))
-    });
-    grouped(named, run.agents.len())
+        messages.map(move |message| (name.clone(), message))
+    })
 }
 
 /// Returns notes on the agents' starts and clocks.
@@ -113,12 +139,12 @@ pub(super) fn notes(run: &Run) -> Vec<String> {
         0 => "",
         _ => "; the other agents sent its share",
     };
-    let mut notes = gather(run, absent, |agent| {
+    let mut notes = gather_notes(run, absent, |agent| {
         let lost = agent.lost.iter();
         lost.map(|why| format!("never started ({why}){share}"))
             .collect()
     });
-    notes.extend(gather(run, run.agents.iter(), |agent| {
+    notes.extend(gather_notes(run, run.agents.iter(), |agent| {
         agent.validity.notes.clone()
     }));
     notes.extend(out_of_order(run));
@@ -153,7 +179,8 @@ pub(crate) fn fix(run: &Run) -> Option<String> {
     }
     let mut agents = run.agents.iter();
     let agent = agents.find(|agent| agent.validity.status == Status::Bound)?;
-    Some(ClientThreads::of(&agent.client.threads)?.fix(agent.cpus))
+    let fix = ClientThreads::of(&agent.client.threads)?.fix(agent.cpus);
+    Some(fix.to_string())
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use floodmark_record::plan::{Length, Rate, Schedule, Spacing};
+use floodmark_record::worded::joined;
 
 use super::super::tests::Case;
 use super::*;
@@ -25,13 +26,16 @@ fn an_agent_is_judged_by_its_own_threads_and_cpus() {
     case.run.client.threads = vec![thread(0.98, 0.0)];
     let judged = judge(&case, &agent("a"));
     assert_eq!(judged.status, Status::Bound);
-    assert!(judged.reasons[0].ends_with("-t 2"), "{judged:?}");
+    assert!(joined(&judged.reasons).ends_with("-t 2"), "{judged:?}");
     let one_cpu = AgentRun {
         cpus: 1,
         ..agent("a")
     };
     let judged = judge(&case, &one_cpu);
-    assert!(judged.reasons[0].ends_with("(--agents)"), "{judged:?}");
+    assert!(
+        joined(&judged.reasons).ends_with("(--agents)"),
+        "{judged:?}"
+    );
 }
 
 #[test]
@@ -56,7 +60,7 @@ fn a_lost_agent_is_invalid_for_its_reason() {
     };
     let judged = judge(&case, &lost);
     assert_eq!(judged.status, Status::Invalid);
-    assert_eq!(judged.reasons, ["after 3.2 s: killed by signal 9"]);
+    assert_eq!(joined(&judged.reasons), "after 3.2 s: killed by signal 9");
 }
 
 #[test]
@@ -88,16 +92,16 @@ fn the_worst_agent_determines_the_status() {
     case.is(Status::Valid, &[]);
     case.notes_nothing();
     case.run.agents[1].validity.status = Status::Bound;
-    case.run.agents[1].validity.reasons = vec!["use -t 2".to_owned()];
+    case.run.agents[1].validity.reasons = vec!["use -t 2".into()];
     case.run.agents[2].validity = case.run.agents[1].validity.clone();
     let judged = case.judge();
     assert_eq!(judged.status, Status::Bound);
-    assert_eq!(judged.reasons, ["agents b and c: use -t 2"]);
+    assert_eq!(joined(&judged.reasons), "agents b and c: use -t 2");
     case.run.agents[0].validity.status = Status::Invalid;
-    case.run.agents[0].validity.reasons = vec!["stalled".to_owned()];
+    case.run.agents[0].validity.reasons = vec!["stalled".into()];
     let judged = case.judge();
     assert_eq!(judged.status, Status::Invalid);
-    assert_eq!(judged.reasons, ["agent a: stalled"]);
+    assert_eq!(joined(&judged.reasons), "agent a: stalled");
 }
 
 #[test]
@@ -115,12 +119,12 @@ fn a_saturated_agent_refers_to_another_cause() {
     case.run = run_with(3.98, 3.9, 0.8);
     case.run.agents = agents;
     case.run.agents[1].validity.status = Status::Bound;
-    case.run.agents[1].validity.reasons = vec!["the server may be faster".to_owned()];
+    case.run.agents[1].validity.reasons = vec!["the server may be faster".into()];
     case.run.verdict = crate::why::verdict(&case.run, &crate::why::tests::machine());
     let judged = case.judge();
     assert_eq!(judged.status, Status::Bound);
     assert_eq!(judged.reasons.len(), 1);
-    let reason = &judged.reasons[0];
+    let reason = joined(&judged.reasons);
     assert!(
         reason.starts_with("agent b: no spare CPU time") && reason.contains("(server-cpu): "),
         "{reason}"
@@ -133,7 +137,8 @@ fn a_lost_agent_bounds_a_closed_run_and_invalidates_an_open_run() {
         let mut case = case(plan);
         case.run.agents[1].lost = Some("after 3.2 s: killed by signal 9".to_owned());
         case.run.agents[1].validity.status = Status::Invalid;
-        case.run.agents[1].validity.reasons = Vec::from_iter(case.run.agents[1].lost.clone());
+        case.run.agents[1].validity.reasons =
+            Vec::from_iter(case.run.agents[1].lost.as_deref().map(Into::into));
         case
     };
     let bound = lost(closed());

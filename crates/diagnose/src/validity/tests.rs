@@ -6,6 +6,7 @@ use crate::why::tests::{machine, run_with};
 use floodmark_record::events::{AddressUse, EndReason, HeldConnections, ThreadUsage};
 use floodmark_record::plan::Plan;
 use floodmark_record::times::Times;
+use floodmark_record::worded::joined;
 
 mod notes;
 
@@ -69,7 +70,7 @@ impl Case {
     pub(super) fn is(&self, status: Status, words: &[&str]) {
         let judged = self.judge();
         assert_eq!(judged.status, status, "{judged:?}");
-        let text = judged.reasons.join("\n");
+        let text = joined(&judged.reasons);
         for word in words {
             assert!(text.contains(word), "no \"{word}\" in: {text}");
         }
@@ -110,11 +111,9 @@ fn saturated_closed_client_gives_a_lower_bound() {
     let judged = case.judge();
     assert_eq!(judged.status, Status::Bound);
     assert_eq!(
-        judged.reasons,
-        [
-            "the client was the limit (1 thread, 72 % on a CPU, 27 % runnable); the server may be \
+        joined(&judged.reasons),
+        "the client was the limit (1 thread, 72 % on a CPU, 27 % runnable); the server may be \
              faster, and latencies include waiting in the client; use more client threads: -t 2"
-        ]
     );
     case.run.client.threads = vec![thread(0.98, 0.01), thread(0.96, 0.02)];
     case.is(

@@ -2,13 +2,13 @@
 
 use floodmark_record::cause::Cause;
 use floodmark_record::outcome::Counts;
+use floodmark_record::reason::FIX_STOPPED;
 use floodmark_record::run::{Run, Silence};
 
 use super::gain_tests::pool_of_8;
 use super::tests::{is, judged, run_with, series};
 use super::waiting_tests::{blocked, keys};
 use crate::testing::{open, thread};
-use crate::validity::FIX_STOPPED;
 
 /// Returns a 10 s run with a pool of 8 threads and a 1 s silence that starts after 4 s. Half of the
 /// requests take at most 20 ms.

@@ -261,7 +261,7 @@ fn ending(
     all.extend(record.runs.iter().find_map(server_fault));
     // Unless --quiet is set, the summary has already listed the reasons.
     let reason = |run: &Run| match run.validity.reasons.first() {
-        Some(reason) if args.quiet => reason.clone(),
+        Some(reason) if args.quiet => reason.to_string(),
         _ => "see the reasons above".to_owned(),
     };
     let invalid = |run| endings::invalid(run, || reason(run));

@@ -16,6 +16,7 @@ use floodmark_record::crash::CrashResult;
 use floodmark_record::experiment::ExpectedCheck;
 use floodmark_record::gate::{GateDecision, GateEnd, GateResult};
 use floodmark_record::run::Run;
+use floodmark_record::worded::joined;
 
 use crate::endings;
 use crate::exit::{self, Ending, Exit, own_program, report_all, stop_on_signals};
@@ -218,7 +219,7 @@ fn ending(
     // A gate excludes pairs with invalid runs. Wrong responses are a failure nevertheless.
     let is_tolerant = gate.is_some_and(GateResult::tolerates_invalid_runs);
     all.extend(runs.iter().find_map(|run| {
-        let invalid = endings::invalid(run, || run.validity.reasons.join("; "))?;
+        let invalid = endings::invalid(run, || joined(&run.validity.reasons))?;
         if is_tolerant && invalid.exit == Exit::Invalid {
             return None;
         }

@@ -11,6 +11,7 @@ use floodmark_lab::experiment::{
 use floodmark_lab::manifest::{Changes, Experiment, Trial, TuningRequest};
 use floodmark_record::Record;
 use floodmark_record::tuning::{Tuning, TuningEnd};
+use floodmark_record::worded::joined;
 use floodmark_report::tuning_scope;
 
 use crate::endings;
@@ -177,7 +178,7 @@ fn no_result(record: &Record, tuning: &Tuning) -> Option<Ending> {
         return None;
     }
     let mut runs = record.runs.iter();
-    let invalid = runs.find_map(|run| endings::invalid(run, || run.validity.reasons.join("; ")));
+    let invalid = runs.find_map(|run| endings::invalid(run, || joined(&run.validity.reasons)));
     let fault = record.runs.iter().find_map(endings::server_fault);
     let has_reason = tuning.steps.iter().any(|step| step.note.is_some());
     let failed = || match has_reason {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use floodmark_record::events::EndReason;
 use floodmark_record::run::Status;
+use floodmark_record::worded::joined;
 use floodmark_truth::Scenario;
 
 use crate::support::hostile::{Listener, answer_each};
@@ -60,7 +61,7 @@ fn a_run_without_ok_responses_is_invalid() {
     load.ends_with(1);
     assert_eq!(load.run().validity.status, Status::Invalid);
     let reason = "no response was ok (mostly status 404: 10)";
-    assert_eq!(load.run().validity.reasons, [reason]);
+    assert_eq!(joined(&load.run().validity.reasons), reason);
     assert!(load.stderr().contains(reason), "{}", load.stderr());
 }
 
@@ -216,7 +217,7 @@ fn a_killed_run_loses_less_than_half_a_second() {
     assert!(run.requests.ok as f64 >= expected, "{:?}", run.requests);
     assert!(run.throughput_per_s.unwrap() > 100.0);
     assert_eq!(run.validity.status, Status::Invalid);
-    let reason = &run.validity.reasons[0];
+    let reason = joined(&run.validity.reasons);
     assert!(reason.starts_with("cut short after "), "{reason}");
 }
 

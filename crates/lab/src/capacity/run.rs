@@ -14,6 +14,7 @@ use floodmark_record::capacity::{
 use floodmark_record::events::RunId;
 use floodmark_record::plan::Plan;
 use floodmark_record::run::Run;
+use floodmark_record::worded::Worded;
 use floodmark_record::worker_input::WorkerInput;
 use floodmark_stats::capacity::{TrialLength, UsualCpuSpeed};
 use floodmark_workers::{self as workers, WorkerFailure};
@@ -305,7 +306,7 @@ impl CapacitySession<'_, '_> {
             judged_s: length.judged_s,
             required_s,
             outcome,
-            fault,
+            fault: fault.map(Worded::Fact),
             figures,
             throughput_per_s: run.throughput_per_s,
             error_share: (due > 0).then(|| due.saturating_sub(counts.ok) as f64 / due as f64),

@@ -161,7 +161,7 @@ fn hostile() -> Record {
     run.window.why = bad();
     run.validity.status = floodmark_record::run::Status::Invalid;
     (run.validity.reasons, run.validity.notes, run.missing) =
-        (vec![bad()], vec![bad()], vec![bad()]);
+        (vec![HOSTILE.into()], vec![bad()], vec![bad()]);
     run.errors.insert(bad(), 3);
     run.groups[0].name = bad();
     if let Some(mix) = &mut run.plan.mix {

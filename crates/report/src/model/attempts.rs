@@ -3,6 +3,7 @@
 use floodmark_record::result::Overall;
 use floodmark_record::run::{Run, Status};
 use floodmark_record::watch::Server;
+use floodmark_record::worded::joined;
 
 use super::figures::{
     NOT_MEASURED, count_of, cpu_per_request, interval, level, microseconds, optional, per_second,
@@ -195,7 +196,7 @@ fn cells(run: &Run) -> Vec<ColumnCell> {
         essential(listed(
             "validity_reasons",
             "validity",
-            run.validity.reasons.join("; "),
+            joined(&run.validity.reasons),
             run::validity_of(run),
         )),
     ]);

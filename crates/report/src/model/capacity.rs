@@ -6,6 +6,7 @@ use floodmark_record::capacity::{
     TrialOutcome, TrialStart,
 };
 use floodmark_record::run::Run;
+use floodmark_record::worded::Worded;
 
 use super::figures::{
     count_of, duration, interval, level, microseconds, optional, per_second, rate, seconds, share,
@@ -416,7 +417,13 @@ fn trial_cells(search: &CapacityResult, number: u64, trial: &CapacityTrial) -> V
         table::number("response_p99_us", "p99", trial.p99_us, microseconds),
         data("server_cpus", trial.server_cpus),
         data("slow_cpu_share", trial.slow_cpu_share),
-        data("fault", trial.fault.as_deref().unwrap_or_default()),
+        data(
+            "fault",
+            trial
+                .fault
+                .as_ref()
+                .map_or_else(String::new, Worded::to_string),
+        ),
     ]
 }
 

@@ -5,6 +5,7 @@ use floodmark_record::capacity::{
 };
 
 use super::figures::{interval, rate, seconds};
+use floodmark_record::worded::Worded;
 
 /// Describes a trial in one line: `trial 12: 20,104/s missed p99 < 5ms (7.31 ms); capacity 19,842/s
 /// ± 3.1 %`.
@@ -14,8 +15,9 @@ pub fn capacity_trial_line(trial: &CapacityTrial, result: &CapacityResult) -> St
         TrialOutcome::Pass => "met the objectives".to_owned(),
         TrialOutcome::Void => {
             // The rest of the fault is advice for a single load.
-            let fault = trial.fault.as_deref().unwrap_or("the client was late");
-            format!("void: {}", fault.split(';').next().unwrap_or(fault))
+            let fault = trial.fault.as_ref().map(Worded::problem);
+            let fault = fault.unwrap_or_else(|| "the client was late".to_owned());
+            format!("void: {fault}")
         }
         TrialOutcome::Miss => {
             let missed = trial.missed();

@@ -173,10 +173,10 @@ pub(crate) fn validity(run: &Run) -> Vec<TextLine> {
     let mut reasons = run.validity.reasons.iter();
     let mut first = vec![status.clone()];
     if let Some(reason) = reasons.next() {
-        first.extend([dash(), plain(reason)]);
+        first.extend([dash(), plain(reason.to_string())]);
     }
     let mut lines = vec![TextLine::new("validity", first)];
-    lines.extend(reasons.map(|reason| TextLine::new("", [dash(), plain(reason)])));
+    lines.extend(reasons.map(|reason| TextLine::new("", [dash(), plain(reason.to_string())])));
     lines
 }
 

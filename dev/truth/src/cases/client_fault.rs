@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use floodmark_host::Child;
 use floodmark_record::run::Status;
+use floodmark_record::worded::joined;
 
 use super::measured::CaseMeasurement;
 use super::reference;
@@ -66,9 +67,9 @@ fn check_invalid(measured: &mut CaseMeasurement) {
     let (validity, findings) = (&measured.run.validity, &mut measured.findings);
     findings.equal("validity.status", Status::Invalid, validity.status);
     let mut reasons = validity.reasons.iter();
-    let named = reasons.any(|reason| reason.contains("the client"));
+    let named = reasons.any(|reason| reason.to_string().contains("the client"));
     let what = "validity.reasons mention the client";
-    findings.holds(what, named, validity.reasons.join(" | "));
+    findings.holds(what, named, joined(&validity.reasons));
     findings.equal("exit code", Some(4), measured.exit);
 }
 
@@ -134,7 +135,7 @@ pub fn overload(environment: &CaseEnvironment) -> CaseResult {
     findings.holds(
         "validity.status is not valid",
         validity.status != Status::Valid,
-        format!("{:?}: {}", validity.status, validity.reasons.join(" | ")),
+        format!("{:?}: {}", validity.status, joined(&validity.reasons)),
     );
     findings.note(note);
     findings.note(format!("validity.notes: {}", validity.notes.join(" | ")));

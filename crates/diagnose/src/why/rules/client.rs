@@ -21,11 +21,13 @@ pub(in crate::why) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     let (busy, figure) = match ClientThreads::of(&run.client.threads).filter(|_| !external) {
         Some(threads) => (
             // Threads that often wait for a CPU are not saturated by their own work.
-            match threads.runnable {
-                Some(runnable) if runnable >= CONTENDED * threads.on_cpu => threads.on_cpu,
+            match threads.used.runnable {
+                Some(runnable) if runnable >= CONTENDED * threads.used.on_cpu => {
+                    threads.used.on_cpu
+                }
                 _ => threads.busy(),
             },
-            format!("client: {}", threads.show_cpu_use()),
+            format!("client: {}", threads.used),
         ),
         None => {
             let available = facts.available_to_client();

@@ -3,13 +3,14 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::metric::{CgroupFigure, ProcessFigure, Role, WaitObject};
 use floodmark_record::path::{Actor, StepKind};
+use floodmark_record::reason::FIX_STOPPED;
 use floodmark_record::run::Run;
 use floodmark_record::units::show_count;
 use floodmark_record::{Metric, Observation};
 
 use crate::next::{MET_SHARE, STEP_UP};
 use crate::text::{per_s, percent, plural, show_s, show_us};
-use crate::validity::{FIX_STOPPED, MIN_LENGTH_S};
+use crate::validity::MIN_LENGTH_S;
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, ruled_out};
 use crate::why::facts::{RunFacts, WindowSamples, seconds};
 use crate::why::thresholds::{MOST, NOTICEABLE};

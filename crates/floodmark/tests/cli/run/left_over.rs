@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Child;
 
 use floodmark_record::run::Status;
+use floodmark_record::worded::joined;
 
 use super::{ExperimentFolder, NATIVE, leases, processes_of, python};
 use crate::support::{alive, code, finish, folded, run, signal, text, valid, wait_for};
@@ -165,7 +166,7 @@ fn sigkill(phase: ExperimentPhase) {
         // The partial run contains the name of its client.
         assert_eq!(runs[0].client.name.as_deref(), Some("endless"));
         assert_eq!(runs[0].validity.status, Status::Invalid);
-        let why = runs[0].validity.reasons.join("\n");
+        let why = joined(&runs[0].validity.reasons);
         assert_eq!(why, "floodmark exited before endless finished");
     }
     let left = || started.iter().filter(|id| alive(**id)).count();

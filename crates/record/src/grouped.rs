@@ -1,36 +1,49 @@
 //! Messages of several agents, gathered into one line per problem.
 
+use std::fmt::Display;
+
 /// Maximum number of agents that a line names.
 const MAX_NAMED: usize = 3;
 
-/// Joins messages that differ only in their numbers, and names the agents of each message. A number
-/// that differs becomes a range. `count` is the number of all agents.
-pub(super) fn grouped(
-    messages: impl IntoIterator<Item = (String, String)>,
-    count: usize,
-) -> Vec<String> {
-    let mut groups: Vec<(Vec<String>, MessageShape)> = Vec::new();
+/// Groups the agents whose messages differ only in their numbers.
+pub fn grouped<T: Display>(
+    messages: impl IntoIterator<Item = (String, T)>,
+) -> Vec<(Vec<String>, Vec<T>)> {
+    let mut groups: Vec<(Vec<String>, Vec<T>, MessageShape)> = Vec::new();
     for (agent, message) in messages {
-        let shape = MessageShape::of(&message);
+        let shape = MessageShape::of(&message.to_string());
         match groups
             .iter_mut()
-            .find(|(_, other)| other.text == shape.text)
+            .find(|(.., other)| other.text == shape.text)
         {
-            Some((agents, other)) => {
+            Some((agents, messages, _)) => {
                 agents.push(agent);
-                other.merge(shape);
+                messages.push(message);
             }
-            None => groups.push((vec![agent], shape)),
+            None => groups.push((vec![agent], vec![message], shape)),
         }
     }
-    let line = |(agents, shape): (Vec<String>, MessageShape)| {
-        format!("{}: {}", show_agents(&agents, count), shape.show())
-    };
-    groups.into_iter().map(line).collect()
+    let groups = groups.into_iter();
+    groups
+        .map(|(agents, messages, _)| (agents, messages))
+        .collect()
 }
 
-/// Returns text such as `agents a and b` or `agents a, b, c and 61 more`.
-fn show_agents(agents: &[String], count: usize) -> String {
+/// Joins messages that differ only in their numbers. A number that differs becomes a range.
+pub fn merged(messages: impl IntoIterator<Item = impl Display>) -> String {
+    let shapes = messages.into_iter();
+    let shapes = shapes.map(|message| MessageShape::of(&message.to_string()));
+    let merged = shapes.reduce(|mut all, shape| {
+        all.merge(shape);
+        all
+    });
+    merged.map_or_else(String::new, |all| all.show())
+}
+
+/// Returns text such as `agents a and b` or `agents a, b, c and 61 more`. `count` is the number of
+/// all agents.
+#[must_use]
+pub fn show_agents(agents: &[String], count: usize) -> String {
     match agents {
         [one] => format!("agent {one}"),
         all if all.len() == count => format!("all {count} agents"),
@@ -119,7 +132,11 @@ mod tests {
 
     fn lines(messages: &[(&str, &str)], count: usize) -> Vec<String> {
         let owned = |(agent, message): &(&str, &str)| ((*agent).to_owned(), (*message).to_owned());
-        grouped(messages.iter().map(owned), count)
+        let groups = grouped(messages.iter().map(owned)).into_iter();
+        let line = |(agents, messages): (Vec<String>, Vec<String>)| {
+            format!("{}: {}", show_agents(&agents, count), merged(messages))
+        };
+        groups.map(line).collect()
     }
 
     #[test]
