@@ -73,6 +73,15 @@ fn plans_round_trip_through_json() {
 }
 
 #[test]
+fn reads_a_null_limit_of_kept_connections() {
+    let mut json = serde_json::to_value(plan(Model::closed(10.0))).unwrap();
+    assert_eq!(json["connection_use"], "kept");
+    json["requests_per_connection"] = serde_json::Value::Null;
+    let read: Plan = serde_json::from_value(json).unwrap();
+    assert_eq!(read.connection_use, ConnectionUse::Kept);
+}
+
+#[test]
 fn refuses_contradictory_plans() {
     let json = serde_json::to_value(plan(Model::closed(10.0))).unwrap();
     for (model, duration_s, requests) in [

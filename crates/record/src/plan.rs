@@ -196,7 +196,11 @@ pub struct RequestPlan {
 
 /// Number of requests that a connection serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(from = "ConnectionUseForm", into = "ConnectionUseForm")]
+#[serde(
+    tag = "connection_use",
+    content = "requests_per_connection",
+    rename_all = "snake_case"
+)]
 pub enum ConnectionUse {
     /// No limit: the connection is kept until the server closes it.
     Kept,
@@ -204,55 +208,6 @@ pub enum ConnectionUse {
     Fresh,
     /// At most this number of requests.
     PerConnection(u64),
-}
-
-/// JSON form of a [`ConnectionUse`] within a plan.
-#[derive(Serialize, Deserialize, JsonSchema)]
-struct ConnectionUseForm {
-    /// Number of requests that a connection serves.
-    connection_use: ConnectionUseKind,
-    /// Maximum number of requests per connection.
-    /// Null unless `connection_use` is `per_connection`.
-    requests_per_connection: Option<u64>,
-}
-
-/// Number of requests that a connection serves.
-#[derive(Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "ConnectionUse")]
-enum ConnectionUseKind {
-    /// No limit: the connection is kept until the server closes it.
-    Kept,
-    /// One request.
-    Fresh,
-    /// At most a given number of requests.
-    PerConnection,
-}
-
-impl From<ConnectionUseForm> for ConnectionUse {
-    fn from(form: ConnectionUseForm) -> Self {
-        match form.connection_use {
-            ConnectionUseKind::Kept => ConnectionUse::Kept,
-            ConnectionUseKind::Fresh => ConnectionUse::Fresh,
-            ConnectionUseKind::PerConnection => {
-                ConnectionUse::PerConnection(form.requests_per_connection.unwrap_or(1))
-            }
-        }
-    }
-}
-
-impl From<ConnectionUse> for ConnectionUseForm {
-    fn from(connection_use: ConnectionUse) -> Self {
-        let (connection_use, requests_per_connection) = match connection_use {
-            ConnectionUse::Kept => (ConnectionUseKind::Kept, None),
-            ConnectionUse::Fresh => (ConnectionUseKind::Fresh, None),
-            ConnectionUse::PerConnection(n) => (ConnectionUseKind::PerConnection, Some(n)),
-        };
-        ConnectionUseForm {
-            connection_use,
-            requests_per_connection,
-        }
-    }
 }
 
 /// Peer that closes a used connection first.
