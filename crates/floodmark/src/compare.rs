@@ -19,9 +19,9 @@ use crate::ci::CiOutput;
 use crate::endings;
 use crate::exit::{Ending, Exit, HELP};
 use crate::files::{self, Files};
-use crate::load::tool;
 use crate::out;
 use crate::result_names::result_names;
+use crate::session::tool;
 use crate::tables::TableArgs;
 
 /// Compare two results: ratios of their figures with 95 % intervals.

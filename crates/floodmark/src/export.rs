@@ -3,12 +3,8 @@
 use std::net::SocketAddr;
 
 use clap::Args;
-use floodmark_diagnose::tuning::NextProcess;
 use floodmark_export::{ExportError, ExportTargets, Exporter, OtlpUrl};
-use floodmark_lab::experiment::{ExperimentListener, TuningListener};
 use floodmark_record::Event;
-use floodmark_record::gate::GateResult;
-use floodmark_record::tuning::Tuning;
 
 use crate::exit::Ending;
 use crate::out;
@@ -78,48 +74,5 @@ impl MetricsExport {
         if let Some(failures) = failures {
             out::complain(&format!("--otlp {failures}"));
         }
-    }
-}
-
-/// A listener whose events are also exported.
-pub struct ExportingListener<'a, L> {
-    /// The listener.
-    pub listener: &'a mut L,
-    /// Takes the events.
-    pub export: &'a MetricsExport,
-}
-
-impl<L: ExperimentListener> ExperimentListener for ExportingListener<'_, L> {
-    fn on_event(&mut self, event: &Event) {
-        if let Some(warning) = self.export.on(event) {
-            self.listener.on_problem(&warning);
-        }
-        self.listener.on_event(event);
-    }
-
-    fn on_step(&mut self, step: &str) {
-        self.listener.on_step(step);
-    }
-
-    fn on_problem(&mut self, problem: &str) {
-        self.listener.on_problem(problem);
-    }
-
-    fn on_trial_skipped(&mut self, trial: &str) {
-        self.listener.on_trial_skipped(trial);
-    }
-
-    fn on_gate(&mut self, gate: &GateResult) {
-        self.listener.on_gate(gate);
-    }
-}
-
-impl<L: TuningListener> TuningListener for ExportingListener<'_, L> {
-    fn on_next(&mut self, next: &NextProcess) {
-        self.listener.on_next(next);
-    }
-
-    fn on_tuned(&mut self, tuning: &Tuning) {
-        self.listener.on_tuned(tuning);
     }
 }

@@ -17,8 +17,9 @@ use floodmark_record::target::Address;
 
 use crate::exit::{Ending, HELP, stop_on_signals};
 use crate::files::is_stdout;
-use crate::load::{check_server_pid, tool};
+use crate::load::monitoring_args::check_server_pid;
 use crate::out;
+use crate::session::tool;
 use floodmark_plan::values::{count_within, positive_duration};
 
 /// Interval between output lines.

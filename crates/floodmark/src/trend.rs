@@ -13,9 +13,9 @@ use floodmark_report::{html, terminal};
 
 use crate::exit::{Ending, HELP};
 use crate::files::{self, Files};
-use crate::load::tool;
 use crate::out;
 use crate::result_names::result_names;
+use crate::session::tool;
 use crate::tables::TableArgs;
 
 /// Metrics that are shown by default, if they were measured.

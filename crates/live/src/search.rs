@@ -39,7 +39,7 @@ impl SearchProgress {
         };
         let passed = rates(TrialOutcome::Pass).max_by(f64::total_cmp);
         let missed = rates(TrialOutcome::Miss).min_by(f64::total_cmp);
-        self.line = capacity_progress_line(result, usize::MAX);
+        self.line = capacity_progress_line(result);
         self.steps.push(BracketStep {
             number,
             rate_per_s: last.rate_per_s,

@@ -1,13 +1,14 @@
-//! What the live view shows, collected from events.
+//! What the live view and the progress lines show, collected from events.
 
 use floodmark_record::Event;
 use floodmark_record::capacity::CapacityResult;
+use floodmark_report::Style;
 
 use crate::figures::RunFigures;
 use crate::search::SearchProgress;
 use crate::trials::{AttemptFigures, TrialList};
 
-/// Everything that the live view shows. Memory use is limited, except for one entry per trial.
+/// The progress of a load, search or experiment. Memory use is limited, except for one entry per trial.
 #[derive(Default)]
 pub struct LiveState {
     /// Position in the schedule of an experiment; empty outside experiments.
@@ -64,6 +65,41 @@ impl LiveState {
                     run.on(event);
                 }
             }
+        }
+    }
+
+    /// Returns the position in the schedule; empty outside experiments.
+    #[must_use]
+    pub fn position(&self) -> &str {
+        &self.position
+    }
+
+    /// Returns the progress of the run in one line of at most `style.width` columns.
+    #[must_use]
+    pub fn run_line(&self, style: Style) -> String {
+        let Some(run) = &self.run else {
+            return String::new();
+        };
+        match &run.opening {
+            Some(opening) => opening.clone(),
+            None => run.progress.line(style),
+        }
+    }
+
+    /// Returns the progress of the capacity search in one line of fewer than `width` columns.
+    #[must_use]
+    pub fn search_line(&self, width: usize) -> String {
+        let line = self.search.as_ref().map_or("", |search| &search.line);
+        line.chars().take(width.saturating_sub(1)).collect()
+    }
+
+    /// Returns the line that a log or pipe gets after an event, about every 5 to 10 s.
+    pub fn plain_line(&mut self, event: &Event) -> Option<String> {
+        let progress = &mut self.run.as_mut()?.progress;
+        match event {
+            Event::Connecting(report) => progress.plain_opening_line(report),
+            Event::Second(_) => progress.plain_line(),
+            _ => None,
         }
     }
 

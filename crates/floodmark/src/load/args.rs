@@ -1,21 +1,15 @@
 //! The flags of `floodmark load`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{ArgGroup, Args};
 use floodmark_diagnose::conditions::RunCondition;
-use floodmark_plan::spec::{BackendChoice, CheckKind, Warmup};
-use floodmark_plan::values::{attempts, count_from_one, positive_duration, rate, seed, warmup};
-use floodmark_record::plan::{Expect, Rate, Spacing};
+use floodmark_plan::spec::{CheckKind, Warmup};
+use floodmark_plan::values::{attempts, count_from_one, positive_duration, rate, warmup};
+use floodmark_record::plan::Rate;
 
-use super::agents::AgentsArgs;
-use super::connection_args::{ConnectionArgs, HttpsArgs, SafetyArgs};
-use super::monitoring_args::MonitoringArgs;
-use super::request_args::RequestArgs;
+use super::shared::{SharedArgs, SpacingFlag};
 use super::spec::ChangingArgs;
-use crate::export::ExportArgs;
-use crate::files::Files;
 
 /// Load one URL and report what limited it.
 ///
@@ -46,10 +40,6 @@ pub struct LoadArgs {
     /// model, limited only by ports and open files]
     #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
     pub connections: Option<u64>,
-
-    /// Number of load threads [default: half the CPUs, at least 1]
-    #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
-    pub threads: Option<u64>,
 
     /// Duration of the load, with a unit: 10s, 500ms, 5m [default: 10s]
     #[arg(short, long, value_name = "TIME", value_parser = positive_duration, conflicts_with_all = ["requests", "burst"], help_heading = "Load")]
@@ -90,18 +80,9 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value = "1", value_parser = attempts, help_heading = "Load")]
     pub attempts: u32,
 
-    /// Seed for --arrivals poisson and for the order and random values in --mix; increases by 1
-    /// with each attempt
-    #[arg(long, value_name = "N", default_value = "1", value_parser = seed, help_heading = "Load")]
-    pub seed: u64,
-
-    /// I/O backend of the load threads
-    #[arg(long, value_enum, default_value_t = BackendFlag::Auto, help_heading = "Load")]
-    pub backend: BackendFlag,
-
-    /// Connections.
+    /// Flags that `capacity` has too.
     #[command(flatten)]
-    pub connection: ConnectionArgs,
+    pub shared: SharedArgs,
 
     /// Open all --connections before the clock starts, keep them open, use them in turn, and reopen
     /// any that the server closes [default: open connections as needed]
@@ -111,24 +92,6 @@ pub struct LoadArgs {
     /// End without waiting for requests in flight [default: wait up to --timeout]
     #[arg(long, help_heading = "Connections")]
     pub no_drain: bool,
-
-    /// HTTPS.
-    #[command(flatten)]
-    pub https: HttpsArgs,
-
-    /// Request.
-    #[command(flatten)]
-    pub request: RequestArgs,
-
-    /// Monitoring.
-    #[command(flatten)]
-    pub monitoring: MonitoringArgs,
-
-    /// Condition that a response must meet to count as ok: status=200, body=TEXT (the whole body
-    /// equals TEXT) or json=VALUE (the body equals this JSON); repeatable; a response must meet one
-    /// condition of each kind given [default: status 2xx or 3xx]
-    #[arg(long, value_name = "WHAT", help_heading = "Judgment")]
-    pub expect: Vec<Expect>,
 
     /// Check all responses together. `sequence`: responses are consecutive numbers without repeats
     /// or gaps. `scoring`: the request body is {"score": N}, and each response contains
@@ -142,11 +105,6 @@ pub struct LoadArgs {
     )]
     pub check: Option<CheckKind>,
 
-    /// Maximum response time, with a unit, for an ok response to count as goodput [default:
-    /// --timeout]
-    #[arg(long, value_name = "TIME", value_parser = positive_duration, help_heading = "Judgment")]
-    pub deadline: Option<Duration>,
-
     /// Exit with 1 if this condition holds, such as 'p99 > 50ms', 'errors > 0.1%' or, for one
     /// request of a mix, 'search: p99 > 50ms'; repeatable [default: none]
     #[arg(long, value_name = "CONDITION", help_heading = "Judgment")]
@@ -155,68 +113,4 @@ pub struct LoadArgs {
     /// Also exit with 4 if floodmark was the limit (validity `bound`) [default: exit with 0]
     #[arg(long, help_heading = "Judgment")]
     pub strict: bool,
-
-    /// Output files.
-    #[command(flatten, next_help_heading = "Output")]
-    pub files: Files,
-
-    /// Metrics while running.
-    #[command(flatten, next_help_heading = "Output")]
-    pub export: ExportArgs,
-
-    /// New folder for the result [default: a new folder in the temporary folder; only the latest 20
-    /// are kept]
-    #[arg(long, value_name = "FOLDER", help_heading = "Output")]
-    pub out: Option<PathBuf>,
-
-    /// Print neither progress nor summary
-    #[arg(short, long, help_heading = "Output")]
-    pub quiet: bool,
-
-    /// Safety.
-    #[command(flatten)]
-    pub safety: SafetyArgs,
-
-    /// Agents.
-    #[command(flatten)]
-    pub agents: AgentsArgs,
-}
-
-/// Spacing of arrivals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SpacingFlag {
-    /// Equal intervals
-    Constant,
-    /// Exponentially distributed intervals with the same mean
-    Poisson,
-}
-
-impl From<SpacingFlag> for Spacing {
-    fn from(flag: SpacingFlag) -> Self {
-        match flag {
-            SpacingFlag::Constant => Spacing::Constant,
-            SpacingFlag::Poisson => Spacing::Poisson,
-        }
-    }
-}
-
-/// I/O backend of the load threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum BackendFlag {
-    /// io_uring if the kernel allows it, else epoll
-    Auto,
-    /// io_uring; fail if the kernel does not allow it
-    Uring,
-    /// epoll
-    Epoll,
-}
-
-impl From<BackendFlag> for BackendChoice {
-    fn from(flag: BackendFlag) -> Self {
-        match flag {
-            BackendFlag::Auto => BackendChoice::Auto,
-            BackendFlag::Uring => BackendChoice::Uring,
-            BackendFlag::Epoll => BackendChoice::Epoll,
-        }
-    }
 }

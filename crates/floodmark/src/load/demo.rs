@@ -6,13 +6,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use floodmark_host::{Child, Stop};
-
-use super::args::LoadArgs;
-use super::connection_args::ConnectionArgs;
 use floodmark_plan::target;
 
-use super::{MeasuredLoad, ending, measure, show};
+use super::args::LoadArgs;
+use super::measure;
 use crate::exit::{Ending, own_program};
+use crate::files::Files;
 use crate::out;
 
 /// Default duration of each demo load.
@@ -28,7 +27,7 @@ pub fn run(args: &LoadArgs, open_files: Option<u64>, stop: &Stop) -> Result<(), 
         .args(["serve", "hello", "--listen", "127.0.0.1:0"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
-    if args.quiet {
+    if args.shared.output.quiet {
         command.stderr(Stdio::null());
     }
     let mut server = Child::start(command).map_err(Ending::internal)?;
@@ -45,7 +44,7 @@ pub fn run(args: &LoadArgs, open_files: Option<u64>, stop: &Stop) -> Result<(), 
         ));
     };
     let url = format!("{address}/");
-    if !args.quiet {
+    if !args.shared.output.quiet {
         out::note(&format!(
             "demo: floodmark's hello server listens on {url}\n"
         ));
@@ -72,24 +71,17 @@ fn load(
         && args.requests.is_none()
         && args.burst.is_none()
         && !args.changing.have_length();
-    let connection = ConnectionArgs {
-        fresh,
-        ..args.connection.clone()
-    };
-    let args = LoadArgs {
-        connection,
-        duration: args.duration.or(is_default.then_some(DURATION)),
-        ..args.clone()
-    };
+    let mut args = args.clone();
+    args.duration = args.duration.or(is_default.then_some(DURATION));
+    args.shared.connection.fresh = fresh;
+    // The demo writes no output files.
+    args.shared.output.files = Files::default();
     let spec = args.spec();
     let resolved = target::resolve(url, &spec)?;
     let planned = floodmark_plan::plan(&spec, resolved, open_files).map_err(Ending::usage)?;
-    let MeasuredLoad {
-        record, failure, ..
-    } = measure(&args, &planned, stop)?;
-    show(&args, &record)?;
-    if !args.quiet && !fresh {
+    let outcome = measure(&args, &planned, stop);
+    if !args.shared.output.quiet && !fresh {
         out::print("\n")?;
     }
-    ending(&args, &record, Vec::from_iter(failure), stop)
+    outcome
 }

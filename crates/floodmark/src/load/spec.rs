@@ -9,8 +9,6 @@ use floodmark_plan::target::ResolveError;
 use floodmark_plan::{LoadSpec, PlanSpec, values};
 
 use super::args::LoadArgs;
-use floodmark_workers::AgentsPlace;
-
 use crate::exit::Ending;
 
 /// Flags for changing rates and for replays.
@@ -65,29 +63,21 @@ impl LoadArgs {
     /// Converts the flags to plan settings.
     pub fn spec(&self) -> PlanSpec {
         let changing = &self.changing;
-        let connection = &self.connection;
         let has_rate = self.rate.is_some() || changing.ramp.is_some() || changing.steps.is_some();
+        let shared = self.shared.spec();
         PlanSpec {
-            origin: floodmark_plan::Origin::CommandLine,
             load: LoadSpec {
                 connections: self.connections,
-                threads: self.threads,
                 duration: self.duration,
                 requests: self.requests,
                 rate: self.rate,
                 burst: self.burst,
                 within: self.within,
                 arrivals: has_rate.then_some(self.arrivals.into()),
-                fresh: Some(connection.fresh),
-                requests_per_connection: connection.requests_per_connection,
-                close_first: Some(connection.close_first.into()),
-                sources: connection.sources,
                 warmup: Some(self.warmup),
                 attempts: Some(self.attempts.into()),
-                timeout: Some(connection.timeout),
-                deadline: self.deadline,
-                seed: Some(self.seed),
                 check: self.check.clone(),
+                ..shared.load
             },
             ramp: changing.ramp,
             steps: changing.steps.clone(),
@@ -102,21 +92,8 @@ impl LoadArgs {
                 },
             }),
             hold: self.hold,
-            backend: self.backend.into(),
-            resolve: connection.resolve.clone(),
-            unix_socket: connection.unix_socket.clone(),
             no_drain: self.no_drain,
-            insecure: self.https.insecure,
-            cacert: self.https.cacert.clone(),
-            no_resumption: self.https.no_resumption,
-            method: self.request.method.clone(),
-            headers: self.request.headers.clone(),
-            body: self.request.body_source(),
-            mix: self.request.mix.clone(),
-            expect: self.expect.clone(),
-            public: self.safety.public,
-            anyway: self.safety.anyway,
-            agents: self.agents.place.as_ref().map(AgentsPlace::count),
+            ..shared
         }
     }
 }

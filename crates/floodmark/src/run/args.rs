@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::export::ExportArgs;
 use floodmark_plan::values::{attempts, count_within, positive_duration};
 
-use crate::files::Files;
+use crate::session::OutputArgs;
 
 /// Run an experiment: build, start, load and stop its servers in turn, and print one table.
 ///
@@ -58,27 +57,14 @@ pub struct RunArgs {
     #[arg(long)]
     pub fail_on_claims: bool,
 
-    /// New folder for the result [default: a new folder in the temporary folder; only the latest 20
-    /// are kept]
-    #[arg(long, value_name = "FOLDER")]
-    pub out: Option<PathBuf>,
+    /// Result.
+    #[command(flatten)]
+    pub output: OutputArgs,
 
     /// Resume the interrupted experiment in this result folder; fully measured server processes and
     /// complete crash rounds are not repeated [default: none]
     #[arg(long, value_name = "FOLDER", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
-
-    /// Output files.
-    #[command(flatten)]
-    pub files: Files,
-
-    /// Metrics while running.
-    #[command(flatten)]
-    pub export: ExportArgs,
-
-    /// Print neither progress nor table
-    #[arg(short, long)]
-    pub quiet: bool,
 }
 
 fn processes(text: &str) -> Result<u32, String> {

@@ -1,33 +1,30 @@
 //! `floodmark run`: runs an experiment.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use floodmark_host::Stop;
 use floodmark_lab::Folder;
 use floodmark_lab::experiment::{
-    EarlierResult, ExperimentOutcome, ExperimentRunner, PlacementError, TrialHosts, TrialSchedule,
-    plan_trial, with_crash_load,
+    EarlierResult, ExperimentRunner, PlacementError, TrialHosts, TrialSchedule, plan_trial,
+    with_crash_load,
 };
-use floodmark_lab::manifest::{Changes, Experiment};
-use floodmark_record::Record;
+use floodmark_lab::manifest::{Changes, Experiment, Trial};
 use floodmark_record::comparison::{ClaimResult, Holds};
 use floodmark_record::crash::CrashResult;
 use floodmark_record::experiment::ExpectedCheck;
 use floodmark_record::gate::{GateDecision, GateEnd, GateResult};
 use floodmark_record::run::Run;
 use floodmark_record::worded::joined;
+use floodmark_record::{Plan, Record};
+use floodmark_report::Style;
 
 use crate::endings;
-use crate::exit::{self, Ending, Exit, own_program, report_all, stop_on_signals};
-use crate::export::ExportingListener;
-use crate::load::tool;
-use crate::out;
+use crate::exit::{Ending, Exit, own_program, stop_on_signals};
+use crate::progress::{LineKind, about};
+use crate::session::{Measured, Measurement, Session, tool, with_folder};
 use args::RunArgs;
-use progress::{ExperimentProgress, about};
 
 pub mod args;
-mod progress;
 
 /// Runs the command.
 pub fn run(args: &RunArgs) -> Result<(), Ending> {
@@ -35,124 +32,175 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     // Reject all invalid input before starting any process.
     let crash = experiment.description.crash.as_ref();
     if crash.is_some() {
-        args.files.check_crash_formats()?;
+        args.output.files.check_crash_formats()?;
     }
     for trial in &experiment.trials {
-        let trial = &match crash {
-            None => trial.clone(),
-            Some(_) => with_crash_load(trial),
-        };
-        let port = trial.port.unwrap_or(1);
-        let planned = match TrialHosts::create(&trial.at) {
-            Ok(hosts) => {
-                let url = format!("http://{}:{port}{}", hosts.address, trial.sent_to());
-                plan_trial(trial, &hosts, &url).map(|_| ())
-            }
-            // This trial is skipped later, when its turn comes.
-            Err(PlacementError::Unsupported(_)) => Ok(()),
-            Err(PlacementError::Invalid(what)) => Err(what),
-        };
-        planned.map_err(|what| Ending::usage(format!("{}: {what}", trial.place)))?;
+        if crash.is_some() {
+            checked_plan(&with_crash_load(trial))?;
+        } else {
+            checked_plan(trial)?;
+        }
     }
-    args.files.check_writable()?;
+    args.output.files.check_writable()?;
     let stop = stop_on_signals()?;
-    let floodmark = own_program()?;
-    let export = args.export.start(args.quiet)?;
-    let folder = match (&args.out, &args.resume) {
-        (Some(path), _) => Folder::create(path),
-        (None, Some(path)) => Folder::reopen(path, "--resume"),
-        (None, None) => Folder::create_temporary(),
+    let resume = args.resume.as_deref();
+    let trials = ExperimentTrials {
+        args,
+        experiment,
+        floodmark: own_program()?,
+        failed: 0,
     };
-    let mut folder = folder.map_err(Ending::usage)?;
-    let earlier = args
-        .resume
-        .as_deref()
-        .map(|path| EarlierResult::read(path, &experiment))
-        .transpose()
-        .map_err(Ending::usage)?;
-    let is_complete = match (&earlier, &experiment.description.gate) {
-        (None, _) => false,
-        (Some(earlier), None) => earlier.is_complete(&experiment),
-        (Some(_), Some(_)) => {
-            let record = floodmark_lab::fold(folder.path()).map_err(Ending::usage)?;
-            let ended = record.gate.map(|gate| gate.ended);
-            ended.is_some_and(|ended| ended != GateEnd::Interrupted)
-        }
+    Session::run(&args.output, resume, &stop, trials)
+}
+
+/// Plans the load of a trial, to find errors before any process starts. Returns `None` if this host
+/// does not support the trial's placement, which the command reports later.
+pub fn checked_plan(trial: &Trial) -> Result<Option<Plan>, Ending> {
+    let invalid = |what: String| Ending::usage(format!("{}: {what}", trial.place));
+    let hosts = match TrialHosts::create(&trial.at) {
+        Ok(hosts) => hosts,
+        Err(PlacementError::Unsupported(_)) => return Ok(None),
+        Err(PlacementError::Invalid(what)) => return Err(invalid(what)),
     };
-    if is_complete {
-        if !args.quiet {
-            let path = folder.path().display();
-            out::note(&format!(
-                "--resume {path}: the result is already complete; nothing was measured\n"
-            ));
-        }
-        let outcome = ExperimentOutcome {
-            record: floodmark_lab::read(folder.path()).map_err(Ending::usage)?,
-            worker_failure: None,
-            failures: Vec::new(),
-        };
-        return finish(args, &experiment, &outcome, folder.path(), &stop);
-    }
-    let mut schedule = TrialSchedule::of(&experiment);
-    if let Some(earlier) = &earlier {
-        schedule = schedule.after(earlier);
-    }
-    if !args.quiet {
-        let gate = experiment.description.gate.as_ref();
-        let length = match (crash, gate) {
+    let port = trial.port.unwrap_or(1);
+    let url = format!("http://{}:{port}{}", hosts.address, trial.sent_to());
+    let planned = plan_trial(trial, &hosts, &url).map_err(invalid)?;
+    Ok(Some(planned.plan))
+}
+
+/// The trials of an experiment.
+struct ExperimentTrials<'a> {
+    args: &'a RunArgs,
+    experiment: Experiment,
+    floodmark: PathBuf,
+    /// Number of trials that failed.
+    failed: usize,
+}
+
+impl ExperimentTrials<'_> {
+    /// Describes the experiment and its length.
+    fn heading(&self, schedule: &TrialSchedule) -> String {
+        let description = &self.experiment.description;
+        let length = match (&description.crash, &description.gate) {
             (Some(crash), _) => format!(" – {} crash rounds per trial", crash.rounds),
             (None, Some(rules)) => {
-                let budget = Duration::from_secs_f64(rules.budget_s);
-                format!(
-                    " – pairs of servers until the gate decides, up to {}",
-                    about(budget)
-                )
+                let budget = about(Duration::from_secs_f64(rules.budget_s));
+                format!(" – pairs of servers until the gate decides, up to {budget}")
             }
             (None, None) => schedule.length().map_or_else(String::new, |length| {
                 format!(" – {} of load", about(length))
             }),
         };
-        out::note(&format!(
-            "{}{length}\n",
-            floodmark_report::plain::line(&experiment.description.question)
-        ));
+        let question = floodmark_report::plain::line(&description.question);
+        format!("{question}{length}")
     }
-    let are_searches = experiment.capacity.is_some();
-    let mut progress = ExperimentProgress::new(schedule, are_searches, args.quiet, &stop);
-    let runner = ExperimentRunner {
-        experiment: &experiment,
-        tool: tool(),
-        floodmark,
-        earlier: earlier.as_ref(),
-        stop: &stop,
-    };
-    let mut listener = ExportingListener {
-        listener: &mut progress,
-        export: &export,
-    };
-    let ran = runner.run(&mut folder, &mut listener);
-    drop(progress);
-    export.finish();
-    let outcome = ran.map_err(Ending::internal)?;
-    finish(args, &experiment, &outcome, folder.path(), &stop)
+
+    /// Returns whether an earlier result lacks no measurement.
+    fn is_complete(&self, earlier: &EarlierResult, folder: &Folder) -> Result<bool, Ending> {
+        if self.experiment.description.gate.is_none() {
+            return Ok(earlier.is_complete(&self.experiment));
+        }
+        let record = floodmark_lab::fold(folder.path()).map_err(Ending::usage)?;
+        let ended = record.gate.map(|gate| gate.ended);
+        Ok(ended.is_some_and(|ended| ended != GateEnd::Interrupted))
+    }
 }
 
-/// Prints the result, writes the output files, and returns the command's ending.
-fn finish(
-    args: &RunArgs,
-    experiment: &Experiment,
-    outcome: &ExperimentOutcome,
-    folder: &Path,
-    stop: &Stop,
-) -> Result<(), Ending> {
-    let shown = show(args, &outcome.record, folder);
-    let saved = outcome.worker_failure.is_none().then_some(folder);
-    let written = args
-        .files
-        .write_result(&outcome.record, saved, &endings::run_fault);
-    let failures = outcome.worker_failure.as_ref().map(Ending::internal);
-    let failures = failures.into_iter().chain(shown.err()).chain(written.err());
-    ending(args, experiment, outcome, failures.collect(), stop)
+impl Measurement for ExperimentTrials<'_> {
+    const SHOWS_INTERRUPTION: bool = false;
+
+    fn measure(&mut self, session: &Session<'_>, folder: &mut Folder) -> Result<Measured, Ending> {
+        let experiment = &self.experiment;
+        let mut schedule = TrialSchedule::of(experiment);
+        let earlier = session
+            .resume
+            .map(|path| EarlierResult::read(path, experiment))
+            .transpose()
+            .map_err(Ending::usage)?;
+        if let Some(earlier) = &earlier {
+            if self.is_complete(earlier, folder)? {
+                session.note_complete(folder);
+                return Ok(Measured {
+                    record: floodmark_lab::read(folder.path()).map_err(Ending::usage)?,
+                    failure: None,
+                });
+            }
+            schedule = schedule.after(earlier);
+        }
+        session.note(&self.heading(&schedule));
+        let mut progress = session.progress(LineKind::Attempts);
+        progress.set_schedule(schedule, experiment.capacity.is_some());
+        let runner = ExperimentRunner {
+            experiment,
+            tool: tool(),
+            floodmark: self.floodmark.clone(),
+            earlier: earlier.as_ref(),
+            stop: session.stop,
+        };
+        let outcome = runner
+            .run(folder, &mut progress)
+            .map_err(Ending::internal)?;
+        self.failed = outcome.failures.len();
+        Ok(Measured {
+            record: outcome.record,
+            failure: outcome.worker_failure.map(Ending::internal),
+        })
+    }
+
+    fn has_result(&self, record: &Record) -> bool {
+        !record.has_no_measurement() || !record.skipped.is_empty()
+    }
+
+    fn render(&self, record: &Record, folder: &Path, style: Style) -> String {
+        let table = floodmark_report::terminal::experiment(record, style);
+        with_folder(&table, folder)
+    }
+
+    fn endings(&self, record: &Record) -> Vec<Ending> {
+        let runs = &record.runs;
+        let named = |run: &Run, what: String| {
+            let trial = run.trial.as_deref().unwrap_or(&run.system);
+            format!(
+                "{trial}, process {}, attempt {}: {what}",
+                run.process, run.attempt
+            )
+        };
+        let mut all = Vec::new();
+        match self.failed {
+            0 => {}
+            1 => all.push(Ending::server("one trial failed; see the reason above")),
+            n => all.push(Ending::server(format!(
+                "{n} trials failed; see the reasons above"
+            ))),
+        }
+        // Skip runs of external clients, because their failures are reported separately.
+        let mut own = runs.iter().filter(|run| run.client.tool.is_none());
+        all.extend(own.find_map(|run| {
+            let fault = endings::server_fault(run)?;
+            Some(Ending::server(named(run, fault.message)))
+        }));
+        let gate = record.gate.as_ref();
+        // A gate excludes pairs with invalid runs. Wrong responses are a failure nevertheless.
+        let is_tolerant = gate.is_some_and(GateResult::tolerates_invalid_runs);
+        all.extend(runs.iter().find_map(|run| {
+            let invalid = endings::invalid(run, || joined(&run.validity.reasons))?;
+            if is_tolerant && invalid.exit == Exit::Invalid {
+                return None;
+            }
+            Some(Ending::new(invalid.exit, named(run, invalid.message)))
+        }));
+        all.extend(gate.and_then(failed_gate));
+        all.extend(failed_check(
+            &self.experiment,
+            runs,
+            self.args.only.is_empty(),
+        ));
+        all.extend(crash_loss(&self.experiment, &record.crash));
+        if self.args.fail_on_claims {
+            all.extend(refuted(&record.claims));
+        }
+        all
+    }
 }
 
 /// Reads the experiment and applies the command-line flags.
@@ -171,67 +219,6 @@ fn read(args: &RunArgs) -> Result<Experiment, Ending> {
         .map_err(Ending::usage)?
         .changed(&changes)
         .map_err(Ending::usage)
-}
-
-/// Prints the results table, unless it would be empty.
-fn show(args: &RunArgs, record: &Record, folder: &Path) -> Result<(), Ending> {
-    if args.quiet || (record.has_no_measurement() && record.skipped.is_empty()) {
-        return Ok(());
-    }
-    out::show(args.files.use_stdout(), |style| {
-        let table = floodmark_report::terminal::experiment(record, style);
-        format!("{table}\nresult: {}\n", folder.display())
-    })
-}
-
-fn ending(
-    args: &RunArgs,
-    experiment: &Experiment,
-    outcome: &ExperimentOutcome,
-    failures: Vec<Ending>,
-    stop: &Stop,
-) -> Result<(), Ending> {
-    let runs = &outcome.record.runs;
-    let named = |run: &Run, what: String| {
-        let trial = run.trial.as_deref().unwrap_or(&run.system);
-        format!(
-            "{trial}, process {}, attempt {}: {what}",
-            run.process, run.attempt
-        )
-    };
-    let interrupted = endings::interrupted(&outcome.record, stop, !failures.is_empty(), false);
-    let mut all = report_all(failures);
-    all.extend(interrupted);
-    match outcome.failures.len() {
-        0 => {}
-        1 => all.push(Ending::server("one trial failed; see the reason above")),
-        n => all.push(Ending::server(format!(
-            "{n} trials failed; see the reasons above"
-        ))),
-    }
-    // Skip runs of external clients, because their failures are reported separately.
-    let mut own = runs.iter().filter(|run| run.client.tool.is_none());
-    all.extend(own.find_map(|run| {
-        let fault = endings::server_fault(run)?;
-        Some(Ending::server(named(run, fault.message)))
-    }));
-    let gate = outcome.record.gate.as_ref();
-    // A gate excludes pairs with invalid runs. Wrong responses are a failure nevertheless.
-    let is_tolerant = gate.is_some_and(GateResult::tolerates_invalid_runs);
-    all.extend(runs.iter().find_map(|run| {
-        let invalid = endings::invalid(run, || joined(&run.validity.reasons))?;
-        if is_tolerant && invalid.exit == Exit::Invalid {
-            return None;
-        }
-        Some(Ending::new(invalid.exit, named(run, invalid.message)))
-    }));
-    all.extend(gate.and_then(failed_gate));
-    all.extend(failed_check(experiment, runs, args.only.is_empty()));
-    all.extend(crash_loss(experiment, &outcome.record.crash));
-    if args.fail_on_claims {
-        all.extend(refuted(&outcome.record.claims));
-    }
-    exit::worst(all)
 }
 
 /// Returns an [`Ending`] if the gate failed.

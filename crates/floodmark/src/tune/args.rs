@@ -9,8 +9,7 @@ use clap::builder::TypedValueParser;
 use floodmark_plan::values::positive_duration;
 use floodmark_record::tuning::TuningGoal;
 
-use crate::export::ExportArgs;
-use crate::files::Files;
+use crate::session::OutputArgs;
 
 /// Find the smallest setting of a server's knobs that is within 2 % of the best.
 ///
@@ -45,27 +44,14 @@ pub struct TuneArgs {
     #[arg(short, long, value_name = "TIME", value_parser = positive_duration)]
     pub duration: Option<Duration>,
 
-    /// New folder for the result [default: a new folder in the temporary folder; only the latest 20
-    /// are kept]
-    #[arg(long, value_name = "FOLDER")]
-    pub out: Option<PathBuf>,
+    /// Result.
+    #[command(flatten)]
+    pub output: OutputArgs,
 
     /// Resume the interrupted tuning in this result folder, with a new time limit; completely
     /// measured server processes are not repeated [default: none]
     #[arg(long, value_name = "FOLDER", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
-
-    /// Output files.
-    #[command(flatten)]
-    pub files: Files,
-
-    /// Metrics while running.
-    #[command(flatten)]
-    pub export: ExportArgs,
-
-    /// Print neither progress nor result
-    #[arg(short, long)]
-    pub quiet: bool,
 }
 
 fn goal() -> impl TypedValueParser<Value = TuningGoal> {

@@ -1,93 +1,110 @@
 //! `floodmark tune`: finds the smallest good setting of a server's knobs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use floodmark_host::Stop;
 use floodmark_lab::Folder;
-use floodmark_lab::experiment::{
-    EarlierResult, ExperimentOutcome, PlacementError, TrialHosts, TuningRunner, default_threads,
-    plan_trial,
-};
+use floodmark_lab::experiment::{EarlierResult, TrialHosts, TuningRunner, default_threads};
 use floodmark_lab::manifest::{Changes, Experiment, Trial, TuningRequest};
 use floodmark_record::Record;
 use floodmark_record::tuning::{Tuning, TuningEnd};
 use floodmark_record::worded::joined;
-use floodmark_report::tuning_scope;
+use floodmark_report::{Style, tuning_scope};
 
 use crate::endings;
-use crate::exit::{self, Ending, own_program, report_all, stop_on_signals};
-use crate::export::ExportingListener;
-use crate::load::tool;
-use crate::out;
+use crate::exit::{Ending, own_program, stop_on_signals};
+use crate::progress::LineKind;
+use crate::run::checked_plan;
+use crate::session::{Measured, Measurement, Session, tool, with_folder};
 use args::TuneArgs;
-use progress::TuningProgress;
 
 pub mod args;
-mod progress;
 
 /// Runs the command.
 pub fn run(args: &TuneArgs) -> Result<(), Ending> {
     let experiment = read(args)?;
     // Reject all invalid input before starting any process.
-    check_load(&experiment.trials[0]).map_err(Ending::usage)?;
-    args.files.check_writable()?;
+    let trial = &experiment.trials[0];
+    if checked_plan(trial)?.is_some_and(|plan| plan.is_open()) {
+        return Err(Ending::usage(format!(
+            "{}: the load has a fixed rate, so its throughput shows no difference between settings; remove `rate` or the \
+             other keys of the schedule",
+            trial.place
+        )));
+    }
+    args.output.files.check_writable()?;
     let stop = stop_on_signals()?;
-    let floodmark = own_program()?;
-    let export = args.export.start(args.quiet)?;
-    let folder = match (&args.out, &args.resume) {
-        (Some(path), _) => Folder::create(path),
-        (None, Some(path)) => Folder::reopen(path, "--resume"),
-        (None, None) => Folder::create_temporary(),
+    let tuning = KnobTuning {
+        args,
+        experiment,
+        floodmark: own_program()?,
     };
-    let mut folder = folder.map_err(Ending::usage)?;
-    let earlier = args.resume.as_deref();
-    let earlier = earlier
-        .map(|path| EarlierResult::read_tuning(path, &experiment))
-        .transpose()
-        .map_err(Ending::usage)?;
-    if earlier.is_some() {
-        let record = floodmark_lab::fold(folder.path()).map_err(Ending::usage)?;
-        if is_complete(&record) {
-            if !args.quiet {
-                let path = folder.path().display();
-                out::note(&format!(
-                    "--resume {path}: the result is already complete; nothing was measured\n"
-                ));
+    Session::run(&args.output, args.resume.as_deref(), &stop, tuning)
+}
+
+/// The tuning of a trial's knobs.
+struct KnobTuning<'a> {
+    args: &'a TuneArgs,
+    experiment: Experiment,
+    floodmark: PathBuf,
+}
+
+impl Measurement for KnobTuning<'_> {
+    const SHOWS_INTERRUPTION: bool = false;
+
+    fn measure(&mut self, session: &Session<'_>, folder: &mut Folder) -> Result<Measured, Ending> {
+        let experiment = &self.experiment;
+        let earlier = session
+            .resume
+            .map(|path| EarlierResult::read_tuning(path, experiment))
+            .transpose()
+            .map_err(Ending::usage)?;
+        if earlier.is_some() {
+            let record = floodmark_lab::fold(folder.path()).map_err(Ending::usage)?;
+            if is_complete(&record) {
+                session.note_complete(folder);
+                return Ok(Measured {
+                    record,
+                    failure: None,
+                });
             }
-            let outcome = ExperimentOutcome {
-                record,
-                worker_failure: None,
-                failures: Vec::new(),
-            };
-            return finish(args, &outcome, folder.path(), &stop);
         }
+        let asked = &experiment.description;
+        if let Some(tuning) = &asked.tuning {
+            let question = floodmark_report::plain::line(&asked.question);
+            let scope = tuning_scope(tuning, asked.capacity.as_ref());
+            session.note(&format!("{question} – {scope}"));
+        }
+        let runner = TuningRunner {
+            experiment,
+            tool: tool(),
+            floodmark: self.floodmark.clone(),
+            earlier: earlier.as_ref(),
+            budget: self.args.budget,
+            stop: session.stop,
+        };
+        let mut progress = session.progress(LineKind::Attempts);
+        let outcome = runner
+            .run(folder, &mut progress)
+            .map_err(Ending::internal)?;
+        Ok(Measured {
+            record: outcome.record,
+            failure: outcome.worker_failure.map(Ending::internal),
+        })
     }
-    let asked = &experiment.description;
-    if let Some(tuning) = asked.tuning.as_ref().filter(|_| !args.quiet) {
-        out::note(&format!(
-            "{} – {}\n",
-            floodmark_report::plain::line(&asked.question),
-            tuning_scope(tuning, asked.capacity.as_ref())
-        ));
+
+    fn has_result(&self, record: &Record) -> bool {
+        !record.has_no_measurement()
     }
-    let mut progress = TuningProgress::new(args.quiet, &stop);
-    let runner = TuningRunner {
-        experiment: &experiment,
-        tool: tool(),
-        floodmark,
-        earlier: earlier.as_ref(),
-        budget: args.budget,
-        stop: &stop,
-    };
-    let mut listener = ExportingListener {
-        listener: &mut progress,
-        export: &export,
-    };
-    let ran = runner.run(&mut folder, &mut listener);
-    drop(progress);
-    export.finish();
-    let outcome = ran.map_err(Ending::internal)?;
-    finish(args, &outcome, folder.path(), &stop)
+
+    fn render(&self, record: &Record, folder: &Path, style: Style) -> String {
+        let result = floodmark_report::terminal::experiment(record, style);
+        with_folder(&result, folder)
+    }
+
+    fn endings(&self, record: &Record) -> Vec<Ending> {
+        let tuning = record.tuning.as_ref();
+        Vec::from_iter(tuning.and_then(|tuning| no_result(record, tuning)))
+    }
 }
 
 /// Reads the experiment, and chooses the trial and its knobs.
@@ -113,63 +130,9 @@ fn read(args: &TuneArgs) -> Result<Experiment, Ending> {
     experiment.changed(&changes).map_err(Ending::usage)
 }
 
-/// Checks that the trial can be planned, and that its load has no fixed rate.
-fn check_load(trial: &Trial) -> Result<(), String> {
-    let at = |what: String| format!("{}: {what}", trial.place);
-    let hosts = match TrialHosts::create(&trial.at) {
-        Ok(hosts) => hosts,
-        // The tuning ends when it starts the server.
-        Err(PlacementError::Unsupported(_)) => return Ok(()),
-        Err(PlacementError::Invalid(what)) => return Err(at(what)),
-    };
-    let port = trial.port.unwrap_or(1);
-    let url = format!("http://{}:{port}{}", hosts.address, trial.sent_to());
-    let planned = plan_trial(trial, &hosts, &url).map_err(at)?;
-    match planned.plan.is_open() {
-        true => Err(at(
-            "the load has a fixed rate, so its throughput shows no difference between settings; remove `rate` or the \
-             other keys of the schedule"
-                .to_owned(),
-        )),
-        false => Ok(()),
-    }
-}
-
 fn is_complete(record: &Record) -> bool {
     let tuning = record.tuning.as_ref();
     tuning.is_some_and(|tuning| tuning.ended == TuningEnd::Complete)
-}
-
-/// Prints the result, writes the output files, and returns the command's ending.
-fn finish(
-    args: &TuneArgs,
-    outcome: &ExperimentOutcome,
-    folder: &Path,
-    stop: &Stop,
-) -> Result<(), Ending> {
-    let record = &outcome.record;
-    let shown = match args.quiet || record.has_no_measurement() {
-        true => Ok(()),
-        false => out::show(args.files.use_stdout(), |style| {
-            let result = floodmark_report::terminal::experiment(record, style);
-            format!("{result}\nresult: {}\n", folder.display())
-        }),
-    };
-    let saved = outcome.worker_failure.is_none().then_some(folder);
-    let written = args.files.write_result(record, saved, &endings::run_fault);
-    let failures = outcome.worker_failure.as_ref().map(Ending::internal);
-    let failures = failures.into_iter().chain(shown.err()).chain(written.err());
-    let failures: Vec<Ending> = failures.collect();
-    let interrupted = endings::interrupted(record, stop, !failures.is_empty(), false);
-    let mut all = report_all(failures);
-    all.extend(interrupted);
-    all.extend(
-        record
-            .tuning
-            .as_ref()
-            .and_then(|tuning| no_result(record, tuning)),
-    );
-    exit::worst(all)
 }
 
 /// Returns an [`Ending`] if no setting has a figure.
@@ -181,9 +144,13 @@ fn no_result(record: &Record, tuning: &Tuning) -> Option<Ending> {
     let invalid = runs.find_map(|run| endings::invalid(run, || joined(&run.validity.reasons)));
     let fault = record.runs.iter().find_map(endings::server_fault);
     let has_reason = tuning.steps.iter().any(|step| step.note.is_some());
-    let failed = || match has_reason {
-        true => Ending::server(tuning.why_ended.clone()),
-        false => Ending::server(format!("{}; see the output above", tuning.why_ended)),
+    let failed = || {
+        let why = &tuning.why_ended;
+        if has_reason {
+            Ending::server(why)
+        } else {
+            Ending::server(format!("{why}; see the output above"))
+        }
     };
     Some(fault.or(invalid).unwrap_or_else(failed))
 }

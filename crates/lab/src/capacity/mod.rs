@@ -13,7 +13,7 @@ mod searches;
 
 pub(crate) use loads::closed_load;
 pub use result::{CapacityEvents, EarlierSearch};
-pub use run::{CapacityRun, SHORTEST_BUDGET};
+pub use run::{CapacityRun, check_budget};
 
 /// Half-width of the interval at which a search ends, as a share of the capacity.
 pub const CAPACITY_PRECISION: f64 = 0.02;

@@ -14,6 +14,7 @@ use floodmark_record::capacity::{
 use floodmark_record::events::RunId;
 use floodmark_record::plan::Plan;
 use floodmark_record::run::Run;
+use floodmark_record::units::show_duration;
 use floodmark_record::worded::Worded;
 use floodmark_record::worker_input::WorkerInput;
 use floodmark_stats::capacity::{TrialLength, UsualCpuSpeed};
@@ -30,7 +31,19 @@ use crate::folder::Folder;
 use crate::joined_run::JoinedRun;
 
 /// Minimum length of a search. Shorter searches have time for too few trials.
-pub const SHORTEST_BUDGET: Duration = Duration::from_secs(15);
+const SHORTEST_BUDGET: Duration = Duration::from_secs(15);
+
+/// Returns the time limit of a search if the search can end within it.
+///
+/// # Errors
+/// The limit is shorter than 15 s.
+pub fn check_budget(budget: Duration) -> Result<Duration, String> {
+    if budget < SHORTEST_BUDGET {
+        let least = show_duration(SHORTEST_BUDGET);
+        return Err(format!("a search needs at least {least}"));
+    }
+    Ok(budget)
+}
 
 /// Lowest rate to try, as a share of the throughput of the closed model.
 const LOWEST_SHARE: f64 = 0.01;
@@ -68,7 +81,7 @@ pub struct CapacityRun<'a> {
     pub connections: Option<u32>,
     /// Half-width of the interval at which the search ends, as a share of the capacity.
     pub precision: f64,
-    /// Maximum length of the search without its warm-up, at least [`SHORTEST_BUDGET`].
+    /// Maximum length of the search without its warm-up, checked by [`check_budget`].
     pub budget: Duration,
 }
 

@@ -7,12 +7,11 @@ use floodmark_plan::FileError;
 use floodmark_plan::scalar::PositiveDuration;
 use floodmark_plan::toml_file::{Located, TomlFile};
 use floodmark_record::plan::DEFAULT_TIMEOUT;
-use floodmark_record::units::show_duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::trial::Trial;
-use crate::capacity::SHORTEST_BUDGET;
+use crate::capacity::check_budget;
 
 /// Default length of a search.
 const DEFAULT_BUDGET: Duration = Duration::from_secs(60);
@@ -76,17 +75,6 @@ pub(super) fn search(
         .map_or(DEFAULT_BUDGET, |budget| budget.0);
     check_budget(budget).map_err(|what| invalid(format!("budget: {what}")))?;
     Ok(CapacitySearchPlan { objectives, budget })
-}
-
-/// Checks that a search can end within its time limit.
-pub(super) fn check_budget(budget: Duration) -> Result<(), String> {
-    match budget < SHORTEST_BUDGET {
-        false => Ok(()),
-        true => Err(format!(
-            "a search needs at least {}",
-            show_duration(SHORTEST_BUDGET)
-        )),
-    }
 }
 
 /// Returns why the capacity of a trial cannot be searched, and how to fix it.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use floodmark_plan::{LoadSpec, did_you_mean};
 use floodmark_record::sweep::SweepPoint;
 
-use super::capacity;
 use super::experiment::{Experiment, names};
 use super::trial::Trial;
+use crate::capacity::check_budget;
 
 /// Changes to an experiment from the command line.
 #[derive(Debug, Clone, Default)]
@@ -155,7 +155,7 @@ impl Experiment {
         } else if let (Some(search), Some(goal)) =
             (&mut self.capacity, &mut self.description.capacity)
         {
-            capacity::check_budget(budget).map_err(|what| format!("--budget: {what}"))?;
+            check_budget(budget).map_err(|what| format!("--budget: {what}"))?;
             search.budget = budget;
             goal.budget_s = budget.as_secs_f64();
         } else {

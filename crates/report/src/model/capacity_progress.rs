@@ -44,10 +44,9 @@ pub fn capacity_trial_line(trial: &CapacityTrial, result: &CapacityResult) -> St
     .replace('\u{a0}', " ")
 }
 
-/// Describes the search so far in one line of at most `width` characters, with the time that
-/// remained after the last trial.
+/// Describes the search so far in one line, with the time that remained after the last trial.
 #[must_use]
-pub fn capacity_progress_line(result: &CapacityResult, width: usize) -> String {
+pub fn capacity_progress_line(result: &CapacityResult) -> String {
     let used_s = result
         .trials
         .last()
@@ -61,14 +60,13 @@ pub fn capacity_progress_line(result: &CapacityResult, width: usize) -> String {
         };
         format!(" · {} {outcome}", rate(trial.rate_per_s))
     });
-    let line = format!(
+    format!(
         "trial {}{last}{} · at most {} left",
         result.trials.len(),
         so_far(result),
         seconds(left_s.floor())
-    );
-    let line = line.replace('\u{a0}', " ");
-    line.chars().take(width.saturating_sub(1)).collect()
+    )
+    .replace('\u{a0}', " ")
 }
 
 /// Returns the estimate so far.

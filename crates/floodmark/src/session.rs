@@ -1,0 +1,208 @@
+//! One measurement, from its flags to its exit code: what load, capacity, run and tune share.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use floodmark_host::Stop;
+use floodmark_lab::Folder;
+use floodmark_observe::{Root, environment::environment};
+use floodmark_record::Record;
+use floodmark_record::result::Threshold;
+use floodmark_record::run::ToolInfo;
+use floodmark_report::Style;
+use floodmark_report::junit::RunFault;
+
+use crate::endings;
+use crate::exit::{self, Ending, report_all};
+use crate::export::{ExportArgs, MetricsExport};
+use crate::files::Files;
+use crate::out;
+use crate::progress::{LineKind, Progress};
+
+/// Flags for the result of a measurement.
+#[derive(Debug, Clone, Args)]
+pub struct OutputArgs {
+    /// Output files.
+    #[command(flatten)]
+    pub files: Files,
+
+    /// Metrics while running.
+    #[command(flatten)]
+    pub export: ExportArgs,
+
+    /// New folder for the result [default: a new folder in the temporary folder; only the latest 20
+    /// are kept]
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+
+    /// Print neither progress nor result
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// What a command measures, and how it reports the result.
+pub trait Measurement {
+    /// Whether the printed result says that the measurement was interrupted.
+    const SHOWS_INTERRUPTION: bool;
+
+    /// Measures into `folder`.
+    ///
+    /// # Errors
+    /// Fails if there is no record to report.
+    fn measure(&mut self, session: &Session<'_>, folder: &mut Folder) -> Result<Measured, Ending>;
+
+    /// Returns whether the record contains anything to print.
+    fn has_result(&self, record: &Record) -> bool;
+
+    /// Renders the result for a terminal.
+    fn render(&self, record: &Record, folder: &Path, style: Style) -> String;
+
+    /// Returns the function that finds the fault of a run for JUnit.
+    fn fault(&self) -> &RunFault<'_> {
+        &endings::run_fault
+    }
+
+    /// Returns the endings that follow from the record.
+    fn endings(&self, record: &Record) -> Vec<Ending>;
+}
+
+/// The result of a measurement.
+pub struct Measured {
+    pub record: Record,
+    /// Internal error: a failed load process, or a record that could not be saved.
+    pub failure: Option<Ending>,
+}
+
+impl Measured {
+    /// Evaluates the thresholds of a measured record, and saves them.
+    pub fn judged<E: Display>(
+        measured: Result<(Record, Option<String>), E>,
+        folder: &mut Folder,
+        judge: impl FnOnce(&Record) -> Vec<Threshold>,
+    ) -> Self {
+        let (mut record, mut failure) = measured.unwrap_or_else(|error| {
+            let message = error.to_string();
+            (empty_record(message.clone()), Some(message))
+        });
+        record.thresholds = judge(&record);
+        if failure.is_none() && !record.thresholds.is_empty() {
+            failure = folder.write_record(&record).err().map(|e| e.to_string());
+        }
+        Measured {
+            record,
+            failure: failure.map(Ending::internal),
+        }
+    }
+}
+
+/// A measurement in progress.
+pub struct Session<'a> {
+    pub output: &'a OutputArgs,
+    /// Result folder of the interrupted measurement to resume.
+    pub resume: Option<&'a Path>,
+    pub stop: &'a Stop,
+    export: MetricsExport,
+}
+
+impl<'a> Session<'a> {
+    /// Measures into a new or resumed folder, prints the result, writes the output files, and
+    /// returns the command's ending.
+    pub fn run(
+        output: &'a OutputArgs,
+        resume: Option<&'a Path>,
+        stop: &'a Stop,
+        mut measurement: impl Measurement,
+    ) -> Result<(), Ending> {
+        let session = Session {
+            output,
+            resume,
+            stop,
+            export: output.export.start(output.quiet)?,
+        };
+        let mut folder = match (&output.out, resume) {
+            (Some(path), _) => Folder::create(path),
+            (None, Some(path)) => Folder::reopen(path, "--resume"),
+            (None, None) => Folder::create_temporary(),
+        }
+        .map_err(Ending::usage)?;
+        let measured = measurement.measure(&session, &mut folder);
+        session.export.finish();
+        report(output, stop, &measurement, measured?, folder.path())
+    }
+
+    /// Starts to display progress and to export the events.
+    pub fn progress(&self, kind: LineKind) -> Progress<'_> {
+        Progress::new(kind, self.output.quiet, self.stop, &self.export)
+    }
+
+    /// Prints a line on stderr, unless --quiet is set.
+    pub fn note(&self, line: &str) {
+        if !self.output.quiet {
+            out::note(&format!("{line}\n"));
+        }
+    }
+
+    /// Reports that the resumed result needs no more measurements.
+    pub fn note_complete(&self, folder: &Folder) {
+        let path = folder.path().display();
+        self.note(&format!(
+            "--resume {path}: the result is already complete; nothing was measured"
+        ));
+    }
+}
+
+/// Prints the result, writes the output files, and returns the command's ending.
+fn report<M: Measurement>(
+    output: &OutputArgs,
+    stop: &Stop,
+    measurement: &M,
+    Measured { record, failure }: Measured,
+    folder: &Path,
+) -> Result<(), Ending> {
+    let files = &output.files;
+    let shown = if output.quiet || !measurement.has_result(&record) {
+        Ok(())
+    } else {
+        out::show(files.use_stdout(), |style| {
+            measurement.render(&record, folder, style)
+        })
+    };
+    let saved = failure.is_none().then_some(folder);
+    let written = files.write_result(&record, saved, measurement.fault());
+    let failures: Vec<Ending> = failure
+        .into_iter()
+        .chain(written.err())
+        .chain(shown.err())
+        .collect();
+    let is_reported = M::SHOWS_INTERRUPTION && !output.quiet && !record.runs.is_empty();
+    let interrupted = endings::interrupted(&record, stop, !failures.is_empty(), is_reported);
+    let mut all = report_all(failures);
+    all.extend(interrupted);
+    all.extend(measurement.endings(&record));
+    exit::worst(all)
+}
+
+/// Returns a record without runs. The record lists `message` as the failure.
+pub fn empty_record(message: String) -> Record {
+    let mut record = Record::new(tool(), environment(&Root::host()));
+    record.failures.push(message.clone());
+    record.skipped.push(message);
+    record
+}
+
+/// Describes this program and its command line for the record.
+pub fn tool() -> ToolInfo {
+    ToolInfo {
+        name: "floodmark".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: std::env::args_os()
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect(),
+    }
+}
+
+/// Adds the path of the result folder to a rendered result.
+pub fn with_folder(result: &str, folder: &Path) -> String {
+    format!("{result}\nresult: {}\n", folder.display())
+}
