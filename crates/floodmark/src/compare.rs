@@ -41,9 +41,15 @@ pub struct CompareArgs {
     #[arg(value_name = "B")]
     pub b: String,
 
-    /// Metric to compare: throughput, goodput, p50, p99, service.p50, service.p99,
-    /// cpu_us_per_request (client), server_cpu_us_per_request; repeatable [default: all]
-    #[arg(long, value_name = "NAME")]
+    /// Metrics to compare; empty for all.
+    #[arg(
+        long,
+        value_name = "NAME",
+        help = format!(
+            "Metric to compare: {}; repeatable [default: all]",
+            metric_names(|metric| metric != ComparedMetric::Capacity)
+        )
+    )]
     pub metric: Vec<ComparedMetric>,
 
     /// Exit with 1 if this condition holds for a ratio or an interval bound: 'p99 ratio > 1.05',
@@ -70,6 +76,17 @@ pub struct CompareArgs {
     /// Output for continuous integration.
     #[command(flatten)]
     pub ci: CiOutput,
+}
+
+/// Lists metrics for a help text.
+pub fn metric_names(is_listed: impl Fn(ComparedMetric) -> bool) -> String {
+    let name = |metric| match metric {
+        // The server's metric names the server.
+        ComparedMetric::CpuPerRequest => format!("{metric} (client)"),
+        metric => metric.to_string(),
+    };
+    let listed = ComparedMetric::ALL.into_iter().filter(|of| is_listed(*of));
+    listed.map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// Runs the command.

@@ -11,6 +11,7 @@ use floodmark_record::trend::TrendReport;
 use floodmark_report::tables::ResultTables;
 use floodmark_report::{html, terminal};
 
+use crate::compare::metric_names;
 use crate::exit::{Ending, HELP};
 use crate::files::{self, Files};
 use crate::out;
@@ -37,10 +38,16 @@ pub struct TrendArgs {
     #[arg(value_name = "RESULT", required = true)]
     pub results: Vec<PathBuf>,
 
-    /// Metric to show: throughput, goodput, p50, p99, service.p50, service.p99,
-    /// cpu_us_per_request (client), server_cpu_us_per_request, capacity; repeatable [default:
-    /// throughput, capacity, p99, server_cpu_us_per_request]
-    #[arg(long, value_name = "NAME")]
+    /// Metrics to show; empty for [`DEFAULT`].
+    #[arg(
+        long,
+        value_name = "NAME",
+        help = format!(
+            "Metric to show: {}; repeatable [default: {}]",
+            metric_names(|_| true),
+            DEFAULT.map(ComparedMetric::name).join(", ")
+        )
+    )]
     pub metric: Vec<ComparedMetric>,
 
     /// Tables.
