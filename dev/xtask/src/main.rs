@@ -17,7 +17,6 @@ mod tools;
 mod trial_image;
 mod trial_install;
 mod truth;
-mod types;
 mod usage;
 mod workspace;
 
@@ -36,7 +35,7 @@ use crate::workspace::Workspace;
 enum Task {
     /// Run every test step, then print one table
     Test(suite::Selection),
-    /// Check that the crates' dependencies follow ARCHITECTURE.md and that type names are unique
+    /// Check that the crates' dependencies follow ARCHITECTURE.md
     Deps,
     /// Compare floodmark with the known-truth server
     Truth {
@@ -106,7 +105,7 @@ fn run(task: &Task) -> Result<bool, TaskError> {
     let bench = |name, arguments| bench::run(&workspace, name, arguments);
     match task {
         Task::Test(selection) => return Ok(suite::run(&workspace, selection)),
-        Task::Deps => TaskError::of_all([deps::check(&workspace), types::check(&workspace)])?,
+        Task::Deps => deps::check(&workspace)?,
         Task::Truth { only, agents } => {
             let cases = only
                 .as_deref()
