@@ -125,7 +125,7 @@ pub trait Measured {
     /// Times of one kind, or `None` if the record does not contain them for these requests.
     fn times(&self, kind: TimeKind) -> Option<&Times>;
 
-    /// The run, if these are all of its requests.
+    /// Returns the run if these are all of its requests, or `None` if they are only some of them.
     fn run(&self) -> Option<&Run> {
         None
     }

@@ -49,7 +49,7 @@ const MAX_SHOWN: usize = 100;
 /// Options of `cargo xtask golden`.
 #[derive(Debug, Args)]
 pub struct GoldenOptions {
-    /// Replace the expected judgments and texts by the current ones
+    /// Replace the expected judgments and texts with the current ones
     #[arg(long)]
     write: bool,
     /// Write the terminal text and the page of each result to this directory

@@ -41,7 +41,7 @@ enum Measurement {
     Contract(contracts::contract::ContractOptions),
     /// Count how often a gate fails for a slower server and for an identical one
     Gate(difference::gate::GateOptions),
-    /// Judge and render the stored results, and show every difference
+    /// Judge and render the stored results, and show differences from the expected output
     Golden(golden::GoldenOptions),
     /// Compare floodmark with other load generators, and write docs/peers.md
     Peers(peers::PeersOptions),

@@ -70,7 +70,7 @@ enum Task {
     Contract(BenchArguments),
     /// Count how often the verdict names the known cause of a fault
     Confusion(BenchArguments),
-    /// Judge and render the stored results, and show every difference
+    /// Judge and render the stored results, and show differences from the expected output
     Golden(BenchArguments),
     /// Count how often the search for a server's capacity is right
     Capacity(BenchArguments),

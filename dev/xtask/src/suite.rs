@@ -47,7 +47,7 @@ enum SuiteStep {
     Tests,
     /// Build the release programs
     Build,
-    /// Judge and render the stored results, and show every difference
+    /// Judge and render the stored results, and show differences from the expected output
     Golden,
     /// Check the JSON Schemas in docs/ against the types
     Schema,

@@ -287,7 +287,7 @@ impl RunCondition {
     }
 }
 
-/// A number of the comparison of two results.
+/// Ratio of two results, or a bound of its interval.
 #[derive(Debug, Clone)]
 pub struct RatioSubject {
     /// The compared metric.

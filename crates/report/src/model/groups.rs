@@ -22,7 +22,7 @@ pub(crate) fn table(run: &Run) -> Option<Table> {
     Table::of(rows, note).captioned("request").not_empty()
 }
 
-/// Returns the requests of all runs with a mix.
+/// Returns a table with a row for each request of each run's mix.
 pub(crate) fn all(record: &Record) -> Table {
     Table::of_data(record.runs.iter().flat_map(|run| {
         let all = run.groups.iter();
