@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use floodmark_record::Record;
 use floodmark_record::comparison::{ComparedMetric, ComparisonReport, Conclusion};
 use floodmark_record::run::Status;
+use floodmark_record::{Record, SCHEMA_VERSION};
 
 use crate::support::{Serve, code, floodmark, run, succeeds, text};
 
@@ -292,7 +292,8 @@ fn refuses_invalid_input_in_one_line() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("empty"), "").unwrap();
     fs::write(path("other.json"), "{\"schema\": 1}").unwrap();
-    fs::write(path("newer.json"), "{\"schema\": 2}").unwrap();
+    let newer = SCHEMA_VERSION + 1;
+    fs::write(path("newer.json"), format!("{{\"schema\": {newer}}}")).unwrap();
     fs::create_dir(path("folder")).unwrap();
     let here = folder.path().to_str().unwrap();
     for (a, mend) in [
