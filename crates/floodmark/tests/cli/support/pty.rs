@@ -63,12 +63,17 @@ impl OnTerminal {
         if setup.no_color {
             command.env("NO_COLOR", "1");
         }
-        // SAFETY: setsid(2) and ioctl(2) are safe between fork and exec.
+        // SAFETY: these calls are safe between fork and exec (signal-safety(7)).
         unsafe {
             command.pre_exec(|| {
-                match libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
-                    true => Err(std::io::Error::last_os_error()),
-                    false => Ok(()),
+                // The tests may run under nohup.
+                let is_set = libc::signal(libc::SIGHUP, libc::SIG_DFL) != libc::SIG_ERR
+                    && libc::setsid() >= 0
+                    && libc::ioctl(0, libc::TIOCSCTTY, 0) >= 0;
+                if is_set {
+                    Ok(())
+                } else {
+                    Err(std::io::Error::last_os_error())
                 }
             });
         }
