@@ -43,9 +43,6 @@ const STYLE: Style = Style {
     width: 100,
 };
 
-/// Maximum number of differences that are shown.
-const MAX_SHOWN: usize = 100;
-
 /// Options of `cargo xtask golden`.
 #[derive(Debug, Args)]
 pub struct GoldenOptions {
@@ -104,11 +101,8 @@ pub fn run(options: &GoldenOptions) -> Result<bool, Failure> {
     for (path, text) in &actual {
         let differences = differences(&read(path)?, text);
         is_equal &= differences.is_empty();
-        for line in differences.iter().take(MAX_SHOWN) {
+        for line in &differences {
             println!("{line}");
-        }
-        if differences.len() > MAX_SHOWN {
-            println!("… {} more", differences.len() - MAX_SHOWN);
         }
     }
     println!("golden: {results} results judged and rendered");
