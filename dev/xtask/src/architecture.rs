@@ -1,4 +1,4 @@
-//! Reads the rules in ARCHITECTURE.md: the blocks `deps` and `never`, and the table of crates.
+//! Reads the rules in ARCHITECTURE.md: the blocks `deps`, `never` and `modules`, and the table of crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +12,8 @@ pub struct Architecture {
     pub allowed: BTreeMap<String, BTreeSet<String>>,
     /// Maps each crate to the external packages that it must not depend on.
     pub never: BTreeMap<String, BTreeSet<String>>,
+    /// Crates whose modules must not depend on each other in a circle.
+    pub ordered: BTreeSet<String>,
     /// Names of the crates in the first column of the table.
     pub described: BTreeSet<String>,
 }
@@ -51,13 +53,14 @@ pub fn parse(page: &str) -> Result<Architecture, String> {
                     read.never.entry(name).or_default().extend(words(banned));
                 }
             }
+            Some("modules") => read.ordered.extend(words(line)),
             Some(_) => {}
         }
     }
     if block.is_some() {
         return Err(format!("{PAGE}: unclosed block; end it with ```"));
     }
-    let mut required = ["deps", "never"].into_iter();
+    let mut required = ["deps", "never", "modules"].into_iter();
     match required.find(|name| !blocks.contains(name)) {
         Some(missing) => Err(format!("{PAGE}: missing block ```{missing}")),
         None => Ok(read),
@@ -82,10 +85,10 @@ mod tests {
         names.iter().map(|&name| name.to_owned()).collect()
     }
 
-    const NEVER: &str = "```never\na b: tokio libc\na: clap\n```\n";
+    const NEVER: &str = "```never\na b: tokio libc\na: clap\n```\n```modules\na b\nc\n```\n";
 
     #[test]
-    fn reads_both_blocks_and_the_table() {
+    fn reads_the_blocks_and_the_table() {
         let page = format!(
             "# Page\n| `a` | holds |\n| `cargo xtask deps` | does |\n```\nx: y\n```\n```deps\na:\nb: a\n```\n{NEVER}"
         );
@@ -94,6 +97,7 @@ mod tests {
         assert_eq!(read.allowed["b"], set(&["a"]));
         assert_eq!(read.allowed.len(), 2);
         assert_eq!(read.never["a"], set(&["clap", "libc", "tokio"]));
+        assert_eq!(read.ordered, set(&["a", "b", "c"]));
         assert_eq!(read.never["b"], set(&["libc", "tokio"]));
         assert_eq!(read.described, set(&["a"]));
     }

@@ -1,10 +1,13 @@
-//! `cargo xtask deps`: checks the crates' direct dependencies against ARCHITECTURE.md.
+//! `cargo xtask deps`: checks the dependencies between crates and between the modules of a crate
+//! against ARCHITECTURE.md.
 
 use std::collections::BTreeSet;
+use std::fs;
 
 use crate::architecture::{self, Architecture, PAGE};
 use crate::error::{TaskError, none_found};
-use crate::workspace::{Dependency, Workspace};
+use crate::modules;
+use crate::workspace::{Dependency, Package, Workspace};
 
 /// Name of the test server's crate. The tests in every crate may use this crate.
 const TRUTH: &str = "truth";
@@ -13,9 +16,29 @@ const TRUTH: &str = "truth";
 pub fn check(workspace: &Workspace) -> Result<(), TaskError> {
     let page = workspace.text(PAGE)?;
     let architecture = architecture::parse(&page).map_err(TaskError::found)?;
-    none_found(findings(&architecture, workspace))?;
+    let mut found = findings(&architecture, workspace);
+    for package in &workspace.packages {
+        if architecture.ordered.contains(short(&package.name)) {
+            found.extend(circles(workspace, package).map_err(TaskError::found)?);
+        }
+    }
+    none_found(found)?;
     println!("deps: {} crates follow {PAGE}", workspace.packages.len());
     Ok(())
+}
+
+/// Returns one line per circle of modules in a package.
+fn circles(workspace: &Workspace, package: &Package) -> Result<Vec<String>, String> {
+    let source = package.manifest_path.with_file_name("src");
+    let place = workspace.relative(&source).display();
+    let read = |file: &str| {
+        fs::read_to_string(source.join(file)).map_err(|error| format!("{place}/{file}: {error}"))
+    };
+    let circles = modules::circles("lib.rs", &read)?;
+    Ok(circles
+        .iter()
+        .map(|circle| format!("{place}: {circle}"))
+        .collect())
 }
 
 /// Returns one line per violation, with both file names and a fix.
@@ -46,7 +69,12 @@ fn findings(architecture: &Architecture, workspace: &Workspace) -> Vec<String> {
             ))
         }));
     }
-    for name in architecture.allowed.keys().chain(architecture.never.keys()) {
+    for name in architecture
+        .allowed
+        .keys()
+        .chain(architecture.never.keys())
+        .chain(&architecture.ordered)
+    {
         if !ours.contains(name.as_str()) {
             found.push(format!(
                 "{PAGE}: `{name}` is not a crate of this workspace; remove it from the blocks"
@@ -95,9 +123,8 @@ fn short(package: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::Package;
 
-    const TEXT: &str = "| `record` | |\n| `wire` | |\n| `truth` | |\n```deps\nrecord:\nwire: record\ntruth:\n```\n```never\nwire: tokio\n```\n";
+    const TEXT: &str = "| `record` | |\n| `wire` | |\n| `truth` | |\n```deps\nrecord:\nwire: record\ntruth:\n```\n```never\nwire: tokio\n```\n```modules\nwire\n```\n";
 
     fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
         let dependencies = dependencies.iter().map(|&(name, kind)| Dependency {
@@ -172,6 +199,7 @@ mod tests {
     fn page_and_workspace_must_name_the_same_crates() {
         let page = TEXT
             .replace("wire: record", "gone: record")
+            .replace("\nwire\n", "\n")
             .replace("| `wire`", "| `gone`");
         let lines = found(&page, &[], &[]);
         assert!(

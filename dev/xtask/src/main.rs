@@ -10,6 +10,7 @@ mod dist;
 mod error;
 mod fuzz;
 mod kubernetes;
+mod modules;
 mod page;
 mod schema;
 mod suite;
