@@ -14,6 +14,7 @@ use crate::notes::SHORT_RUN_S;
 use crate::text::per_s;
 use crate::tls;
 use crate::validity::{ClientThreads, agent_fix, is_only_not_ok, other_limit};
+use crate::why::is_limit;
 
 /// Minimum share of failed requests at which the failures matter more than the throughput.
 const FAILED_SHARE: f64 = 0.01;
@@ -224,9 +225,7 @@ fn too_short(run: &Run) -> Option<String> {
 /// Returns the verdict's next step if the verdict names a limit.
 fn next_of_verdict(run: &Run) -> Option<String> {
     let verdict = run.verdict.as_ref()?;
-    let causes = [Cause::None, Cause::OfferedRate, Cause::Unknown];
-    let open = causes.contains(&verdict.cause);
-    (!open && !run.plan.rate_changes()).then(|| verdict.next.clone())
+    (is_limit(verdict.cause) && !run.plan.rate_changes()).then(|| verdict.next.clone())
 }
 
 /// Returns a next step that finds the server's limit or measures the latency below that limit.

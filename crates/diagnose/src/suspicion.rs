@@ -5,9 +5,10 @@
 
 use floodmark_record::cause::Cause;
 
-use crate::text::{percent, plural, show_s};
-use crate::validity::{LATENESS_SHARE, LATENESS_US, SATURATED_SHARE};
-use crate::why::thresholds::{CONTENDED, MOST, RARE, SATURATED};
+use crate::text::show_s;
+use crate::validity::{LATENESS_SHARE, LATENESS_US};
+use crate::why::causes::{ALL, CauseSpec, spec};
+use crate::why::thresholds::SATURATED;
 
 /// Figures of the last seconds of a load. A figure is `None` if it is not measured.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,20 +43,21 @@ impl RecentFigures {
         Some((self.busy_cpus? - used).max(0.0))
     }
 
+    /// Returns the number of CPUs of the client's host if hardly any CPU is idle. Returns `None` if
+    /// the server's CPU use is unknown, because it then looks like that of other programs.
+    pub(crate) fn full_host(&self) -> Option<f64> {
+        let (cpus, busy) = (self.host_cpus?, self.busy_cpus?);
+        (self.server_cpus.is_some() && busy >= SATURATED * cpus).then_some(cpus)
+    }
+
     /// Returns the most likely limit in one line, such as `looks client-bound (client-cpu): …`.
     /// Returns `None` if the figures support no suspicion.
     #[must_use]
     pub fn suspicion(&self) -> Option<String> {
-        self.errors()
+        let of = |spec: &CauseSpec| spec.live.and_then(|suspect| suspect(self));
+        of(spec(Cause::Errors))
             .or_else(|| self.late())
-            .or_else(|| self.client_bound())
-            .or_else(|| self.host_bound())
-    }
-
-    fn errors(&self) -> Option<String> {
-        let share = self.failed_share;
-        let text = format!("{} of the requests fail", percent(share));
-        (share >= RARE).then(|| looks("limited by errors", Cause::Errors, &text))
+            .or_else(|| ALL.iter().copied().find_map(of))
     }
 
     fn late(&self) -> Option<String> {
@@ -66,50 +68,6 @@ impl RecentFigures {
             format!("looks invalid: the client sends requests late (lateness p99 {late})")
         })
     }
-
-    fn client_bound(&self) -> Option<String> {
-        let threads = self.client_threads;
-        (self.client_cpus >= SATURATED_SHARE * f64::from(threads)).then(|| {
-            let text = format!(
-                "the load generator uses {:.2} CPUs with {}",
-                self.client_cpus,
-                plural(threads.into(), "thread")
-            );
-            looks("client-bound", Cause::ClientCpu, &text)
-        })
-    }
-
-    /// Suspects the largest consumer if the host has hardly any idle CPU.
-    fn host_bound(&self) -> Option<String> {
-        let (cpus, busy) = (self.host_cpus?, self.busy_cpus?);
-        if busy < SATURATED * cpus {
-            return None;
-        }
-        let of = |used: f64| format!("{used:.2} of {cpus:.0} CPUs");
-        let other = self.other_cpus()?;
-        let (server, store) = (self.server_cpus?, self.store_cpus.unwrap_or(0.0));
-        if other >= CONTENDED * cpus {
-            let text = format!("other programs use {}", of(other));
-            return Some(looks("disturbed", Cause::OtherProcesses, &text));
-        }
-        if store >= MOST * cpus {
-            let text = format!("the store uses {}", of(store));
-            return Some(looks("store-bound", Cause::StoreCpu, &text));
-        }
-        if self.client_cpus >= CONTENDED * cpus && server >= CONTENDED * cpus {
-            let text = format!(
-                "client ({:.2}) and server ({server:.2}) compete for {cpus:.0} CPUs",
-                self.client_cpus
-            );
-            return Some(looks("limited by shared CPUs", Cause::SharedCpu, &text));
-        }
-        let text = format!("the server uses {}", of(server));
-        (server >= MOST * cpus).then(|| looks("server-bound", Cause::ServerCpu, &text))
-    }
-}
-
-fn looks(what: &str, cause: Cause, text: &str) -> String {
-    format!("looks {what} ({}): {text}", cause.name())
 }
 
 #[cfg(test)]

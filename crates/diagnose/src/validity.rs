@@ -17,6 +17,8 @@ use floodmark_record::worded::Worded;
 
 use crate::held;
 use crate::tls;
+use crate::why::causes::ALL;
+use crate::why::is_limit;
 
 pub use agents::agent_validity;
 pub(crate) use agents::fix as agent_fix;
@@ -45,12 +47,6 @@ pub(crate) const STALL_S: f64 = 0.1;
 /// Minimum length, in seconds, of a run in which saturation is judged. Shorter runs can only show
 /// causes that follow from the outcomes of requests.
 pub(crate) const MIN_LENGTH_S: f64 = 0.1;
-
-/// Client errors that an experiment may expect, and the ID of each error's cause.
-const EXPECTABLE: [(&str, &str); 2] = [
-    ("ports_exhausted", "ephemeral-ports"),
-    ("fds_exhausted", "client-fds"),
-];
 
 /// Names in `errors` for server or network failures that prevent sending.
 const SERVER_ERRORS: [&str; 5] = [
@@ -82,8 +78,9 @@ impl Judged<'_> {
 
     /// Returns whether the experiment expects the cause of an error.
     pub(crate) fn is_expected(&self, error: &str) -> bool {
-        let cause = EXPECTABLE.iter().find(|(name, _)| *name == error);
-        cause.is_some_and(|(_, cause)| self.expected.iter().any(|id| id == cause))
+        let mut causes = ALL.iter();
+        let cause = causes.find(|spec| spec.client_error == Some(error));
+        cause.is_some_and(|of| self.expected.iter().any(|id| id == of.cause.name()))
     }
 
     /// Returns the number of requests affected by an error, or 0 if the error is expected.
@@ -294,13 +291,7 @@ fn of_external_client(name: &str, run: &Run) -> Validity {
 /// Returns the verdict if it names a limit other than the client's CPU.
 pub(crate) fn other_limit(run: &Run) -> Option<&Verdict> {
     let verdict = run.verdict.as_ref()?;
-    let others = [
-        Cause::ClientCpu,
-        Cause::None,
-        Cause::OfferedRate,
-        Cause::Unknown,
-    ];
-    (!others.contains(&verdict.cause)).then_some(verdict)
+    (verdict.cause != Cause::ClientCpu && is_limit(verdict.cause)).then_some(verdict)
 }
 
 /// Closed model: reports saturated client threads.

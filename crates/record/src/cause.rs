@@ -18,10 +18,6 @@ crate::names::named! {
         EphemeralPorts = "ephemeral-ports",
         /// The load generator reached its open-file limit.
         ClientFds = "client-fds",
-        /// Name resolution is slow.
-        Dns = "dns",
-        /// The connection tracking table is full.
-        Conntrack = "conntrack",
         /// The server's accept queue overflows.
         ListenBacklog = "listen-backlog",
         /// The server reached its open-file limit.
@@ -57,20 +53,12 @@ crate::names::named! {
         StoreLock = "store-lock",
         /// Requests wait for the store's commits to reach the disk.
         StoreCommit = "store-commit",
-        /// Store maintenance, such as vacuum or compaction, slows requests down.
-        StoreMaintenance = "store-maintenance",
-        /// The store limits the number of concurrent requests.
-        StoreAdmission = "store-admission",
         /// The CPU quota of the control group throttles the server.
         CpuQuota = "cpu-quota",
         /// The hypervisor gives CPU time to other guests.
         Steal = "steal",
-        /// The host is short of memory.
-        Memory = "memory",
         /// The disk is slow for reasons other than commits.
         Disk = "disk",
-        /// The CPUs run below their maximum frequency.
-        Frequency = "frequency",
         /// The link is saturated.
         Bandwidth = "bandwidth",
         /// Nagle's algorithm at one end waits for an acknowledgement that the other end delays.

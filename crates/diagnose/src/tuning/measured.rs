@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use floodmark_record::Record;
 use floodmark_record::capacity::{CapacityEnd, CapacityResult};
-use floodmark_record::cause::Cause;
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::events::EndReason;
 use floodmark_record::run::Run;
@@ -13,6 +12,7 @@ use floodmark_record::verdict::Verdict;
 
 use super::figure::MeasuredFigure;
 use crate::comparing::{RunGroup, process_figure};
+use crate::why::is_limit;
 
 /// Minimum rate of a load above the capacity, as a multiple of the capacity.
 const ABOVE: f64 = 1.01;
@@ -89,8 +89,7 @@ fn limit_of_search<'a>(loads: &[&'a Run], found: Option<&CapacityResult>) -> Opt
         let rate = run.plan.rate_per_s().zip(capacity_per_s);
         rate.is_some_and(|(rate, capacity)| rate > ABOVE * capacity)
     };
-    let names_limit =
-        |of: &&Verdict| !matches!(of.cause, Cause::None | Cause::OfferedRate | Cause::Unknown);
+    let names_limit = |of: &&Verdict| is_limit(of.cause);
     let above = loads.iter().rfind(is_above);
     let above = above.and_then(|run| run.verdict.as_ref());
     above.filter(names_limit).or(loads[0].verdict.as_ref())

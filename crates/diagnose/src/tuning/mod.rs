@@ -12,6 +12,7 @@ mod measured;
 mod outcome;
 mod search;
 
+pub(crate) use advice::FullPool;
 pub use outcome::{TuningState, judge};
 pub use search::NextProcess;
 

@@ -13,17 +13,19 @@ use floodmark_record::watch::Server;
 
 use super::thresholds::NOTICEABLE;
 
+mod accepting;
 mod allowed_cpus;
 mod consumed;
 mod cpus;
 mod samples;
 mod waiting;
 
+pub use accepting::AcceptQueue;
 pub use allowed_cpus::AllowedCpus;
 pub use consumed::consumed;
 pub use cpus::{CpuUse, used};
 pub use samples::WindowSamples;
-pub use waiting::{DatabaseSessions, ThreadGroupFacts, UpstreamFacts};
+pub use waiting::{DatabaseSessions, ThreadGroupFacts, UpstreamFacts, is_compiler};
 
 /// Facts about one run. `None` means that a fact is not available.
 #[derive(Debug)]

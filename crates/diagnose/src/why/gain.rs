@@ -1,7 +1,6 @@
 //! The predicted throughput without the limit that a verdict names, and the consistency of all
 //! predictions with the measured throughput.
 
-use floodmark_record::cause::Cause;
 use floodmark_record::path::{PathStep, StepKind};
 use floodmark_record::units::show_ns;
 use floodmark_record::verdict::{Gain, Verdict};
@@ -13,52 +12,58 @@ use crate::text::percent;
 /// Half-width of a predicted range, as a share of its midpoint.
 const HALF_WIDTH: f64 = 0.15;
 
-/// Predicts the throughput if the server works on all requests in flight at once: the number of
-/// requests divided by the shortest service time. If a CPU quota or a single thread is the limit,
-/// predicts the throughput with all CPUs busy. Returns `None` for other causes.
-///
-/// Threads or permits that are always in use work on a request for at most their number divided by
-/// the throughput. Requests that one thread handles together take longer, because each waits for the
-/// others.
-///
-/// Even the fastest request can wait for a lock. Its time without the lock is at least the mean time
-/// for which the lock is held, and at most its service time; the prediction uses the midpoint.
+/// How the throughput without a cause is predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GainModel {
+    /// No prediction.
+    None,
+    /// All requests of more connections are in service at once.
+    MoreConnections,
+    /// All requests in flight are in service at once.
+    InService,
+    /// As `InService`. Threads that are always in use work on a request for at most their number
+    /// divided by the throughput.
+    HeldByThreads,
+    /// As `InService`. Even the fastest request can wait for a lock. Its time without the lock is at
+    /// least the mean time for which the lock is held, and at most its service time; the prediction
+    /// uses the midpoint.
+    HeldAlone,
+    /// All CPUs are busy.
+    AllCpus,
+}
+
+/// Predicts the throughput without the limit. With all requests in service at once, it is the number
+/// of requests divided by the shortest service time. Returns `None` in the open model.
 ///
 /// The CPUs also limit the prediction if they are at least half busy. At a lower load, the CPU time
 /// per request is larger than at the limit, so it does not show how many requests the CPUs can
 /// serve.
-pub(super) fn of(facts: &RunFacts<'_>, cause: Cause, path: &[PathStep]) -> Option<Gain> {
-    use Cause::{
-        Concurrency, ConnectionPool, CpuQuota, MaxConnections, Serialised, ServerCpuOneThread,
-        StoreLock, WorkerPool,
-    };
-    if facts.run.plan.is_open() {
+pub(super) fn of(facts: &RunFacts<'_>, model: GainModel, path: &[PathStep]) -> Option<Gain> {
+    if facts.run.plan.is_open() || model == GainModel::None {
         return None;
     }
     let connections = facts.run.plan.connections;
     let busy = facts.idle_cpus().map(|(idle, cpus)| (cpus - idle) / cpus);
-    let requests = match cause {
-        Concurrency => more_connections(connections),
-        ConnectionPool | MaxConnections | Serialised | StoreLock | WorkerPool => connections,
-        CpuQuota | ServerCpuOneThread => {
-            let busy = busy.filter(|busy| *busy > 0.0)?;
-            let basis = format!("CPU use of 100 % instead of {}", percent(busy));
-            return Some(gain(connections, facts.ok_per_s / busy, basis));
-        }
-        _ => return None,
-    };
+    if model == GainModel::AllCpus {
+        let busy = busy.filter(|busy| *busy > 0.0)?;
+        let basis = format!("CPU use of 100 % instead of {}", percent(busy));
+        return Some(gain(connections, facts.ok_per_s / busy, basis));
+    }
     facts.concurrency?;
+    let requests = if model == GainModel::MoreConnections {
+        more_connections(connections)
+    } else {
+        connections
+    };
     let mut shortest_us = facts.run.least_service_time_us?;
+    let held_us = |held: f64| (held * 1e6 / facts.ok_per_s).min(shortest_us);
     let is_holder = |step: &&PathStep| matches!(step.kind, StepKind::Threads | StepKind::Permits);
-    if let Some(held) = path.iter().find(is_holder).and_then(|step| step.waiting)
-        && cause == WorkerPool
-    {
-        shortest_us = shortest_us.min(held * 1e6 / facts.ok_per_s);
-    }
-    if matches!(cause, Serialised | StoreLock) {
-        let held_us = (1e6 / facts.ok_per_s).min(shortest_us);
-        shortest_us = f64::midpoint(held_us, shortest_us);
-    }
+    let holders = path.iter().find(is_holder).and_then(|step| step.waiting);
+    shortest_us = match (model, holders) {
+        (GainModel::HeldByThreads, Some(held)) => held_us(held),
+        (GainModel::HeldAlone, _) => f64::midpoint(held_us(1.0), shortest_us),
+        _ => shortest_us,
+    };
     let per_s = f64::from(requests) / (shortest_us / 1e6);
     let busy = busy.filter(|busy| *busy >= MOST);
     let per_s = busy.map_or(per_s, |busy| per_s.min(facts.ok_per_s / busy));

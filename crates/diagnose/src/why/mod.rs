@@ -1,12 +1,12 @@
 //! Verdicts: what limited a run, judged from the run and its host (docs/decisions/0021-why.md).
 
 mod candidate;
+pub(crate) mod causes;
 mod facts;
 mod gain;
 mod graph;
 mod ledger;
 pub mod proof;
-mod rules;
 pub(crate) mod thresholds;
 
 use floodmark_record::cause::Cause;
@@ -15,27 +15,17 @@ use floodmark_record::path::{Actor, PathStep, StepKind};
 use floodmark_record::run::{Environment, Run};
 use floodmark_record::verdict::{Confidence, CostShare, Verdict};
 
+pub use causes::{guide, is_limit};
 pub use facts::consumed;
 
 use candidate::{Candidate, EvidenceRank, Findings};
 use facts::RunFacts;
-use thresholds::{NOTICEABLE, SAME};
+use thresholds::NOTICEABLE;
 
-use crate::asking;
-use crate::text::show_s;
 use crate::validity::MIN_LENGTH_S;
 
 /// Maximum number of lines of evidence.
 const MAX_EVIDENCE: usize = 5;
-
-/// Causes that the outcomes of requests show, however short a run is.
-const RESPONSE_CAUSES: [Cause; 5] = [
-    Cause::None,
-    Cause::Errors,
-    Cause::RateLimiter,
-    Cause::EphemeralPorts,
-    Cause::ClientFds,
-];
 
 /// Returns the verdict on a run, or `None` if the run has no throughput or no connection could be
 /// opened. A run recorded without thread states keeps its stored verdict.
@@ -55,9 +45,7 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         };
         return Some(gain::not_below_measured(verdict, facts.ok_per_s));
     }
-    let stopped = rules::stopped(&facts).map(|found| (Cause::Errors, found));
-    let interrupted =
-        stopped.or_else(|| rules::stalled(&facts).map(|found| (Cause::ServerStall, found)));
+    let interrupted = causes::interruption(&facts);
     // Means over the time with and without responses, or over a very short run, show neither a limit
     // nor where requests wait.
     let (ledger, ceilings) = match interrupted {
@@ -73,11 +61,11 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
             candidates: vec![interrupted],
             ..Findings::default()
         },
-        None => rules::apply(&facts),
+        None => causes::find(&facts),
     };
     if run.sending_s < MIN_LENGTH_S {
         // Only outcomes of requests are meaningful.
-        candidates.retain(|(cause, _)| RESPONSE_CAUSES.contains(cause));
+        candidates.retain(|(cause, _)| causes::spec(*cause).shows_at_once);
     }
     unseen.extend(facts.unseen_sources());
     candidates.sort_by(|(_, a), (_, b)| {
@@ -86,7 +74,7 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     });
     let limit = candidates.first().map(|(_, first)| first.rank);
     if limit.is_none_or(|rank| rank == EvidenceRank::Cost) {
-        candidates.insert(0, (Cause::Unknown, unknown(&facts)));
+        candidates.insert(0, (Cause::Unknown, causes::unknown(&facts)));
     }
     let (cause, mut first) = candidates.remove(0);
     first.path = behind_service_limit(first.path, &candidates);
@@ -119,7 +107,7 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         },
         summary: first.summary,
         limit_per_s: first.limit_per_s,
-        gain: gain::of(&facts, cause, &first.path),
+        gain: gain::of(&facts, causes::spec(cause).gain, &first.path),
         path: path(&facts, first.path),
         evidence: first.evidence.into_iter().take(MAX_EVIDENCE).collect(),
         next: first.next,
@@ -184,32 +172,6 @@ fn path(facts: &RunFacts<'_>, steps: Vec<PathStep>) -> Vec<PathStep> {
     );
     requests.waiting = facts.in_flight;
     [requests].into_iter().chain(steps).collect()
-}
-
-/// Returns the summary and the next step if no cause was found.
-fn unknown(facts: &RunFacts<'_>) -> Candidate {
-    let (run, plan) = (facts.run, &facts.run.plan);
-    let mut summary = "not enough evidence to name a cause".to_owned();
-    let next = if run.sending_s < MIN_LENGTH_S {
-        summary = format!(
-            "the run ({}) was too short to name a cause",
-            show_s(run.sending_s)
-        );
-        let longer = asking::longer(plan).unwrap_or_else(|| asking::scaled(plan, 2.0));
-        format!("run longer: {longer}")
-    } else if plan.is_open() {
-        "retry with a lower rate, and check what the server waits for".to_owned()
-    } else if facts
-        .in_flight
-        .is_some_and(|n| n < SAME.start() * f64::from(plan.connections))
-    {
-        "check why connections are without a request: how long they take to open and close"
-            .to_owned()
-    } else {
-        let twice = plan.connections * 2;
-        format!("retry with twice the connections: -c {twice}")
-    };
-    Candidate::new(EvidenceRank::Demand, summary, Vec::new(), next)
 }
 
 #[cfg(test)]

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use floodmark_record::cause::Cause;
 use floodmark_record::proof::{Perturbation, Tested, Windows};
 use floodmark_record::run::{Environment, Interval, Run};
+use floodmark_record::tuning::KnobKind;
 use floodmark_record::verdict::{Confidence, Gain, Verdict};
 use floodmark_stats::estimate::geometric;
 
+use super::causes::{self, CauseSpec, Place};
 use super::facts::RunFacts;
 use super::graph;
 
@@ -34,7 +36,7 @@ const LONG_SERVICE_US: f64 = 2_000.0;
 
 /// A class of causes with the same predicted effect for every perturbation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CauseClass {
+pub(super) enum CauseClass {
     ClientCpu,
     /// The server's CPU, regardless of what uses the CPU.
     ServerCpu,
@@ -49,29 +51,6 @@ enum CauseClass {
 }
 
 impl CauseClass {
-    /// Returns the class of a cause, or `None` if no perturbation can test the cause.
-    fn of(cause: Cause) -> Option<Self> {
-        match cause {
-            Cause::ClientCpu => Some(CauseClass::ClientCpu),
-            Cause::ServerCpu
-            | Cause::ServerCpuOneThread
-            | Cause::Gc
-            | Cause::Jit
-            | Cause::TlsHandshake
-            | Cause::KeepaliveLimit => Some(CauseClass::ServerCpu),
-            Cause::StoreCpu => Some(CauseClass::StoreCpu),
-            Cause::SharedCpu => Some(CauseClass::SharedCpu),
-            Cause::Concurrency | Cause::DelayedAck => Some(CauseClass::Demand),
-            Cause::WorkerPool | Cause::ConnectionPool => Some(CauseClass::Pool),
-            Cause::Serialised
-            | Cause::RateLimiter
-            | Cause::StoreLock
-            | Cause::SyncLogging
-            | Cause::MaxConnections => Some(CauseClass::Waiting),
-            _ => None,
-        }
-    }
-
     /// Returns the range of throughput ratios (with ÷ without the perturbation) that the class
     /// predicts. `gain` is the throughput that the verdict predicts without the limit. Returns
     /// `None` if the windows and the run used different numbers of connections.
@@ -132,9 +111,8 @@ impl CauseClass {
 #[must_use]
 pub fn changes(run: &Run) -> Vec<Perturbation> {
     let cause = run.verdict.as_ref().map(|verdict| verdict.cause);
-    let provable =
-        cause.is_some_and(|cause| CauseClass::of(cause).is_some() || cause == Cause::Unknown);
-    if !provable || run.plan.is_open() || run.client.name.is_some() {
+    let provable = |cause| causes::spec(cause).class.is_some() || cause == Cause::Unknown;
+    if !cause.is_some_and(provable) || run.plan.is_open() || run.client.name.is_some() {
         return Vec::new();
     }
     let mut changes = vec![Perturbation::TwiceConnections, Perturbation::SlowedClient];
@@ -162,13 +140,17 @@ pub fn pool_setting(
     environment: &Environment,
     settings: &BTreeMap<String, String>,
 ) -> Option<DoubledSetting> {
-    let kind = match run.verdict.as_ref()?.cause {
-        Cause::WorkerPool => "thread",
-        Cause::ConnectionPool => "connection",
-        _ => return None,
+    let verdict = run.verdict.as_ref()?;
+    let spec = causes::spec(verdict.cause);
+    if spec.class != Some(CauseClass::Pool) {
+        return None;
+    }
+    let kind = match spec.tuning.full_pool(verdict)?.kind {
+        KnobKind::Connections => "connection",
+        _ => "thread",
     };
     let concurrency = RunFacts::of(run, environment)?.concurrency?;
-    let (name, value) = graph::service_limit::setting_near(settings, concurrency, kind)?;
+    let (name, value) = graph::setting_near(settings, concurrency, kind)?;
     let from: u32 = value.parse().ok()?;
     Some(DoubledSetting {
         name: name.to_owned(),
@@ -213,7 +195,7 @@ fn contradicts(interval: &Interval, (low, high): (f64, f64)) -> bool {
 /// The cause is proven if no perturbation contradicts it and every other class of causes is
 /// contradicted or ruled out. The cause becomes unknown if a perturbation contradicts it.
 pub(super) fn judge(run: &Run, mut verdict: Verdict) -> Verdict {
-    let class = CauseClass::of(verdict.cause);
+    let class = causes::spec(verdict.cause).class;
     let measured: Vec<(&Windows, Option<(f64, Interval)>)> = run
         .perturbed
         .iter()
@@ -255,14 +237,13 @@ pub(super) fn judge(run: &Run, mut verdict: Verdict) -> Verdict {
         return verdict;
     }
     // Causes in the store are possible only if the run uses a store.
-    let needs_store = |cause| matches!(cause, Cause::StoreCpu | Cause::StoreLock);
-    let is_excluded = |cause: Cause| {
+    let is_excluded = |spec: &CauseSpec| {
         let mut ruled_out = verdict.ruled_out.iter();
-        ruled_out.any(|ruled_out| ruled_out.cause == cause)
-            || (needs_store(cause) && run.store.is_none())
+        ruled_out.any(|ruled_out| ruled_out.cause == spec.cause)
+            || (spec.place == Place::Store && run.store.is_none())
     };
-    let only_class = Cause::ALL.iter().all(|cause| match CauseClass::of(*cause) {
-        Some(other) if other != class => is_contradicted(other) || is_excluded(*cause),
+    let only_class = causes::ALL.iter().all(|spec| match spec.class {
+        Some(other) if other != class => is_contradicted(other) || is_excluded(spec),
         _ => true,
     });
     // Perturbations distinguish classes. Counters must distinguish the causes within a class. A

@@ -151,7 +151,7 @@ fn only_counters_rule_out_short_waits() {
     assert_eq!(likely.confidence, Confidence::Likely, "{likely:#?}");
     let waiting = Cause::ALL.iter().filter(|cause| {
         let waits = matches!(
-            CauseClass::of(**cause),
+            causes::spec(**cause).class,
             Some(CauseClass::Waiting | CauseClass::Pool)
         );
         waits && **cause != Cause::StoreLock

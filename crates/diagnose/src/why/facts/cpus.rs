@@ -7,8 +7,8 @@ use floodmark_record::run::Run;
 use floodmark_record::watch::{Server, ServerThread};
 
 use super::{AllowedCpus, RunFacts, WindowSamples};
-use crate::text::percent;
-use crate::why::thresholds::{CONTENDED, MOST, ONE, SATURATED, SPARE, same};
+use crate::text::{percent, show_idle};
+use crate::why::thresholds::{CONTENDED, MOST, NOTICEABLE, ONE, SATURATED, SPARE, same};
 
 /// CPU use of one role.
 #[derive(Debug)]
@@ -238,6 +238,37 @@ impl RunFacts<'_> {
     pub fn has_spare_cpu(&self) -> bool {
         let is_spare = |(spare, cpus): (f64, f64)| spare >= SPARE * cpus;
         self.spare_cpus().is_some_and(is_spare) && self.saturated_thread().is_none()
+    }
+
+    /// Returns whether the server is the main consumer of its CPUs, and saturates either the CPUs or
+    /// one thread. Only such a server can be limited by a consumer of the server's CPU time.
+    #[must_use]
+    pub fn is_server_saturated(&self, server: &CpuUse) -> bool {
+        let all = server.used + self.client_on_server_cpus() + used(&self.store);
+        let cpus = server.used >= SATURATED * self.available_to_server_side(server);
+        server.used >= MOST * all && (cpus || self.saturated_thread().is_some())
+    }
+
+    /// Returns the used share of the CPUs and a description of the saturated thread if too few CPUs
+    /// are idle for a second thread. Both the thread and the CPUs are then saturated.
+    #[must_use]
+    pub fn thread_without_idle_cpu(&self) -> Option<(f64, String)> {
+        let thread = self.saturated_thread()?;
+        let (idle, cpus) = self.spare_cpus()?;
+        // A second thread helps only if the idle CPU time exceeds a tenth of the used CPU time, and if
+        // the first thread is closer to saturation than the CPUs are.
+        let could_add = idle > NOTICEABLE * (cpus - idle) && thread.on_cpu >= (cpus - idle) / cpus;
+        let has_one_cpu = self.server.as_ref()?.allowed <= 1.0;
+        (!could_add || has_one_cpu).then(|| {
+            let text = format!(
+                "server thread {}: {} of its time on a CPU, {} runnable (schedstat); {}",
+                thread.name,
+                percent(thread.on_cpu),
+                percent(thread.runnable),
+                show_idle((idle, cpus))
+            );
+            ((cpus - idle) / cpus, text)
+        })
     }
 
     /// Describes the idle CPUs and the server's busiest thread. Returns `None` if the number of idle

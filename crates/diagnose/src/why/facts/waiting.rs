@@ -8,7 +8,7 @@ use floodmark_record::metric::{
     PostgresqlFigure, Role, ThreadGroupFigure, UpstreamFigure, WaitKind, WaitObject,
 };
 
-use super::super::thresholds::SATURATED;
+use super::super::thresholds::{MOST, SATURATED};
 use super::WindowSamples;
 
 /// Threads of the server whose names differ only in a trailing number. All numbers of threads are
@@ -113,6 +113,37 @@ pub struct DatabaseSessions {
     pub idle_in_transaction: f64,
     /// Sessions whose commit waits for the write-ahead log.
     pub committing: f64,
+}
+
+impl DatabaseSessions {
+    /// Returns the minimum number of waiting sessions that limits throughput: half of the sessions in
+    /// use, and at least half a session on average. Sessions that are idle in a transaction count as
+    /// in use.
+    fn limiting(&self) -> f64 {
+        (MOST * (self.active + self.idle_in_transaction)).max(MOST)
+    }
+
+    /// Returns whether sessions that wait for locks limit throughput.
+    pub fn many_wait_for_locks(&self) -> bool {
+        self.waiting_for_locks >= self.limiting()
+    }
+
+    /// Returns whether sessions that commit limit throughput.
+    pub fn many_commit(&self) -> bool {
+        self.committing >= self.limiting()
+    }
+
+    /// Returns whether most lock holders are committing. On average, at least half a session must be
+    /// committing. More sessions must be committing than idle in a transaction.
+    pub fn lock_holder_commits(&self) -> bool {
+        self.committing >= MOST && self.committing > self.idle_in_transaction
+    }
+}
+
+/// Returns whether a thread group consists of the JVM's compiler threads. The kernel truncates thread
+/// names to 15 bytes.
+pub fn is_compiler(name: &str) -> bool {
+    ["C1 CompilerThre", "C2 CompilerThre"].contains(&name)
 }
 
 /// Wait events of sessions that write or sync the write-ahead log (PostgreSQL manual, "Wait Event"

@@ -3,9 +3,8 @@
 use floodmark_record::metric::{WaitKind, WaitObject};
 use floodmark_record::path::{Actor, ActorResource, PathStep, Place, StepKind};
 
-use super::runtime::is_compiler;
 use super::upstreams::{connections, process_behind};
-use crate::why::facts::{RunFacts, ThreadGroupFacts, used};
+use crate::why::facts::{RunFacts, ThreadGroupFacts, is_compiler, used};
 use crate::why::thresholds::{MOST, SAME, SPARE};
 
 /// The threads of a group, by what they do. All numbers of threads are means.
@@ -138,7 +137,7 @@ pub(super) fn takes_part(group: &ThreadGroupFacts, facts: &RunFacts<'_>) -> bool
 
 /// Returns what most of the requests in service wait for. If no thread or connection shows it,
 /// assumes that the requests wait for a timer or another event inside the server.
-pub(super) fn resource_of_all(facts: &RunFacts<'_>, in_service: f64) -> Option<PathStep> {
+pub fn resource_of_all(facts: &RunFacts<'_>, in_service: f64) -> Option<PathStep> {
     let groups = facts.thread_groups.iter();
     let groups = groups.filter(|group| takes_part(group, facts));
     let used = groups.flat_map(|group| {

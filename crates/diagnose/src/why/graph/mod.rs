@@ -2,10 +2,9 @@
 //! to the resource that limits them (docs/decisions/0025-following-waits.md).
 
 mod activity;
-pub(super) mod cpu;
-mod delaying;
-pub(super) mod runtime;
-pub(super) mod service;
-pub(super) mod service_limit;
-pub(super) mod store;
+mod service;
 mod upstreams;
+
+pub use activity::resource_of_all;
+pub use service::{Demand, Holder, Service, evidence_of_times, is_pool, setting_near, writing};
+pub use upstreams::full_store_pool;

@@ -2,116 +2,380 @@
 //! wait for (docs/decisions/0025-following-waits.md).
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::metric::{ListenerFigure, Role, SocketFigure, WaitKind};
-use floodmark_record::path::{Actor, ActorResource, PathStep, StepKind};
+use floodmark_record::path::{Actor, ActorResource, PathStep, Place, StepKind};
 use floodmark_record::units::show_ns;
 
 use super::activity::{Activity, add, main_resource, resource_of_all, takes_part};
-use super::delaying;
-use super::service_limit::{Holder, ServiceLimit, evidence_of_times, setting_near};
 use super::upstreams::{connections, is_full};
-use crate::why::candidate::{Candidate, EvidenceRank, Findings, not_available, ruled_out};
-use crate::why::facts::{RunFacts, ThreadGroupFacts, UpstreamFacts};
-use crate::why::gain::more_connections;
-use crate::why::thresholds::{CONTENDED, MOST, ONE, SAME, SPARE, same};
+use crate::text::{per_s, show_idle};
+use crate::why::candidate::{Candidate, EvidenceRank, Finding};
+use crate::why::facts::{AcceptQueue, RunFacts, ThreadGroupFacts, UpstreamFacts};
+use crate::why::thresholds::{CONTENDED, MOST, ONE, RARE, SAME, SPARE, same};
 
 /// Service times agree with a number of threads if the ratio of concurrency to threads is in this
 /// range. The shortest time is less reliable than thread states: a buffered write, for example,
 /// can be much faster than the others.
 const AGREES: std::ops::RangeInclusive<f64> = MOST..=1.0 / MOST;
 
-/// Causes that this rule distinguishes, apart from too few requests.
-const CAUSES: [Cause; 3] = [Cause::Serialised, Cause::WorkerPool, Cause::ConnectionPool];
+/// What the waits of threads, the service times and the writes show about the requests in service.
+pub struct Service {
+    pub demand: Demand,
+    /// How many of the requests in flight the server works on, as text.
+    pub figure: String,
+    shown: Shown,
+    /// The accept queue in front of the limit.
+    pub accept_queue: Option<AcceptQueueBefore>,
+    /// Evidence that was not available.
+    pub unseen: Option<String>,
+}
 
-/// Detects a limit on the number of requests that the server works on at once.
-pub(in crate::why) fn limits(facts: &RunFacts<'_>, findings: &mut Findings) {
-    let Some(in_flight) = facts.in_flight else {
-        return;
-    };
-    let is_closed = !facts.run.plan.is_open();
-    let connections = f64::from(facts.run.plan.connections);
-    let shown = shown_by_threads(facts, in_flight);
-    // The service times of requests that one thread handles together include waiting for it.
-    let is_one_thread = shown.as_ref().is_some_and(|limit| {
-        let mut groups = facts.thread_groups.iter();
-        let group = groups.find(|group| limit.group.as_ref() == Some(&group.name));
-        group.is_some_and(|group| is_only_thread(group, facts, in_flight))
-    });
-    if let Some(concurrency) = facts.concurrency
-        && is_closed
-        && !is_one_thread
-        && concurrency >= SAME.start() * connections.min(in_flight)
-    {
-        // The client's connections may be busy with something else, such as being closed.
-        let is_demand = in_flight >= SAME.start() * connections;
-        let finding = match is_demand {
-            true => too_few_requests(facts, concurrency).found(),
-            false => ruled_out(format!(
-                "only {in_flight:.1} of {connections:.0} connections had a request in flight"
-            )),
+/// Whether enough requests are in flight for a limit of the server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Demand {
+    /// The number of requests in flight is unknown.
+    Unknown,
+    /// The server works on all connections' requests at once.
+    TooLow {
+        concurrency: f64,
+    },
+    Met,
+}
+
+/// What limits the number of requests in service.
+enum Shown {
+    Limit(Box<ServiceLimit>),
+    /// The server delays responses to keep a constant rate.
+    Delay,
+    /// No pool, lock or connection.
+    Nothing,
+    /// The requests do not wait, or what they wait for is not visible.
+    NotJudged,
+}
+
+/// Established connections that wait to be accepted in front of a limit.
+#[derive(Debug, Clone, Copy)]
+pub struct AcceptQueueBefore {
+    /// Mean number of waiting connections.
+    waiting: f64,
+    /// Whether accepted connections also wait for the limit, or whether it limits the connections.
+    pub is_minor: bool,
+}
+
+impl Service {
+    /// Finds what limits the number of requests in service.
+    pub fn of(facts: &RunFacts<'_>) -> Self {
+        let service = |demand, figure, shown, unseen| Service {
+            demand,
+            figure,
+            shown,
+            accept_queue: None,
+            unseen,
         };
-        return findings.add(Cause::Concurrency, finding);
-    }
-    let figure = match facts.concurrency.filter(|_| !is_one_thread) {
-        Some(concurrency) => {
-            format!("the server works on {concurrency:.1} of {in_flight:.1} requests in flight")
+        let Some(in_flight) = facts.in_flight else {
+            return service(Demand::Unknown, String::new(), Shown::NotJudged, None);
+        };
+        let is_closed = !facts.run.plan.is_open();
+        let connections = f64::from(facts.run.plan.connections);
+        let by_threads = shown_by_threads(facts, in_flight);
+        // The service times of requests that one thread handles together include waiting for it.
+        let is_one_thread = by_threads.as_ref().is_some_and(|limit| {
+            let mut groups = facts.thread_groups.iter();
+            let group = groups.find(|group| limit.group.as_ref() == Some(&group.name));
+            group.is_some_and(|group| is_only_thread(group, facts, in_flight))
+        });
+        if let Some(concurrency) = facts.concurrency
+            && is_closed
+            && !is_one_thread
+            && concurrency >= SAME.start() * connections.min(in_flight)
+        {
+            // The client's connections may be busy with something else, such as being closed.
+            let demand = if in_flight >= SAME.start() * connections {
+                Demand::TooLow { concurrency }
+            } else {
+                Demand::Met
+            };
+            let figure = format!(
+                "only {in_flight:.1} of {connections:.0} connections had a request in flight"
+            );
+            return service(demand, figure, Shown::NotJudged, None);
         }
-        None => format!("{in_flight:.1} requests are in flight"),
-    };
-    findings.add(Cause::Concurrency, ruled_out(&figure));
-    if facts.server.is_none() {
-        let why = format!(
-            "what limits concurrency ({figure}): without server metrics, a saturated CPU, a saturated thread, a lock and a pool look alike"
-        );
-        return findings.add(Cause::Concurrency, not_available(why));
-    }
-    let mut groups = facts.thread_groups.iter();
-    if !facts.thread_groups.is_empty() && groups.all(|group| !group.has_known_waits()) {
-        let why = format!(
-            "what limits concurrency ({figure}): if it is not visible what threads wait for, threads, locks and pools look alike"
-        );
-        return findings.add(Cause::Concurrency, not_available(why));
-    }
-    let limit = shown
-        .or_else(|| shown_by_times(facts, in_flight))
-        .or_else(|| shown_by_writes(facts, in_flight));
-    let named = limit.as_ref().map(ServiceLimit::cause);
-    for cause in CAUSES.iter().filter(|cause| Some(**cause) != named) {
-        findings.add(*cause, ruled_out(&figure));
-    }
-    match limit {
-        Some(limit) => {
-            let queue = accept_queue_before(facts, &limit, in_flight, findings);
-            let candidate = limit.candidate(facts, &figure).behind(queue);
-            findings.add(limit.cause(), candidate.found());
+        let figure = match facts.concurrency.filter(|_| !is_one_thread) {
+            Some(concurrency) => {
+                format!("the server works on {concurrency:.1} of {in_flight:.1} requests in flight")
+            }
+            None => format!("{in_flight:.1} requests are in flight"),
+        };
+        let mut groups = facts.thread_groups.iter();
+        let hidden = if facts.server.is_none() {
+            Some(
+                "without server metrics, a saturated CPU, a saturated thread, a lock and a pool look alike",
+            )
+        } else if !facts.thread_groups.is_empty() && groups.all(|group| !group.has_known_waits()) {
+            Some("if it is not visible what threads wait for, threads, locks and pools look alike")
+        } else {
+            None
+        };
+        if let Some(why) = hidden {
+            let unseen = format!("what limits concurrency ({figure}): {why}");
+            return service(Demand::Met, figure, Shown::NotJudged, Some(unseen));
         }
-        None if delaying::are_delayed(facts, in_flight) => {
-            findings.add(Cause::RateLimiter, delaying::candidate(facts).found());
+        let limit = by_threads
+            .or_else(|| shown_by_times(facts, in_flight))
+            .or_else(|| shown_by_writes(facts, in_flight));
+        let accept_queue = limit
+            .as_ref()
+            .and_then(|limit| accept_queue_before(facts, limit));
+        let shown = match limit {
+            Some(limit) => {
+                Shown::Limit(Box::new(limit.behind_queue(facts, accept_queue, in_flight)))
+            }
+            None if are_delayed(facts, in_flight) => Shown::Delay,
+            None => Shown::Nothing,
+        };
+        let is_missing = matches!(shown, Shown::Nothing) && facts.concurrency.is_none();
+        let missing = "service time without queueing (the server was cold, or requests differ)";
+        Service {
+            accept_queue,
+            ..service(
+                Demand::Met,
+                figure,
+                shown,
+                is_missing.then(|| missing.to_owned()),
+            )
         }
-        None if facts.concurrency.is_none() => {
-            let missing = "service time without queueing (the server was cold, or requests differ)";
-            findings.add(Cause::Concurrency, not_available(missing));
+    }
+
+    /// Returns the limit if it belongs to the cause. Otherwise, returns the figure that rules out the
+    /// cause, or `None` if what requests wait for is not visible.
+    pub fn limit_of(&self, cause: Cause) -> Result<&ServiceLimit, Option<&str>> {
+        match &self.shown {
+            Shown::Limit(limit) if limit.cause() == cause => Ok(limit),
+            Shown::NotJudged => Err(None),
+            _ => Err(Some(&self.figure)),
         }
-        None => {}
+    }
+
+    /// Returns whether the server delays responses to keep a constant rate.
+    pub fn delays_responses(&self) -> bool {
+        matches!(self.shown, Shown::Delay)
     }
 }
 
-/// Returns the accept queue as a step if it holds most of the requests that wait for `limit`. If
-/// accepted connections also wait for `limit`, the limit on connections is demoted to a minor cause.
-fn accept_queue_before(
-    facts: &RunFacts<'_>,
-    limit: &ServiceLimit,
-    in_flight: f64,
-    findings: &mut Findings,
-) -> Option<PathStep> {
+/// Detects requests that wait for the server's writes to a file or pipe, if the file or pipe belongs
+/// to the cause.
+pub fn writing(facts: &RunFacts<'_>, service: &Service, cause: Cause) -> Option<Finding> {
+    let limit = service.limit_of(cause).ok()?;
+    let summary = format!("requests wait for the server's writes: {}", limit.resource);
+    let next = "log less, log from a separate thread, or flush less often";
+    let candidate = limit.candidate(facts, summary, next);
+    Candidate {
+        rank: EvidenceRank::Located,
+        ..candidate
+    }
+    .found()
+}
+
+/// Kind of resource that limits the number of requests in service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// All threads of a group are in use.
+    Threads,
+    /// A limited number of requests hold permits; the others wait.
+    Permits,
+    /// One request holds a lock; the others wait.
+    Lock,
+    /// All connections to another process are in use.
+    Connections,
+}
+
+/// A limit on the number of requests in service.
+pub struct ServiceLimit {
+    pub holder: Holder,
+    /// Mean number of requests in service.
+    pub held: f64,
+    /// Name of the thread group, if the limit was found from thread states.
+    pub group: Option<String>,
+    /// What the requests in service wait for.
+    pub resource: PathStep,
+    evidence: Vec<String>,
+    /// The accept queue, if it holds most of the requests that wait for the limit.
+    queue: Option<PathStep>,
+}
+
+impl ServiceLimit {
+    /// Returns whether the resource is a log, or a file of unknown name.
+    fn is_log(&self) -> bool {
+        match &self.resource.who.resource {
+            None | Some(ActorResource::Log(_)) => true,
+            Some(ActorResource::Address(path)) => path.contains("log"),
+            Some(ActorResource::Memory | ActorResource::ThreadGroup(_)) => false,
+        }
+    }
+
+    fn cause(&self) -> Cause {
+        match (self.resource.kind, self.holder) {
+            (StepKind::Pipe, _) => Cause::SyncLogging,
+            (StepKind::Disk, _) if self.is_log() => Cause::SyncLogging,
+            (StepKind::Disk, _) => Cause::Disk,
+            (_, Holder::Connections) | (StepKind::Connections, Holder::Permits) => {
+                Cause::ConnectionPool
+            }
+            (_, Holder::Lock) => Cause::Serialised,
+            (_, Holder::Threads | Holder::Permits) => Cause::WorkerPool,
+        }
+    }
+
+    /// Puts the accept queue before the limit if the queue holds most of the requests that wait for
+    /// the limit, or if it belongs to a limit on connections that matters less.
+    fn behind_queue(
+        self,
+        facts: &RunFacts<'_>,
+        queue: Option<AcceptQueueBefore>,
+        in_flight: f64,
+    ) -> Self {
+        let limits_connections = || {
+            let full = |of: AcceptQueue| of.is_long && !of.is_out_of_files;
+            facts.accept_queue().is_some_and(full) && facts.has_spare_cpu()
+        };
+        let queue = queue.filter(|queue| {
+            let holds_most = queue.waiting >= MOST * (in_flight - self.held);
+            queue.waiting >= ONE.start && (holds_most || (queue.is_minor && limits_connections()))
+        });
+        let step = |queue: AcceptQueueBefore| {
+            let basis = "accept queue of the listener (sock_diag)";
+            PathStep::new(StepKind::AcceptQueue, Actor::Server, basis).with_waiting(queue.waiting)
+        };
+        ServiceLimit {
+            queue: queue.map(step),
+            ..self
+        }
+    }
+
+    /// Returns the steps from the requests in flight to the resource.
+    fn path(&self) -> Vec<PathStep> {
+        let kind = match self.holder {
+            Holder::Threads => StepKind::Threads,
+            Holder::Permits => StepKind::Permits,
+            Holder::Lock => StepKind::Lock,
+            Holder::Connections => return vec![self.resource.clone()],
+        };
+        let (who, basis) = match &self.group {
+            Some(group) => (
+                Actor::Server.with(ActorResource::ThreadGroup(group.clone())),
+                "states of the threads",
+            ),
+            None => (
+                Place::from(Actor::Server),
+                "responses per second × shortest service time",
+            ),
+        };
+        let holder = PathStep::new(kind, who, basis).with_waiting(self.held);
+        vec![holder, self.resource.clone()]
+    }
+
+    /// Returns the next step: raising the setting whose value is near the number of requests in
+    /// service, if there is one. Settings whose names contain `kind` come first.
+    pub fn raise(&self, facts: &RunFacts<'_>, kind: &str) -> String {
+        match setting_near(&facts.run.setting, self.held, kind) {
+            Some((name, value)) => {
+                format!("raise `{name}` (now {value}), or make requests shorter")
+            }
+            None => "raise the limit, or make requests shorter".to_owned(),
+        }
+    }
+
+    /// Returns the candidate for a cause of this limit.
+    pub fn candidate(
+        &self,
+        facts: &RunFacts<'_>,
+        summary: impl Into<String>,
+        next: impl Into<String>,
+    ) -> Candidate {
+        // Requests that one thread handles together each wait for the others, so their service times
+        // show no limit.
+        let is_shown = |requests: f64| requests <= SAME.end() * self.held;
+        let shown = facts.concurrency.is_some_and(is_shown);
+        let shortest_us = facts.run.least_service_time_us.filter(|_| shown);
+        let limit = shortest_us.map(|us| self.held.round().max(1.0) / (us / 1e6));
+        let mut evidence: Vec<String> = if facts.concurrency.is_none() || shown {
+            evidence_of_times(facts)
+        } else {
+            facts.idle_cpus().map(show_idle).into_iter().collect()
+        };
+        evidence.extend(self.evidence.iter().cloned());
+        evidence.push(format!("{} ({})", self.resource, self.resource.basis));
+        Candidate::new(EvidenceRank::Waiting, summary, evidence, next)
+            .with_limit(limit)
+            .via(self.path())
+            .behind(self.queue.clone())
+    }
+}
+
+/// Describes the service times and the idle CPUs.
+pub fn evidence_of_times(facts: &RunFacts<'_>) -> Vec<String> {
+    let show = |us: f64| show_ns(us * 1e3);
+    let times = facts.concurrency.zip(facts.run.least_service_time_us);
+    let times = times.map(|(concurrency, shortest_us)| {
+        format!(
+            "service time: shortest {} (least_service_time_us), mean {}; at {}, the server works on \
+             {concurrency:.1} requests at once",
+            show(shortest_us),
+            show(facts.run.service_time_us.mean.unwrap_or(shortest_us)),
+            per_s(facts.responses_per_s)
+        )
+    });
+    times
+        .into_iter()
+        .chain(facts.idle_cpus().map(show_idle))
+        .collect()
+}
+
+/// Returns a setting whose value is near `concurrency`. Settings whose names contain `kind` come
+/// first.
+pub fn setting_near<'a>(
+    settings: &'a BTreeMap<String, String>,
+    concurrency: f64,
+    kind: &str,
+) -> Option<(&'a str, &'a str)> {
+    let is_near = |value: &str| value.parse().is_ok_and(|value| same(concurrency, value));
+    let mut near = settings
+        .iter()
+        .filter(|(_, value)| is_near(value))
+        .map(|(name, value)| (&**name, &**value));
+    let first = near.clone().next();
+    near.find(|(name, _)| name.contains(kind)).or(first)
+}
+
+/// Returns whether the server delays responses to keep a constant rate: on average, it works on
+/// less than one request at a time, its CPU is idle, and it has read the requests.
+fn are_delayed(facts: &RunFacts<'_>, in_flight: f64) -> bool {
+    let is_idle = facts
+        .concurrency
+        .is_some_and(|requests| requests < ONE.start);
+    let is_unread = facts
+        .unread()
+        .is_none_or(|unread| unread >= MOST * in_flight);
+    let mut upstreams = facts.upstreams.iter();
+    let waits = upstreams.any(|upstream| upstream.perhaps_waiting >= ONE.start);
+    let rates = facts.rates();
+    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    let is_constant = rates.len() > 1 && least > 0.0 && most - least <= RARE * most;
+    is_idle && !is_unread && !waits && is_constant && facts.has_spare_cpu()
+}
+
+/// Returns the accept queue in front of a limit.
+fn accept_queue_before(facts: &RunFacts<'_>, limit: &ServiceLimit) -> Option<AcceptQueueBefore> {
     let sockets = |figure| facts.samples.sockets(Role::Server, figure);
     let established = sockets(SocketFigure::Established);
-    let queue = facts.samples.listener(ListenerFigure::AcceptQueue)?;
+    let waiting = facts.samples.listener(ListenerFigure::AcceptQueue)?;
     // The client has closed some of the connections that wait in the queue.
     let closed = sockets(SocketFigure::CloseWait).unwrap_or(0.0);
-    let queued = (queue - closed).max(0.0);
+    let queued = (waiting - closed).max(0.0);
     // The threads of a prefork server accept connections themselves, so they also limit the number
     // of connections. Otherwise, another thread may wait for a connection to end.
     let mut groups = facts.thread_groups.iter();
@@ -120,39 +384,7 @@ fn accept_queue_before(
     });
     let is_minor = (limit.holder == Holder::Threads && !may_wait_to_accept)
         || established.is_some_and(|all| limit.held < SAME.start() * (all - queued));
-    let mut candidates = findings.candidates.iter_mut();
-    let connections = candidates.find(|(cause, _)| *cause == Cause::MaxConnections);
-    let is_named = connections.is_some();
-    if let Some((_, connections)) = connections.filter(|_| is_minor) {
-        connections.rank = EvidenceRank::Minor;
-    }
-    let holds_most = queue >= MOST * (in_flight - limit.held);
-    (queue >= ONE.start && (holds_most || (is_minor && is_named))).then(|| {
-        let basis = "accept queue of the listener (sock_diag)";
-        PathStep::new(StepKind::AcceptQueue, Actor::Server, basis).with_waiting(queue)
-    })
-}
-
-/// Returns the candidate for a closed-model load with too few connections.
-fn too_few_requests(facts: &RunFacts<'_>, concurrency: f64) -> Candidate {
-    let connections = f64::from(facts.run.plan.connections);
-    let shortest_us = facts.run.least_service_time_us.unwrap_or(0.0);
-    let shortest = show_ns(shortest_us * 1e3);
-    let more = more_connections(facts.run.plan.connections);
-    let step = resource_of_all(facts, concurrency)
-        .filter(|step| step.kind != StepKind::Cpu)
-        .unwrap_or_else(|| PathStep::new(StepKind::Concurrency, Actor::Client, "connections (-c)"));
-    Candidate::new(
-        EvidenceRank::Demand,
-        format!(
-            "{connections:.0} concurrent requests are too few: each takes {shortest}, and no request \
-             waits for another"
-        ),
-        evidence_of_times(facts),
-        format!("use more connections in the load: -c {more}"),
-    )
-    .with_limit(Some(connections / (shortest_us / 1e6)))
-    .via(vec![step])
+    Some(AcceptQueueBefore { waiting, is_minor })
 }
 
 /// Finds a thread group without idle threads, or a group whose threads wait for a lock that few of
@@ -263,6 +495,7 @@ fn limit_of(
         group: Some(group.name.clone()),
         resource,
         evidence: vec![evidence],
+        queue: None,
     })
 }
 
@@ -338,6 +571,7 @@ fn shown_by_writes(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit>
         group: None,
         resource,
         evidence: Vec::new(),
+        queue: None,
     })
 }
 
@@ -364,6 +598,7 @@ fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> 
         group,
         resource,
         evidence: Vec::new(),
+        queue: None,
     };
     let mut upstreams = facts.upstreams.iter();
     if let Some(upstream) = upstreams.find(|upstream| is_full(upstream, in_service)) {
@@ -395,7 +630,7 @@ fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> 
 /// Returns whether a thread group is an exhausted pool: its size, or the number of its threads that
 /// wait for a resource, equals the number of concurrent requests, its threads take part in the work,
 /// and the threads do not wait for events.
-pub(super) fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFacts<'_>) -> bool {
+pub fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFacts<'_>) -> bool {
     let in_event_loop = group.blocked_on_kind(WaitKind::Events);
     if !takes_part(group, facts) || in_event_loop >= SPARE * group.threads {
         return false;

@@ -11,7 +11,7 @@ use crate::why::thresholds::{SAME, same};
 const STORE_PORTS: [u16; 7] = [3306, 5432, 6379, 6432, 9042, 11_211, 27_017];
 
 /// Returns the address that a connection of the server leads to, as a store or upstream.
-pub(in crate::why) fn process_behind(facts: &RunFacts<'_>, address: SocketAddr) -> Place {
+pub fn process_behind(facts: &RunFacts<'_>, address: SocketAddr) -> Place {
     let is_store = facts.store.is_some() || STORE_PORTS.contains(&address.port());
     let actor = if is_store {
         Actor::Store
@@ -21,7 +21,7 @@ pub(in crate::why) fn process_behind(facts: &RunFacts<'_>, address: SocketAddr) 
     actor.with(ActorResource::Address(address.to_string()))
 }
 
-pub(in crate::why) fn connections(facts: &RunFacts<'_>, upstream: &UpstreamFacts) -> PathStep {
+pub fn connections(facts: &RunFacts<'_>, upstream: &UpstreamFacts) -> PathStep {
     PathStep::new(
         StepKind::Connections,
         process_behind(facts, upstream.address),
@@ -32,7 +32,7 @@ pub(in crate::why) fn connections(facts: &RunFacts<'_>, upstream: &UpstreamFacts
 
 /// Returns whether all connections of a pool wait for responses, and the size of the pool equals
 /// the number of concurrent requests.
-pub(in crate::why) fn is_full(upstream: &UpstreamFacts, concurrency: f64) -> bool {
+pub fn is_full(upstream: &UpstreamFacts, concurrency: f64) -> bool {
     is_in_use(upstream) && same(concurrency, upstream.established)
 }
 
@@ -43,7 +43,7 @@ fn is_in_use(upstream: &UpstreamFacts) -> bool {
 }
 
 /// Returns the connections to the store if requests wait for them because all are in use.
-pub(in crate::why) fn full_store_pool(facts: &RunFacts<'_>) -> Option<PathStep> {
+pub fn full_store_pool(facts: &RunFacts<'_>) -> Option<PathStep> {
     let in_flight = facts.in_flight?;
     let mut steps = facts.upstreams.iter().filter_map(|upstream| {
         let is_limit = is_in_use(upstream) && upstream.established <= SAME.start() * in_flight;

@@ -1,16 +1,28 @@
-//! Requests that wait although no resource is saturated: delayed ACKs and a full link.
+//! Nagle's algorithm at one end waits for an acknowledgement that the other end delays.
 
-use floodmark_record::metric::{NetworkFigure, Role, SocketFigure};
+use floodmark_record::cause::Cause;
+use floodmark_record::metric::{NetworkFigure, Role};
 use floodmark_record::path::{Actor, StepKind};
-use floodmark_record::units::{show_bytes, show_ns};
+use floodmark_record::units::show_ns;
 
+use super::{CauseSpec, Detect, Place};
 use crate::text::{per_s, show_us};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::RunFacts;
-use crate::why::thresholds::{DELAYED_ACK_US, MAX_IN_TRANSIT, MOST};
+use crate::why::proof::CauseClass;
+use crate::why::thresholds::{DELAYED_ACK_US, MOST};
 
-/// Detects responses whose second part waits until the client has acknowledged the first.
-pub(in crate::why) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(super) static SPEC: CauseSpec = CauseSpec {
+    class: Some(CauseClass::Demand),
+    ..CauseSpec::new(
+        Cause::DelayedAck,
+        Place::Network,
+        "the second part of each response waits for a delayed acknowledgement of the first",
+        Detect::Figures(detect),
+    )
+};
+
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     let times = &facts.run.service_time_us;
     let (p50, p90) = (times.p50?, times.p90?);
     let (median, p90) = (show_ns(p50 * 1e3), show_ns(p90 * 1e3));
@@ -56,47 +68,5 @@ pub(in crate::why) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
     )
     .at([(StepKind::DelayedAck, Actor::Server)])
     .with_limit(facts.in_flight.map(|in_flight| in_flight / 0.04))
-    .found()
-}
-
-/// Payload of a TCP segment on Ethernet, in bytes. The client's kernel may delay the ACK of a
-/// response that fits into one segment, so unacknowledged bytes of such a response do not indicate
-/// a full link.
-const SEGMENT: f64 = 1_448.0;
-
-/// Detects a saturated link: responses have left the server but have not reached the client.
-pub(in crate::why) fn link(facts: &RunFacts<'_>) -> Option<Finding> {
-    let in_flight = facts.in_flight?;
-    let samples = &facts.samples;
-    let in_transit = samples.sockets(Role::Server, SocketFigure::SendQueue)?;
-    let unread = samples.sockets(Role::Client, SocketFigure::ReceiveQueue);
-    let unread = unread.unwrap_or(0.0);
-    let run = facts.run;
-    let response = run.bytes.received as f64 / run.requests.ok.max(1) as f64;
-    let figure = format!(
-        "response bytes: {} not acknowledged, {} not read by the client (sock_diag)",
-        show_bytes(in_transit as u64),
-        show_bytes(unread as u64)
-    );
-    let maximum = response.min(MAX_IN_TRANSIT) * in_flight;
-    if response < SEGMENT
-        || in_transit < MOST * maximum
-        || unread > in_transit * MOST
-        || !facts.has_spare_cpu()
-    {
-        return ruled_out(figure);
-    }
-    Candidate::new(
-        EvidenceRank::Located,
-        format!(
-            "the link is saturated: {} per second ({} per response); sent responses wait in transit",
-            show_bytes((response * facts.ok_per_s) as u64),
-            show_bytes(response as u64)
-        ),
-        vec![figure],
-        "make responses smaller (compress them), or use a faster link",
-    )
-    .at([(StepKind::Link, Actor::Network)])
-    .with_limit(Some(facts.ok_per_s))
     .found()
 }

@@ -1,0 +1,39 @@
+//! The load generator stalled.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::path::{Actor, StepKind};
+use floodmark_record::units::show_ns;
+
+use super::{CauseSpec, Detect, Place};
+use crate::validity::STALL_S;
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
+use crate::why::facts::RunFacts;
+use crate::why::thresholds::{NOTICEABLE, RARE};
+
+pub(super) static SPEC: CauseSpec = CauseSpec::new(
+    Cause::ClientStall,
+    Place::Client,
+    "the load generator neither sent nor received for a while",
+    Detect::Figures(detect),
+);
+
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    let longest_ns = facts.run.longest_stall_ns? as f64;
+    let stall_s = longest_ns / 1e9;
+    let window = facts.run.sending_s;
+    let longest = show_ns(longest_ns);
+    if stall_s < STALL_S || stall_s < RARE * window {
+        return ruled_out(format!("longest client stall: {longest}"));
+    }
+    Candidate::new(
+        // Throughput falls by the stall's share of the time.
+        EvidenceRank::Counted.unless_minor(stall_s < NOTICEABLE * window),
+        format!("the load generator stalled for {longest}: it neither sent nor received"),
+        vec![format!(
+            "longest_stall_ns: a client thread woke up {longest} late"
+        )],
+        "find out what stopped the client (another program, a paused host, SIGSTOP), then repeat",
+    )
+    .at([(StepKind::Stall, Actor::Client)])
+    .found()
+}

@@ -1,0 +1,86 @@
+//! The client ran out of local ports, usually because of connections in TIME_WAIT.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::metric::{Role, SocketFigure};
+use floodmark_record::path::{Actor, StepKind};
+use floodmark_record::plan::{ConnectionUse, Sources};
+use floodmark_record::units::show_count;
+
+use super::{CauseSpec, Detect, Place, Tuning};
+use crate::text::plural;
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
+use crate::why::facts::RunFacts;
+
+/// Name of the error in records.
+const ERROR: &str = "ports_exhausted";
+
+pub(super) static SPEC: CauseSpec = CauseSpec {
+    shows_at_once: true,
+    client_error: Some(ERROR),
+    tuning: Tuning::Stop,
+    ..CauseSpec::new(
+        Cause::EphemeralPorts,
+        Place::Client,
+        "the client ran out of local ports",
+        Detect::Figures(detect),
+    )
+};
+
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    let run = facts.run;
+    let failed = facts.client_errors(ERROR);
+    let failures = show_count(failed);
+    if !facts.affects(failed) {
+        return ruled_out(format!("connections without a local port: {failures}"));
+    }
+    let ports = run.connections.ports_per_source;
+    let sources = run.plan.sources.as_ref().map_or(1, Sources::count);
+    let time_wait = facts.samples.sockets(Role::Client, SocketFigure::TimeWait);
+    let mut evidence = vec![format!(
+        "errors.ports_exhausted: {failures} (connect() returned EADDRNOTAVAIL)"
+    )];
+    if let Some(sockets) = time_wait {
+        evidence.push(format!(
+            "client sockets in TIME_WAIT: {sockets:.0} on average (sock_diag)"
+        ));
+    }
+    // Open connections also occupy ports, so most of the ports must be in TIME_WAIT.
+    let all_ports = ports.map(|n| n as f64 * sources as f64);
+    let in_time_wait = all_ports
+        .zip(time_wait)
+        .is_some_and(|(ports, sockets)| sockets >= ports / 2.0);
+    // TIME_WAIT lasts 60 s (TCP_TIMEWAIT_LEN), so each port can be used at the start and then once
+    // a minute.
+    let seconds = run.sending_s;
+    let uses = 1.0 + (seconds / 60.0).floor();
+    let limit = all_ports
+        .filter(|_| in_time_wait && seconds > 0.0)
+        .map(|ports| ports * uses / seconds);
+    if limit.is_some_and(|limit| limit >= facts.ok_per_s) {
+        evidence.push(format!(
+            "TIME_WAIT lasts 60 s, so each port can be used {} in {seconds:.0} s",
+            plural(uses as u64, "time")
+        ));
+    }
+    let number = ports
+        .map(|n| format!(" ({})", show_count(n)))
+        .unwrap_or_default();
+    let holder = if in_time_wait {
+        "each closed connection holds a port for 60 s (TIME_WAIT)"
+    } else {
+        "each connection holds a port"
+    };
+    Candidate::new(
+        EvidenceRank::Counted,
+        format!("the client ran out of local ports{number}: {holder}"),
+        evidence,
+        if run.plan.connection_use == ConnectionUse::Fresh {
+            "keep connections (omit --fresh), use --close-first server, or add source addresses"
+        } else {
+            "add source addresses (--sources), or use fewer connections"
+        },
+    )
+    .at([(StepKind::Ports, Actor::Client)])
+    .with_limit(limit)
+    .found()
+}

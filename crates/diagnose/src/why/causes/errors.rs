@@ -1,0 +1,181 @@
+//! Many requests failed: unexpected or malformed responses, rejections that no rate limiter explains,
+//! or no response at all.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::path::{Actor, StepKind};
+use floodmark_record::reason::FIX_STOPPED;
+use floodmark_record::run::Run;
+use floodmark_record::units::show_count;
+
+use super::rate_limiter::is_limited;
+use super::{CauseSpec, Detect, Explained, Loss, Place};
+use crate::stopped;
+use crate::suspicion::RecentFigures;
+use crate::text::{per_s, percent, plural, show_s};
+use crate::validity::MIN_LENGTH_S;
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
+use crate::why::facts::RunFacts;
+use crate::why::thresholds::{MOST, NOTICEABLE, RARE};
+
+pub(super) static SPEC: CauseSpec = CauseSpec {
+    interrupts: Some(stopped),
+    loses_to: &[Loss {
+        to: &[Cause::RateLimiter],
+        when: |facts, _, _| {
+            let run = facts.run;
+            let is_minor = failed_share(run) < MOST && is_limited(run);
+            is_minor.then_some(Explained::Minor)
+        },
+    }],
+    shows_at_once: true,
+    live: Some(suspect),
+    ..CauseSpec::new(
+        Cause::Errors,
+        Place::Responses,
+        "many requests failed",
+        Detect::Figures(detect),
+    )
+};
+
+fn suspect(recent: &RecentFigures) -> Option<String> {
+    let share = recent.failed_share;
+    let text = format!("{} of the requests fail", percent(share));
+    (share >= RARE).then(|| SPEC.suspicion("limited by errors", &text))
+}
+
+/// Returns the candidate for a server that stopped responding.
+fn stopped(facts: &RunFacts<'_>) -> Option<Candidate> {
+    let summary = stopped::show_since(facts.run)?;
+    let evidence = format!("requests without a response: {}", unanswered(facts.run));
+    let candidate = Candidate::new(EvidenceRank::Counted, summary, vec![evidence], FIX_STOPPED);
+    Some(candidate.at([(StepKind::Errors, Actor::Server)]))
+}
+
+/// Lists the numbers of requests without a response, by reason. Returns an empty text if all
+/// requests received a response.
+fn unanswered(run: &Run) -> String {
+    let counts = &run.requests;
+    let outcomes = [
+        ("could not connect", counts.connect_failed),
+        ("lost their connection", counts.reset),
+        ("timed out", counts.timed_out),
+        ("failed otherwise", counts.failed),
+        ("were in flight at the end", counts.in_flight_at_end),
+    ];
+    let outcomes = outcomes.iter().filter(|(_, n)| *n > 0);
+    let outcomes = outcomes.map(|(outcome, n)| format!("{} {outcome}", show_count(*n)));
+    outcomes.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the number of responses.
+fn responses(run: &Run) -> u64 {
+    let counts = &run.requests;
+    counts.ok + counts.rejected + counts.wrong + counts.malformed
+}
+
+/// Returns the share of the responses that were failures. Rejections by a rate limiter are none.
+fn failed_share(run: &Run) -> f64 {
+    let (counts, responses) = (&run.requests, responses(run));
+    let limited = if is_limited(run) { counts.rejected } else { 0 };
+    (responses - counts.ok - limited) as f64 / responses as f64
+}
+
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    let run = facts.run;
+    let (counts, responses) = (&run.requests, responses(run));
+    if responses == 0 {
+        return no_response(facts);
+    }
+    let share = failed_share(run);
+    if share < NOTICEABLE {
+        let percent = share * 100.0;
+        return ruled_out(format!(
+            "{percent:.1} % of the responses were unexpected or malformed"
+        ));
+    }
+    let is_limited = is_limited(run);
+    let most_frequent = counts
+        .statuses
+        .iter()
+        .filter(|(status, _)| !(200..400).contains(*status))
+        .filter(|(status, _)| !(is_limited && matches!(status, 429 | 503)))
+        .max_by_key(|(_, n)| **n);
+    let kind = most_frequent.map_or_else(
+        || "unexpected body".to_owned(),
+        |(status, n)| format!("status {status}: {}", show_count(*n)),
+    );
+    Candidate::new(
+        EvidenceRank::Counted,
+        format!(
+            "{} of the responses were failures ({kind}){}",
+            percent(share),
+            match counts.ok {
+                0 => "",
+                _ => ", which can be faster than successes",
+            }
+        ),
+        vec![format!(
+            "requests.rejected: {}, requests.wrong: {}, requests.malformed: {}, of {} responses; {} ok of {} responses",
+            show_count(counts.rejected),
+            show_count(counts.wrong),
+            show_count(counts.malformed),
+            show_count(responses),
+            per_s(facts.ok_per_s),
+            per_s(facts.responses_per_s)
+        )],
+        match most_frequent {
+            Some((404 | 405, _)) => "check the method and path of the request",
+            Some((401 | 403, _)) => "add the required credentials (-H 'Authorization: ...')",
+            _ => "check the server's log; count only successful responses",
+        },
+    )
+    .at([(StepKind::Errors, Actor::Server)])
+    .found()
+}
+
+/// Handles a run without any response.
+fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
+    let run = facts.run;
+    let outcomes = unanswered(run);
+    if outcomes.is_empty() {
+        return ruled_out("no responses and no failed requests");
+    }
+    let errors: Vec<String> = run
+        .request_errors()
+        .map(|(error, n)| format!("{error} × {}", show_count(n)))
+        .collect();
+    let mut evidence = vec![format!("requests: {outcomes}, 0 responses")];
+    if !errors.is_empty() {
+        evidence.push(format!("errors: {}", errors.join(", ")));
+    }
+    let counts = &run.requests;
+    if run.sending_s < MIN_LENGTH_S && counts.sent > 0 && counts.in_flight_at_end == counts.sent {
+        return None;
+    }
+    let unanswered = counts.timed_out + counts.in_flight_at_end;
+    let (target, sent) = (&run.plan.target, counts.sent);
+    let (summary, next) = if unanswered as f64 >= MOST * sent.max(1) as f64 {
+        (
+            format!(
+                "the server never responded: {} of {} got no response within {}",
+                show_count(unanswered),
+                plural(sent, "request"),
+                show_s(run.sending_s.min(run.plan.timeout.as_secs_f64())),
+            ),
+            FIX_STOPPED.to_owned(),
+        )
+    } else {
+        (
+            "no request received a response, so the server was not measured".to_owned(),
+            format!(
+                "check that the server listens on {} (curl -i {})",
+                target.authority, target.url
+            ),
+        )
+    };
+    // A cause that prevents the client from sending or the server from accepting connections is more
+    // specific.
+    Candidate::new(EvidenceRank::Minor, summary, evidence, next)
+        .at([(StepKind::Errors, Actor::Server)])
+        .found()
+}

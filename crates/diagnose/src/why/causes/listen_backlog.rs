@@ -1,0 +1,101 @@
+//! The server's accept queue overflows.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::metric::{ListenerFigure, NetworkFigure, Role};
+use floodmark_record::path::{Actor, StepKind};
+use floodmark_record::plan::ConnectionUse;
+
+use super::{CauseSpec, Detect, Explained, Loss, Place};
+use crate::text::per_s;
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
+use crate::why::facts::RunFacts;
+use crate::why::thresholds::{LONG_WAIT_S, MOST, RARE};
+
+/// Time until a client repeats an unanswered SYN, in seconds (`TCP_TIMEOUT_INIT`, RFC 6298).
+const SYN_RETRY_S: f64 = 1.0;
+
+pub(super) static SPEC: CauseSpec = CauseSpec {
+    loses_to: &[Loss {
+        to: &[Cause::MaxConnections],
+        // The queue overflows because the server has stopped accepting connections.
+        when: |facts, _, candidate| {
+            let length = queue(facts).map_or(0.0, |(length, _)| length);
+            let has_stopped = facts.accept_wait_s(length) >= LONG_WAIT_S && facts.has_spare_cpu();
+            has_stopped.then(|| Explained::RuledOut(candidate.evidence[0].clone()))
+        },
+    }],
+    ..CauseSpec::new(
+        Cause::ListenBacklog,
+        Place::Accepting,
+        "the server's accept queue overflows, and clients retry",
+        Detect::Figures(detect),
+    )
+};
+
+/// Returns the mean length and the limit of the accept queue.
+fn queue(facts: &RunFacts<'_>) -> Option<(f64, f64)> {
+    let listener = |figure| facts.samples.listener(figure);
+    listener(ListenerFigure::AcceptQueue).zip(listener(ListenerFigure::AcceptQueueLimit))
+}
+
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    let samples = &facts.samples;
+    let overflows = samples
+        .network(Role::Server, NetworkFigure::ListenOverflows)
+        .filter(|_| samples.is_server_local());
+    let opened = samples.network(Role::Client, NetworkFigure::ActiveOpens);
+    let Some((overflows, opened)) = overflows.zip(opened) else {
+        return not_available(
+            "kernel counters of the server's host (ListenOverflows), which show a full accept queue",
+        );
+    };
+    let queue = queue(facts);
+    let queue_text = queue.map(|(length, limit)| {
+        format!("accept queue: {length:.0} of {limit:.0} on average (sock_diag)")
+    });
+    // The counter covers all listeners on the host. A queue with room for all of the client's
+    // connections cannot overflow.
+    let has_room = queue.is_some_and(|(length, limit)| {
+        limit >= 2.0 * f64::from(facts.run.plan.connections) && length < MOST * limit
+    });
+    if let Some(text) = queue_text.as_ref().filter(|_| has_room) {
+        return ruled_out(text);
+    }
+    let figure = format!(
+        "ListenOverflows: {}, ActiveOpens: {} (/proc/net/netstat, /proc/net/snmp)",
+        per_s(overflows),
+        per_s(opened)
+    );
+    if overflows == 0.0 || overflows / opened.max(1.0) < RARE {
+        return ruled_out(figure);
+    }
+    // Connections that stay open wait only once. By Little's law, this is the number of connections
+    // that wait for a retry.
+    let waiting = overflows * SYN_RETRY_S;
+    let planned = u64::from(facts.run.plan.connections);
+    let stay_open = facts.run.plan.connection_use == ConnectionUse::Kept
+        && facts.run.connections.opened <= 2 * planned;
+    if stay_open && waiting < MOST * facts.in_flight.unwrap_or_default() {
+        return ruled_out(figure);
+    }
+    let retransmits = samples
+        .network(Role::Client, NetworkFigure::SynRetransmits)
+        .map(|rate| {
+            let rate = per_s(rate);
+            format!("TCPSynRetrans: {rate} (SYNs retransmitted after 1 s or more)")
+        });
+    let limit = samples
+        .listener(ListenerFigure::AcceptQueueLimit)
+        .map(|n| format!(" ({n:.0})"))
+        .unwrap_or_default();
+    Candidate::new(
+        EvidenceRank::Counted,
+        format!("the server's accept queue{limit} overflows, and clients retry after 1 s"),
+        [Some(figure), queue_text, retransmits]
+            .into_iter()
+            .flatten(),
+        "raise the server's backlog and net.core.somaxconn, or keep connections",
+    )
+    .at([(StepKind::Backlog, Actor::Server)])
+    .found()
+}

@@ -1,0 +1,63 @@
+//! The server reached its limit for concurrent connections, so the others wait to be accepted.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::path::{Actor, StepKind};
+
+use super::{CauseSpec, Detect, Explained, Loss, Place};
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
+use crate::why::facts::RunFacts;
+use crate::why::gain::GainModel;
+use crate::why::proof::CauseClass;
+
+pub(super) static SPEC: CauseSpec = CauseSpec {
+    // Threads that accept connections themselves also limit the number of connections. If accepted
+    // connections also wait for another limit, that limit matters more.
+    loses_to: &[Loss {
+        to: &[
+            Cause::WorkerPool,
+            Cause::Serialised,
+            Cause::ConnectionPool,
+            Cause::SyncLogging,
+            Cause::Disk,
+        ],
+        when: |_, service, _| {
+            let queue = service.accept_queue.as_ref()?;
+            queue.is_minor.then_some(Explained::Minor)
+        },
+    }],
+    class: Some(CauseClass::Waiting),
+    gain: GainModel::InService,
+    ..CauseSpec::new(
+        Cause::MaxConnections,
+        Place::Accepting,
+        "the server reached its limit on concurrent connections",
+        Detect::Figures(detect),
+    )
+};
+
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    let queue = facts.accept_queue()?;
+    if !queue.is_long {
+        return ruled_out(queue.figure);
+    }
+    if queue.is_out_of_files {
+        return None;
+    }
+    // A CPU-bound server also accepts connections late.
+    if !facts.has_spare_cpu() {
+        return facts.show_spare_cpu().and_then(ruled_out);
+    }
+    let connections = f64::from(facts.run.plan.connections);
+    Candidate::new(
+        EvidenceRank::Located,
+        format!(
+            "{:.0} connections wait while about {:.0} are served and CPUs are idle",
+            queue.waiting,
+            (connections - queue.waiting).max(0.0)
+        ),
+        [queue.figure].into_iter().chain(queue.files),
+        "raise the server's limit on connections (max-connections, worker_connections)",
+    )
+    .at([(StepKind::AcceptQueue, Actor::Server)])
+    .found()
+}

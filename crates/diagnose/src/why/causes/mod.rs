@@ -1,0 +1,292 @@
+//! The causes that a verdict can name, one file each. Everything that depends on a cause iterates
+//! over [`ALL`] (docs/decisions/0051-causes.md).
+
+use floodmark_record::cause::Cause;
+use floodmark_record::verdict::Verdict;
+
+use super::candidate::{Candidate, EvidenceRank, Finding, Findings};
+use super::facts::RunFacts;
+use super::gain::GainModel;
+use super::graph::Service;
+use super::proof::CauseClass;
+use crate::suspicion::RecentFigures;
+use crate::tuning::FullPool;
+
+/// A cause: how a run shows it, and what follows from it.
+pub(crate) struct CauseSpec {
+    pub(crate) cause: Cause,
+    pub(crate) place: Place,
+    /// What the cause means, as a clause for the guide.
+    pub(crate) about: &'static str,
+    pub(crate) detect: Detect,
+    /// Looks for an interruption of the run. The means of such a run describe neither the interruption
+    /// nor the rest, so no other cause is judged.
+    pub(super) interrupts: Option<fn(&RunFacts<'_>) -> Option<Candidate>>,
+    /// Causes that explain this one. The graph of these relations has no cycle.
+    pub(super) loses_to: &'static [Loss],
+    /// Whether the cause limits throughput.
+    pub(crate) is_limit: bool,
+    /// Whether the outcomes of requests show the cause, however short the run is.
+    pub(super) shows_at_once: bool,
+    /// Name in `errors` of the client's error that the cause produces.
+    pub(crate) client_error: Option<&'static str>,
+    /// What the cause predicts for perturbations; `None` if no perturbation can test it.
+    pub(super) class: Option<CauseClass>,
+    pub(super) gain: GainModel,
+    pub(crate) tuning: Tuning,
+    /// The line that the live view shows if the last seconds of a load suggest the cause.
+    pub(crate) live: Option<fn(&RecentFigures) -> Option<String>>,
+}
+
+/// How a cause is found.
+pub(crate) enum Detect {
+    /// From the figures of the run.
+    Figures(fn(&RunFacts<'_>) -> Option<Finding>),
+    /// From the figures, and from what limits the number of requests in service.
+    Waits(fn(&RunFacts<'_>, &Service) -> Option<Finding>),
+    /// Not found among the others: an interruption of the run, or the verdict if there is no other.
+    Apart,
+}
+
+/// Causes that explain another one.
+pub(super) struct Loss {
+    pub(super) to: &'static [Cause],
+    /// Returns the effect if one of the causes explains this candidate.
+    pub(super) when: fn(&RunFacts<'_>, &Service, &Candidate) -> Option<Explained>,
+}
+
+/// Effect on a candidate that another cause explains.
+pub(super) enum Explained {
+    /// A figure rules the candidate out.
+    RuledOut(String),
+    /// The candidate accounts for a minor part of the run.
+    Minor,
+}
+
+/// What the verdict on a setting says about the sizes of pools.
+pub(crate) enum Tuning {
+    /// The cause says nothing about the sizes of pools, for example because it only disturbs a
+    /// measurement.
+    Silent,
+    /// Larger pools do not remove the cause.
+    Stop,
+    /// The returned pool is full.
+    Raise(fn(&Verdict) -> FullPool),
+}
+
+/// Where a cause is, as in the guide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Client,
+    ClientAndServer,
+    OtherPrograms,
+    Network,
+    Accepting,
+    Server,
+    Store,
+    Responses,
+    NoLimit,
+}
+
+impl Place {
+    /// All places, in the order of the guide.
+    const ALL: [Self; 9] = [
+        Self::Client,
+        Self::ClientAndServer,
+        Self::OtherPrograms,
+        Self::Network,
+        Self::Accepting,
+        Self::Server,
+        Self::Store,
+        Self::Responses,
+        Self::NoLimit,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::ClientAndServer => "client and server",
+            Self::OtherPrograms => "other programs",
+            Self::Network => "network path",
+            Self::Accepting => "accepting connections",
+            Self::Server => "server",
+            Self::Store => "store",
+            Self::Responses => "responses",
+            Self::NoLimit => "no limit",
+        }
+    }
+}
+
+impl CauseSpec {
+    /// A limit that is found by `detect` and that has no other consequences.
+    const fn new(cause: Cause, place: Place, about: &'static str, detect: Detect) -> Self {
+        CauseSpec {
+            cause,
+            place,
+            about,
+            detect,
+            interrupts: None,
+            loses_to: &[],
+            is_limit: true,
+            shows_at_once: false,
+            client_error: None,
+            class: None,
+            gain: GainModel::None,
+            tuning: Tuning::Silent,
+            live: None,
+        }
+    }
+
+    /// Returns the line of the live view for a load that looks as if this cause limited it.
+    fn suspicion(&self, what: &str, text: &str) -> String {
+        format!("looks {what} ({}): {text}", self.cause)
+    }
+
+    /// Looks for the cause, and for causes that explain it.
+    fn find(&self, facts: &RunFacts<'_>, service: &Service) -> Option<Finding> {
+        let finding = match self.detect {
+            Detect::Figures(detect) => detect(facts),
+            Detect::Waits(detect) => detect(facts, service),
+            Detect::Apart => None,
+        }?;
+        let Finding::Limit(mut candidate) = finding else {
+            return Some(finding);
+        };
+        for loss in self.loses_to {
+            match (loss.when)(facts, service, &candidate) {
+                Some(Explained::RuledOut(figure)) => return Some(Finding::RuledOut(figure)),
+                Some(Explained::Minor) => candidate.rank = EvidenceRank::Minor,
+                None => {}
+            }
+        }
+        Some(Finding::Limit(candidate))
+    }
+}
+
+/// Declares the modules of the causes and the table of their specifications.
+macro_rules! causes {
+    ($($name:ident),* $(,)?) => {
+        $(mod $name;)*
+
+        /// All causes. The order determines how ruled-out causes are listed, and decides between
+        /// candidates with equal evidence.
+        pub(crate) static ALL: [&CauseSpec; [$(stringify!($name)),*].len()] = [$(&$name::SPEC),*];
+    };
+}
+
+causes! {
+    none,
+    offered_rate,
+    rate_limiter,
+    errors,
+    server_stall,
+    client_cpu,
+    client_stall,
+    ephemeral_ports,
+    client_fds,
+    listen_backlog,
+    keepalive_limit,
+    cpu_quota,
+    steal,
+    other_processes,
+    shared_cpu,
+    server_cpu_one_thread,
+    server_cpu,
+    jit,
+    gc,
+    tls_handshake,
+    store_cpu,
+    store_lock,
+    store_commit,
+    server_fds,
+    max_connections,
+    proxy_hop,
+    delayed_ack,
+    bandwidth,
+    concurrency,
+    serialised,
+    worker_pool,
+    connection_pool,
+    sync_logging,
+    disk,
+    unknown,
+}
+
+pub(super) use unknown::candidate as unknown;
+
+/// Returns the specification of a cause.
+pub(crate) fn spec(cause: Cause) -> &'static CauseSpec {
+    ALL.iter()
+        .find(|spec| spec.cause == cause)
+        .expect("a test checks that each cause has a specification")
+}
+
+/// Returns whether a cause limits throughput.
+#[must_use]
+pub fn is_limit(cause: Cause) -> bool {
+    spec(cause).is_limit
+}
+
+/// Looks for an interruption of the run.
+pub(super) fn interruption(facts: &RunFacts<'_>) -> Option<(Cause, Candidate)> {
+    ALL.iter()
+        .find_map(|spec| Some((spec.cause, spec.interrupts?(facts)?)))
+}
+
+/// Looks for all causes.
+pub(super) fn find(facts: &RunFacts<'_>) -> Findings {
+    let service = Service::of(facts);
+    let mut findings = Findings::default();
+    for spec in ALL {
+        findings.add(spec.cause, spec.find(facts, &service));
+    }
+    findings.unseen.extend(service.unseen);
+    findings
+}
+
+/// Returns the table of causes for the guide, in Markdown.
+#[must_use]
+pub fn guide() -> String {
+    let mut table = "| place | cause | meaning | explained by |\n|---|---|---|---|\n".to_owned();
+    for place in Place::ALL {
+        for spec in ALL.iter().filter(|spec| spec.place == place) {
+            let causes = spec.loses_to.iter().flat_map(|loss| loss.to);
+            let causes: Vec<String> = causes.map(|cause| format!("`{cause}`")).collect();
+            let (place, cause, causes) = (place.name(), spec.cause, causes.join(", "));
+            table += &format!("| {place} | `{cause}` | {} | {causes} |\n", spec.about);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_has_one_specification() {
+        for cause in Cause::ALL {
+            let specs = ALL.iter().filter(|spec| spec.cause == cause);
+            assert_eq!(specs.count(), 1, "{cause}");
+        }
+    }
+
+    #[test]
+    fn no_cause_loses_to_itself_through_others() {
+        /// Returns whether a chain of losses leads from one cause to another.
+        fn leads(from: Cause, to: Cause, depth: usize) -> bool {
+            let mut winners = spec(from).loses_to.iter().flat_map(|loss| loss.to);
+            depth > 0 && winners.any(|winner| *winner == to || leads(*winner, to, depth - 1))
+        }
+        for cause in Cause::ALL {
+            assert!(!leads(cause, cause, ALL.len()), "{cause}");
+        }
+    }
+
+    #[test]
+    fn only_limits_are_evidence_against_a_server() {
+        let others = Cause::ALL.into_iter().filter(|cause| !is_limit(*cause));
+        let expected = [Cause::None, Cause::OfferedRate, Cause::Unknown];
+        assert_eq!(others.collect::<Vec<_>>(), expected);
+    }
+}

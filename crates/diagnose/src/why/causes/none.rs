@@ -1,0 +1,59 @@
+//! Open model: the server met the offered rate, so the run shows no limit.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::path::{Actor, StepKind};
+
+use super::{CauseSpec, Detect, Place, Tuning};
+use crate::next::{MET_SHARE, STEP_UP};
+use crate::text::per_s;
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
+use crate::why::facts::RunFacts;
+
+pub(super) static SPEC: CauseSpec = CauseSpec {
+    is_limit: false,
+    shows_at_once: true,
+    tuning: Tuning::Stop,
+    ..CauseSpec::new(
+        Cause::None,
+        Place::NoLimit,
+        "the offered rate was met",
+        Detect::Figures(detect),
+    )
+};
+
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    let offered = facts.offered_per_s?;
+    if let Some(met) = met(facts) {
+        let is_external = facts.run.client.name.is_some();
+        return if is_external { None } else { met.found() };
+    }
+    let (offered, ok) = (per_s(offered), per_s(facts.ok_per_s));
+    ruled_out(format!(
+        "offered {offered}, ok {ok}: the offered rate was not met"
+    ))
+}
+
+/// Returns the candidate for a server that met the offered rate.
+pub(super) fn met(facts: &RunFacts<'_>) -> Option<Candidate> {
+    let offered = facts.offered_per_s?;
+    let share = facts.ok_per_s / offered;
+    let (offered_text, ok_text) = (per_s(offered), per_s(facts.ok_per_s));
+    (share >= MET_SHARE).then(|| {
+        Candidate::new(
+            EvidenceRank::Counted,
+            format!(
+                "the offered rate ({offered_text}) was met; the server's capacity was not reached"
+            ),
+            vec![format!(
+                "offered {offered_text}, ok {ok_text}: {:.1} %",
+                share * 100.0
+            )],
+            format!(
+                "to find the limit, offer a higher rate (--rate {:.0}) or omit the rate",
+                offered * STEP_UP
+            ),
+        )
+        .at([(StepKind::OfferedRate, Actor::Client)])
+        .with_share(share)
+    })
+}

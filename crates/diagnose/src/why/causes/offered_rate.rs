@@ -1,0 +1,24 @@
+//! Open model with an external client: the throughput equals the offered rate. An external client
+//! reports the requested rate as the measured rate.
+
+use floodmark_record::cause::Cause;
+
+use super::{CauseSpec, Detect, Place, Tuning, none};
+use crate::why::candidate::{Candidate, Finding};
+use crate::why::facts::RunFacts;
+
+pub(super) static SPEC: CauseSpec = CauseSpec {
+    is_limit: false,
+    tuning: Tuning::Stop,
+    ..CauseSpec::new(
+        Cause::OfferedRate,
+        Place::NoLimit,
+        "an external client reports that the offered rate was met",
+        Detect::Figures(detect),
+    )
+};
+
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    facts.run.client.name.as_ref()?;
+    none::met(facts).and_then(Candidate::found)
+}

@@ -1,0 +1,61 @@
+//! Programs outside the experiment take CPU time that client or server need.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::path::{Actor, StepKind};
+
+use super::{CauseSpec, Detect, Place};
+use crate::suspicion::RecentFigures;
+use crate::text::show_processes;
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
+use crate::why::facts::{RunFacts, used};
+use crate::why::thresholds::{CONTENDED, NOTICEABLE, SATURATED};
+
+pub(super) static SPEC: CauseSpec = CauseSpec {
+    live: Some(suspect),
+    ..CauseSpec::new(
+        Cause::OtherProcesses,
+        Place::OtherPrograms,
+        "programs outside the experiment take CPU time that client or server need",
+        Detect::Figures(detect),
+    )
+};
+
+fn suspect(recent: &RecentFigures) -> Option<String> {
+    let (cpus, other) = recent.full_host().zip(recent.other_cpus())?;
+    let text = format!("other programs use {other:.2} of {cpus:.0} CPUs");
+    (other >= CONTENDED * cpus).then(|| SPEC.suspicion("disturbed", &text))
+}
+
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    let programs = facts.other_programs()?;
+    let (cpus, busy) = match (facts.allowed.server_has_own, &facts.server) {
+        (true, Some(server)) => (server.allowed, server.used + used(&facts.store) + programs),
+        _ => (facts.allowed.server_host, facts.server_host_busy?),
+    };
+    let busy = busy / cpus;
+    let named = &facts.run.other_processes;
+    let busiest = (!named.is_empty()).then(|| {
+        let rest = programs - named.iter().map(|of| of.cpus).sum::<f64>();
+        let rest = if rest >= NOTICEABLE * cpus {
+            format!("; kernel and all other processes: {rest:.2}")
+        } else {
+            String::new()
+        };
+        format!("busiest: {}{rest}", show_processes(named))
+    });
+    let figure = format!(
+        "programs outside the experiment: {programs:.2} of {cpus:.0} CPUs (/proc/stat, /proc/PID/stat)"
+    );
+    if programs < CONTENDED * cpus || busy < SATURATED || !facts.lacks_cpu() {
+        return ruled_out(figure);
+    }
+    Candidate::new(
+        EvidenceRank::Mechanism,
+        format!("programs outside the experiment use {programs:.2} of {cpus:.0} CPUs"),
+        [figure].into_iter().chain(busiest),
+        "end these programs, or give client and server their own CPUs, then repeat",
+    )
+    .at([(StepKind::Cpu, Actor::Others)])
+    .with_share(busy.min(1.0))
+    .found()
+}

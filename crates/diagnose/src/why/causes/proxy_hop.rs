@@ -1,0 +1,67 @@
+//! The server is a proxy that opens an upstream connection for each request.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::path::{Actor, StepKind};
+use floodmark_record::units::show_rate;
+
+use super::{CauseSpec, Detect, Place};
+use crate::text::percent;
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
+use crate::why::facts::{CpuUse, RunFacts};
+use crate::why::thresholds::{MOST, SATURATED};
+
+pub(super) static SPEC: CauseSpec = CauseSpec::new(
+    Cause::ProxyHop,
+    Place::Server,
+    "the server is a proxy that opens an upstream connection for each request",
+    Detect::Figures(detect),
+);
+
+/// Range of upstream connections opened per response if the server opens one for each request.
+const ONE_PER_RESPONSE: std::ops::Range<f64> = 0.9..1.1;
+
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    let opened = facts.opened_by_others()?;
+    let per_response = opened / facts.responses_per_s.max(f64::MIN_POSITIVE);
+    let addresses: Vec<String> = facts
+        .upstreams
+        .iter()
+        .map(|u| u.address.to_string())
+        .collect();
+    let addresses = addresses.join(", ");
+    // Connections that last less than a millisecond are rarely sampled. The connections of an
+    // external client cannot be distinguished from such connections.
+    let one_each = ONE_PER_RESPONSE.contains(&per_response) && facts.run.client.name.is_none();
+    if addresses.is_empty() && !one_each {
+        return None;
+    }
+    let figure = format!(
+        "processes other than the client opened {} connections/s, {per_response:.2} per response \
+         (ActiveOpens)",
+        show_rate(opened)
+    );
+    // Connections are opened in kernel mode.
+    let in_user = facts.server.as_ref().map_or(0.0, CpuUse::in_user);
+    if per_response < MOST || facts.has_spare_cpu() || in_user >= SATURATED {
+        return ruled_out(figure);
+    }
+    let source = match &*addresses {
+        "" => "the upstream is unknown, because its connections were too short to be sampled"
+            .to_owned(),
+        addresses => format!("the server has connections to {addresses} (sock_diag)"),
+    };
+    Candidate::new(
+        EvidenceRank::Mechanism,
+        format!(
+            "the server opens a new upstream connection for {} of the requests, which costs CPU",
+            percent(per_response.min(1.0))
+        ),
+        vec![figure, source],
+        "keep upstream connections (nginx: keepalive in the upstream block)",
+    )
+    .at([
+        (StepKind::Cpu, Actor::Server),
+        (StepKind::Connecting, Actor::Server),
+    ])
+    .found()
+}

@@ -1,0 +1,128 @@
+//! One thread of the server is saturated while CPUs are idle, or its threads run one at a time, for
+//! example under an interpreter's global lock.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::metric::{JvmFigure, WaitKind};
+use floodmark_record::path::{Actor, StepKind};
+
+use super::{CauseSpec, Detect, Place};
+use crate::text::{percent, show_idle};
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
+use crate::why::facts::{RunFacts, ThreadGroupFacts};
+use crate::why::gain::GainModel;
+use crate::why::graph::is_pool;
+use crate::why::proof::CauseClass;
+use crate::why::thresholds::{MOST, NOTICEABLE, ONE, SATURATED, SPARE};
+
+pub(super) static SPEC: CauseSpec = CauseSpec {
+    class: Some(CauseClass::ServerCpu),
+    gain: GainModel::AllCpus,
+    ..CauseSpec::new(
+        Cause::ServerCpuOneThread,
+        Place::Server,
+        "one thread of the server is saturated while CPUs are idle",
+        Detect::Figures(detect),
+    )
+};
+
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    let Some(thread) = facts.saturated_thread() else {
+        return one_at_a_time(facts).or_else(|| {
+            let thread = facts.busiest_thread()?;
+            let on_cpu = percent(thread.on_cpu);
+            ruled_out(format!(
+                "busiest server thread ({}): {on_cpu} of its time on a CPU",
+                thread.name
+            ))
+        });
+    };
+    let Some(idle) = facts.idle_cpus() else {
+        return not_available(
+            "idle CPUs (/proc/stat), which show whether there is CPU time for a second thread",
+        );
+    };
+    if let Some((_, thread)) = facts.thread_without_idle_cpu() {
+        return ruled_out(format!("too little idle CPU for a second thread; {thread}"));
+    }
+    let name = &thread.name;
+    let is_always_busy = thread.busy() >= SATURATED;
+    Candidate::new(
+        EvidenceRank::Saturated,
+        format!("one thread of the server ({name}) is saturated while CPUs are idle"),
+        vec![
+            format!(
+                "server thread {name}: {} of its time on a CPU (schedstat)",
+                percent(thread.on_cpu)
+            ),
+            show_idle(idle),
+        ],
+        "spread the work of this thread over several threads",
+    )
+    .at([
+        (StepKind::Threads, Actor::Server),
+        (StepKind::Cpu, Actor::Server),
+    ])
+    .with_limit(Some(facts.responses_per_s / thread.on_cpu.min(1.0)).filter(|_| is_always_busy))
+    .with_share(thread.busy().min(1.0))
+    .with_compression(facts)
+    .found()
+}
+
+/// Returns the number of threads that wait for a lock with a timeout, if this suggests an interpreter
+/// lock. CPython waits for its lock with a timeout of 5 ms. HotSpot implements pauses as such waits.
+fn interpreter_waits(facts: &RunFacts<'_>) -> Option<f64> {
+    let waits = |group: &ThreadGroupFacts| group.blocked_on_kind(WaitKind::TimedLock);
+    let waiting: f64 = facts.thread_groups.iter().map(waits).sum();
+    let is_jvm = facts.jvm(JvmFigure::JavaThreads).is_some();
+    (!is_jvm && waiting >= SPARE * facts.in_flight?).then_some(waiting)
+}
+
+/// Detects threads that run one at a time. No single thread is saturated, but together the threads
+/// use one CPU.
+fn one_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
+    let server = facts.server.as_ref()?;
+    let (idle, cpus) = facts.spare_cpus()?;
+    let waits = interpreter_waits(facts);
+    // A single request takes turns with the threads that read and write, so the shortest service
+    // time is a few times the CPU time of the request. If threads wait for it, the service time may
+    // also be shorter, because handing over the lock takes time.
+    let least = if waits.is_some() { MOST } else { ONE.start };
+    let few = least..(2.0 * ONE.end);
+    // One CPU, minus the cost of handovers between threads. An interpreter releases its lock during
+    // system calls.
+    let beyond = if waits.is_some() { SPARE } else { NOTICEABLE };
+    let one_cpu = SATURATED..1.0 + beyond;
+    let concurrency = facts
+        .concurrency
+        .filter(|requests| few.contains(requests))?;
+    let mut groups = facts.thread_groups.iter();
+    let is_pool = groups.any(|group| is_pool(group, concurrency, facts));
+    // With fewer idle CPUs, the threads may share the only CPU that others leave free.
+    if is_pool || !one_cpu.contains(&server.used) || idle < SPARE * cpus || cpus <= 1.0 {
+        return None;
+    }
+    let busiest = facts.busiest_thread().map(|thread| percent(thread.on_cpu));
+    Candidate::new(
+        EvidenceRank::Saturated,
+        match waits {
+            Some(_) => "the server's threads run one at a time and wait for a lock (probably an interpreter lock)",
+            None => "the server's threads run one at a time (as under an interpreter lock), on one CPU",
+        },
+        [
+            format!(
+                "server: {:.2} CPUs (/proc/PID/stat), busiest thread {}",
+                server.used,
+                busiest.as_deref().unwrap_or("unknown")
+            ),
+            show_idle((idle, cpus)),
+        ]
+        .into_iter()
+        .chain(waits.map(|threads| {
+            format!("threads waiting for a lock with a timeout: {threads:.1} (/proc/PID/task/TID/syscall)")
+        })),
+        "run several server processes",
+    )
+    .at([(StepKind::Threads, Actor::Server), (StepKind::Cpu, Actor::Server)])
+    .with_utilization(server.used.min(1.0), facts.responses_per_s)
+    .found()
+}

@@ -1,0 +1,84 @@
+//! The server sent no response for a while, and then resumed.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::metric::{CgroupFigure, ProcessFigure, Role, WaitObject};
+use floodmark_record::path::{Actor, StepKind};
+use floodmark_record::run::Run;
+use floodmark_record::{Metric, Observation};
+
+use super::{CauseSpec, Detect, Place};
+use crate::next::MET_SHARE;
+use crate::stalled;
+use crate::text::{per_s, show_us};
+use crate::why::candidate::{Candidate, EvidenceRank};
+use crate::why::facts::{RunFacts, WindowSamples};
+use crate::why::thresholds::{MOST, NOTICEABLE};
+
+pub(super) static SPEC: CauseSpec = CauseSpec {
+    interrupts: Some(stalled),
+    ..CauseSpec::new(
+        Cause::ServerStall,
+        Place::Server,
+        "the server sent no response for a while, and then resumed",
+        Detect::Apart,
+    )
+};
+
+/// Returns the candidate for a server that stalled. Returns `None`, so that other causes are judged,
+/// if the server used CPU time during the silence (for example for garbage collection) or waited for
+/// a disk or for another process.
+fn stalled(facts: &RunFacts<'_>) -> Option<Candidate> {
+    let run = facts.run;
+    let stall = stalled::server_stall(run).filter(|stall| stalled::distorts_means(run, stall))?;
+    let is_met = |offered: f64| facts.ok_per_s >= MET_SHARE * offered;
+    let throttled = facts.samples.cgroup(CgroupFigure::ThrottledTime);
+    let during = WindowSamples::between(run, stall.from_s, stall.to_s);
+    let cpus = |role| {
+        let mean = |figure| during.mean(Metric::Process(role, figure));
+        mean(ProcessFigure::User)
+            .zip(mean(ProcessFigure::System))
+            .map(|(user, system)| user + system)
+    };
+    let server = cpus(Role::Server)?;
+    let is_at_work = server.max(cpus(Role::Store).unwrap_or(0.0)) >= NOTICEABLE;
+    if facts.offered_per_s.is_some_and(is_met)
+        || throttled.is_some_and(|throttled| throttled >= NOTICEABLE)
+        || is_at_work
+        || waits_for_others(run, &during)
+    {
+        return None;
+    }
+    let window_s = run.window.to_s - run.window.from_s;
+    let outside = per_s(facts.ok_per_s * window_s / (window_s - stall.total_s));
+    let slowest = show_us(run.service_time_us.max);
+    let evidence = [
+        format!("longest service time: {slowest}"),
+        format!("server: {server:.2} CPUs used during the stall (/proc/PID/stat)"),
+    ];
+    let candidate = Candidate::new(
+        EvidenceRank::Counted,
+        format!("{}; outside the stall: {outside}", stalled::show(stall)),
+        evidence,
+        "find out what paused the server (a stopped process, a paused container or host, its store), \
+         then repeat",
+    );
+    Some(candidate.at([(StepKind::Stall, Actor::Server)]))
+}
+
+/// Returns whether at least one of the server's threads waits for a file or for another process most
+/// of the time.
+fn waits_for_others(run: &Run, during: &WindowSamples<'_>) -> bool {
+    let mean = |of: &Observation| match &of.metric {
+        Metric::ThreadsBlocked {
+            role: Role::Server,
+            object:
+                WaitObject::Connection(_)
+                | WaitObject::UnixSocket(_)
+                | WaitObject::File(_)
+                | WaitObject::AppendedFile(_),
+            ..
+        } => during.mean(of.metric.clone()),
+        _ => None,
+    };
+    run.observations.iter().filter_map(mean).sum::<f64>() >= MOST
+}

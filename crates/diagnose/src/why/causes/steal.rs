@@ -1,0 +1,38 @@
+//! The hypervisor gives CPU time to other guests.
+
+use floodmark_record::Metric;
+use floodmark_record::cause::Cause;
+use floodmark_record::metric::HostFigure;
+use floodmark_record::path::{Actor, StepKind};
+
+use super::{CauseSpec, Detect, Place};
+use crate::text::percent;
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
+use crate::why::facts::RunFacts;
+use crate::why::thresholds::{MOST, NOTICEABLE};
+
+pub(super) static SPEC: CauseSpec = CauseSpec::new(
+    Cause::Steal,
+    Place::OtherPrograms,
+    "the hypervisor gives CPU time to other guests",
+    Detect::Figures(detect),
+);
+
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    let steal = facts.samples.mean(Metric::Host(None, HostFigure::Steal))?;
+    let share = steal / facts.allowed.client_host;
+    let stolen = percent(share);
+    let figure = format!("{stolen} of the CPU time (/proc/stat, steal)");
+    if share < NOTICEABLE {
+        return ruled_out(figure);
+    }
+    Candidate::new(
+        // If less than half is stolen, the consumer of the remaining CPU time matters more.
+        EvidenceRank::Mechanism.unless_minor(share < MOST),
+        format!("the hypervisor gives {stolen} of this host's CPU time to other guests"),
+        vec![figure],
+        "use a dedicated host, or repeat at another time",
+    )
+    .at([(StepKind::Steal, Actor::Host)])
+    .found()
+}

@@ -1,0 +1,66 @@
+//! Requests wait for row or table locks in the store.
+
+use floodmark_record::Metric;
+use floodmark_record::cause::Cause;
+use floodmark_record::metric::Role;
+use floodmark_record::path::{Actor, StepKind};
+
+use super::{CauseSpec, Detect, Explained, Loss, Place, Tuning};
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
+use crate::why::facts::RunFacts;
+use crate::why::gain::GainModel;
+use crate::why::graph::full_store_pool;
+use crate::why::proof::CauseClass;
+
+pub(super) static SPEC: CauseSpec = CauseSpec {
+    // A committing session holds its locks until the commit ends.
+    loses_to: &[Loss {
+        to: &[Cause::StoreCommit],
+        when: |facts, _, candidate| {
+            let sessions = facts.sessions.as_ref()?;
+            sessions.lock_holder_commits().then(|| {
+                Explained::RuledOut(format!(
+                    "{}; the lock holder was committing ({:.1} sessions committing, {:.1} idle in a transaction)",
+                    candidate.evidence[0], sessions.committing, sessions.idle_in_transaction
+                ))
+            })
+        },
+    }],
+    class: Some(CauseClass::Waiting),
+    gain: GainModel::HeldAlone,
+    tuning: Tuning::Stop,
+    ..CauseSpec::new(
+        Cause::StoreLock,
+        Place::Store,
+        "requests wait for locks in the store",
+        Detect::Figures(detect),
+    )
+};
+
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    let Some(sessions) = &facts.sessions else {
+        let mut observations = facts.run.observations.iter();
+        let is_store = observations.any(|of| matches!(of.metric, Metric::Process(Role::Store, _)));
+        let missing = not_available("wait events of the store's sessions (pg_stat_activity)");
+        return missing.filter(|_| is_store);
+    };
+    let figure = format!(
+        "{:.1} of {:.1} active sessions waited for a lock (pg_stat_activity, wait_event_type Lock)",
+        sessions.waiting_for_locks, sessions.active
+    );
+    if !sessions.many_wait_for_locks() {
+        return ruled_out(figure);
+    }
+    Candidate::new(
+        EvidenceRank::Located,
+        format!(
+            "{:.0} of {:.0} database sessions wait for a lock because they change the same rows",
+            sessions.waiting_for_locks, sessions.active
+        ),
+        vec![figure],
+        "spread the writes over more rows, or end transactions right after the change",
+    )
+    .at([(StepKind::RowLock, Actor::Store)])
+    .behind(full_store_pool(facts))
+    .found()
+}

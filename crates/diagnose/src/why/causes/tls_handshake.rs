@@ -1,0 +1,85 @@
+//! TLS handshakes, with clients or with an upstream, use up the server's CPU.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::metric::CodeFigure;
+use floodmark_record::path::{Actor, StepKind};
+use floodmark_record::units::show_count;
+
+use super::{CauseSpec, Detect, Place, Tuning};
+use crate::text::{percent, show_us};
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
+use crate::why::facts::RunFacts;
+use crate::why::proof::CauseClass;
+use crate::why::thresholds::{MOST, NOTICEABLE};
+
+pub(super) static SPEC: CauseSpec = CauseSpec {
+    class: Some(CauseClass::ServerCpu),
+    tuning: Tuning::Stop,
+    ..CauseSpec::new(
+        Cause::TlsHandshake,
+        Place::Server,
+        "TLS handshakes use up the server's CPU",
+        Detect::Figures(detect),
+    )
+};
+
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    let (run, server) = (facts.run, facts.server.as_ref()?);
+    let code = facts.code_share(CodeFigure::Cryptography);
+    // Cryptography runs in user mode, while connections are opened in kernel mode.
+    let share = code.unwrap_or_else(|| server.in_user());
+    let (per_request, figure) = match &run.tls {
+        Some(tls) => {
+            let full = tls.used.handshakes.saturating_sub(tls.used.resumed);
+            let (handshakes, ok) = (show_count(full), show_count(run.requests.ok));
+            let figure = format!(
+                "{handshakes} full handshakes for {ok} ok responses (tls.handshakes, tls.resumed)"
+            );
+            (full as f64 / run.requests.ok.max(1) as f64, figure)
+        }
+        // Without samples of code, handshakes with an upstream are not visible.
+        None => {
+            let per_request = facts.opened_by_others()? / facts.responses_per_s.max(1e-9);
+            let figure = format!(
+                "processes other than the client opened {per_request:.2} connections per response (ActiveOpens)"
+            );
+            code.filter(|share| *share >= NOTICEABLE)
+                .map(|_| (per_request, figure))?
+        }
+    };
+    let of_cpu = match code {
+        Some(share) => format!(
+            "cryptography: {} of the server's CPU time (perf_event_open)",
+            percent(share)
+        ),
+        None => format!("{} of the server's CPU time in user mode", percent(share)),
+    };
+    if per_request < MOST || share < MOST || !facts.is_server_saturated(server) {
+        return ruled_out(format!("{figure}; {of_cpu}"));
+    }
+    let time = run.handshake_time_us.mean.map(|us| {
+        format!(
+            "mean handshake time: {} (handshake_time_us)",
+            show_us(Some(us))
+        )
+    });
+    Candidate::new(
+        EvidenceRank::Mechanism,
+        match &run.tls {
+            Some(_) => {
+                format!("the server is busy with TLS: {per_request:.2} full handshakes per request")
+            }
+            None => format!(
+                "the server is busy with cryptography, probably TLS handshakes: it opens \
+                 {per_request:.2} upstream connections per request"
+            ),
+        },
+        [Some(figure), Some(of_cpu), time].into_iter().flatten(),
+        "keep connections, resume sessions, or use an ECDSA certificate instead of RSA",
+    )
+    .at([
+        (StepKind::Cpu, Actor::Server),
+        (StepKind::Tls, Actor::Server),
+    ])
+    .found()
+}

@@ -1,0 +1,47 @@
+//! There is not enough evidence to name a cause.
+
+use floodmark_record::cause::Cause;
+
+use super::{CauseSpec, Detect, Place};
+use crate::asking;
+use crate::text::show_s;
+use crate::validity::MIN_LENGTH_S;
+use crate::why::candidate::{Candidate, EvidenceRank};
+use crate::why::facts::RunFacts;
+use crate::why::thresholds::SAME;
+
+pub(super) static SPEC: CauseSpec = CauseSpec {
+    is_limit: false,
+    ..CauseSpec::new(
+        Cause::Unknown,
+        Place::NoLimit,
+        "there is not enough evidence to name a cause; floodmark suggests how to find it",
+        Detect::Apart,
+    )
+};
+
+/// Returns the candidate if no cause was found.
+pub(in crate::why) fn candidate(facts: &RunFacts<'_>) -> Candidate {
+    let (run, plan) = (facts.run, &facts.run.plan);
+    let mut summary = "not enough evidence to name a cause".to_owned();
+    let next = if run.sending_s < MIN_LENGTH_S {
+        summary = format!(
+            "the run ({}) was too short to name a cause",
+            show_s(run.sending_s)
+        );
+        let longer = asking::longer(plan).unwrap_or_else(|| asking::scaled(plan, 2.0));
+        format!("run longer: {longer}")
+    } else if plan.is_open() {
+        "retry with a lower rate, and check what the server waits for".to_owned()
+    } else if facts
+        .in_flight
+        .is_some_and(|n| n < SAME.start() * f64::from(plan.connections))
+    {
+        "check why connections are without a request: how long they take to open and close"
+            .to_owned()
+    } else {
+        let twice = plan.connections * 2;
+        format!("retry with twice the connections: -c {twice}")
+    };
+    Candidate::new(EvidenceRank::Demand, summary, Vec::new(), next)
+}
