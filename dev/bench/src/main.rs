@@ -49,7 +49,7 @@ enum Measurement {
     Performance(performance::PerformanceOptions),
     /// Measure the cost per connection with many kept connections
     Scale(scale::ScaleOptions),
-    /// Print the JSON Schemas
+    /// Print the JSON Schemas and the guide with the table of causes
     Schema,
     /// Run a command and keep it stopped for a fraction of the time
     Slowed(difference::slowed::SlowedOptions),
@@ -84,10 +84,7 @@ fn run(measurement: &Measurement) -> Result<bool, Failure> {
         Measurement::Peers(options) => peers::run(&bench()?, options).map(|()| true),
         Measurement::Performance(options) => performance::run(&bench()?, options).map(|()| true),
         Measurement::Scale(options) => scale::run(&bench()?, options),
-        Measurement::Schema => {
-            schema::run();
-            Ok(true)
-        }
+        Measurement::Schema => schema::run().map(|()| true),
         Measurement::Slowed(options) => difference::slowed::run(options),
         Measurement::Systems => contracts::run(&bench()?),
         Measurement::Watching(options) => monitoring::run(options),

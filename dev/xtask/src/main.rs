@@ -53,7 +53,7 @@ enum Task {
         #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
         seconds: u32,
     },
-    /// Write the JSON Schemas in docs/ from the types of records and manifests
+    /// Write the JSON Schemas and the guide's table of causes in docs/
     Schema(Mode),
     /// Write docs/cli.md from the help of every command
     Usage(Mode),

@@ -1,4 +1,5 @@
-//! `cargo xtask schema`: writes the JSON Schemas of records and manifests to `docs/`.
+//! `cargo xtask schema`: writes the JSON Schemas of records and manifests, and the table of causes in
+//! the guide, to `docs/`.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -14,10 +15,13 @@ use crate::workspace::Workspace;
 pub fn run(workspace: &Workspace, mode: &Mode) -> Result<(), TaskError> {
     let mut print = Command::new(workspace.build_release("floodmark-bench")?);
     let text = command::capture(print.arg("schema"))?;
-    let schemas: BTreeMap<String, Value> =
+    let pages: BTreeMap<String, Value> =
         serde_json::from_str(&text).map_err(|error| TaskError::output(&print, error))?;
-    for (file, schema) in schemas {
-        let text = format!("{schema:#}\n");
+    for (file, page) in pages {
+        let text = match page {
+            Value::String(text) => text,
+            schema => format!("{schema:#}\n"),
+        };
         page::update(workspace, &file, &text, mode, "cargo xtask schema")?;
     }
     Ok(())
