@@ -1,4 +1,5 @@
 //! `cargo xtask golden`: judges and renders the records in `dev/golden/` and shows every difference.
+//! Then does the same without the sentences in the records, on which no judgment may depend.
 //!
 //! Each pack, `NAME.jsonl.gz`, contains one result per line: the name, and either the record without
 //! histograms or all events. `judgments.txt` contains the judgment on each result, and `text/`
@@ -14,6 +15,7 @@ use clap::Args;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use floodmark_diagnose::validity::is_only_not_ok;
 use floodmark_lab::{EVENTS, RECORD};
 use floodmark_record::Record;
 use floodmark_record::run::Run;
@@ -36,6 +38,12 @@ const PACK: &str = ".jsonl.gz";
 
 /// Packs of cases. Their terminal texts are rendered but not stored, because there are hundreds.
 const CASES: [&str; 2] = ["own", "third-party"];
+
+/// Keys whose values are sentences, or lists of sentences.
+const SENTENCES: [&str; 11] = [
+    "basis", "detail", "evidence", "figure", "method", "next", "notes", "place", "summary", "text",
+    "unseen",
+];
 
 /// Style of terminal texts.
 const STYLE: Style = Style {
@@ -72,6 +80,7 @@ pub fn run(options: &GoldenOptions) -> Result<bool, Failure> {
     }
     let mut actual = BTreeMap::new();
     let mut judgments = String::new();
+    let mut without_sentences = String::new();
     let mut results = 0;
     for file in names(&golden)? {
         let Some(name) = file.strip_suffix(PACK) else {
@@ -84,12 +93,23 @@ pub fn run(options: &GoldenOptions) -> Result<bool, Failure> {
             judge(&mut judgments, &title, &record)?;
             let terminal = render(options.render.as_deref(), &title, &record)?;
             write!(text, "== {result}\n\n{terminal}\n")?;
+            let mut blanked = serde_json::to_value(&record)?;
+            blank(&mut blanked);
+            let mut blanked = serde_json::from_value(blanked)?;
+            floodmark_lab::fold::judge_again(&mut blanked);
+            judge(&mut without_sentences, &title, &blanked)?;
+            render(None, &title, &blanked)?;
             Ok(())
         })?;
         if !CASES.iter().any(|cases| name.starts_with(cases)) {
             actual.insert(golden.join(TEXT).join(format!("{name}.txt")), text);
         }
     }
+    let by_sentences = differences(&judgments, &without_sentences);
+    for line in &by_sentences {
+        println!("depends on a sentence: {line}");
+    }
+    let mut is_equal = by_sentences.is_empty();
     actual.insert(golden.join(JUDGMENTS), judgments);
     if options.write {
         fs::create_dir_all(golden.join(TEXT))?;
@@ -97,7 +117,6 @@ pub fn run(options: &GoldenOptions) -> Result<bool, Failure> {
             write(path, text)?;
         }
     }
-    let mut is_equal = true;
     for (path, text) in &actual {
         let differences = differences(&read(path)?, text);
         is_equal &= differences.is_empty();
@@ -151,6 +170,26 @@ fn remove_histograms(value: &mut Value) {
             fields.values_mut().for_each(remove_histograms);
         }
         Value::Array(items) => items.iter_mut().for_each(remove_histograms),
+        _ => {}
+    }
+}
+
+/// Replaces the sentences below a value.
+fn blank(value: &mut Value) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(blank),
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match value {
+                    Value::String(text) if SENTENCES.contains(&&**key) => *text = "?".to_owned(),
+                    Value::Array(texts) if SENTENCES.contains(&&**key) => {
+                        let texts = texts.iter_mut().filter(|text| text.is_string());
+                        texts.for_each(|text| *text = "?".into());
+                    }
+                    value => blank(value),
+                }
+            }
+        }
         _ => {}
     }
 }
@@ -237,7 +276,11 @@ fn judge(lines: &mut String, title: &str, record: &Record) -> Result<(), Failure
 
 /// Returns the judgment on a run: validity, cause, confidence, path, gain and upper bound.
 fn of_run(run: &Run) -> String {
-    let validity = name(run.validity.status);
+    let validity = if is_only_not_ok(run) {
+        "no ok response".to_owned()
+    } else {
+        name(run.validity.status)
+    };
     let Some(verdict) = &run.verdict else {
         return format!("{validity}, no verdict");
     };
