@@ -66,7 +66,7 @@ pub fn comparisons(record: &Record) -> Vec<Comparison> {
             let Some(baseline) = baseline else { continue };
             // Add these notes to every comparison in the record. `floodmark compare` prints the
             // notes only once for all metrics.
-            let notes = [trial, baseline].map(|of| differences::validity_notes(of));
+            let notes = [trial, baseline].map(|of| of.named(&differences::validity_notes(of)));
             for metric in trial.metrics() {
                 let mut comparison = compare(trial, baseline, metric);
                 comparison.notes.extend(notes.concat());
@@ -87,7 +87,7 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
     let within =
         || capacity::interval_of_ratio(a, b).filter(|_| metric == ComparedMetric::Capacity);
     let interval = across.clone().or_else(within);
-    let mut notes = [&of_a.notes[..], &of_b.notes].concat();
+    let mut notes = [a.named(&of_a.notes), b.named(&of_b.notes)].concat();
     if ratio.is_some() && across.is_none() {
         notes.push(too_few(&[(a, &of_a), (b, &of_b)]));
     }

@@ -34,9 +34,7 @@ pub(super) fn process_figures(group: &RunGroup<'_>) -> ProcessFigures {
         .chain(excluded)
         .chain(outlier_notes(&values, &numbers, metric));
     ProcessFigures {
-        notes: notes
-            .map(|note| format!("{}: {note}", group.name))
-            .collect(),
+        notes: notes.collect(),
         attempts: values.len(),
         values,
     }

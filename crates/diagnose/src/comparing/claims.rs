@@ -46,7 +46,7 @@ fn measure(groups: &[RunGroup<'_>], published: &PublishedClaim) -> Result<Measur
     let interval = usable.and_then(over_processes);
     let mut notes = Vec::new();
     if interval.is_none() {
-        notes.clone_from(&figures.notes);
+        notes = group.named(&figures.notes);
         notes.extend(usable.map(|_| too_few(&[(group, &figures)])));
     }
     let interval = interval.map(|interval| (interval.low, interval.high));

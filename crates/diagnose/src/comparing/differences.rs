@@ -43,8 +43,9 @@ pub fn caveats(a: (&RunGroup<'_>, &[Record]), b: (&RunGroup<'_>, &[Record])) -> 
     unlike.extend(differences(names, &hosts(a.1), &hosts(b.1)));
     let mut notes = Vec::new();
     for (group, records) in [a, b] {
-        notes.extend(validity_notes(group));
-        notes.extend(unknown_processes(records).map(|note| format!("{}: {note}", group.name)));
+        let mut of_group = validity_notes(group);
+        of_group.extend(unknown_processes(records));
+        notes.extend(group.named(&of_group));
     }
     notes.extend(not_interleaved(a.0, b.0));
     Caveats { unlike, notes }
@@ -171,7 +172,7 @@ fn hosts(records: &[Record]) -> Properties {
     properties
 }
 
-/// Returns notes on bound, incomplete, incorrect and unchecked runs.
+/// Returns notes on bound, incomplete, incorrect and unchecked runs, without the group's name.
 pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
     let total = plural(group.runs().count() as u64, "attempt");
     let count = |problem: fn(&Run) -> bool| group.runs().filter(|run| problem(run)).count();
@@ -191,10 +192,10 @@ pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
         ),
         (unchecked, "had a check that was not evaluated"),
     ];
-    let name = &group.name;
     let found = problems.iter().filter(|(n, _)| *n > 0);
-    let notes = found.map(|(n, meaning)| format!("{name}: {n} of {total} {meaning}"));
-    notes.collect()
+    found
+        .map(|(n, meaning)| format!("{n} of {total} {meaning}"))
+        .collect()
 }
 
 /// Returns a note if any record comes from `floodmark load`, which does not know when the server

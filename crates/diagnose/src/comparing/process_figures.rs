@@ -15,6 +15,7 @@ pub(super) struct ProcessFigures {
     pub(super) values: Vec<f64>,
     /// Number of attempts included in the figures.
     pub(super) attempts: usize,
+    /// Notes, without the group's name.
     pub(super) notes: Vec<String>,
 }
 
@@ -72,7 +73,6 @@ impl ProcessFigures {
             .chain(slow)
             .chain(not_comparable.into_iter().flatten())
             .chain(outlier_notes(&values, &numbers, metric))
-            .map(|note| format!("{}: {note}", group.name))
             .collect();
         ProcessFigures {
             values,

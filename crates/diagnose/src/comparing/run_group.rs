@@ -35,6 +35,12 @@ pub enum GroupError {
 }
 
 impl<'a> RunGroup<'a> {
+    /// Adds the group's name to notes on the group.
+    pub(super) fn named(&self, notes: &[String]) -> Vec<String> {
+        let name = &self.name;
+        notes.iter().map(|note| format!("{name}: {note}")).collect()
+    }
+
     /// Returns all runs of the group.
     pub fn runs(&self) -> impl Iterator<Item = &'a Run> {
         self.processes.iter().flatten().copied()

@@ -153,24 +153,22 @@ fn trend(points: &[TrendPoint<'_>], metric: ComparedMetric) -> (Trend, Vec<Strin
     (trend, gathered(reasons))
 }
 
-/// Returns each distinct note with the results that it applies to. The notes start with the name of
-/// their group.
+/// Returns each distinct note with the results that it applies to.
 fn gathered<'a>(notes: impl IntoIterator<Item = (&'a TrendPoint<'a>, Vec<String>)>) -> Vec<String> {
     let mut found: Vec<(String, Vec<&str>)> = Vec::new();
     for (point, notes) in notes {
         let label = point.group.name.as_str();
-        let prefix = format!("{label}: ");
         for note in notes {
-            let text = note.strip_prefix(&prefix).unwrap_or(&note);
-            match found.iter_mut().find(|(known, _)| known == text) {
+            match found.iter_mut().find(|(known, _)| *known == note) {
                 Some((_, labels)) => labels.push(label),
-                None => found.push((text.to_owned(), vec![label])),
+                None => found.push((note, vec![label])),
             }
         }
     }
-    let found = found.into_iter();
-    let notes = found.map(|(text, labels)| format!("{}: {text}", labels.join(", ")));
-    notes.collect()
+    found
+        .into_iter()
+        .map(|(note, labels)| format!("{}: {note}", labels.join(", ")))
+        .collect()
 }
 
 /// Returns the interval of a figure within the only server process of a group.
