@@ -95,9 +95,12 @@ pub(crate) fn scan<T>(responses: &[T], draw: impl Fn(&T) -> DrawnNumber) -> Numb
         }
         if let Some(before) = previous.filter(|p| number - p > 1) {
             let (from, to) = (before + 1, number - 1);
-            scan.missing.add(to - before, || match from == to {
-                true => show_count(from),
-                false => format!("{} to {}", show_count(from), show_count(to)),
+            scan.missing.add(to - before, || {
+                if from == to {
+                    show_count(from)
+                } else {
+                    format!("{} to {}", show_count(from), show_count(to))
+                }
             });
         }
         previous = Some(number);

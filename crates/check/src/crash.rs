@@ -248,10 +248,11 @@ impl Bounds<'_> {
         let earlier_unknown = round.earlier.map_or(0, |state| state.unknown);
         let mut slack = earlier_unknown.saturating_add(unknown);
         if let Some((low, high)) = before.range {
-            let gap = match round.is_fresh_start {
+            let gap = if round.is_fresh_start {
                 // The requests of an interrupted round are unknown.
-                true => RestartGap::Any,
-                false => RestartGap::Unknown,
+                RestartGap::Any
+            } else {
+                RestartGap::Unknown
             };
             violations.extend(
                 // A state that floodmark has not seen before may start with any number.

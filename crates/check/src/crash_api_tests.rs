@@ -310,13 +310,12 @@ proptest! {
         let required: BTreeSet<u64> = of(&[Acknowledged]).union(&before).copied().collect();
         let allowed: BTreeSet<u64> = of(&[Unknown]).union(&required).copied().collect();
         // Random items almost never satisfy the conditions, so half of the cases come close.
-        let items: Vec<u64> = match is_likely {
-            true => {
-                let lucky = items.iter().take(1).chain(&allowed).copied();
-                let all: BTreeSet<u64> = lucky.filter(|n| required.contains(n) || n % 2 == 0).collect();
-                all.into_iter().collect()
-            }
-            false => items,
+        let items: Vec<u64> = if is_likely {
+            let lucky = items.iter().take(1).chain(&allowed).copied();
+            let all: BTreeSet<u64> = lucky.filter(|n| required.contains(n) || n % 2 == 0).collect();
+            all.into_iter().collect()
+        } else {
+            items
         };
         let after: BTreeSet<u64> = items.iter().copied().collect();
         let expected = after.len() == items.len()

@@ -102,9 +102,10 @@ impl<'a> CounterHistory<'a> {
     /// Returns the words for an increment in a history. Only an acknowledged increment is shown with
     /// the value that it returned.
     fn verb(&self, kind: OperationKind) -> &'static str {
-        match self.returns_value && kind == OperationKind::Acknowledged {
-            true => "increment to",
-            false => "increment by request",
+        if self.returns_value && kind == OperationKind::Acknowledged {
+            "increment to"
+        } else {
+            "increment by request"
         }
     }
 
@@ -224,9 +225,10 @@ impl<'a> CounterHistory<'a> {
             show_count(observed(read)),
             show_count(u64::try_from(expected).unwrap_or(0))
         );
-        let marked = match low(largest_low) == first {
-            true => vec![*largest_low, *smallest_high],
-            false => vec![*smallest_high],
+        let marked = if low(largest_low) == first {
+            vec![*largest_low, *smallest_high]
+        } else {
+            vec![*smallest_high]
         };
         Some((what, marked))
     }

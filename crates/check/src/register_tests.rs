@@ -55,9 +55,10 @@ fn can_order(pending: &[KeptOperation], current: Option<u64>) -> bool {
         if next.sent_ns() > first_end {
             return false;
         }
-        match next.kind().is_read() {
-            true => content(&next) == current && can_order(&rest, current),
-            false => can_order(&rest, content(&next)),
+        if next.kind().is_read() {
+            content(&next) == current && can_order(&rest, current)
+        } else {
+            can_order(&rest, content(&next))
         }
     })
 }

@@ -96,9 +96,10 @@ impl Pairs {
         if rules.is_alternating {
             for turns in turns {
                 pairs.add(turns.process, rules, |trial| {
-                    let side = match *trial == rules.baseline {
-                        true => &turns.baseline,
-                        false => &turns.candidate,
+                    let side = if *trial == rules.baseline {
+                        &turns.baseline
+                    } else {
+                        &turns.candidate
                     };
                     let figure = side.figure(rules.metric);
                     figure.ok_or_else(|| why_turns_missing(side, rules.metric))
@@ -125,9 +126,10 @@ impl Pairs {
                 continue;
             };
             pairs.add(process, rules, |trial| {
-                let side = match *trial == rules.baseline {
-                    true => baseline,
-                    false => candidate,
+                let side = if *trial == rules.baseline {
+                    baseline
+                } else {
+                    candidate
                 };
                 process_figure(side, rules.metric).ok_or_else(|| why_missing(side))
             });

@@ -141,9 +141,10 @@ fn failed_requests(run: &Run) -> Option<String> {
     let reset = "connections closed without a response: check the server's log";
     let timed_out = format!("requests timed out: retry with {less}");
     let is_failing = |verdict: &Verdict| verdict.cause == Cause::Errors;
-    let rejected = match run.verdict.as_ref().is_some_and(is_failing) {
-        true => "requests were rejected (429 or 503): check the server's log".to_owned(),
-        false => format!("requests were rejected (429 or 503): retry with {less}"),
+    let rejected = if run.verdict.as_ref().is_some_and(is_failing) {
+        "requests were rejected (429 or 503): check the server's log".to_owned()
+    } else {
+        format!("requests were rejected (429 or 503): retry with {less}")
     };
     let failures = [
         (counts.connect_failed, connect_failed),
@@ -192,9 +193,10 @@ fn curl(run: &Run) -> String {
 /// Quotes a word for a shell if necessary.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/:.,-_=%@+[]".contains(c);
-    match word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    if word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
@@ -254,9 +256,10 @@ fn explore(run: &Run) -> String {
     match (schedule, &run.saturation, unmet_step) {
         (Schedule::Burst { .. }, ..) => {
             let n = run.requests.intended;
-            match run.requests.ok as f64 >= MET_SHARE * n as f64 {
-                true => format!("try twice the burst: --burst {}", n.saturating_mul(2)),
-                false => format!("try half the burst: --burst {}", (n / 2).max(1)),
+            if run.requests.ok as f64 >= MET_SHARE * n as f64 {
+                format!("try twice the burst: --burst {}", n.saturating_mul(2))
+            } else {
+                format!("try half the burst: --burst {}", (n / 2).max(1))
             }
         }
         (Schedule::Ramp { .. }, Some(Saturation::FellBehind(found)), _) => format!(

@@ -52,9 +52,10 @@ pub(crate) fn distorts_means(run: &Run, stall: &Silence) -> bool {
 /// Describes a stall. Silences are measured in parts of 100 ms.
 pub(crate) fn show(stall: &Silence) -> String {
     let again = stall.total_s - (stall.to_s - stall.from_s);
-    let again = match again >= 0.1 {
-        true => format!(" ({:.1} s in total)", stall.total_s),
-        false => String::new(),
+    let again = if again >= 0.1 {
+        format!(" ({:.1} s in total)", stall.total_s)
+    } else {
+        String::new()
     };
     format!(
         "the server sent no response for at least {:.1} s from {:.1} s on{again}, with {} requests in \

@@ -85,9 +85,10 @@ impl Judged<'_> {
 
     /// Returns the number of requests affected by an error, or 0 if the error is expected.
     fn unexpected(&self, error: &str) -> u64 {
-        match self.is_expected(error) {
-            true => 0,
-            false => self.affected(error),
+        if self.is_expected(error) {
+            0
+        } else {
+            self.affected(error)
         }
     }
 
@@ -130,9 +131,10 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
         cpus,
         expected,
     };
-    let client = match run.agents.is_empty() {
-        true => ClientFaults::of(judged),
-        false => agents::faults(run),
+    let client = if run.agents.is_empty() {
+        ClientFaults::of(judged)
+    } else {
+        agents::faults(run)
     };
     let server = || nothing_ok(run).or_else(|| stopped_responding(run));
     let (status, reasons) = client.judge(server);
@@ -161,10 +163,12 @@ pub fn client_fault(run: &Run, cpus: u32, can_be_late: bool) -> Option<Reason> {
         cpus,
         expected: &[],
     };
-    let faults = match run.agents.is_empty() {
-        true if can_be_late => not_sent(judged),
-        true => ClientFaults::of(judged).invalid,
-        false => agents::faults(run).invalid,
+    let faults = if !run.agents.is_empty() {
+        agents::faults(run).invalid
+    } else if can_be_late {
+        not_sent(judged)
+    } else {
+        ClientFaults::of(judged).invalid
     };
     faults.into_iter().next()
 }
@@ -218,9 +222,10 @@ impl ClientFaults {
             return (Status::Invalid, [invalid, self.bound].concat());
         }
         let bound = [self.bound, self.saturated].concat();
-        match bound.is_empty() {
-            true => (Status::Valid, bound),
-            false => (Status::Bound, bound),
+        if bound.is_empty() {
+            (Status::Valid, bound)
+        } else {
+            (Status::Bound, bound)
         }
     }
 }
@@ -277,9 +282,10 @@ fn of_external_client(name: &str, run: &Run) -> Validity {
     let notes = Vec::from_iter(detail.is_none().then_some(note));
     let failed = detail.map(|detail| Reason::ClientFailed { detail });
     let reasons = worded(Vec::from_iter(failed.or_else(|| nothing_ok(run))));
-    let status = match reasons.is_empty() {
-        true => Status::Valid,
-        false => Status::Invalid,
+    let status = if reasons.is_empty() {
+        Status::Valid
+    } else {
+        Status::Invalid
     };
     Validity {
         status,
@@ -378,9 +384,10 @@ fn unsent(judged: &Judged<'_>) -> Vec<Reason> {
     // If no connect failure explains an unsent request, the request was due during a stall.
     let stall_s = judged.stall_s().unwrap_or(0.0);
     // The plan's rate is the total of all agents, so this agent's rate follows from its counts.
-    let per_s = match judged.run.plan.is_open() && judged.run.sending_s > 0.0 {
-        true => counts.intended as f64 / judged.run.sending_s,
-        false => 0.0,
+    let per_s = if judged.run.plan.is_open() && judged.run.sending_s > 0.0 {
+        counts.intended as f64 / judged.run.sending_s
+    } else {
+        0.0
     };
     let due = (per_s * stall_s) as u64;
     let stalled = due.min(unsent.saturating_sub(ours + judged.stopped_by_server()));

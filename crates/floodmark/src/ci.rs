@@ -38,9 +38,10 @@ impl CiOutput {
     /// # Errors
     /// Fails if the environment names no file, or if the file is not writable.
     pub fn check_summary(&self) -> Result<(), Ending> {
-        match self.github_summary {
-            true => files::check_writable(SUMMARY, &summary_file()?),
-            false => Ok(()),
+        if self.github_summary {
+            files::check_writable(SUMMARY, &summary_file()?)
+        } else {
+            Ok(())
         }
     }
 

@@ -187,9 +187,10 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
 
 /// Returns the runs whose curves can be compared. The loads of a search have different rates.
 fn drawable_runs<'a>(side: &RunGroup<'a>) -> Vec<&'a Run> {
-    match side.capacities.is_empty() {
-        true => side.runs().collect(),
-        false => Vec::new(),
+    if side.capacities.is_empty() {
+        side.runs().collect()
+    } else {
+        Vec::new()
     }
 }
 

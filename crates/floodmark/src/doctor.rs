@@ -80,8 +80,9 @@ fn check_agents(place: &AgentsPlace) -> Result<(), Ending> {
     })?;
     let failed = checks.iter().filter(|check| check.outcome.is_err());
     let failed: Vec<String> = failed.map(AgentCheck::to_string).collect();
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(Ending::internal(failed.join("; "))),
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(Ending::internal(failed.join("; ")))
     }
 }

@@ -19,13 +19,17 @@ pub fn interrupted(record: &Record, stop: &Stop, failed: bool, shown: bool) -> O
     let is_interrupted = |run: &Run| run.ended.reason == EndReason::Interrupted;
     // A run whose load process failed looks interrupted, because its final event is missing too.
     let interrupted = stop.is_set() || (!failed && record.runs.iter().any(is_interrupted));
-    interrupted.then(|| match shown {
-        true => Ending::new(Exit::Interrupted, ""),
-        false if record.has_no_measurement() => Ending::before_result("the first measurement"),
-        false => Ending::new(
-            Exit::Interrupted,
-            "interrupted; the partial result is saved",
-        ),
+    interrupted.then(|| {
+        if shown {
+            Ending::new(Exit::Interrupted, "")
+        } else if record.has_no_measurement() {
+            Ending::before_result("the first measurement")
+        } else {
+            Ending::new(
+                Exit::Interrupted,
+                "interrupted; the partial result is saved",
+            )
+        }
     })
 }
 
@@ -123,9 +127,10 @@ fn refused(run: &Run) -> bool {
 /// Returns the host and port, followed by the resolved addresses if they differ.
 fn place(target: &Target) -> String {
     let addresses = target.show_addresses();
-    match addresses == target.authority {
-        true => addresses,
-        false => format!("{} ({addresses})", target.authority),
+    if addresses == target.authority {
+        addresses
+    } else {
+        format!("{} ({addresses})", target.authority)
     }
 }
 
@@ -164,9 +169,10 @@ pub fn failed_threshold(
 /// Returns an [`Ending`] if the run is invalid. Its message includes `what`. If only the responses
 /// make the run invalid, the exit code is that of a failed check.
 pub fn invalid(run: &Run, what: impl FnOnce() -> String) -> Option<Ending> {
-    let exit = match is_only_not_ok(run) {
-        true => Exit::Check,
-        false => Exit::Invalid,
+    let exit = if is_only_not_ok(run) {
+        Exit::Check
+    } else {
+        Exit::Invalid
     };
     let is_invalid = run.validity.status == Status::Invalid;
     is_invalid.then(|| Ending::new(exit, format!("the result is invalid: {}", what())))

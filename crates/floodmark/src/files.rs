@@ -134,9 +134,12 @@ impl Files {
             return written;
         };
         let flags = self.named();
-        let flags = flags.map(|(flag, path)| match is_device(path) {
-            true => format!(" {flag} FILE"),
-            false => format!(" {flag} {}", path.display()),
+        let flags = flags.map(|(flag, path)| {
+            if is_device(path) {
+                format!(" {flag} FILE")
+            } else {
+                format!(" {flag} {}", path.display())
+            }
         });
         let flags = flags.chain(self.ci.summary_flag());
         written.map_err(|ending| {
@@ -220,9 +223,10 @@ pub fn write(flag: &str, path: &Path, text: &str) -> Result<(), Ending> {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         replace_file(&path, text.as_bytes())
     };
-    let place = match is_stdout(path) {
-        true => "stdout".into(),
-        false => path.to_string_lossy(),
+    let place = if is_stdout(path) {
+        "stdout".into()
+    } else {
+        path.to_string_lossy()
     };
     written.map_err(|e| {
         Ending::internal(format!(

@@ -201,9 +201,10 @@ fn watch(args: &ObserveArgs) -> Result<MonitorTargets, Ending> {
 /// Returns a message with the server's name and the command to run on the client's host.
 fn greeting(args: &ObserveArgs, name: &str, pids: &[u32]) -> String {
     let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
-    let file = match is_stdout(&args.out) {
-        true => "FILE".to_owned(),
-        false => args.out.display().to_string(),
+    let file = if is_stdout(&args.out) {
+        "FILE".to_owned()
+    } else {
+        args.out.display().to_string()
     };
     format!(
         "monitoring {} (process {}) on port {} until Ctrl-C; meanwhile, run on the client's host: floodmark load URL --with {}\n",

@@ -61,11 +61,12 @@ fn show(record: &Record, at: &Path) -> Result<(), Ending> {
     out::show(false, |style| {
         floodmark_report::terminal::result(record, next.as_deref(), style)
     })?;
-    match record.has_no_measurement() && record.skipped.is_empty() {
-        true => Err(Ending::usage(format!(
+    if record.has_no_measurement() && record.skipped.is_empty() {
+        Err(Ending::usage(format!(
             "{}: no measurement, because the run ended before the first one; repeat the run",
             at.display()
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }

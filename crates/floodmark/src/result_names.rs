@@ -17,9 +17,10 @@ pub fn result_names<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<String> {
             Some(*path)
         };
         let is_file = !is_record && path.is_file();
-        let last = match is_file {
-            true => path.file_stem(),
-            false => named.and_then(Path::file_name),
+        let last = if is_file {
+            path.file_stem()
+        } else {
+            named.and_then(Path::file_name)
         };
         last.map(|name| name.to_string_lossy().into_owned())
     };

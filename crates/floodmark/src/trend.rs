@@ -90,9 +90,10 @@ pub fn run(args: &TrendArgs) -> Result<(), Ending> {
     if let Some(error) = faults.pop_if(|_| results.is_empty()) {
         return Err(Ending::usage(error));
     }
-    let metrics = match args.metric.is_empty() {
-        true => &DEFAULT[..],
-        false => &args.metric,
+    let metrics = if args.metric.is_empty() {
+        &DEFAULT[..]
+    } else {
+        &args.metric
     };
     let (series, mut notes) = trend_series(&results, metrics);
     if series.iter().all(|series| series.trends.is_empty()) {

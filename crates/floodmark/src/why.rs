@@ -48,9 +48,10 @@ const NO_RUN: &str = "the result has no runs; measure again with floodmark load 
 
 /// Runs the command.
 pub fn run(args: &WhyArgs) -> Result<(), Ending> {
-    let record = match args.prove {
-        true => prove(args)?,
-        false => floodmark_lab::read(&args.record).map_err(Ending::usage)?,
+    let record = if args.prove {
+        prove(args)?
+    } else {
+        floodmark_lab::read(&args.record).map_err(Ending::usage)?
     };
     if files::has_only_crash_rounds(&record) {
         let path = args.record.display();

@@ -117,9 +117,10 @@ impl Child {
             command.pre_exec(move || {
                 set_parent_process_death_signal(Some(Signal::KILL))?;
                 // If the parent died before the call above, the kernel sends no signal.
-                match getppid() == parent {
-                    true => Ok(()),
-                    false => Err(Errno::SRCH.into()),
+                if getppid() == parent {
+                    Ok(())
+                } else {
+                    Err(Errno::SRCH.into())
                 }
             });
         }

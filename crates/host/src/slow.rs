@@ -90,11 +90,12 @@ impl Slowed {
     pub fn end(mut self) -> io::Result<()> {
         drop(self.child.stdin.take());
         let status = self.child.wait()?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(io::Error::other(format!(
+        if status.success() {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!(
                 "the helper that slows down processes ended early ({status})"
-            ))),
+            )))
         }
     }
 }

@@ -126,9 +126,10 @@ impl TurnSchedule {
 }
 
 fn first_phase(plan: &Plan) -> Phase {
-    match plan.warmup.is_zero() {
-        true => Phase::Measure,
-        false => Phase::Warmup,
+    if plan.warmup.is_zero() {
+        Phase::Measure
+    } else {
+        Phase::Warmup
     }
 }
 

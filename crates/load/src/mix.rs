@@ -192,48 +192,49 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn shares_are_exact_in_each_cycle(weights in weights(), seed in any::<u64>()) {
-            let length: u32 = weights.iter().sum();
-            let all = picks(&plan(&weights, seed), 0, 1, u64::from(length) * 5);
-            for cycle in all.chunks(length as usize) {
-                for (group, weight) in (0u32..).zip(&weights) {
-                    let n = cycle.iter().filter(|pick| pick.group == group).count();
-                    prop_assert_eq!(n, *weight as usize);
+            #[test]
+            fn shares_are_exact_in_each_cycle(weights in weights(), seed in any::<u64>()) {
+                let length: u32 = weights.iter().sum();
+                let all = picks(&plan(&weights, seed), 0, 1, u64::from(length) * 5);
+                for cycle in all.chunks(length as usize) {
+                    for (group, weight) in (0u32..).zip(&weights) {
+                        let n = cycle.iter().filter(|pick| pick.group == group).count();
+                        prop_assert_eq!(n, *weight as usize);
+                    }
                 }
             }
-        }
 
-        #[test]
-        fn threads_share_the_picks_of_one_thread(
-            weights in weights(), seed in any::<u64>(), threads in 1u64..7, n in 0u64..400,
-        ) {
-            let plan = plan(&weights, seed);
-            let whole = picks(&plan, 0, 1, n);
-            prop_assert!(whole.iter().map(|pick| pick.number).eq(1..=n));
-            let mut parts: Vec<Pick> = (0..threads).flat_map(|t| picks(&plan, t, threads, n)).collect();
-            parts.sort_by_key(|pick| pick.number);
-            prop_assert_eq!(parts, whole);
-        }
-
-        #[test]
-        fn skips_exactly_the_next_picks(
-            weights in weights(), seed in any::<u64>(), threads in 1u32..4, agents in 1u32..4,
-            is_open in any::<bool>(), n in 0u64..100,
-        ) {
-            let plan = match is_open {
-                true => Plan { seed, ..with_mix(open_plan(Arrivals::Constant, 1.0, None, Some(1)), &weights) },
-                false => plan(&weights, seed),
-            };
-            let mut taking = Picks::new(&plan, share((0, agents), (0, threads)), 1);
-            let mut passing = taking.clone();
-            let mut left = vec![0; weights.len()];
-            passing.pass(n, |group, n| left[group as usize] += n);
-            for _ in 0..n {
-                left[taking.take().group as usize] -= 1;
+            #[test]
+            fn threads_share_the_picks_of_one_thread(
+                weights in weights(), seed in any::<u64>(), threads in 1u64..7, n in 0u64..400,
+            ) {
+                let plan = plan(&weights, seed);
+                let whole = picks(&plan, 0, 1, n);
+                prop_assert!(whole.iter().map(|pick| pick.number).eq(1..=n));
+                let mut parts: Vec<Pick> = (0..threads).flat_map(|t| picks(&plan, t, threads, n)).collect();
+                parts.sort_by_key(|pick| pick.number);
+                prop_assert_eq!(parts, whole);
             }
-            prop_assert_eq!(left, vec![0; weights.len()]);
-            prop_assert_eq!(taking.take(), passing.take());
+
+            #[test]
+            fn skips_exactly_the_next_picks(
+                weights in weights(), seed in any::<u64>(), threads in 1u32..4, agents in 1u32..4,
+                is_open in any::<bool>(), n in 0u64..100,
+            ) {
+                let plan = if is_open {
+    Plan { seed, ..with_mix(open_plan(Arrivals::Constant, 1.0, None, Some(1)), &weights) }
+    } else {
+    plan(&weights, seed)
+    };
+                let mut taking = Picks::new(&plan, share((0, agents), (0, threads)), 1);
+                let mut passing = taking.clone();
+                let mut left = vec![0; weights.len()];
+                passing.pass(n, |group, n| left[group as usize] += n);
+                for _ in 0..n {
+                    left[taking.take().group as usize] -= 1;
+                }
+                prop_assert_eq!(left, vec![0; weights.len()]);
+                prop_assert_eq!(taking.take(), passing.take());
+            }
         }
-    }
 }

@@ -285,9 +285,10 @@ impl EncodedRequest {
     fn fixed([kept, last]: [Vec<u8>; 2], rest: &[u8]) -> Self {
         let whole = |start: &[u8]| Arc::new([start, rest].concat());
         let first = whole(&kept);
-        let second = match kept == last {
-            true => Arc::clone(&first),
-            false => whole(&last),
+        let second = if kept == last {
+            Arc::clone(&first)
+        } else {
+            whole(&last)
         };
         EncodedRequest::Fixed([first, second])
     }

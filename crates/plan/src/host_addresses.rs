@@ -93,9 +93,10 @@ pub(crate) fn given(
         let same_host = one.host.eq_ignore_ascii_case(host);
         if !same_host || one.port.is_some_and(|given| given != port) {
             // The flag does not support an IPv6 address as the host.
-            let fix = match host.contains(':') {
-                true => "remove the flag".to_owned(),
-                false => format!("write {host}:{}, or remove the flag", one.list()),
+            let fix = if host.contains(':') {
+                "remove the flag".to_owned()
+            } else {
+                format!("write {host}:{}, or remove the flag", one.list())
             };
             return Err(format!(
                 "--resolve {} does not match the URL's {host}:{port}; {fix}",

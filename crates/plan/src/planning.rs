@@ -140,9 +140,10 @@ fn refuse_public(spec: &PlanSpec, target: &Target) -> Result<(), String> {
 /// repeat it.
 fn public_address(authority: &str, address: IpAddr) -> String {
     let address = address.to_string();
-    let resolved = match authority.contains(&address) {
-        true => String::new(),
-        false => format!(" ({address})"),
+    let resolved = if authority.contains(&address) {
+        String::new()
+    } else {
+        format!(" ({address})")
     };
     format!("{authority} is a public address{resolved}; add --public if its owner agrees")
 }

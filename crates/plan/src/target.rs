@@ -39,9 +39,10 @@ pub struct Resolved {
 /// # Errors
 /// The URL or a setting is invalid, or the host does not resolve.
 pub fn resolve(url: &str, spec: &PlanSpec) -> Result<Resolved, ResolveError> {
-    let url = match url.contains("://") {
-        true => url.to_owned(),
-        false => format!("http://{url}"),
+    let url = if url.contains("://") {
+        url.to_owned()
+    } else {
+        format!("http://{url}")
     };
     let parts = UrlParts::parse(&url)?;
     let target = |address, further, resolve_us| Resolved {

@@ -43,9 +43,10 @@ pub fn count_within(text: &str, range: RangeInclusive<u64>) -> Result<u64, Strin
 
 /// Parses a count. Returns `None` for a negative number.
 fn unless_negative(text: &str) -> Result<Option<u64>, String> {
-    match is_negative(text) {
-        true => Ok(None),
-        false => parse_count(text).map(Some),
+    if is_negative(text) {
+        Ok(None)
+    } else {
+        parse_count(text).map(Some)
     }
 }
 
@@ -69,9 +70,10 @@ pub fn seed(text: &str) -> Result<u64, String> {
 
 /// Parses a rate per second above 0.
 pub fn rate(text: &str) -> Result<Rate, String> {
-    match is_negative(text) || is_zero(text) {
-        true => Err("must be above 0".to_owned()),
-        false => parse_rate(text),
+    if is_negative(text) || is_zero(text) {
+        Err("must be above 0".to_owned())
+    } else {
+        parse_rate(text)
     }
 }
 
@@ -122,14 +124,14 @@ pub fn sources(text: &str) -> Result<Sources, String> {
 
 /// Parses a rate per second, which may be 0.
 fn rate_or_zero(text: &str) -> Result<f64, String> {
-    match is_negative(text) {
-        true => Err(format!(
-            "\"{}\" is negative; use a rate of at least 0",
-            text.trim()
-        )),
-        false if is_zero(text) => Ok(0.0),
-        false => parse_rate(text).map(Rate::per_s),
+    if is_negative(text) {
+        let text = text.trim();
+        return Err(format!("\"{text}\" is negative; use a rate of at least 0"));
     }
+    if is_zero(text) {
+        return Ok(0.0);
+    }
+    parse_rate(text).map(Rate::per_s)
 }
 
 /// Parses a ramp such as `100-5000`: the first and the last rate per second.
@@ -175,9 +177,10 @@ pub fn steps(text: &str) -> Result<RateSteps, String> {
         RateSteps::Equal(rates) => rates.iter().all(|rate| *rate <= 0.0),
         RateSteps::Timed(steps) => steps.iter().all(|(rate, _)| *rate <= 0.0),
     };
-    match idle {
-        true => Err("steps that all have rate 0 send no requests".to_owned()),
-        false => Ok(steps),
+    if idle {
+        Err("steps that all have rate 0 send no requests".to_owned())
+    } else {
+        Ok(steps)
     }
 }
 

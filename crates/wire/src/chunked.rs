@@ -98,9 +98,10 @@ impl Chunks {
         }
         self.digits += 1;
         self.left = self.left << 4 | u64::from(value);
-        match self.left <= MAX_LENGTH {
-            true => Ok(Step::Size),
-            false => Err(ReadError::ChunkSizeOverflow),
+        if self.left <= MAX_LENGTH {
+            Ok(Step::Size)
+        } else {
+            Err(ReadError::ChunkSizeOverflow)
         }
     }
 

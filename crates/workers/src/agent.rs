@@ -132,9 +132,10 @@ impl Agent {
 
     /// Returns a failure followed by the agent's latest messages.
     pub(crate) fn explain(&self, failure: &str) -> String {
-        match self.messages.is_empty() {
-            true => failure.to_owned(),
-            false => format!("{failure}: {}", self.messages.join("; ")),
+        if self.messages.is_empty() {
+            failure.to_owned()
+        } else {
+            format!("{failure}: {}", self.messages.join("; "))
         }
     }
 

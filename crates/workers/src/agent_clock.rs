@@ -36,9 +36,10 @@ impl AgentClock {
             offset_ns: agent_ns.saturating_sub(sent_ns + round_trip_ns / 2),
             bound_ns: round_trip_ns.unsigned_abs().div_ceil(2),
         };
-        let best = match self.is_after {
-            true => &mut self.last,
-            false => &mut self.first,
+        let best = if self.is_after {
+            &mut self.last
+        } else {
+            &mut self.first
         };
         if best.is_none_or(|best| reading.bound_ns < best.bound_ns) {
             *best = Some(reading);

@@ -50,9 +50,10 @@ fn without_log(messages: &str) -> String {
             && characters.take(4).filter(char::is_ascii_digit).count() == 4
     };
     let lines = Vec::from_iter(messages.lines().filter(|line| !is_log(line)));
-    match lines.is_empty() {
-        true => messages.replace('\n', "; "),
-        false => lines.join("; "),
+    if lines.is_empty() {
+        messages.replace('\n', "; ")
+    } else {
+        lines.join("; ")
     }
 }
 

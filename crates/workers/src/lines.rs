@@ -16,11 +16,12 @@ pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>, limit: usize) ->
         line.pop();
         return Ok(true);
     }
-    match line.len() > limit {
-        true => Err(io::Error::other(format!(
+    if line.len() > limit {
+        Err(io::Error::other(format!(
             "a line is longer than {limit} bytes"
-        ))),
-        false => Ok(false),
+        )))
+    } else {
+        Ok(false)
     }
 }
 

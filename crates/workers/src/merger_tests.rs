@@ -86,9 +86,12 @@ fn phase_events(
     phase: Phase,
     requests: &[Requests],
 ) -> VecDeque<Event> {
-    let groups = |sums: &GroupRow| match script.has_groups {
-        true => vec![sums.clone(), GroupRow::default()],
-        false => Vec::new(),
+    let groups = |sums: &GroupRow| {
+        if script.has_groups {
+            vec![sums.clone(), GroupRow::default()]
+        } else {
+            Vec::new()
+        }
     };
     let to_ns = |end: usize| {
         let is_last = end == requests.len();

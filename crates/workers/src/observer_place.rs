@@ -38,12 +38,15 @@ impl FromStr for ObserverPlace {
     fn from_str(text: &str) -> Result<Self, String> {
         let forms = "expected ssh:HOST, kubernetes:pod/NAME, or command:TEMPLATE";
         match text.split_once(':') {
-            Some(("ssh", host)) => match ssh::is_host(host) {
-                true => Ok(ObserverPlace::Ssh(host.to_owned())),
-                false => Err(format!(
-                    "invalid host \"{host}\"; a host must not be empty, start with \"-\" or contain spaces"
-                )),
-            },
+            Some(("ssh", host)) => {
+                if ssh::is_host(host) {
+                    Ok(ObserverPlace::Ssh(host.to_owned()))
+                } else {
+                    Err(format!(
+                        "invalid host \"{host}\"; a host must not be empty, start with \"-\" or contain spaces"
+                    ))
+                }
+            }
             Some(("kubernetes", pod)) => {
                 let (pod, image) = match pod.split_once(':') {
                     Some((pod, image)) => (pod, image.to_owned()),
@@ -55,13 +58,14 @@ impl FromStr for ObserverPlace {
                     None => (names, None),
                 };
                 let is_named = [Some(pod), container].into_iter().flatten().all(is_object);
-                match is_named && is_image(&image) {
-                    true => Ok(ObserverPlace::Pod {
+                if is_named && is_image(&image) {
+                    Ok(ObserverPlace::Pod {
                         pod: pod.to_owned(),
                         container: container.map(str::to_owned),
                         image,
-                    }),
-                    false => Err(format!("invalid pod or image in \"{text}\"; {POD_FORM}")),
+                    })
+                } else {
+                    Err(format!("invalid pod or image in \"{text}\"; {POD_FORM}"))
                 }
             }
             Some(("command", template)) => match shlex::split(template) {

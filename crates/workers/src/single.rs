@@ -123,9 +123,10 @@ fn run_program(
     // The pipe and the queue are closed, so the reader thread ends.
     let _ = reader.join();
     outcome?;
-    match ended {
-        true => Ok(()),
-        false => Err(WorkerFailure::Died(status)),
+    if ended {
+        Ok(())
+    } else {
+        Err(WorkerFailure::Died(status))
     }
 }
 

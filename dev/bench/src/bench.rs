@@ -80,17 +80,19 @@ impl Bench {
         let output = command.output()?;
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text).into_owned();
-        match output.status.success() {
-            true => Ok(text),
-            false => Err(format!("cargo {words}: {text}").into()),
+        if output.status.success() {
+            Ok(text)
+        } else {
+            Err(format!("cargo {words}: {text}").into())
         }
     }
 
     /// Returns an error if the user has interrupted the measurement.
     pub fn check_interrupt(&self) -> Result<(), Failure> {
-        match self.stop.is_set() {
-            true => Err("interrupted; nothing was written".into()),
-            false => Ok(()),
+        if self.stop.is_set() {
+            Err("interrupted; nothing was written".into())
+        } else {
+            Ok(())
         }
     }
 

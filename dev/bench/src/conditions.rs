@@ -29,9 +29,10 @@ impl Conditions {
         let host = environment(&Root::host());
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         // The CPU flag `hypervisor` is set in a virtual machine.
-        let kind = match cpuinfo.split_whitespace().any(|word| word == "hypervisor") {
-            true => "virtual machine",
-            false => "no hypervisor detected",
+        let kind = if cpuinfo.split_whitespace().any(|word| word == "hypervisor") {
+            "virtual machine"
+        } else {
+            "no hypervisor detected"
         };
         let model = host.cpu_model.as_deref().unwrap_or("unknown model");
         let load = cell(cpu::load_average(&Root::host()), |load| load.to_string());
@@ -62,9 +63,10 @@ impl Conditions {
 /// Runs a command and returns its trimmed stdout.
 fn output(command: &mut Command) -> Result<String, Failure> {
     let output = command.output()?;
-    match output.status.success() {
-        true => Ok(String::from_utf8(output.stdout)?.trim().to_owned()),
-        false => Err(format!("{command:?}: {}", output.status).into()),
+    if output.status.success() {
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    } else {
+        Err(format!("{command:?}: {}", output.status).into())
     }
 }
 

@@ -74,11 +74,12 @@ fn page(floodmark: &Path, folder: &Path, name: &str, line: &str) -> Result<PathB
     command.current_dir(folder);
     // A busy host makes a load invalid, which does not change the page's structure.
     let _ = command::run(&mut command);
-    match page.exists() {
-        true => Ok(page),
-        false => Err(TaskError::found(format!(
+    if page.exists() {
+        Ok(page)
+    } else {
+        Err(TaskError::found(format!(
             "no page: {}",
             command::line(&command)
-        ))),
+        )))
     }
 }

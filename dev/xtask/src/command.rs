@@ -28,13 +28,14 @@ pub fn run(command: &mut Command) -> Result<Vec<String>, TaskError> {
     let line = line(command);
     println!("$ {line}");
     let (status, output) = stream(command).map_err(TaskError::start(command))?;
-    match status.success() {
-        true => Ok(output),
-        false => Err(TaskError::Failed {
+    if status.success() {
+        Ok(output)
+    } else {
+        Err(TaskError::Failed {
             command: line,
             status,
             output,
-        }),
+        })
     }
 }
 

@@ -56,9 +56,10 @@ impl TaskError {
         results: impl IntoIterator<Item = Result<(), TaskError>>,
     ) -> Result<(), TaskError> {
         let errors: Vec<TaskError> = results.into_iter().filter_map(Result::err).collect();
-        match errors.is_empty() {
-            true => Ok(()),
-            false => Err(TaskError::Several(errors)),
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(TaskError::Several(errors))
         }
     }
 
@@ -78,8 +79,9 @@ impl TaskError {
 
 /// Returns an error if there are findings.
 pub fn none_found(findings: Vec<String>) -> Result<(), TaskError> {
-    match findings.is_empty() {
-        true => Ok(()),
-        false => Err(TaskError::Found(findings)),
+    if findings.is_empty() {
+        Ok(())
+    } else {
+        Err(TaskError::Found(findings))
     }
 }

@@ -65,11 +65,12 @@ pub fn run(workspace: &Workspace, only: &str) -> Result<(), TaskError> {
         &format!("agents::kubernetes::{only}"),
     ]);
     let output = command::run(unshare.current_dir(&workspace.root))?;
-    match output.iter().any(|line| line == "running 0 tests") {
-        true => Err(TaskError::found(format!(
+    if output.iter().any(|line| line == "running 0 tests") {
+        Err(TaskError::found(format!(
             "no test's name starts with \"{only}\""
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }
 

@@ -167,9 +167,10 @@ impl CqlConnection {
 /// not a valid socket timeout.
 fn time_left(until: Instant) -> Result<Duration, CqlError> {
     let left = until.saturating_duration_since(Instant::now());
-    match left.is_zero() {
-        true => Err(CqlError::Timeout),
-        false => Ok(left),
+    if left.is_zero() {
+        Err(CqlError::Timeout)
+    } else {
+        Ok(left)
     }
 }
 

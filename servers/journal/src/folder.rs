@@ -169,8 +169,9 @@ pub(crate) fn open_regular(path: &Path, access: OFlags) -> Result<Option<File>, 
         Err(error) => return Err(failed("open", path)(io::Error::from(error))),
     };
     let metadata = file.metadata().map_err(failed("read", path))?;
-    match metadata.is_file() {
-        true => Ok(Some(file)),
-        false => Err(JournalError::NotAJournalFile(path.to_owned())),
+    if metadata.is_file() {
+        Ok(Some(file))
+    } else {
+        Err(JournalError::NotAJournalFile(path.to_owned()))
     }
 }

@@ -63,9 +63,10 @@ pub(crate) fn recover<S: JournalState>(
         }
         if sequence != next {
             // Without a snapshot, the first segment of a journal is number 1.
-            let missing = match last.is_none() && old.is_none() {
-                true => folder.snapshot(),
-                false => folder.segment(next),
+            let missing = if last.is_none() && old.is_none() {
+                folder.snapshot()
+            } else {
+                folder.segment(next)
             };
             return Err(JournalError::MissingFile(missing));
         }

@@ -44,9 +44,10 @@ pub(crate) fn scan(
         at += batch.span();
     }
     let mut later = (at + BLOCK..bytes.len()).step_by(BLOCK);
-    match later.any(|at| batch_at(at).is_some()) {
-        true => SegmentScan::Damaged { offset: at },
-        false => SegmentScan::End(at),
+    if later.any(|at| batch_at(at).is_some()) {
+        SegmentScan::Damaged { offset: at }
+    } else {
+        SegmentScan::End(at)
     }
 }
 

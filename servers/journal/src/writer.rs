@@ -52,9 +52,10 @@ impl<S: JournalState> BatchStore for SegmentStore<S> {
         let records = &batch[BATCH_HEADER..length];
         self.state.apply(records);
         self.records += (records.len() / S::RECORD_BYTES) as u64;
-        match self.segment.is_half_full() {
-            true => self.request_next(),
-            false => Ok(()),
+        if self.segment.is_half_full() {
+            self.request_next()
+        } else {
+            Ok(())
         }
     }
 }

@@ -42,8 +42,9 @@ pub(crate) async fn read_body(
             whole.extend_from_slice(&data);
         }
     }
-    Ok(match whole.is_empty() {
-        true => first,
-        false => whole.into(),
+    Ok(if whole.is_empty() {
+        first
+    } else {
+        whole.into()
     })
 }

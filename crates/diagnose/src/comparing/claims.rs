@@ -73,9 +73,10 @@ fn judge(published: &PublishedClaim, measured: MeasuredClaim) -> ClaimResult {
         text: published.text.clone(),
         source: published.source.clone(),
         metric: published.metric,
-        of: match is_ratio {
-            true => published.ratio.clone(),
-            false => published.trial.iter().cloned().collect(),
+        of: if is_ratio {
+            published.ratio.clone()
+        } else {
+            published.trial.iter().cloned().collect()
         },
         published: published.published,
         agreement,

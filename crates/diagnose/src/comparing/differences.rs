@@ -100,9 +100,10 @@ fn load(group: &RunGroup<'_>) -> Properties {
     let mut properties = Properties::new();
     let mut add = |key: &str, value| properties.entry(key.to_owned()).or_default().insert(value);
     // The loads of a search follow from its first load and its objectives.
-    let runs = match group.capacities.is_empty() {
-        true => usize::MAX,
-        false => 1,
+    let runs = if group.capacities.is_empty() {
+        usize::MAX
+    } else {
+        1
     };
     for found in &group.capacities {
         add("objectives", found.settings.objectives.join(", "));

@@ -96,9 +96,10 @@ fn points(of: &NamedRecord) -> Vec<TrendPoint<'_>> {
             .min()
             .unwrap_or(0),
         group: RunGroup {
-            name: match is_single {
-                true => of.name.clone(),
-                false => format!("{}:{}", of.name, group.name),
+            name: if is_single {
+                of.name.clone()
+            } else {
+                format!("{}:{}", of.name, group.name)
             },
             ..group
         },

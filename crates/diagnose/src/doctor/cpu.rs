@@ -10,9 +10,10 @@ pub(super) fn cpus(facts: &HostFacts) -> Option<HostFinding> {
     let allowed = facts.cpus.allowed;
     let online = facts.cpus.online.unwrap_or(allowed);
     let use_all = format!("taskset -cp 0-{} $$", online.saturating_sub(1));
-    let found = match allowed < online {
-        true => format!("{allowed} of {online} usable ({})", facts.cpus.allowed_list),
-        false => format!("{allowed}, all usable"),
+    let found = if allowed < online {
+        format!("{allowed} of {online} usable ({})", facts.cpus.allowed_list)
+    } else {
+        format!("{allowed}, all usable")
     };
     Some(match allowed {
         0 | 1 => problem(

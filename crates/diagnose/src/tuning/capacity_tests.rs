@@ -62,9 +62,10 @@ impl SimulatedSearch {
                 length: Length::seconds(2.0),
             });
             record.runs.push(Run {
-                verdict: Some(match level > 1.0 {
-                    true => verdict(self.above, threads as f64),
-                    false => verdict(Cause::None, 0.0),
+                verdict: Some(if level > 1.0 {
+                    verdict(self.above, threads as f64)
+                } else {
+                    verdict(Cause::None, 0.0)
                 }),
                 ..of_process(attempt, plan)
             });
@@ -140,9 +141,10 @@ fn pool(threads: u64) -> SimulatedSearch {
     let share = 1.0 - 0.8 / threads as f64;
     SimulatedSearch {
         closed_per_s,
-        closed: match throughput < 2_000.0 {
-            true => Cause::WorkerPool,
-            false => Cause::ServerCpu,
+        closed: if throughput < 2_000.0 {
+            Cause::WorkerPool
+        } else {
+            Cause::ServerCpu
         },
         ..SimulatedSearch::of(settled((share * throughput).min(0.95 * 2_000.0)))
     }

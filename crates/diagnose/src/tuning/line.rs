@@ -18,26 +18,24 @@ pub(super) fn between(knob: &TunedKnob, low: u64, high: u64) -> Option<u64> {
     }
     let middle = (from * high as f64).sqrt();
     let inside = |value: &u64| low < *value && *value < high && *value >= knob.low;
-    match knob.values.is_empty() {
-        true => Some(middle.round() as u64)
+    if knob.values.is_empty() {
+        Some(middle.round() as u64)
             .map(|value| value.clamp(low + 1, high.saturating_sub(1).max(low + 1)))
-            .filter(inside),
-        false => {
-            let values = knob.values.iter().copied().filter(inside);
-            let distance = |value: &u64| ((*value as f64).ln() - middle.ln()).abs();
-            values.min_by(|a, b| distance(a).total_cmp(&distance(b)))
-        }
+            .filter(inside)
+    } else {
+        let values = knob.values.iter().copied().filter(inside);
+        let distance = |value: &u64| ((*value as f64).ln() - middle.ln()).abs();
+        values.min_by(|a, b| distance(a).total_cmp(&distance(b)))
     }
 }
 
 /// Returns the smallest allowed value of at least `wanted`, or the largest allowed value.
 pub(super) fn at_least(knob: &TunedKnob, wanted: u64) -> u64 {
-    match knob.values.is_empty() {
-        true => wanted.clamp(knob.low, knob.high),
-        false => {
-            let mut values = knob.values.iter().copied();
-            values.find(|value| *value >= wanted).unwrap_or(knob.high)
-        }
+    if knob.values.is_empty() {
+        wanted.clamp(knob.low, knob.high)
+    } else {
+        let mut values = knob.values.iter().copied();
+        values.find(|value| *value >= wanted).unwrap_or(knob.high)
     }
 }
 

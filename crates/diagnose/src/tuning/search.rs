@@ -165,11 +165,12 @@ impl<'a> Search<'a> {
     /// Describes the limit of a full pool, and why no larger pool was tried.
     fn pool_limit(&self, knob: &TunedKnob, at: &KnobValues, limit: String) -> String {
         let (value, in_flight) = (at[&knob.name], self.last(at).in_flight);
-        match value < knob.high && value >= in_flight {
-            true => format!(
+        if value < knob.high && value >= in_flight {
+            format!(
                 "{limit}; no larger pool was tried, because the load has {in_flight} connections"
-            ),
-            false => limit,
+            )
+        } else {
+            limit
         }
     }
 
@@ -485,9 +486,10 @@ impl<'a> Search<'a> {
         let mut settings = self.settings().into_iter();
         let first = settings.next().unwrap_or_default();
         settings.fold(first, |best, other| {
-            match self.figure(&other) > self.figure(&best) {
-                true => other,
-                false => best,
+            if self.figure(&other) > self.figure(&best) {
+                other
+            } else {
+                best
             }
         })
     }

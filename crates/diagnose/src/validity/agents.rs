@@ -43,9 +43,10 @@ pub fn agent_validity(run: &Run, agent: &AgentRun, expected: &[String]) -> Valid
 
 /// Reports an agent that started too late.
 fn late_start(plan: &Plan, late_us: f64) -> Option<String> {
-    let effect = match plan.is_open() {
-        true => "which delayed all its requests by the same amount",
-        false => "and its connections sent nothing until then",
+    let effect = if plan.is_open() {
+        "which delayed all its requests by the same amount"
+    } else {
+        "and its connections sent nothing until then"
     };
     let late = show_s(late_us / 1e6);
     (late_us >= LATE_START_US).then(|| format!("the measurement started {late} late, {effect}"))
@@ -73,9 +74,10 @@ pub(super) fn faults(run: &Run) -> ClientFaults {
             errors.map(|error| Reason::LostAmongOthers { error, is_open }),
         ))
     });
-    let (invalid, bound) = match run.plan.is_open() {
-        true => ([lost, invalid].concat(), Vec::new()),
-        false => (invalid, lost),
+    let (invalid, bound) = if run.plan.is_open() {
+        ([lost, invalid].concat(), Vec::new())
+    } else {
+        (invalid, lost)
     };
     ClientFaults {
         invalid,

@@ -17,11 +17,12 @@ pub(super) fn outcome(status: ExitStatus, stderr: &str) -> ImageOutcome {
     match status.code() {
         Some(0) => ImageOutcome::Failed(format!("the server exited ({status}){line}")),
         Some(code @ 1..=127) if code != PANICKED && !message.lines().any(is_crash) => {
-            match message.is_empty() {
-                true => ImageOutcome::Failed(format!(
+            if message.is_empty() {
+                ImageOutcome::Failed(format!(
                     "the server exited without an error message on stderr ({status})"
-                )),
-                false => ImageOutcome::Refused(message.to_owned()),
+                ))
+            } else {
+                ImageOutcome::Refused(message.to_owned())
             }
         }
         // A signal, or a shell's exit code for a signal.

@@ -79,9 +79,10 @@ impl<'a> Starter<'a> {
         let first = process::id().wrapping_mul(PORTS.len() as u32 + 1_009);
         for _ in PORTS {
             let number = first.wrapping_add(STARTS.fetch_add(1, Ordering::Relaxed));
-            let host = match self.server.has_host() {
-                true => Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits() + number % ADDRESSES),
-                false => Ipv4Addr::LOCALHOST,
+            let host = if self.server.has_host() {
+                Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits() + number % ADDRESSES)
+            } else {
+                Ipv4Addr::LOCALHOST
             };
             let port = PORTS.start + (number % PORTS.len() as u32) as u16;
             let address = SocketAddrV4::new(host, port);

@@ -197,10 +197,13 @@ impl Syncs {
         let mut syncs = Syncs::default();
         for call in &trace.calls {
             let spans = match call.operation {
-                Operation::Sync { file, succeeded } => match succeeded {
-                    true => syncs.successful.entry(file).or_default(),
-                    false => syncs.failed.entry(file).or_default(),
-                },
+                Operation::Sync { file, succeeded } => {
+                    if succeeded {
+                        syncs.successful.entry(file).or_default()
+                    } else {
+                        syncs.failed.entry(file).or_default()
+                    }
+                }
                 Operation::SyncAll => &mut syncs.all,
                 _ => continue,
             };

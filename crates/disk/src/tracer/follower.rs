@@ -197,9 +197,10 @@ impl Follower {
     /// invalid or outside of the watched folder.
     pub(super) fn resolve(&self, tid: Tid, argument: PathArgument) -> Option<WatchedPath> {
         let path = read_path(tid, argument.address).ok()?;
-        let path = match path.is_absolute() {
-            true => path,
-            false => base_folder(tid, argument.folder).ok()?.join(path),
+        let path = if path.is_absolute() {
+            path
+        } else {
+            base_folder(tid, argument.folder).ok()?.join(path)
         };
         let name = path.file_name()?.to_owned();
         let folder = path.parent()?.canonicalize().ok()?;

@@ -61,9 +61,10 @@ pub(super) fn set_options(tid: Tid) -> io::Result<()> {
 /// Lets a stopped thread continue and delivers a signal, if not 0. With `stop_at_exit`, the thread
 /// stops again when its current system call returns. A thread that has been killed is ignored.
 pub(super) fn resume(tid: Tid, signal: i32, stop_at_exit: bool) -> io::Result<()> {
-    let request = match stop_at_exit {
-        true => libc::PTRACE_SYSCALL,
-        false => libc::PTRACE_CONT,
+    let request = if stop_at_exit {
+        libc::PTRACE_SYSCALL
+    } else {
+        libc::PTRACE_CONT
     };
     // SAFETY: both requests take a signal number and no pointer.
     let result = check(unsafe { libc::ptrace(request, tid, 0, libc::c_long::from(signal)) });

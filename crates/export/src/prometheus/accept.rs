@@ -35,9 +35,10 @@ impl ExpositionFormat {
                 _ => {}
             }
         }
-        match protobuf > 0.0 && protobuf >= text {
-            true => ExpositionFormat::Protobuf,
-            false => ExpositionFormat::Text,
+        if protobuf > 0.0 && protobuf >= text {
+            ExpositionFormat::Protobuf
+        } else {
+            ExpositionFormat::Text
         }
     }
 

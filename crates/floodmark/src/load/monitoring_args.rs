@@ -64,9 +64,12 @@ impl MonitoringArgs {
         let start = || {
             let port = port("--observe", plan)?;
             let file = folder.join(OBSERVER_FILE);
-            let failed = |why: &dyn Display| match stop.is_set() {
-                true => Ending::before_result("the load, while --observe was starting"),
-                false => Ending::server(format!("--observe {place}: {why}")),
+            let failed = |why: &dyn Display| {
+                if stop.is_set() {
+                    Ending::before_result("the load, while --observe was starting")
+                } else {
+                    Ending::server(format!("--observe {place}: {why}"))
+                }
             };
             let link = ObserverLink::start(place, port, &file, stop).map_err(|why| failed(&why))?;
             let opened = RemoteObserver::open(&file, port).map_err(|error| failed(&error))?;

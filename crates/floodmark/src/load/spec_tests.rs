@@ -27,9 +27,10 @@ type Settings = Vec<(&'static str, String)>;
 fn count(key: &'static str, max: u64) -> impl Strategy<Value = Settings> {
     let plain = (1..max).prop_map(|n| n.to_string());
     let thousands = (1..=max / 1000).prop_map(|n| format!("{n}k"));
-    let text = match max >= 1000 {
-        true => prop_oneof![plain, thousands].boxed(),
-        false => plain.boxed(),
+    let text = if max >= 1000 {
+        prop_oneof![plain, thousands].boxed()
+    } else {
+        plain.boxed()
     };
     text.prop_map(move |text| vec![(key, text)])
 }

@@ -58,9 +58,10 @@ impl Core {
             // If a body arrives in one piece, it is judged in place. Other bodies are collected
             // first.
             if !connection.body.is_empty() || !matches!(&fed, Ok(fed) if fed.response.is_some()) {
-                let limit = match needs_body {
-                    true => judge::LONGEST_BODY + 1,
-                    false => MAX_KEPT,
+                let limit = if needs_body {
+                    judge::LONGEST_BODY + 1
+                } else {
+                    MAX_KEPT
                 };
                 let room = limit.saturating_sub(connection.body.len());
                 let piece = &self.body[..self.body.len().min(room)];
@@ -91,9 +92,10 @@ impl Core {
                     return self.go_on(slot, response.keep_alive, now);
                 }
                 // The same bytes in a later segment would not change this response either.
-                let error = match response.keep_alive {
-                    true => ReadError::Unsolicited,
-                    false => ReadError::DataAfterClose,
+                let error = if response.keep_alive {
+                    ReadError::Unsolicited
+                } else {
+                    ReadError::DataAfterClose
                 };
                 self.recorder.error(error.name());
                 self.shut(slot, CloseFirst::Client, now);

@@ -128,10 +128,14 @@ impl Models {
             log_mean_evidence(&self.gaps),
             log_mean_evidence(&self.drifts),
         );
-        match gaps.max(drifts) >= least {
-            false => CapacityModel::Constant,
-            true if gaps >= drifts => CapacityModel::Hysteresis,
-            true => CapacityModel::Drift,
+        if gaps.max(drifts) >= least {
+            if gaps >= drifts {
+                CapacityModel::Hysteresis
+            } else {
+                CapacityModel::Drift
+            }
+        } else {
+            CapacityModel::Constant
         }
     }
 

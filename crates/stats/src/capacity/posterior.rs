@@ -123,14 +123,12 @@ impl Posterior {
         for (row, (misses, pass)) in rows.zip(likelihoods()) {
             for (weight, offset) in row.iter_mut().zip(first..) {
                 let pass = pass[(offset.clamp(-REACH, REACH) + REACH) as usize];
-                let pass = match evidence.is_disturbed {
-                    true => (1.0 - misses) * pass,
-                    false => pass,
+                let pass = if evidence.is_disturbed {
+                    (1.0 - misses) * pass
+                } else {
+                    pass
                 };
-                *weight *= match evidence.is_pass {
-                    true => pass,
-                    false => 1.0 - pass,
-                };
+                *weight *= if evidence.is_pass { pass } else { 1.0 - pass };
                 total += *weight;
             }
         }

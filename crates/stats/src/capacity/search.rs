@@ -160,9 +160,10 @@ impl CapacitySearch {
         self.judged.push(trial);
         self.update_models(&trial);
         let is_drift = |models: &Models| models.decided() == CapacityModel::Drift;
-        self.drifting = match self.models.as_ref().is_some_and(is_drift) {
-            true => self.drifting + 1,
-            false => 0,
+        self.drifting = if self.models.as_ref().is_some_and(is_drift) {
+            self.drifting + 1
+        } else {
+            0
         };
         if let Some(confirmation) = &mut self.confirmation {
             confirmation.add(&trial);
@@ -214,9 +215,12 @@ impl CapacitySearch {
             Some(models) => {
                 models.update(trial);
                 let (low, high) = models.constant.edges();
-                let extension = |probability: f64| match probability > MOST_AT_EDGE {
-                    true => EXTENSION,
-                    false => 0,
+                let extension = |probability: f64| {
+                    if probability > MOST_AT_EDGE {
+                        EXTENSION
+                    } else {
+                        0
+                    }
                 };
                 let lowest = lowest.min(models.constant.lowest) - extension(low);
                 let highest = highest.max(models.constant.highest()) + extension(high);
@@ -360,9 +364,10 @@ impl CapacitySearch {
             // Repeat the first rate once, because the client may have been disturbed.
             let lower: f64 = (1..self.voids.len()).map(|n| factor(n - 1)).product();
             let rate = (self.start - steps(lower)).max(self.certain.min(self.start));
-            let purpose = match self.voids.is_empty() {
-                true => TrialPurpose::Bracket,
-                false => TrialPurpose::ClientLimit,
+            let purpose = if self.voids.is_empty() {
+                TrialPurpose::Bracket
+            } else {
+                TrialPurpose::ClientLimit
             };
             return trial(rate.max(self.lowest), purpose);
         };
@@ -372,22 +377,25 @@ impl CapacitySearch {
             let at_highest = rates().filter(|rate| *rate == highest).count();
             let limit = self.highest_sendable();
             let rise = steps(factor(tried - 1).min(LARGEST_RISE));
-            match limit > highest {
-                true if self.client_limit().is_some() => trial(limit, TrialPurpose::ClientLimit),
-                true => trial((highest + rise).min(limit), TrialPurpose::Bracket),
-                false if at_highest < REPEATS => trial(highest, TrialPurpose::Confirm),
-                false => CapacityStep::Done(self.finding()),
+            if limit > highest && self.client_limit().is_some() {
+                trial(limit, TrialPurpose::ClientLimit)
+            } else if limit > highest {
+                trial((highest + rise).min(limit), TrialPurpose::Bracket)
+            } else if at_highest < REPEATS {
+                trial(highest, TrialPurpose::Confirm)
+            } else {
+                CapacityStep::Done(self.finding())
             }
         } else {
             let lowest = rates().min().unwrap_or(self.start);
             let at_lowest = rates().filter(|rate| *rate == lowest).count();
-            match lowest > self.lowest {
-                true => {
-                    let rate = lowest - steps(factor(tried - 1));
-                    trial(rate.max(self.lowest), TrialPurpose::Bracket)
-                }
-                false if at_lowest < REPEATS => trial(lowest, TrialPurpose::Confirm),
-                false => CapacityStep::Done(self.finding()),
+            if lowest > self.lowest {
+                let rate = lowest - steps(factor(tried - 1));
+                trial(rate.max(self.lowest), TrialPurpose::Bracket)
+            } else if at_lowest < REPEATS {
+                trial(lowest, TrialPurpose::Confirm)
+            } else {
+                CapacityStep::Done(self.finding())
             }
         }
     }
@@ -399,18 +407,20 @@ impl CapacitySearch {
             return CapacityFinding::Unknown;
         };
         let repeats = |bound: i32| rates().filter(|rate| *rate == bound).count() >= REPEATS;
-        match self.judged.last().is_some_and(|last| last.evidence.is_pass) {
-            true => CapacityFinding::AtLeast {
+        if self.judged.last().is_some_and(|last| last.evidence.is_pass) {
+            CapacityFinding::AtLeast {
                 rate_per_s: rate_at(highest),
-                limit: match repeats(highest) && highest >= self.highest_sendable() {
-                    true => self.limit(),
-                    false => CapacityLimit::Unfinished,
+                limit: if repeats(highest) && highest >= self.highest_sendable() {
+                    self.limit()
+                } else {
+                    CapacityLimit::Unfinished
                 },
-            },
-            false => CapacityFinding::Below {
+            }
+        } else {
+            CapacityFinding::Below {
                 rate_per_s: rate_at(lowest),
                 is_lowest: lowest <= self.lowest && repeats(lowest),
-            },
+            }
         }
     }
 

@@ -158,9 +158,12 @@ fn false_alarms_are_rare() {
 #[test]
 fn client_limit_makes_a_lower_bound() {
     let limit = 0.4 * CAPACITY;
-    let (finding, trials) = search(CAPACITY, settings(), |rate| match rate > limit {
-        true => TrialOutcome::Void,
-        false => TrialOutcome::Pass,
+    let (finding, trials) = search(CAPACITY, settings(), |rate| {
+        if rate > limit {
+            TrialOutcome::Void
+        } else {
+            TrialOutcome::Pass
+        }
     });
     let CapacityFinding::AtLeast {
         rate_per_s,
@@ -222,9 +225,10 @@ fn disturbed_misses_do_not_mislead() {
         let mut random = Normal::new(seed + 2_000);
         let (finding, trials) = disturbed_search(1.2 * CAPACITY, settings(), |rate| {
             let outcome = server(rate);
-            match random.uniform() < 0.3 {
-                true => (TrialOutcome::Miss, true),
-                false => (outcome, false),
+            if random.uniform() < 0.3 {
+                (TrialOutcome::Miss, true)
+            } else {
+                (outcome, false)
             }
         });
         assert!(trials < 100, "seed {seed}: {trials} trials");

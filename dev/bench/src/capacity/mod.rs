@@ -63,15 +63,14 @@ pub struct CapacityOptions {
 /// # Errors
 /// A real search fails or is interrupted.
 pub fn run(options: &CapacityOptions) -> Result<bool, Failure> {
-    match options.real {
-        true => {
-            let searches = options.searches.unwrap_or(real::SEARCHES);
-            real::run(&Bench::new(None)?, searches, &options.only)
-        }
-        false => Ok(simulate(
+    if options.real {
+        let searches = options.searches.unwrap_or(real::SEARCHES);
+        real::run(&Bench::new(None)?, searches, &options.only)
+    } else {
+        Ok(simulate(
             options.searches.unwrap_or(SEARCHES),
             &options.only,
-        )),
+        ))
     }
 }
 

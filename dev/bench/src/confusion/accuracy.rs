@@ -54,9 +54,10 @@ pub fn matrix<'a>(
 ) -> BTreeMap<Cause, BTreeMap<Cause, usize>> {
     let mut matrix: BTreeMap<Cause, BTreeMap<Cause, usize>> = BTreeMap::new();
     for case in cases {
-        let row = match case.is_right() {
-            true => case.judged,
-            false => case.expected[0],
+        let row = if case.is_right() {
+            case.judged
+        } else {
+            case.expected[0]
         };
         let row = matrix.entry(row).or_default();
         *row.entry(case.judged).or_default() += 1;

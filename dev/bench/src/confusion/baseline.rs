@@ -53,18 +53,20 @@ fn by_thresholds(run: &Run, cpus: f64) -> Cause {
     let server_cpus = server.map_or(0.0, |server| server.cpu_s / server.wall_s.max(1e-9));
     let client_cpus = (run.client.cpu_s / run.sending_s.max(1e-9)).min(cpus);
     if busy >= HIGH_UTILIZATION * cpus {
-        return match server_cpus >= client_cpus {
-            true => Cause::ServerCpu,
-            false => Cause::ClientCpu,
+        return if server_cpus >= client_cpus {
+            Cause::ServerCpu
+        } else {
+            Cause::ClientCpu
         };
     }
     let has_busy_thread = server.is_some_and(|server| {
         let mut threads = server.seen.threads.iter();
         threads.any(|thread| thread.on_cpu_s >= HIGH_UTILIZATION * server.wall_s.max(1e-9))
     });
-    match has_busy_thread {
-        true => Cause::ServerCpuOneThread,
-        false => met(run).unwrap_or(Cause::Unknown),
+    if has_busy_thread {
+        Cause::ServerCpuOneThread
+    } else {
+        met(run).unwrap_or(Cause::Unknown)
     }
 }
 

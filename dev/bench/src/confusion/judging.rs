@@ -228,9 +228,10 @@ fn expected(record: &Record) -> Result<Vec<Cause>, Failure> {
         .flat_map(|asked| &asked.expected_causes);
     let cause = |id: &String| Cause::ALL.iter().find(|cause| cause.name() == id);
     let causes: Vec<Cause> = ids.filter_map(cause).copied().collect();
-    match causes.is_empty() {
-        true => Err("no expected cause; add [expect] cause".into()),
-        false => Ok(causes),
+    if causes.is_empty() {
+        Err("no expected cause; add [expect] cause".into())
+    } else {
+        Ok(causes)
     }
 }
 

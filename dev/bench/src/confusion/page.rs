@@ -84,9 +84,12 @@ pub fn markdown(suite: &Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase])
         text.push_str(&table("verdict | right", rows));
     }
     let rows = matrix(aside(false)).into_iter().map(|(cause, judged)| {
-        let judged = judged.iter().map(|(other, n)| match *other == cause {
-            true => format!("{n} right"),
-            false => format!("**{n} {other}**"),
+        let judged = judged.iter().map(|(other, n)| {
+            if *other == cause {
+                format!("{n} right")
+            } else {
+                format!("**{n} {other}**")
+            }
         });
         vec![cause.to_string(), judged.collect::<Vec<_>>().join(", ")]
     });

@@ -153,9 +153,10 @@ fn kill(pid: u32) -> io::Result<()> {
 fn kill_family(pid: u32) -> io::Result<()> {
     let family = ProcessSet::open(&family(&Root::host(), pid))?;
     family.signal(Signal::KILL)?;
-    match family.wait(TIMEOUT)? {
-        true => Ok(()),
-        false => Err(io::ErrorKind::TimedOut.into()),
+    if family.wait(TIMEOUT)? {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::TimedOut.into())
     }
 }
 

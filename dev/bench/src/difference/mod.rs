@@ -49,9 +49,10 @@ pub struct DifferenceOptions {
 pub fn run(options: &DifferenceOptions) -> Result<bool, Failure> {
     let bench = &Bench::new(options.floodmark.as_deref())?;
     let folder = tempfile::tempdir()?;
-    let (times, processes, length) = match options.quick {
-        true => (2, 3, Duration::from_millis(300)),
-        false => (options.times, 5, Duration::from_secs(1)),
+    let (times, processes, length) = if options.quick {
+        (2, 3, Duration::from_millis(300))
+    } else {
+        (options.times, 5, Duration::from_secs(1))
     };
     let series = ComparisonSeries {
         bench,

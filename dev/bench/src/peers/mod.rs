@@ -171,9 +171,10 @@ pub fn run(bench: &Bench, options: &PeersOptions) -> Result<(), Failure> {
         bench.cargo(&format!("install oha --locked {flags}"))?;
     }
     peers.retain(|peer| peer.name != "oha" || oha.is_file());
-    let (rounds, seconds) = match options.quick {
-        true => (1, 2),
-        false => (options.rounds as usize, u64::from(options.seconds)),
+    let (rounds, seconds) = if options.quick {
+        (1, 2)
+    } else {
+        (options.rounds as usize, u64::from(options.seconds))
     };
     let conditions = Conditions::read(bench)?;
     let folder = tempfile::tempdir()?;

@@ -193,9 +193,12 @@ fn ratios(measured: &MeasuredPeers, rounds: usize) -> String {
     for (peer, _) in &ours {
         heads.push_str(&format!(" | CPU of {} ÷ peer's", peer.name));
     }
-    let cell = |a: &Rounds, b: &Rounds, figure: fn(&PeerSample) -> f64| match std::ptr::eq(a, b) {
-        true => "1".to_owned(),
-        false => interval(estimate(pairs(a, b, figure)), rounds),
+    let cell = |a: &Rounds, b: &Rounds, figure: fn(&PeerSample) -> f64| {
+        if std::ptr::eq(a, b) {
+            "1".to_owned()
+        } else {
+            interval(estimate(pairs(a, b, figure)), rounds)
+        }
     };
     let rows = measured.rows.iter().map(|(peer, samples)| {
         let mut row = vec![peer.name.to_owned()];

@@ -74,9 +74,10 @@ impl fmt::Display for CassandraAddress {
             port,
             keyspace,
         } = self;
-        match host.contains(':') {
-            true => write!(f, "cassandra:[{host}]:{port}/{keyspace}"),
-            false => write!(f, "cassandra:{host}:{port}/{keyspace}"),
+        if host.contains(':') {
+            write!(f, "cassandra:[{host}]:{port}/{keyspace}")
+        } else {
+            write!(f, "cassandra:{host}:{port}/{keyspace}")
         }
     }
 }

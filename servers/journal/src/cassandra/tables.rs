@@ -272,10 +272,11 @@ impl JournalTables {
         if self.session.execute_if(DOING, &self.store, &values)? == ConditionalResult::Applied {
             return Ok(());
         }
-        match self.read_head(DOING, bucket, epoch)?.total == total {
+        if self.read_head(DOING, bucket, epoch)?.total == total {
             // An earlier attempt has stored the batch.
-            true => Ok(()),
-            false => Err(self.damaged(bucket, LOST)),
+            Ok(())
+        } else {
+            Err(self.damaged(bucket, LOST))
         }
     }
 

@@ -95,9 +95,10 @@ impl RunFacts<'_> {
             (self.server_host_busy?, self.allowed.server_host)
         };
         let idle = cpus - busy;
-        let (idle, cpus) = match server.allowed < cpus {
-            true => (idle.min(server.allowed - server.used), server.allowed),
-            false => (idle, cpus),
+        let (idle, cpus) = if server.allowed < cpus {
+            (idle.min(server.allowed - server.used), server.allowed)
+        } else {
+            (idle, cpus)
         };
         Some((idle.max(0.0), cpus))
     }
@@ -187,13 +188,15 @@ impl RunFacts<'_> {
     /// Returns the number of CPUs available to the client.
     #[must_use]
     pub fn available_to_client(&self) -> f64 {
-        let others = match self.is_client_separate() {
-            true => 0.0,
-            false => used(&self.server) + used(&self.store),
+        let others = if self.is_client_separate() {
+            0.0
+        } else {
+            used(&self.server) + used(&self.store)
         };
-        let pool = match self.allowed.client_has_own {
-            true => Pool::Own,
-            false => Pool::Host(self.allowed.client_host),
+        let pool = if self.allowed.client_has_own {
+            Pool::Own
+        } else {
+            Pool::Host(self.allowed.client_host)
         };
         self.available(&self.client, others, pool)
     }
