@@ -98,7 +98,8 @@ pub(crate) fn rate(rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use floodmark_record::plan::{Rate, Spacing};
+    use floodmark_record::plan::Spacing;
+    use floodmark_record::units::Rate;
 
     #[test]
     fn formatted_rates_parse_again() {

@@ -1,10 +1,10 @@
 use std::slice::from_ref;
 
 use floodmark_record::api_check::{ApiCheck, ApiCheckKind};
-use floodmark_record::experiment::ExperimentDescription;
+use floodmark_record::experiment::{ExperimentDescription, Sweep, SweepPoint};
+use floodmark_record::host::{Environment, ToolInfo};
 use floodmark_record::plan::Check;
-use floodmark_record::run::{Environment, Run, SteadyClass, ToolInfo};
-use floodmark_record::sweep::{Sweep, SweepPoint};
+use floodmark_record::run::{Run, SteadyClass};
 use floodmark_record::times::Times;
 
 use super::*;

@@ -7,10 +7,11 @@
 use std::time::Duration;
 
 use floodmark_record::Record;
-use floodmark_record::alternating::SideFigures;
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::events::EndReason;
-use floodmark_record::gate::{GateDecision, GateEnd, GatePair, GateResult, GateRules, GateTurns};
+use floodmark_record::gate::{
+    GateDecision, GateEnd, GatePair, GateResult, GateRules, GateTurns, SideFigures,
+};
 use floodmark_record::run::{Run, Status};
 use floodmark_record::units::show_duration;
 use floodmark_record::worded::Worded;

@@ -1,11 +1,11 @@
 //! Plans, threads and agents for this crate's tests.
 
-use floodmark_record::agent::AgentRun;
 use floodmark_record::capacity::{CapacityKind, CapacityPlan, CapacityResult};
 use floodmark_record::events::ThreadUsage;
 use floodmark_record::outcome::Counts;
-use floodmark_record::plan::{Length, Model, Plan, Rate, Schedule, Spacing, Target};
-use floodmark_record::run::{ClientUsage, Status, Validity};
+use floodmark_record::plan::{Length, Model, Plan, Schedule, Spacing, Target};
+use floodmark_record::run::{AgentRun, ClientUsage, Status, Validity};
+use floodmark_record::units::Rate;
 
 /// Returns a plan for 50 kept connections, one thread and ten seconds.
 pub(crate) fn closed() -> Plan {

@@ -9,7 +9,8 @@ use floodmark_diagnose::comparing::{
 use floodmark_diagnose::conditions::RatioCondition;
 use floodmark_lab::{EVENTS, RECORD};
 use floodmark_record::comparison::{ComparedMetric, Comparison, ComparisonReport};
-use floodmark_record::run::{Environment, Run, Status};
+use floodmark_record::host::Environment;
+use floodmark_record::run::{Run, Status};
 use floodmark_record::{Record, SCHEMA_VERSION};
 use floodmark_report::html::{self, ComparedRuns};
 use floodmark_report::tables::ResultTables;

@@ -3,10 +3,10 @@
 use floodmark_diagnose::validity::is_only_not_ok;
 use floodmark_host::Stop;
 use floodmark_record::Record;
+use floodmark_record::comparison::Threshold;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::{Address, Target};
 use floodmark_record::reason::FIX_STOPPED;
-use floodmark_record::result::Threshold;
 use floodmark_record::run::{Run, Status};
 use floodmark_record::worded::joined;
 use floodmark_report::junit::CaseOutcome;

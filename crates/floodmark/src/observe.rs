@@ -12,8 +12,8 @@ use floodmark_observe::environment::environment;
 use floodmark_observe::server::{self, NotFound};
 use floodmark_observe::{MonitorTargets, Observer, Root};
 use floodmark_record::agent_lines::AgentCommand;
-use floodmark_record::remote::{OBSERVER_FILE_VERSION, ObserverLine, ObserverOpened};
 use floodmark_record::target::Address;
+use floodmark_record::watch::{OBSERVER_FILE_VERSION, ObserverLine, ObserverOpened};
 
 use crate::exit::{Ending, HELP, stop_on_signals};
 use crate::files::is_stdout;

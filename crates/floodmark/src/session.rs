@@ -8,8 +8,8 @@ use floodmark_host::Stop;
 use floodmark_lab::Folder;
 use floodmark_observe::{Root, environment::environment};
 use floodmark_record::Record;
-use floodmark_record::result::Threshold;
-use floodmark_record::run::ToolInfo;
+use floodmark_record::comparison::Threshold;
+use floodmark_record::host::ToolInfo;
 use floodmark_report::Style;
 use floodmark_report::junit::RunFault;
 

@@ -1,10 +1,10 @@
 //! The parts of a load that agents sent.
 
 use floodmark_observe::Root;
-use floodmark_record::agent::AgentRun;
-use floodmark_record::events::{Event, RunId};
+use floodmark_record::events::RunId;
 use floodmark_record::plan::Plan;
-use floodmark_record::run::{Run, Status, Validity};
+use floodmark_record::run::{AgentRun, Run, Status, Validity};
+use floodmark_record::stream::Event;
 use floodmark_workers::AgentFacts;
 
 use crate::fold::test_validity;

@@ -2,10 +2,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use floodmark_record::SecondRow;
-use floodmark_record::events::{EndReason, PartRow, Phase, ThreadUsage, WorkerEnd};
-use floodmark_record::groups::GroupRow;
-use floodmark_record::plan::{Length, Model, Rate, Schedule, Spacing};
-use floodmark_record::run::{Environment, ToolInfo};
+use floodmark_record::events::{EndReason, GroupRow, PartRow, Phase, ThreadUsage, WorkerEnd};
+use floodmark_record::host::{Environment, ToolInfo};
+use floodmark_record::plan::{Length, Model, Schedule, Spacing};
+use floodmark_record::units::Rate;
 use floodmark_record::worded::joined;
 use floodmark_record::{Counts, SCHEMA_VERSION, TimeKind};
 use floodmark_stats::Histogram;

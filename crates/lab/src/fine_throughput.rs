@@ -47,7 +47,7 @@ impl FineThroughputCounter {
 #[cfg(test)]
 mod tests {
     use floodmark_record::Counts;
-    use floodmark_record::groups::GroupRow;
+    use floodmark_record::events::GroupRow;
 
     use super::*;
 

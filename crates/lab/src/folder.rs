@@ -271,7 +271,7 @@ fn is_in_use(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use floodmark_record::run::ToolInfo;
+    use floodmark_record::host::ToolInfo;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

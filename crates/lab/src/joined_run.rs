@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_record::events::{Event, Phase, RunId};
-use floodmark_record::groups::GroupRow;
+use floodmark_record::events::{GroupRow, Phase, RunId};
 use floodmark_record::plan::Plan;
 use floodmark_record::run::Run;
+use floodmark_record::stream::Event;
 use floodmark_record::{Counts, SecondRow};
 
 use crate::figure_window::{FigureWindow, WindowTimes};

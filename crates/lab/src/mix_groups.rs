@@ -1,8 +1,8 @@
 //! Computes the figures of a mix's groups. The counts come from the rows. The times come from the
 //! worker's last event.
 
-use floodmark_record::groups::{GroupFigures, GroupRow};
-use floodmark_record::run::HttpBytes;
+use floodmark_record::events::GroupRow;
+use floodmark_record::run::{GroupFigures, HttpBytes};
 use floodmark_record::{SecondRow, TimeKind};
 
 use crate::figure_window::FigureWindow;

@@ -10,9 +10,9 @@ use floodmark_observe::{Root, family};
 use floodmark_record::Event;
 use floodmark_record::events::RunId;
 use floodmark_record::plan::{FiguresOf, Model, Plan};
-use floodmark_record::proof::{Perturbation, Windows};
 use floodmark_record::run::Run;
 use floodmark_record::tls::TrustAnchor;
+use floodmark_record::verdict::{Perturbation, Windows};
 use floodmark_record::worker_input::WorkerInput;
 
 use crate::folder::Folder;

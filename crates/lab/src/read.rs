@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::Folder;
     use floodmark_record::Event;
-    use floodmark_record::run::{Environment, ToolInfo};
+    use floodmark_record::host::{Environment, ToolInfo};
 
     fn tool() -> ToolInfo {
         ToolInfo {

@@ -9,7 +9,7 @@ use floodmark_diagnose::tuning::TuningState;
 use floodmark_plan::FileError;
 use floodmark_record::Event;
 use floodmark_record::experiment::{ExperimentDescription, Resumed};
-use floodmark_record::run::{Environment, ToolInfo};
+use floodmark_record::host::{Environment, ToolInfo};
 
 use crate::capacity::CapacityEvents;
 use crate::crash_results::CrashEvents;

@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_record::agent::AgentRun;
 use floodmark_record::api_check::ItemsFile;
 use floodmark_record::client::ClientRan;
-use floodmark_record::events::{EndReason, Event, PartRow, Phase, RunId, WorkerReady};
-use floodmark_record::groups::GroupPoint;
-use floodmark_record::logged::Logged;
+use floodmark_record::events::{EndReason, PartRow, Phase, RunId, WorkerReady};
 use floodmark_record::place::Placement;
 use floodmark_record::plan::Plan;
-use floodmark_record::proof::Windows;
-use floodmark_record::run::{RunEnd, SeriesRow};
-use floodmark_record::watch::{Observed, ServerUsed};
+use floodmark_record::run::{AgentRun, GroupPoint, RunEnd, SeriesRow};
+use floodmark_record::stream::Event;
+use floodmark_record::verdict::Windows;
+use floodmark_record::watch::{Logged, Observed, ServerUsed};
 use floodmark_record::{Counts, SecondRow, TimeKind, WorkerEnd};
 use floodmark_stats::steady::SeriesPoint;
 

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use floodmark_record::logged::{LogErrors, Logged};
+use floodmark_record::watch::{LogErrors, Logged};
 
 /// Number of bytes that are searched in each line.
 const LINE_LIMIT: usize = 64 * 1024;

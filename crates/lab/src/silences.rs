@@ -75,7 +75,7 @@ impl Silences {
 #[cfg(test)]
 mod tests {
     use floodmark_record::Counts;
-    use floodmark_record::groups::GroupRow;
+    use floodmark_record::events::GroupRow;
 
     use super::*;
 

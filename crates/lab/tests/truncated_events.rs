@@ -6,11 +6,9 @@ use std::fs;
 use std::net::SocketAddr;
 
 use floodmark_lab::{Folder, fold};
-use floodmark_record::events::{EndReason, PartRow, Phase, RunId, WorkerReady};
-use floodmark_record::groups::GroupRow;
-use floodmark_record::mix::{Mix, MixRequest};
-use floodmark_record::plan::{FiguresOf, Model, Plan};
-use floodmark_record::run::{Environment, ToolInfo};
+use floodmark_record::events::{EndReason, GroupRow, PartRow, Phase, RunId, WorkerReady};
+use floodmark_record::host::{Environment, ToolInfo};
+use floodmark_record::plan::{FiguresOf, Mix, MixRequest, Model, Plan};
 use floodmark_record::watch::Observed;
 use floodmark_record::{Counts, Event, SCHEMA_VERSION, SecondRow, TimeKind, WorkerEnd};
 use floodmark_stats::Histogram;

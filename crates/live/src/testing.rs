@@ -8,8 +8,7 @@ use floodmark_record::capacity::{
     CapacityKind, CapacityPlan, CapacityResult, CapacityTrial, TrialOutcome, TrialPurpose,
     TrialStart,
 };
-use floodmark_record::events::{EndReason, PartRow, Phase, RunId, SecondRow, WorkerEnd};
-use floodmark_record::groups::GroupRow;
+use floodmark_record::events::{EndReason, GroupRow, PartRow, Phase, RunId, SecondRow, WorkerEnd};
 use floodmark_record::outcome::Counts;
 use floodmark_record::plan::Plan;
 use floodmark_record::times::TimeKind;

@@ -17,8 +17,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use floodmark_record::alternating::{AlternatingEnd, SideFigures};
 use floodmark_record::events::{EndReason, Phase};
+use floodmark_record::gate::{AlternatingEnd, SideFigures};
 use floodmark_record::plan::{Backend, Plan};
 use floodmark_record::worker_input::{AgentShare, OtherSide, WorkerInput};
 use floodmark_record::{Event, TimeKind};

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 
-use floodmark_record::events::{PartRow, Phase};
-use floodmark_record::groups::GroupRow;
+use floodmark_record::events::{GroupRow, PartRow, Phase};
 use floodmark_record::{Event, SecondRow};
 
 use crate::clock::Ns;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_record::not_ok::{MAX_EXCERPT, MAX_STATUSES, NotOkResponse};
+use floodmark_record::outcome::{MAX_EXCERPT, MAX_STATUSES, NotOkResponse};
 use floodmark_wire::Reader;
 
 /// Maximum length of a kept body in bytes. One byte more than the excerpt shows that a body is

@@ -4,8 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use floodmark_record::mix::MixRequest;
-use floodmark_record::plan::{Check, CloseFirst, Plan};
+use floodmark_record::plan::{Check, CloseFirst, MixRequest, Plan};
 use floodmark_wire::{RequestError, RequestSpec, request_head};
 
 use crate::template::{RequestTemplate, TemplateError, push_decimal, randomness};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{closed_plan, with_mix};
-use floodmark_record::mix::MixRequest;
+use floodmark_record::plan::MixRequest;
 use proptest::prelude::*;
 
 fn plan_of(change: impl FnOnce(&mut MixRequest)) -> Plan {

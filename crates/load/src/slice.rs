@@ -1,7 +1,6 @@
 //! One load thread's data for a part of a second, as passed to the gatherer.
 
-use floodmark_record::events::Phase;
-use floodmark_record::groups::GroupRow;
+use floodmark_record::events::{GroupRow, Phase};
 use floodmark_stats::Histogram;
 
 use crate::clock::Ns;

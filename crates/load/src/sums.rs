@@ -1,6 +1,6 @@
 //! One thread's sums for one second, over all requests or over one group.
 
-use floodmark_record::groups::GroupRow;
+use floodmark_record::events::GroupRow;
 
 /// Request counts and related sums.
 #[derive(Debug, Clone)]

@@ -3,14 +3,12 @@
 use std::net::SocketAddr;
 
 use floodmark_record::api_check::{ApiCheck, ApiCheckKind};
-use floodmark_record::mix::{Mix, MixRequest};
 use floodmark_record::plan::{
-    Arrivals, Check, FiguresOf, Length, Model, Plan, Rate, Schedule, Spacing,
+    Arrivals, Check, FiguresOf, Length, Mix, MixRequest, Model, Plan, Schedule, Spacing,
 };
 use floodmark_record::pointer::JsonPointer;
-use floodmark_record::profile::{Ramp, RateStep, Replay};
-use floodmark_record::timetable::{Timetable, checksum};
-use floodmark_record::units::Bytes;
+use floodmark_record::profile::{Ramp, RateStep, Replay, Timetable, checksum};
+use floodmark_record::units::{Bytes, Rate};
 
 /// Returns a closed-model plan that sends `requests` requests on kept connections to `127.0.0.1:1`.
 pub fn closed_plan(connections: u32, requests: u64) -> Plan {

@@ -8,7 +8,8 @@ use std::sync::{Arc, Barrier};
 
 use floodmark_record::ThreadUsage;
 use floodmark_record::events::{EndReason, Phase};
-use floodmark_record::plan::{Arrivals, Length, Model, Plan, Rate, Schedule, Spacing};
+use floodmark_record::plan::{Arrivals, Length, Model, Plan, Schedule, Spacing};
+use floodmark_record::units::Rate;
 
 use crate::arrivals::{ArrivalQueue, RequestSource};
 use crate::backend::{Completion, IoBackend, Slot};

@@ -10,8 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use floodmark_record::Event;
-use floodmark_record::events::{Phase, WorkerReady};
-use floodmark_record::groups::GroupRow;
+use floodmark_record::events::{GroupRow, Phase, WorkerReady};
 use floodmark_record::plan::{Backend, Plan};
 use floodmark_record::target::Address;
 use floodmark_record::worker_input::{AgentShare, WorkerInput};

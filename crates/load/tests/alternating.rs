@@ -18,9 +18,9 @@ use common::server::{RESPONSE, read_request, serve};
 use floodmark_load::alternating;
 use floodmark_load::worker::StopFlag;
 use floodmark_record::Event;
-use floodmark_record::alternating::AlternatingEnd;
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::events::EndReason;
+use floodmark_record::gate::AlternatingEnd;
 use floodmark_record::plan::{Backend, ConnectionUse, Model, Plan};
 use floodmark_record::worker_input::{OtherSide, WorkerInput};
 

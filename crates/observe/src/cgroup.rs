@@ -5,8 +5,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::{fmt, io};
 
-use floodmark_record::host::QuotaFacts;
-use floodmark_record::run::CgroupLimits;
+use floodmark_record::host::{CgroupLimits, QuotaFacts};
 use procfs_core::process::MountInfos;
 use procfs_core::{FromRead, ProcessCGroup, ProcessCGroups};
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use floodmark_record::host::ClockFacts;
-use floodmark_record::remote::ClockReading;
+use floodmark_record::watch::ClockReading;
 
 use crate::Root;
 

@@ -1,6 +1,6 @@
 //! The environment of a run: kernel, CPUs, memory, limits and settings of this host.
 
-use floodmark_record::run::Environment;
+use floodmark_record::host::Environment;
 
 use crate::kernel_file::labelled;
 use crate::{Root, affinity, cgroup, cpu, limits, sysctl};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use floodmark_record::remote::{ClockReading, ObservedSecond, SeriesGroup};
+use floodmark_record::watch::{ClockReading, ObservedSecond, SeriesGroup};
 
 use crate::clock::thread_cpu;
 use crate::monitor::Monitor;

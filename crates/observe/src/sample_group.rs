@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use floodmark_record::metric::MetricKind;
-use floodmark_record::{Metric, Observation, remote};
+use floodmark_record::{Metric, Observation, watch};
 
 use crate::clock::thread_cpu;
 use crate::figures::Figures;
@@ -91,16 +91,16 @@ impl SampleGroup {
     }
 
     /// Describes the series for an observer's file; `None` if no series is new.
-    pub(crate) fn described(&mut self, number: u32) -> Option<remote::SeriesGroup> {
+    pub(crate) fn described(&mut self, number: u32) -> Option<watch::SeriesGroup> {
         if std::mem::replace(&mut self.described_series, self.series.len()) == self.series.len() {
             return None;
         }
         let metrics = self.figures.metrics().iter();
-        let series = metrics.map(|metric| remote::ObservedSeries {
+        let series = metrics.map(|metric| watch::ObservedSeries {
             metric: metric.clone(),
             kind: metric.kind(),
         });
-        Some(remote::SeriesGroup {
+        Some(watch::SeriesGroup {
             group: number,
             source: self.name.clone(),
             series: series.collect(),
@@ -108,14 +108,14 @@ impl SampleGroup {
     }
 
     /// Returns and removes the values added since the previous call.
-    pub(crate) fn drain(&mut self, number: u32) -> Option<remote::GroupValues> {
+    pub(crate) fn drain(&mut self, number: u32) -> Option<watch::GroupValues> {
         let steps = u32::try_from(std::mem::take(&mut self.steps_done)).unwrap_or(u32::MAX);
         let (start, step) = (self.kept_from, self.step);
         self.kept_from += step * steps;
         if self.cheap() {
             self.step = (step / 2).max(self.finest);
         }
-        (steps > 0 && !self.series.is_empty()).then(|| remote::GroupValues {
+        (steps > 0 && !self.series.is_empty()).then(|| watch::GroupValues {
             group: number,
             start_ms: ms(start),
             step_ms: ms(step),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use floodmark_record::remote::{GroupValues, SeriesGroup};
+use floodmark_record::watch::{GroupValues, SeriesGroup};
 use floodmark_record::{Metric, Observation};
 
 use crate::figures::Figures;

@@ -12,8 +12,9 @@ use std::path::Path;
 
 use floodmark_load::request::{RequestPart, longest, requests};
 use floodmark_record::Plan;
-use floodmark_record::mix::{MAX_REQUESTS, Mix, MixRequest, parse_header};
-use floodmark_record::plan::{Expect, RequestPlan, Target};
+use floodmark_record::plan::{
+    Expect, MAX_REQUESTS, Mix, MixRequest, RequestPlan, Target, parse_header,
+};
 use floodmark_record::units::show_count;
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use floodmark_record::plan::Rate;
-use floodmark_record::units::{parse_count, parse_duration, parse_rate};
+use floodmark_record::units::{Rate, parse_count, parse_duration, parse_rate};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};

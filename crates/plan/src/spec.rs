@@ -5,7 +5,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use floodmark_load::replay;
-use floodmark_record::plan::{CloseFirst, DEFAULT_DURATION, Expect, Rate, Sources, Spacing};
+use floodmark_record::plan::{CloseFirst, DEFAULT_DURATION, Expect, Sources, Spacing};
+use floodmark_record::units::Rate;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};

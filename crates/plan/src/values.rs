@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use floodmark_record::plan::{Rate, Sources};
-use floodmark_record::units::{parse_count, parse_duration, parse_rate, show_count};
+use floodmark_record::plan::Sources;
+use floodmark_record::units::{Rate, parse_count, parse_duration, parse_rate, show_count};
 
 use crate::spec::{RateSteps, Warmup};
 

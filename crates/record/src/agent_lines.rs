@@ -26,8 +26,8 @@ use base64::display::Base64Display;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
-use crate::events::Event;
 use crate::host::Checkup;
+use crate::stream::Event;
 
 /// An agent's description of itself, sent when it is greeted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

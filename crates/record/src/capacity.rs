@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::events::RunId;
+use crate::interval::Interval;
 use crate::reason::Reason;
-use crate::run::Interval;
 use crate::worded::Worded;
 
 /// Start of a search.

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::result::Threshold;
-use crate::run::{Run, Status, SteadyClass, ToolInfo};
+use crate::host::ToolInfo;
+use crate::run::{Run, Status, SteadyClass};
 
 crate::names::named! {
     // In display order.
@@ -199,4 +199,16 @@ pub struct ComparisonReport {
     pub comparisons: Vec<Comparison>,
     /// Outcome of each `--fail-if` condition.
     pub thresholds: Vec<Threshold>,
+}
+
+/// A `--fail-if` threshold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Threshold {
+    /// Condition as given.
+    pub condition: String,
+    /// Whether the condition was met; null if the figure was not measured.
+    /// The command fails if a condition was met.
+    pub met: Option<bool>,
+    /// Measured figure.
+    pub figure: String,
 }

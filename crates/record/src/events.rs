@@ -1,170 +1,16 @@
-//! The events of a run.
-//!
-//! The live view and the record are both derived from this event stream.
-//! The append-only file `events.jsonl` stores one event per line.
+//! What a load worker reports: progress, figures of each second, and totals. The figures of several
+//! threads or workers are merged here.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::agent::AgentRun;
-use crate::alternating::AlternatingEnd;
-use crate::api_check::ItemsFile;
-use crate::capacity::{CapacityBegan, CapacityEnded, CapacityTrial};
-use crate::client::ClientRan;
-use crate::crash::{CrashBegan, CrashRound};
-use crate::experiment::{ExperimentDescription, Resumed};
-use crate::gate::GateTurns;
-use crate::groups::GroupRow;
 use crate::kept::ScoringSummary;
-use crate::logged::Logged;
-use crate::not_ok::NotOkResponse;
-use crate::outcome::Counts;
-use crate::place::Placement;
-use crate::plan::Plan;
-use crate::proof::Windows;
-use crate::run::{Environment, ToolInfo};
+use crate::outcome::{Counts, NotOkResponse};
 use crate::target::Address;
 use crate::times::TimeKind;
 use crate::tls::TlsUse;
-use crate::tuning::FailedSetting;
-use crate::watch::{HostUsed, Observed, ServerUsed};
-
-/// An event, stored as one line of `events.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
-    /// A result folder was created.
-    Opened {
-        /// Version of the format.
-        schema: u32,
-        /// Version and command line of floodmark.
-        tool: ToolInfo,
-        /// The host.
-        environment: Environment,
-    },
-    /// The following runs belong to an experiment.
-    Experiment(ExperimentDescription),
-    /// An interrupted result was resumed.
-    Resumed(Resumed),
-    /// A part of the experiment was skipped.
-    Skipped {
-        /// The skipped part and the reason, in one line.
-        what: String,
-        /// Whether the part failed. False in events from older versions.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        failed: bool,
-    },
-    /// An attempt started.
-    RunBegan {
-        /// Id of the run.
-        run: RunId,
-        /// Plan of the run.
-        plan: Plan,
-        /// Wall-clock time of the start in milliseconds since 1970.
-        unix_ms: u64,
-    },
-    /// Placement of client and server, if requested.
-    Placed(Placement),
-    /// An external client drives the run.
-    Driven {
-        /// Name of the client. The client's folder has the same name.
-        by: String,
-    },
-    /// The worker is ready to send.
-    Ready(WorkerReady),
-    /// Progress in opening connections before the load starts.
-    Connecting(Connecting),
-    /// The worker started sending.
-    Began {
-        /// Warm-up or measurement.
-        phase: Phase,
-        /// Time just before the start, on the worker's clock, in ns. 0 in events from older
-        /// versions.
-        #[serde(default)]
-        at_ns: u64,
-    },
-    /// Resources used by the server since the previous event of this kind (once a second).
-    ServerUsed(ServerUsed),
-    /// Resources used by the store since the previous event of this kind (once a second).
-    StoreUsed(ServerUsed),
-    /// CPU time used on the host since the previous event of this kind (once a second).
-    HostUsed(HostUsed),
-    /// Counts of a part of a second. If the worker dies, its last second consists of these parts.
-    Part(PartRow),
-    /// Throughput of each agent in the next merged second. Absent if one worker sends the load.
-    AgentRates {
-        /// Ok responses per second, in the order of the agents; null for an agent that sent no
-        /// figures for this second.
-        ok_per_s: Vec<Option<f64>>,
-    },
-    /// Figures for one second of the worker's clock.
-    Second(SecondRow),
-    /// The worker ended.
-    End(WorkerEnd),
-    /// The agents' parts of the load, recorded once per attempt after the load. Absent if one
-    /// worker sent the load.
-    Agents {
-        /// The agents, in order.
-        agents: Vec<AgentRun>,
-    },
-    /// The items of a set were read back after the load (`--check`).
-    ReadBack(ItemsFile),
-    /// An external client ended. Its run has no worker events.
-    ClientRan(ClientRan),
-    /// Samples taken during the load.
-    Observed(Observed),
-    /// The server's runtime, and the errors in the server's log.
-    Logged(Logged),
-    /// Facts that could not be read, and the reasons.
-    Missing {
-        /// Facts and reasons, one line each.
-        missing: Vec<String>,
-    },
-    /// The attempt ended; all earlier events are synced to disk.
-    RunEnded {
-        /// Id of the run.
-        run: RunId,
-        /// Reason for the interruption; null if the attempt completed.
-        cut_short: Option<String>,
-    },
-    /// Throughput was measured with and without perturbations.
-    Proved {
-        /// Id of the run.
-        run: RunId,
-        /// Windows measured for each perturbation.
-        windows: Vec<Windows>,
-        /// Perturbations that could not be applied, one line each.
-        missing: Vec<String>,
-    },
-    /// The crash rounds of a trial started.
-    CrashBegan(CrashBegan),
-    /// A crash round ended; all earlier events are synced to disk.
-    CrashRound(CrashRound),
-    /// A search for the capacity started.
-    CapacityBegan(CapacityBegan),
-    /// The previous run was a trial of the search. The record contains only this summary.
-    CapacityTrial(CapacityTrial),
-    /// The search ended.
-    CapacityEnded(CapacityEnded),
-    /// The server failed at a setting of a tuning.
-    SettingFailed(FailedSetting),
-    /// Last event of a worker that loads two servers alternately.
-    Alternated(AlternatingEnd),
-    /// The servers of a gate's pair were loaded alternately.
-    GateTurns(GateTurns),
-    /// The number of pairs that fit a gate's budget was estimated.
-    GatePlanned {
-        /// Maximum number of pairs within the budget.
-        max_pairs: u32,
-    },
-    /// The time limit of a tuning or gate was reached.
-    OutOfTime {
-        /// The time limit in seconds.
-        budget_s: f64,
-    },
-}
 
 /// Identifies an attempt within a result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -464,4 +310,189 @@ pub struct AnswersFile {
     pub file: String,
     /// Number of triples.
     pub count: u64,
+}
+
+impl PartRow {
+    /// Adds the same part of another worker. The part ends with the longer one of both.
+    pub fn merge(&mut self, other: &PartRow) {
+        self.from_ns = self.from_ns.min(other.from_ns);
+        self.to_ns = self.to_ns.max(other.to_ns);
+        self.sums.merge(&other.sums);
+        GroupRow::merge_each(&mut self.groups, &other.groups);
+    }
+}
+
+impl SecondRow {
+    /// Returns the sum of the parts of one second as a row, or `None` if `parts` is empty.
+    /// Connections, CPU times and histograms are unknown, so they are 0 or empty.
+    #[must_use]
+    pub fn of_parts(parts: &[PartRow], index: u64) -> Option<Self> {
+        let mut sum = parts.first()?.clone();
+        parts[1..].iter().for_each(|part| sum.merge(part));
+        Some(SecondRow {
+            phase: sum.phase,
+            index,
+            from_ns: sum.from_ns,
+            to_ns: sum.to_ns,
+            counts: sum.sums.counts,
+            good: sum.sums.good,
+            ok_in_window: sum.sums.ok_in_window,
+            good_in_window: sum.sums.good_in_window,
+            bytes_sent: sum.sums.bytes_sent,
+            bytes_received: sum.sums.bytes_received,
+            connects: 0,
+            open_connections: 0,
+            user_s: 0.0,
+            system_s: 0.0,
+            histograms: BTreeMap::new(),
+            groups: sum.groups,
+        })
+    }
+
+    /// Adds the same second of another worker, except its histograms. The row ends with the longer
+    /// one of both.
+    pub fn merge(&mut self, other: &SecondRow) {
+        self.from_ns = self.from_ns.min(other.from_ns);
+        self.to_ns = self.to_ns.max(other.to_ns);
+        self.counts.merge(&other.counts);
+        self.good += other.good;
+        self.ok_in_window += other.ok_in_window;
+        self.good_in_window += other.good_in_window;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+        self.connects += other.connects;
+        self.open_connections += other.open_connections;
+        self.user_s += other.user_s;
+        self.system_s += other.system_s;
+        GroupRow::merge_each(&mut self.groups, &other.groups);
+    }
+}
+
+impl HeldConnections {
+    /// Adds the held connections of another worker, which opened them at the same time.
+    pub fn merge(&mut self, other: &HeldConnections) {
+        self.standing += other.standing;
+        self.failed += other.failed;
+        add_counts(&mut self.reasons, &other.reasons);
+        self.lost += other.lost;
+        self.reopened += other.reopened;
+        self.opening_ns = self.opening_ns.max(other.opening_ns);
+    }
+}
+
+impl AddressUse {
+    /// Adds another worker's use of the same address.
+    /// An address that any worker reached does not count as left out.
+    pub fn merge(&mut self, other: &AddressUse) {
+        self.opened += other.opened;
+        self.moved += other.moved;
+        let reason = self.left_out.take().or_else(|| other.left_out.clone());
+        self.left_out = reason.filter(|_| self.opened == 0);
+    }
+}
+
+/// Adds counts by name to a sum.
+pub fn add_counts(sum: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
+    for (name, n) in counts {
+        *sum.entry(name.clone()).or_default() += n;
+    }
+}
+
+/// Figures for a group in one second.
+/// [`SecondRow`](crate::SecondRow) defines the second in which a request is counted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupRow {
+    /// Counts of requests.
+    pub counts: Counts,
+    /// Ok responses that met their deadline.
+    pub good: u64,
+    /// Ok responses received by the end of the sending window.
+    pub ok_in_window: u64,
+    /// Ok responses that met their deadline and arrived by the end of the sending window.
+    pub good_in_window: u64,
+    /// Bytes sent.
+    pub bytes_sent: u64,
+    /// Bytes received while the latest request on the connection belonged to the group.
+    pub bytes_received: u64,
+}
+
+impl GroupRow {
+    /// Adds the figures of another thread, group or time.
+    pub fn merge(&mut self, other: &GroupRow) {
+        self.counts.merge(&other.counts);
+        self.good += other.good;
+        self.ok_in_window += other.ok_in_window;
+        self.good_in_window += other.good_in_window;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+    }
+
+    /// Adds the figures of each group to its sum. Groups without a sum get one.
+    pub fn merge_each(sums: &mut Vec<GroupRow>, groups: &[GroupRow]) {
+        let count = sums.len().max(groups.len());
+        sums.resize_with(count, GroupRow::default);
+        for (sum, group) in sums.iter_mut().zip(groups) {
+            sum.merge(group);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(from_ns: u64, to_ns: u64, ok: u64, groups: &[u64]) -> PartRow {
+        let row = |ok: u64| {
+            let mut row = GroupRow::default();
+            row.counts.ok = ok;
+            row
+        };
+        PartRow {
+            phase: Phase::Measure,
+            from_ns,
+            to_ns,
+            sums: row(ok),
+            groups: groups.iter().copied().map(row).collect(),
+        }
+    }
+
+    #[test]
+    fn a_row_of_parts_covers_all_parts() {
+        assert_eq!(SecondRow::of_parts(&[], 3), None);
+        let parts = [part(0, 100, 1, &[]), part(100, 150, 6, &[4, 2])];
+        let row = SecondRow::of_parts(&parts, 3).unwrap();
+        assert_eq!((row.index, row.from_ns, row.to_ns), (3, 0, 150));
+        let groups: Vec<u64> = row.groups.iter().map(|group| group.counts.ok).collect();
+        assert_eq!((row.counts.ok, groups), (7, vec![4, 2]));
+    }
+
+    #[test]
+    fn a_merged_row_ends_with_the_longer_row() {
+        let mut sum = SecondRow::of_parts(&[part(0, 100, 1, &[1])], 0).unwrap();
+        let other = SecondRow::of_parts(&[part(0, 90, 2, &[0, 2])], 0).unwrap();
+        sum.merge(&other);
+        assert_eq!((sum.to_ns, sum.counts.ok, sum.groups.len()), (100, 3, 2));
+    }
+
+    #[test]
+    fn an_address_that_a_worker_reached_is_not_left_out() {
+        let of = |opened, left_out: Option<&str>| AddressUse {
+            address: "127.0.0.1:80".to_owned().try_into().unwrap(),
+            opened,
+            moved: 1,
+            left_out: left_out.map(str::to_owned),
+        };
+        let mut unreached = of(0, None);
+        unreached.merge(&of(0, Some("connect_refused")));
+        assert_eq!(unreached.left_out.as_deref(), Some("connect_refused"));
+        unreached.merge(&of(2, None));
+        unreached.merge(&of(0, Some("connect_refused")));
+        assert_eq!(
+            unreached,
+            AddressUse {
+                moved: 4,
+                ..of(2, None)
+            }
+        );
+    }
 }

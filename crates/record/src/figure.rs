@@ -5,15 +5,13 @@
 
 use std::time::Duration;
 
-use crate::alternating::SideFigures;
 use crate::comparison::ComparedMetric;
-use crate::groups::GroupFigures;
+use crate::gate::SideFigures;
 use crate::outcome::Counts;
-use crate::plan::Rate;
-use crate::run::Run;
+use crate::run::{GroupFigures, Run};
 use crate::times::{TimeKind, Times};
 use crate::units::{
-    parse_count, parse_duration, parse_rate, show_count, show_duration, show_ns, show_rate,
+    Rate, parse_count, parse_duration, parse_rate, show_count, show_duration, show_ns, show_rate,
 };
 use crate::watch::Server;
 

@@ -1,9 +1,10 @@
-//! Results of `floodmark doctor`: facts about a host, and findings derived from them.
+//! The host and the version of floodmark that measured a result, and the results of `floodmark
+//! doctor`: facts about a host, and findings derived from them.
 //!
 //! `floodmark-observe` collects [`HostFacts`], `floodmark-diagnose` derives each [`HostFinding`],
 //! and `floodmark-report` prints the results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -243,4 +244,46 @@ pub struct ClockFacts {
     pub available: Vec<String>,
     /// Cost of one clock reading in nanoseconds: the minimum over several rounds.
     pub read_ns: f64,
+}
+
+/// Host of a record.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Environment {
+    /// Kernel release.
+    pub kernel: String,
+    /// Number of CPUs that this process may use.
+    pub cpus: u32,
+    /// CPUs that this process may use; null if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_cpus: Option<BTreeSet<u32>>,
+    /// CPU model; null if unknown.
+    pub cpu_model: Option<String>,
+    /// Memory in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Limits of the control group; null without limits.
+    pub cgroup: Option<CgroupLimits>,
+    /// Process limits by name (`nofile`).
+    pub limits: BTreeMap<String, u64>,
+    /// Kernel settings that affect load, by name under `/proc/sys`.
+    pub sysctls: BTreeMap<String, String>,
+}
+
+/// Limits of the control group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CgroupLimits {
+    /// CPU seconds allowed per wall second; null without a limit.
+    pub cpu_quota: Option<f64>,
+    /// Memory limit in bytes; null without a limit.
+    pub memory_bytes: Option<u64>,
+}
+
+/// Version and command line of a floodmark process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolInfo {
+    /// Always `floodmark`.
+    pub name: String,
+    /// Version.
+    pub version: String,
+    /// Command line as given, as a list of arguments.
+    pub command: Vec<String>,
 }

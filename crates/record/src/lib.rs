@@ -1,13 +1,19 @@
-//! The data types of floodmark: the plan ([`plan`]), the events of a run ([`events`]) and the
-//! record ([`run`], [`result`]).
+//! The data types of floodmark: the plan ([`plan`]), the events of a result ([`stream`]) and
+//! the record ([`run`], [`result`]).
 //!
 //! These types are the only interface between the code that measures and the code that judges.
 //!
+//! Modules depend one way only, from the last line to the first:
+//!
+//! - values: [`units`], [`times`], [`outcome`], [`interval`], [`cause`]
+//! - the input of a worker and its reports: [`plan`], [`worker_input`], [`events`]
+//! - the parts of a run: [`host`], [`metric`], [`watch`], [`verdict`]; then [`run`]
+//! - results of several runs: [`comparison`], [`experiment`], [`capacity`], [`gate`], [`tuning`]
+//! - [`stream`], from which the [`result`] is derived
+//!
 //! Invariants: this crate does no I/O except reading and writing records, and it judges nothing.
 
-pub mod agent;
 pub mod agent_lines;
-pub mod alternating;
 pub mod api_check;
 mod base64_bytes;
 pub mod body;
@@ -23,16 +29,11 @@ pub mod figure;
 pub mod fine_series;
 pub mod gate;
 pub mod grouped;
-pub mod groups;
 pub mod host;
+pub mod interval;
 pub mod kept;
-pub mod logged;
-pub mod merging;
 pub mod metric;
-pub mod mix;
-mod model;
 mod names;
-pub mod not_ok;
 pub mod operation;
 pub mod outcome;
 pub mod path;
@@ -40,15 +41,12 @@ pub mod place;
 pub mod plan;
 pub mod pointer;
 pub mod profile;
-pub mod proof;
 pub mod reason;
-pub mod remote;
 pub mod result;
 pub mod run;
-pub mod sweep;
+pub mod stream;
 pub mod target;
 pub mod times;
-pub mod timetable;
 pub mod tls;
 pub mod trend;
 pub mod tuning;
@@ -59,14 +57,15 @@ pub mod worded;
 pub mod worker_input;
 
 pub use comparison::{ClaimResult, ComparedMetric, Comparison};
-pub use events::{Event, SecondRow, ThreadUsage, WorkerEnd};
+pub use events::{SecondRow, ThreadUsage, WorkerEnd};
 pub use metric::{Metric, Observation};
 pub use outcome::{Counts, Outcome};
 pub use plan::Plan;
+pub use profile::Timetable;
 pub use result::{Record, schema};
 pub use run::Run;
+pub use stream::Event;
 pub use times::{TimeKind, Times};
-pub use timetable::Timetable;
 
 /// Version of the record format. The version increases when a field is removed or changes meaning.
 /// Records of all earlier versions can be read. Version 1 stored ruled-out causes as text.

@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA_VERSION;
 use crate::capacity::{CapacityResult, TrialCapacity};
-use crate::comparison::{ClaimResult, Comparison};
+use crate::comparison::{ClaimResult, Comparison, Threshold};
 use crate::crash::CrashResult;
-use crate::experiment::{ExperimentDescription, Resumed};
+use crate::experiment::{ExperimentDescription, Resumed, Swept};
 use crate::gate::GateResult;
-use crate::run::{Environment, Interval, Run, ToolInfo};
-use crate::sweep::Swept;
+use crate::host::{Environment, ToolInfo};
+use crate::interval::Interval;
+use crate::run::Run;
 use crate::tuning::Tuning;
 
 /// The record of one command, derived from `events.jsonl`.
@@ -83,18 +84,6 @@ pub struct Overall {
     pub attempts: u32,
     /// Notes, such as a slow first attempt.
     pub notes: Vec<String>,
-}
-
-/// A `--fail-if` threshold.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Threshold {
-    /// Condition as given.
-    pub condition: String,
-    /// Whether the condition was met; null if the figure was not measured.
-    /// The command fails if a condition was met.
-    pub met: Option<bool>,
-    /// Measured figure.
-    pub figure: String,
 }
 
 impl Record {

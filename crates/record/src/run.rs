@@ -1,72 +1,25 @@
-//! One attempt in the record. Measurements and judgements are separate.
+//! One attempt in the record, and each agent's part of it. Measurements and judgments are separate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::agent::{self, AgentRun};
 use crate::client::ExternalRun;
 use crate::events::{AddressUse, EndReason, HeldConnections, ThreadUsage};
 use crate::fine_series::{FineThroughput, TimeBuckets};
-use crate::groups::{GroupFigures, GroupPoint};
-use crate::host::BusyProcess;
-use crate::logged::LogErrors;
+use crate::host::{BusyProcess, Environment};
+use crate::interval::Interval;
 use crate::metric::Observation;
-use crate::not_ok::NotOkResponse;
-use crate::outcome::Counts;
+use crate::outcome::{Counts, NotOkResponse};
 use crate::place::Placement;
 use crate::plan::Plan;
-use crate::proof::Windows;
 use crate::reason::Reason;
-use crate::remote::RemoteObservation;
 use crate::times::Times;
 use crate::tls::TlsRun;
-use crate::verdict::Verdict;
-use crate::watch::{Server, Watcher};
+use crate::verdict::{Verdict, Windows};
+use crate::watch::{LogErrors, RemoteObservation, Server, Watcher};
 use crate::worded::Worded;
-
-/// Version and command line of a floodmark process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ToolInfo {
-    /// Always `floodmark`.
-    pub name: String,
-    /// Version.
-    pub version: String,
-    /// Command line as given, as a list of arguments.
-    pub command: Vec<String>,
-}
-
-/// Host of a record.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Environment {
-    /// Kernel release.
-    pub kernel: String,
-    /// Number of CPUs that this process may use.
-    pub cpus: u32,
-    /// CPUs that this process may use; null if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allowed_cpus: Option<BTreeSet<u32>>,
-    /// CPU model; null if unknown.
-    pub cpu_model: Option<String>,
-    /// Memory in bytes.
-    pub memory_bytes: Option<u64>,
-    /// Limits of the control group; null without limits.
-    pub cgroup: Option<CgroupLimits>,
-    /// Process limits by name (`nofile`).
-    pub limits: BTreeMap<String, u64>,
-    /// Kernel settings that affect load, by name under `/proc/sys`.
-    pub sysctls: BTreeMap<String, String>,
-}
-
-/// Limits of the control group.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CgroupLimits {
-    /// CPU seconds allowed per wall second; null without a limit.
-    pub cpu_quota: Option<f64>,
-    /// Memory limit in bytes; null without a limit.
-    pub memory_bytes: Option<u64>,
-}
 
 /// One attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -219,7 +172,7 @@ impl Run {
     #[must_use]
     pub fn client_cpus(&self, all: u32) -> u32 {
         if !self.agents.is_empty() {
-            return agent::cpus(&self.agents);
+            return cpus(&self.agents);
         }
         self.place
             .as_ref()
@@ -304,19 +257,6 @@ pub enum Status {
     Bound,
     /// floodmark did not send the load as planned: the figures are meaningless.
     Invalid,
-}
-
-/// A confidence interval.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Interval {
-    /// Lower bound.
-    pub low: f64,
-    /// Upper bound.
-    pub high: f64,
-    /// Confidence level, such as 0.95.
-    pub confidence: f64,
-    /// Method used to compute the interval.
-    pub method: String,
 }
 
 /// Periods in which requests were in flight but no response arrived. Each period starts after a
@@ -540,4 +480,93 @@ pub struct CheckResult {
     /// with `>`. Empty if the check has no history.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<String>,
+}
+
+/// One agent's part of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentRun {
+    /// Name of the agent: its place, and its number if the place has several agents.
+    pub name: String,
+    /// Name of the agent's host; empty if the agent never started.
+    pub host: String,
+    /// Boot ID of the host, the same in all its containers. Null if the agent never started or the ID
+    /// cannot be read.
+    #[serde(default)]
+    pub boot_id: Option<String>,
+    /// Whether the agent uses CPUs of the coordinator's host: their boot IDs are equal.
+    pub shares_host: bool,
+    /// Number of CPUs that the agent may use; 0 if it never started. The other agents then sent its
+    /// share.
+    pub cpus: u32,
+    /// The agent's wall clock minus the coordinator's, in µs, at the start of the measurement.
+    /// All times in the record are already corrected for this skew. Null if it was not measured.
+    pub skew_us: Option<f64>,
+    /// Maximum error of `skew_us` in µs, including the drift until the end of the load. Null if the
+    /// skew was not measured.
+    pub bound_us: Option<f64>,
+    /// Delay of the agent's start of the measurement, in µs.
+    pub late_start_us: f64,
+    /// Ok responses per second over the agent's whole measurement; null if it was lost.
+    pub throughput_per_s: Option<f64>,
+    /// Counts of the agent's requests.
+    pub requests: Counts,
+    /// Longest stall of a load thread in ns; null if the agent was lost.
+    pub longest_stall_ns: Option<u64>,
+    /// Resources used by the agent.
+    pub client: ClientUsage,
+    /// Validity of the agent's part.
+    pub validity: Validity,
+    /// When and why the agent was lost; null if it sent all its requests.
+    pub lost: Option<String>,
+}
+
+/// Returns the number of CPUs that agents may use. Agents on one host share its CPUs.
+pub(crate) fn cpus(agents: &[AgentRun]) -> u32 {
+    let mut hosts = BTreeMap::new();
+    for agent in agents {
+        let host = agent.boot_id.as_ref().unwrap_or(&agent.host);
+        let cpus = hosts.entry(host).or_insert(0);
+        *cpus = agent.cpus.max(*cpus);
+    }
+    hosts.values().sum()
+}
+
+/// Figures for a group in a run. Figures for connections and for the client are not split by group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupFigures {
+    /// Name of the request in the mix.
+    pub name: String,
+    /// Ok responses per second in the run's window.
+    /// The throughputs of all groups add up to the throughput of the run.
+    pub throughput_per_s: Option<f64>,
+    /// Ok responses per second that met their deadline, in the run's window.
+    pub goodput_per_s: Option<f64>,
+    /// Counts of the group's requests over the whole measurement.
+    pub requests: Counts,
+    /// Bytes of HTTP in the measurement.
+    pub bytes: HttpBytes,
+    /// Response time: done − intended. Empty if the load process died.
+    /// The times of a group always cover the whole measurement.
+    pub response_time_us: Times,
+    /// Service time: done − sent.
+    pub service_time_us: Times,
+    /// Time spent waiting for a connection: free − intended.
+    pub blocked_us: Times,
+    /// Lateness: sent − max(intended, free).
+    pub lateness_us: Times,
+    /// Time to first byte: first byte − sent.
+    pub first_byte_us: Times,
+    /// Times of requests that failed.
+    pub error_time_us: Times,
+}
+
+/// Figures for a group in one second of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupPoint {
+    /// Ok responses per second.
+    pub throughput_per_s: f64,
+    /// Ok responses per second that met their deadline.
+    pub goodput_per_s: f64,
+    /// Requests with an outcome other than ok.
+    pub failed: u64,
 }

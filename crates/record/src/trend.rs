@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::comparison::ComparedMetric;
-use crate::run::{Interval, ToolInfo};
+use crate::host::ToolInfo;
+use crate::interval::Interval;
 
 /// Output of `floodmark trend --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

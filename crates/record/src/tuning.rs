@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cause::Cause;
-use crate::run::Interval;
+use crate::interval::Interval;
 
 crate::names::named! {
     /// What a knob sizes.

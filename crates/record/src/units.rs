@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Rate;
-
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -214,6 +212,24 @@ pub fn plural(n: u64, noun: &str) -> String {
         false => "s",
     };
     format!("{} {noun}{ending}", show_count(n))
+}
+
+/// A rate in requests per second: finite and above 0.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Rate(f64);
+
+impl Rate {
+    /// Returns a rate, or `None` unless the number is finite and above 0.
+    #[must_use]
+    pub fn new(per_s: f64) -> Option<Self> {
+        (per_s > 0.0 && per_s.is_finite()).then_some(Rate(per_s))
+    }
+
+    /// Returns the requests per second.
+    #[must_use]
+    pub fn per_s(self) -> f64 {
+        self.0
+    }
 }
 
 #[cfg(test)]

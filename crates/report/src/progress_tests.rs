@@ -1,7 +1,7 @@
 use super::*;
 use crate::fixture;
 use crate::style::Style;
-use floodmark_record::groups::GroupRow;
+use floodmark_record::events::GroupRow;
 
 const WIDE: Style = Style {
     color: false,

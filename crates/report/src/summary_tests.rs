@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::cause::Cause;
+use floodmark_record::comparison::Threshold;
 use floodmark_record::events::{EndReason, HeldConnections};
 use floodmark_record::plan::Model;
-use floodmark_record::result::{Overall, Threshold};
+use floodmark_record::result::Overall;
 use floodmark_record::run::{Run, Saturation, Status, SteadyClass, WarmupRun, Window};
 
 use crate::fixture;

@@ -9,7 +9,7 @@
 //! order or unit.
 
 use floodmark_record::comparison::Conclusion;
-use floodmark_record::run::Interval;
+use floodmark_record::interval::Interval;
 
 use crate::distributions::{chi_square_lower_quantile, t_margin};
 use crate::estimate::{geometric, mean};

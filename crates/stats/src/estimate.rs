@@ -1,6 +1,6 @@
 //! Estimates: a mean with its standard error and method.
 
-use floodmark_record::run::Interval;
+use floodmark_record::interval::Interval;
 
 use crate::distributions::t_margin;
 use crate::interval::CONFIDENCE;

@@ -1,6 +1,7 @@
 //! Intervals for a mean, within one run or over attempts.
 
-use floodmark_record::run::{Interval, Window};
+use floodmark_record::interval::Interval;
+use floodmark_record::run::Window;
 
 use crate::autocorrelation::variance;
 use crate::estimate::{Estimate, mean};

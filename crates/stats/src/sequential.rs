@@ -15,7 +15,7 @@
 //! by [`TRIMMED_SHARE`] at each end, and its standard error follows from the winsorized variance
 //! (Tukey & McLaughlin, Sankhyā A 25, 1963).
 
-use floodmark_record::run::Interval;
+use floodmark_record::interval::Interval;
 use statrs::function::erf::erfc;
 
 use crate::distributions::t_margin;

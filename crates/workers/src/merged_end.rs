@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::events::{
-    AddressUse, AnswersFile, EndReason, HeldConnections, PartRow, Phase,
+    AddressUse, AnswersFile, EndReason, HeldConnections, PartRow, Phase, add_counts,
 };
 use floodmark_record::kept::{SHOWN, ScoringSummary};
-use floodmark_record::merging::add_counts;
-use floodmark_record::not_ok::{MAX_STATUSES, NotOkResponse};
+use floodmark_record::outcome::{MAX_STATUSES, NotOkResponse};
 use floodmark_record::tls::TlsUse;
 use floodmark_record::{Counts, SecondRow, ThreadUsage, TimeKind, WorkerEnd};
 use floodmark_stats::Histogram;

@@ -1,7 +1,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use floodmark_record::Counts;
-use floodmark_record::groups::GroupRow;
+use floodmark_record::events::GroupRow;
 use proptest::prelude::*;
 
 use super::*;

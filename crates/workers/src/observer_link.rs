@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use floodmark_host::{Child, Stop};
 use floodmark_record::agent_lines::AgentCommand;
-use floodmark_record::remote::{MeasuredOffset, ObserverLine};
+use floodmark_record::watch::{MeasuredOffset, ObserverLine};
 
 use crate::agent_clock::AgentClock;
 use crate::lines::read_line;

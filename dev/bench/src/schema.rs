@@ -28,7 +28,7 @@ pub fn run() -> Result<(), Failure> {
         "docs/store.schema.json": store_schema(),
         "docs/client.schema.json": client_schema(),
         "docs/check.schema.json": check_schema(),
-        "docs/observer.schema.json": floodmark_record::remote::schema(),
+        "docs/observer.schema.json": floodmark_record::watch::schema(),
         GUIDE: guide()?,
     });
     println!("{schemas}");

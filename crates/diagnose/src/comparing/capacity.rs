@@ -3,7 +3,7 @@
 use floodmark_record::Record;
 use floodmark_record::capacity::TrialCapacity;
 use floodmark_record::comparison::ComparedMetric;
-use floodmark_record::run::Interval;
+use floodmark_record::interval::Interval;
 use floodmark_stats::comparison::{geometric_mean, over_processes};
 use floodmark_stats::interval::CONFIDENCE;
 

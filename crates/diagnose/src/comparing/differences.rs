@@ -5,8 +5,9 @@ use std::slice::from_ref;
 
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
+use floodmark_record::host::Environment;
 use floodmark_record::plan::Check;
-use floodmark_record::run::{Environment, Run, Status};
+use floodmark_record::run::{Run, Status};
 use floodmark_record::units::show_bytes;
 use serde_json::Value;
 

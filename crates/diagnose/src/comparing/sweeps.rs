@@ -2,7 +2,7 @@
 
 use floodmark_record::Record;
 use floodmark_record::comparison::ComparedMetric;
-use floodmark_record::sweep::{PointThroughput, Swept};
+use floodmark_record::experiment::{PointThroughput, Swept};
 use floodmark_stats::comparison::{geometric_mean, over_processes};
 
 use super::process_figures::ProcessFigures;

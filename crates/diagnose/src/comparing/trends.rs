@@ -2,7 +2,7 @@
 
 use floodmark_record::Record;
 use floodmark_record::comparison::ComparedMetric;
-use floodmark_record::run::Interval;
+use floodmark_record::interval::Interval;
 use floodmark_record::trend::{
     HostChange, LevelRatio, Trend, TrendFigure, TrendLevel, TrendResult, TrendSeries,
 };

@@ -1,4 +1,5 @@
-use floodmark_record::run::{Environment, Status};
+use floodmark_record::host::Environment;
+use floodmark_record::run::Status;
 
 use super::*;
 use crate::comparing::tests::record;

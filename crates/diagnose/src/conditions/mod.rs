@@ -7,11 +7,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use floodmark_record::capacity::{CapacityBound, CapacityResult, ObjectiveFigure};
-use floodmark_record::comparison::{ComparedMetric, Comparison};
+use floodmark_record::comparison::{ComparedMetric, Comparison, Threshold};
 use floodmark_record::figure::{
     Figure, FigureUnit, Measured, NOT_MEASURED, NUMBERS, Statistic, TIMES,
 };
-use floodmark_record::result::{Record, Threshold};
+use floodmark_record::result::Record;
 use floodmark_record::run::Run;
 use floodmark_record::times::TimeKind;
 use floodmark_record::units::{show_duration, show_ratio};

@@ -2,8 +2,8 @@
 
 use floodmark_record::Counts;
 use floodmark_record::comparison::{Compared, Conclusion};
-use floodmark_record::groups::GroupFigures;
-use floodmark_record::run::{Environment, HttpBytes, ToolInfo};
+use floodmark_record::host::{Environment, ToolInfo};
+use floodmark_record::run::{GroupFigures, HttpBytes};
 use floodmark_record::times::Times;
 use proptest::prelude::*;
 

@@ -5,11 +5,13 @@ use floodmark_record::capacity::{
     CapacityBound, CapacityEnd, CapacityEnded, CapacityKind, CapacityResult, FallingCapacity,
 };
 use floodmark_record::cause::Cause;
-use floodmark_record::plan::{Length, Rate, Schedule, Spacing};
-use floodmark_record::run::{Environment, Run, ToolInfo};
+use floodmark_record::host::{Environment, ToolInfo};
+use floodmark_record::plan::{Length, Schedule, Spacing};
+use floodmark_record::run::Run;
 use floodmark_record::tuning::{
     Tuning, TuningAction, TuningDescription, TuningEnd, TuningGoal, TuningStep,
 };
+use floodmark_record::units::Rate;
 
 use super::search_tests::{threads, verdict};
 use super::{NextProcess, TuningState, judge};

@@ -1,7 +1,7 @@
 //! The figure of a server process.
 
 use floodmark_record::capacity::{CapacityEnd, CapacityKind, CapacityResult};
-use floodmark_record::run::Interval;
+use floodmark_record::interval::Interval;
 
 use crate::text::per_s;
 

@@ -2,11 +2,10 @@
 
 use std::fmt::Display;
 
-use floodmark_record::agent::AgentRun;
 use floodmark_record::grouped::{grouped, merged, show_agents};
 use floodmark_record::plan::{Arrivals, Plan};
 use floodmark_record::reason::{FIX_LOST, Reason};
-use floodmark_record::run::{Run, Status, Validity};
+use floodmark_record::run::{AgentRun, Run, Status, Validity};
 use floodmark_record::worded::Worded;
 
 use super::{ClientFaults, ClientThreads, Judged, other_limit, worded};

@@ -1,4 +1,5 @@
-use floodmark_record::plan::{Length, Rate, Schedule, Spacing};
+use floodmark_record::plan::{Length, Schedule, Spacing};
+use floodmark_record::units::Rate;
 use floodmark_record::worded::joined;
 
 use super::super::tests::Case;

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 use floodmark_record::Metric;
 use floodmark_record::events::ThreadUsage;
+use floodmark_record::host::Environment;
 use floodmark_record::metric::{
     CodeFigure, HostFigure, JvmFigure, Role, SocketFigure, ThreadGroupFigure,
 };
 use floodmark_record::plan::ConnectionUse;
-use floodmark_record::run::{Environment, Run, SeriesRow};
+use floodmark_record::run::{Run, SeriesRow};
 use floodmark_record::watch::Server;
 
 use super::thresholds::NOTICEABLE;

@@ -11,8 +11,9 @@ pub(crate) mod thresholds;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
+use floodmark_record::host::Environment;
 use floodmark_record::path::{Actor, PathStep, StepKind};
-use floodmark_record::run::{Environment, Run};
+use floodmark_record::run::Run;
 use floodmark_record::verdict::{Confidence, CostShare, Verdict};
 
 pub use causes::{guide, is_limit};

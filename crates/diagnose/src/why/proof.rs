@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::cause::Cause;
-use floodmark_record::proof::{Perturbation, Tested, Windows};
-use floodmark_record::run::{Environment, Interval, Run};
+use floodmark_record::host::Environment;
+use floodmark_record::interval::Interval;
+use floodmark_record::run::Run;
 use floodmark_record::tuning::KnobKind;
-use floodmark_record::verdict::{Confidence, Gain, Verdict};
+use floodmark_record::verdict::{Confidence, Gain, Perturbation, Tested, Verdict, Windows};
 use floodmark_stats::estimate::geometric;
 
 use super::causes::{self, CauseSpec, Place};

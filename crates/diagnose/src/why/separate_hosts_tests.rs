@@ -1,10 +1,9 @@
 //! Verdicts on runs with separate hosts, and on runs with a larger consumer on shared CPUs.
 
-use floodmark_record::agent::AgentRun;
 use floodmark_record::cause::Cause;
-use floodmark_record::host::BusyProcess;
-use floodmark_record::remote::{AlignmentMethod, ClockAlignment, RemoteObservation};
-use floodmark_record::run::{ClientUsage, Environment, Run};
+use floodmark_record::host::{BusyProcess, Environment};
+use floodmark_record::run::{AgentRun, ClientUsage, Run};
+use floodmark_record::watch::{AlignmentMethod, ClockAlignment, RemoteObservation};
 
 use super::facts::RunFacts;
 use super::tests::{is, judged, machine, run_with, series};

@@ -1,8 +1,9 @@
 //! Runs for the tests of verdicts, and tests of facts and of the parts of a verdict.
 
 use floodmark_record::cause::Cause;
+use floodmark_record::host::Environment;
 use floodmark_record::metric::{ProcessFigure, Role};
-use floodmark_record::run::{Environment, Run};
+use floodmark_record::run::Run;
 use floodmark_record::times::Times;
 use floodmark_record::verdict::{Confidence, Verdict};
 use floodmark_record::watch::{Server, ServerSeen, ServerThread};

@@ -9,7 +9,7 @@ use floodmark_lab::capacity::check_budget;
 use floodmark_plan::PlanSpec;
 use floodmark_plan::spec::Warmup;
 use floodmark_plan::values::{count_from_one, positive_duration};
-use floodmark_record::plan::Rate;
+use floodmark_record::units::Rate;
 
 use crate::load::shared::{SharedArgs, SpacingFlag};
 

@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args};
 use floodmark_diagnose::conditions::RunCondition;
 use floodmark_plan::spec::{CheckKind, Warmup};
 use floodmark_plan::values::{attempts, count_from_one, positive_duration, rate, warmup};
-use floodmark_record::plan::Rate;
+use floodmark_record::units::Rate;
 
 use super::shared::{SharedArgs, SpacingFlag};
 use super::spec::ChangingArgs;

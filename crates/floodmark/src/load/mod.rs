@@ -7,7 +7,7 @@ use floodmark_lab::{Folder, RemoteObserver, SetFault, check_set};
 use floodmark_plan::target::{self, ResolveError};
 use floodmark_plan::{Planned, did_you_mean};
 use floodmark_record::Record;
-use floodmark_record::mix::Mix;
+use floodmark_record::plan::Mix;
 use floodmark_record::run::Run;
 use floodmark_report::Style;
 use floodmark_report::junit::RunFault;

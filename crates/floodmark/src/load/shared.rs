@@ -11,8 +11,7 @@ use floodmark_plan::spec::{BackendChoice, BodySource};
 use floodmark_plan::values::{count_from_one, positive_duration, seed, sources};
 use floodmark_plan::{HostAddresses, LoadSpec, Origin, PlanSpec, Planned};
 use floodmark_record::events::RunId;
-use floodmark_record::mix::parse_header;
-use floodmark_record::plan::{CloseFirst, Expect, Sources, Spacing};
+use floodmark_record::plan::{CloseFirst, Expect, Sources, Spacing, parse_header};
 use floodmark_workers::AgentsPlace;
 
 use super::agents::AgentsArgs;

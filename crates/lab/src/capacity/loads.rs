@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use floodmark_plan::Planned;
 use floodmark_record::capacity::TrialStart;
-use floodmark_record::plan::{FiguresOf, Length, Model, Plan, Rate, Schedule, Spacing};
+use floodmark_record::plan::{FiguresOf, Length, Model, Plan, Schedule, Spacing};
 use floodmark_record::profile::RateStep;
+use floodmark_record::units::Rate;
 use floodmark_stats::capacity::TrialLength;
 
 /// Length of the load over a single connection, which shows the server's times without queues.

@@ -9,7 +9,8 @@ use floodmark_plan::spec::Warmup;
 use floodmark_plan::{PlanSpec, Planned};
 use floodmark_record::Event;
 use floodmark_record::events::RunId;
-use floodmark_record::plan::{Rate, Spacing};
+use floodmark_record::plan::Spacing;
+use floodmark_record::units::Rate;
 
 use super::client::ExternalClient;
 use super::delay_proxy::DelayProxy;

@@ -30,7 +30,7 @@ use floodmark_host::{Cpus, Stop, open_files, sweep, sweep_folders};
 use floodmark_observe::{Root, cpu};
 use floodmark_plan::{FileError, PlanSpec, Planned, plan, target};
 use floodmark_record::experiment::Resumed;
-use floodmark_record::run::ToolInfo;
+use floodmark_record::host::ToolInfo;
 use floodmark_record::{Event, Record};
 
 use crate::attempt;

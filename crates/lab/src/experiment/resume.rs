@@ -9,8 +9,8 @@ use std::path::Path;
 use floodmark_observe::{Root, environment};
 use floodmark_record::events::RunId;
 use floodmark_record::experiment::ExperimentDescription;
+use floodmark_record::host::Environment;
 use floodmark_record::plan::Plan;
-use floodmark_record::run::Environment;
 
 use super::{TrialHosts, plan_trial, with_crash_load};
 use crate::capacity::{self, CapacityEvents};

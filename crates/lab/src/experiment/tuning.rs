@@ -10,7 +10,7 @@ use floodmark_host::Stop;
 use floodmark_plan::FileError;
 use floodmark_record::Event;
 use floodmark_record::experiment::Resumed;
-use floodmark_record::run::ToolInfo;
+use floodmark_record::host::ToolInfo;
 use floodmark_record::tuning::{FailedSetting, Tuning};
 use floodmark_workers::WorkerFailure;
 

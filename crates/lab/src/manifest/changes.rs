@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use floodmark_plan::{LoadSpec, did_you_mean};
-use floodmark_record::sweep::SweepPoint;
+use floodmark_record::experiment::SweepPoint;
 
 use super::experiment::{Experiment, names};
 use super::trial::Trial;

@@ -92,7 +92,7 @@ fn reads_an_experiment() {
         LoadSpec {
             connections: Some(1000),
             duration: Some(seconds(2)),
-            rate: floodmark_record::plan::Rate::new(2500.0),
+            rate: floodmark_record::units::Rate::new(2500.0),
             ..LoadSpec::default()
         }
     );

@@ -1,6 +1,6 @@
 //! Computes the offset between the clocks of two hosts from their kernels' clock readings.
 
-use floodmark_record::remote::{AlignmentMethod, ClockAlignment, ClockReading, MeasuredOffset};
+use floodmark_record::watch::{AlignmentMethod, ClockAlignment, ClockReading, MeasuredOffset};
 
 /// Rounding error of a series' start, which is a whole number of milliseconds.
 const ROUNDING_MS: f64 = 0.5;

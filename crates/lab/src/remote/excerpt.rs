@@ -1,8 +1,9 @@
 //! The part of a remote observation that covers one attempt.
 
 use floodmark_record::metric::{MetricKind, ProcessFigure, Role};
-use floodmark_record::remote::{ClockAlignment, GroupValues, ObservedSecond, ObservedSeries};
-use floodmark_record::watch::ServerSeen;
+use floodmark_record::watch::{
+    ClockAlignment, GroupValues, ObservedSecond, ObservedSeries, ServerSeen,
+};
 use floodmark_record::{Metric, Observation};
 
 use super::file::ObserverFile;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use floodmark_plan::FileError;
-use floodmark_record::remote::{
+use floodmark_record::watch::{
     ClockReading, MeasuredOffset, OBSERVER_FILE_VERSION, ObservedSecond, ObserverLine,
     ObserverOpened, SeriesGroup,
 };

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use floodmark_plan::FileError;
 use floodmark_record::Observation;
-use floodmark_record::remote::RemoteObservation;
-use floodmark_record::watch::Observed;
+use floodmark_record::watch::{Observed, RemoteObservation};
 
 use alignment::align;
 use excerpt::{END_SLACK_MS, Excerpt, RunTimes, json_length};

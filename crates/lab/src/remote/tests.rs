@@ -4,14 +4,13 @@ use std::fmt::Write as _;
 use std::fs;
 
 use floodmark_record::Metric;
+use floodmark_record::host::{Environment, ToolInfo};
 use floodmark_record::metric::ProcessFigure::{OnCpu, Processes, Rss, System, User};
 use floodmark_record::metric::{MetricKind, Role};
-use floodmark_record::remote::{
+use floodmark_record::watch::{
     AlignmentMethod, ClockReading, GroupValues, OBSERVER_FILE_VERSION, ObservedSecond,
-    ObservedSeries, ObserverLine, ObserverOpened, SeriesGroup,
+    ObservedSeries, ObserverLine, ObserverOpened, SeriesGroup, Watcher,
 };
-use floodmark_record::run::{Environment, ToolInfo};
-use floodmark_record::watch::Watcher;
 
 use super::*;
 

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_record::remote::ObservedSecond;
-use floodmark_record::watch::{OtherThreads, ServerThread};
+use floodmark_record::watch::{ObservedSecond, OtherThreads, ServerThread};
 
 use super::series::rounded;
 
@@ -68,7 +67,7 @@ pub fn sum<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use floodmark_record::remote::ClockReading;
+    use floodmark_record::watch::ClockReading;
 
     fn thread(tid: u32, on_cpu_s: f64) -> ServerThread {
         ServerThread {

@@ -2,8 +2,7 @@
 
 use std::sync::mpsc::{Receiver, channel, sync_channel};
 
-use floodmark_record::events::{EndReason, Phase};
-use floodmark_record::groups::GroupRow;
+use floodmark_record::events::{EndReason, GroupRow, Phase};
 use floodmark_record::plan::Plan;
 use floodmark_record::{Event, SecondRow, TimeKind};
 use floodmark_stats::Histogram;

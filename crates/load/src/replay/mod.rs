@@ -6,8 +6,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use floodmark_record::profile::Replay;
-use floodmark_record::timetable::{MAX_ARRIVALS, Timetable, checksum};
+use floodmark_record::profile::{MAX_ARRIVALS, Replay, Timetable, checksum};
 use floodmark_record::units::{Bytes, show_count, show_ns};
 
 use crate::clock::NS_PER_S;

@@ -3,23 +3,19 @@
 //! A record stores a metric as three strings.
 //! Only [`Metric::parse`] and the adjacent methods convert between a metric and its strings.
 
+mod figures;
+
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-mod figures;
-mod observation;
-mod wait_object;
-
 pub use figures::{
     CassandraFigure, CgroupFigure, CodeFigure, DiskFigure, HostFigure, JvmFigure, ListenerFigure,
     MetricKind, NetworkFigure, PoolFigure, PostgresqlFigure, ProcessFigure, SocketFigure,
     TableFigure, TableOperation, TcpInfoFigure, ThreadGroupFigure, UpstreamFigure,
 };
-pub use observation::Observation;
-pub use wait_object::{WaitKind, WaitObject};
 
 crate::names::named! {
     /// A role in a measurement.
@@ -131,6 +127,7 @@ fn lowercase_first(text: &str) -> String {
 }
 
 const OF_OTHER_TABLES: &str = "of other tables";
+
 const OF_SLOWEST_OTHER_TABLE: &str = "of the slowest other table";
 
 impl Metric {
@@ -438,6 +435,202 @@ impl From<Metric> for StoredMetric {
             metric: metric.name().into_owned(),
             unit: metric.unit().to_owned(),
         }
+    }
+}
+
+/// A series that was sampled during the load.
+///
+/// A series that takes too much CPU or space is downsampled: its step doubles, and each pair of
+/// values is merged. Counters are added, and other values are averaged.
+/// A second observation then keeps the peaks at the original resolution.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "StoredObservation", into = "StoredObservation")]
+pub struct Observation {
+    /// Sampled metric.
+    pub metric: Metric,
+    /// Whether each value is the largest sample within its step.
+    /// Peaks of counters are rates per second.
+    pub is_peak: bool,
+    /// Source of the samples.
+    pub source: String,
+    /// Start of the first step, in milliseconds since the start of the attempt.
+    pub start_ms: u64,
+    /// Length of a step in milliseconds.
+    pub step_ms: u64,
+    /// One value per step.
+    pub values: Vec<f64>,
+}
+
+/// Suffix of the metric's name in an observation that contains peaks.
+const PEAK: &str = ".max";
+
+/// A series of samples taken during the load.
+///
+/// A series that takes too much CPU or memory is sampled less often or downsampled: its step
+/// doubles, and each pair of values is merged (sum for counters, otherwise mean).
+/// A second series with the suffix `.max` then keeps the maxima at the original resolution.
+/// The maxima of counters are rates (`count/s`).
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Observation")]
+struct StoredObservation {
+    /// Subject of the metric.
+    ///
+    /// - `host`, `network`, `cgroup`, `disk`: the client's host.
+    /// - `server host`, `server network`, `server cgroup`, `server disk`: the server's host, if
+    ///   different.
+    /// - `server`, `client`, `store`: process trees.
+    /// - `server sockets`, `client sockets`: the two ends of connections to the target on this
+    ///   host.
+    /// - `listener`: the target's listening sockets.
+    /// - `jvm`, `store jvm`: the JVM of the server or the store.
+    /// - `server threads`, `store threads`: threads, grouped by name without a trailing number. The
+    ///   metric `GROUP on OBJECT` is the mean number of threads that wait for an object.
+    /// - `server upstreams`: connections that the server opened, grouped by address.
+    /// - `postgresql`, `cassandra`: the store's own statistics.
+    subject: String,
+    /// Name of the metric, as in its source.
+    metric: String,
+    /// Unit of the values.
+    unit: String,
+    /// Source of the values.
+    source: String,
+    /// Time of the first value, in milliseconds since the start of the attempt.
+    start_ms: u64,
+    /// Interval between values in milliseconds.
+    step_ms: u64,
+    /// Values in chronological order. The value of a counter is the increase within the step.
+    values: Vec<f64>,
+}
+
+impl From<StoredObservation> for Observation {
+    fn from(mut stored: StoredObservation) -> Self {
+        let is_peak = stored.metric.ends_with(PEAK);
+        if is_peak {
+            stored.metric.truncate(stored.metric.len() - PEAK.len());
+        }
+        Self {
+            metric: Metric::parse(stored.subject, stored.metric, stored.unit),
+            is_peak,
+            source: stored.source,
+            start_ms: stored.start_ms,
+            step_ms: stored.step_ms,
+            values: stored.values,
+        }
+    }
+}
+
+impl From<Observation> for StoredObservation {
+    fn from(observation: Observation) -> Self {
+        let suffix = if observation.is_peak { PEAK } else { "" };
+        Self {
+            subject: observation.metric.subject().into_owned(),
+            metric: format!("{}{suffix}", observation.metric.name()),
+            unit: observation.unit(),
+            source: observation.source,
+            start_ms: observation.start_ms,
+            step_ms: observation.step_ms,
+            values: observation.values,
+        }
+    }
+}
+
+impl Observation {
+    /// Returns the unit of the values.
+    #[must_use]
+    pub fn unit(&self) -> String {
+        let unit = self.metric.unit();
+        match self.metric.kind() {
+            MetricKind::Counter if self.is_peak => format!("{unit}/s"),
+            _ => unit.to_owned(),
+        }
+    }
+}
+
+crate::names::named! {
+    /// Kind of object that a blocked thread waits for.
+    WaitKind {
+        /// A lock or condition for which no other thread waits. HotSpot and Go, for example, park
+        /// each thread on a separate lock.
+        OwnLock = "own lock",
+        /// A lock or condition, with a timeout.
+        TimedLock = "timed lock",
+        /// A lock on a file.
+        FileLock = "file lock",
+        /// Events of several file descriptors, as in an event loop.
+        Events = "events",
+        /// A new connection.
+        Accept = "accept",
+        /// Data from a client.
+        ClientRead = "client read",
+        /// Space in a client's send buffer.
+        ClientWrite = "client write",
+        /// Data in a pipe, or in a socket pair.
+        PipeRead = "pipe read",
+        /// Space in a pipe or in a socket pair.
+        PipeWrite = "pipe write",
+        /// A timer.
+        Timer = "timer",
+        /// The exit of a child process.
+        Child = "child",
+        /// A signal.
+        Signal = "signal",
+        /// A page of memory, which the kernel may have to read from disk.
+        PageFault = "page fault",
+        /// An object that was not identified, or that exceeds the maximum number of objects.
+        Other = "other",
+    }
+}
+
+/// Object that a blocked thread waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum WaitObject {
+    /// An object known only by its kind.
+    Kind(WaitKind),
+    /// A lock or condition for which several threads wait, identified by its address.
+    Lock(u64),
+    /// A response on a connection to this address.
+    Connection(SocketAddr),
+    /// A response on a connection to this Unix socket.
+    UnixSocket(String),
+    /// The disk or device of a file.
+    File(String),
+    /// The disk or device of a file that the process opened for appending, such as a log.
+    AppendedFile(String),
+    /// An unknown object, identified only by the number of the blocking system call.
+    SystemCall(u32),
+}
+
+impl WaitObject {
+    /// Returns the name in a record.
+    #[must_use]
+    pub fn name(&self) -> Cow<'static, str> {
+        match self {
+            Self::Kind(kind) => kind.name().into(),
+            Self::Lock(address) => format!("lock 0x{address:x}").into(),
+            Self::Connection(to) => format!("connection {to}").into(),
+            Self::UnixSocket(path) => format!("unix {path}").into(),
+            Self::File(path) => format!("file {path}").into(),
+            Self::AppendedFile(path) => format!("appended file {path}").into(),
+            Self::SystemCall(number) => format!("system call {number}").into(),
+        }
+    }
+
+    /// Returns the object with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        if let Some(kind) = WaitKind::from_name(name) {
+            return Some(Self::Kind(kind));
+        }
+        let (kind, of) = name.split_once(' ')?;
+        Some(match kind {
+            "lock" => Self::Lock(u64::from_str_radix(of.strip_prefix("0x")?, 16).ok()?),
+            "connection" => Self::Connection(of.parse().ok()?),
+            "unix" => Self::UnixSocket(of.to_owned()),
+            "file" => Self::File(of.to_owned()),
+            "appended" => Self::AppendedFile(of.strip_prefix("file ")?.to_owned()),
+            "system" => Self::SystemCall(of.strip_prefix("call ")?.parse().ok()?),
+            _ => return None,
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use floodmark_record::Record;
 use floodmark_record::comparison::ComparisonReport;
-use floodmark_record::run::Environment;
+use floodmark_record::host::Environment;
 use floodmark_record::trend::TrendReport;
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 use sha2::{Digest, Sha256};

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use floodmark_record::cause::Cause;
 use floodmark_record::comparison::{ComparedMetric, Conclusion};
 use floodmark_record::metric::NetworkFigure;
-use floodmark_record::not_ok::NotOkResponse;
+use floodmark_record::outcome::NotOkResponse;
 use floodmark_record::path::{Actor, PathStep, StepKind};
 use floodmark_record::run::{Run, Saturation, SeriesRow};
 use floodmark_record::{Metric, Observation};

@@ -1,7 +1,6 @@
 //! The agents that sent a load.
 
-use floodmark_record::agent::AgentRun;
-use floodmark_record::run::{Run, Status};
+use floodmark_record::run::{AgentRun, Run, Status};
 
 use super::figures::{
     NOT_MEASURED, count_of, cpu_per_request, extremes, glue, median, microseconds, optional,

@@ -1,5 +1,5 @@
 use floodmark_record::comparison::Compared;
-use floodmark_record::run::ToolInfo;
+use floodmark_record::host::ToolInfo;
 
 use super::*;
 use crate::style::Style;

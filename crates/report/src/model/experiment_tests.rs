@@ -1,8 +1,8 @@
 //! Terminal output for experiments.
 
 use floodmark_record::experiment::ExperimentDescription;
-use floodmark_record::logged::LogErrors;
 use floodmark_record::run::CheckResult;
+use floodmark_record::watch::LogErrors;
 
 use super::*;
 use crate::fixture;

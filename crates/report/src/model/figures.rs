@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use floodmark_record::interval::Interval;
 use floodmark_record::plan::Plan;
-use floodmark_record::run::Interval;
 use floodmark_record::times::Times;
 use floodmark_record::units::{show_count, show_duration, show_ns, show_rate};
 

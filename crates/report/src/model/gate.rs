@@ -1,7 +1,7 @@
 //! The result of a gate: the decision, the ratio and its interval, and the pairs.
 
 use floodmark_record::gate::{GateDecision, GateEnd, GateResult};
-use floodmark_record::run::Interval;
+use floodmark_record::interval::Interval;
 use floodmark_record::units::show_ratio;
 
 use super::figures::{count_of, duration, glue, level, optional};

@@ -1,8 +1,7 @@
 //! The table of a mix's requests.
 
 use floodmark_record::Record;
-use floodmark_record::groups::GroupFigures;
-use floodmark_record::run::Run;
+use floodmark_record::run::{GroupFigures, Run};
 
 use super::figures::share;
 use super::run::is_whole;

@@ -3,7 +3,8 @@
 
 use floodmark_record::Record;
 use floodmark_record::comparison::ComparisonReport;
-use floodmark_record::run::{Environment, Run, Status};
+use floodmark_record::host::Environment;
+use floodmark_record::run::{Run, Status};
 
 use super::chart::{self, DamagedHistogram, distribution, observed, over_time, swept, tuned};
 use super::figures::count_of;

@@ -2,9 +2,9 @@
 
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::Plan;
-use floodmark_record::remote::{AlignmentMethod, RemoteObservation};
 use floodmark_record::run::{CheckResult, Run, Saturation, Status, SteadyClass};
 use floodmark_record::units::{show_count, show_ns};
+use floodmark_record::watch::{AlignmentMethod, RemoteObservation};
 
 use super::figures::{count_of, duration, glue, interval, level, percent, rate};
 use super::{Emphasis, Span, TextLine, faint, line, outcomes, plain};
@@ -265,8 +265,8 @@ fn remote_host(remote: &RemoteObservation) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use floodmark_record::remote::ClockAlignment;
-    use floodmark_record::run::Environment;
+    use floodmark_record::host::Environment;
+    use floodmark_record::watch::ClockAlignment;
 
     #[test]
     fn states_once_that_a_server_does_not_speak_http() {

@@ -1,6 +1,7 @@
 //! The summary of a record: full details of each run, or one table for attempts at the same load.
 
-use floodmark_record::result::{Record, Threshold};
+use floodmark_record::comparison::Threshold;
+use floodmark_record::result::Record;
 use floodmark_record::run::Run;
 
 use super::run::same_load;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use floodmark_record::Record;
 use floodmark_record::cause::Cause;
+use floodmark_record::experiment::{PointThroughput, SweepPoint, Swept};
 use floodmark_record::run::Run;
-use floodmark_record::sweep::{PointThroughput, SweepPoint, Swept};
 
 use super::figures::{optional, per_second, rate, settings};
 use super::table::{self, data, listed};
@@ -201,7 +201,7 @@ pub(crate) fn result(swept: &Swept) -> Option<String> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use floodmark_record::sweep::{Sweep, SweepPoint};
+    use floodmark_record::experiment::{Sweep, SweepPoint};
 
     use super::*;
     use crate::fixture;

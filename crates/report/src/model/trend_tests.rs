@@ -1,6 +1,6 @@
 use floodmark_record::SCHEMA_VERSION;
 use floodmark_record::comparison::ComparedMetric;
-use floodmark_record::run::ToolInfo;
+use floodmark_record::host::ToolInfo;
 use floodmark_record::trend::{HostChange, TrendFigure, TrendLevel};
 
 use super::*;

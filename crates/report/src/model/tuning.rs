@@ -3,7 +3,7 @@
 use floodmark_record::Record;
 use floodmark_record::capacity::CapacityGoal;
 use floodmark_record::experiment::ExperimentDescription;
-use floodmark_record::run::Interval;
+use floodmark_record::interval::Interval;
 use floodmark_record::tuning::{
     KnobValues, TunedSetting, Tuning, TuningAction, TuningDescription, TuningEnd, TuningRatio,
     TuningStep,

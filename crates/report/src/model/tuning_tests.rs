@@ -1,6 +1,6 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::experiment::ExperimentDescription;
-use floodmark_record::run::Interval;
+use floodmark_record::interval::Interval;
 use floodmark_record::tuning::{TuningEnd, TuningRatio};
 
 use super::*;

@@ -1,9 +1,8 @@
 //! Verdicts: cause, evidence and next step, followed by causes ruled out and the number of
 //! requests in each place.
 
-use floodmark_record::proof::Tested;
 use floodmark_record::run::Run;
-use floodmark_record::verdict::{Confidence, Verdict};
+use floodmark_record::verdict::{Confidence, Tested, Verdict};
 
 use super::figures::rate;
 use super::{Blocks, Emphasis, TextLine, faint, line, plain};

@@ -45,7 +45,7 @@ pub use trial_length::{
 };
 
 pub use floodmark_record::capacity::{TrialOutcome, TrialPurpose};
-use floodmark_record::run::Interval;
+use floodmark_record::interval::Interval;
 
 use self::trial_length::overestimate;
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use floodmark_record::run::Interval;
+use floodmark_record::interval::Interval;
 
 use super::models::{CapacityModel, JudgedTrial, Models};
 use super::posterior::{Posterior, STEP, TrialEvidence, position, rate_at};

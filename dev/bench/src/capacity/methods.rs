@@ -1,6 +1,6 @@
 //! floodmark's search and the searches with which it is compared.
 
-use floodmark_record::run::Interval;
+use floodmark_record::interval::Interval;
 use floodmark_stats::capacity::{
     CapacityEstimate, CapacityFinding, CapacitySearch, CapacitySettings, CapacityStep, TrialOutcome,
 };

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use floodmark_record::run::Interval;
+use floodmark_record::interval::Interval;
 use floodmark_record::units::show_rate;
 use floodmark_stats::capacity::{CapacityEstimate, CapacityFinding, CapacityLimit};
 use floodmark_truth::TruthServer;

@@ -239,12 +239,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let judge = |skipped: &str| {
             let mut record = Record::new(
-                floodmark_record::run::ToolInfo {
+                floodmark_record::host::ToolInfo {
                     name: "floodmark".to_owned(),
                     version: "0".to_owned(),
                     command: Vec::new(),
                 },
-                floodmark_record::run::Environment::default(),
+                floodmark_record::host::Environment::default(),
             );
             record.skipped = vec![skipped.to_owned()];
             super::judge(&trial, &record, folder.path())

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use floodmark_record::run::{Environment, Run};
+use floodmark_record::host::Environment;
+use floodmark_record::run::Run;
 use floodmark_record::watch::Server;
 
 /// Numbers of CPUs, and which roles share them.

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
-use floodmark_record::remote::{AlignmentMethod, ObserverLine, schema};
 use floodmark_record::run::Run;
+use floodmark_record::watch::{AlignmentMethod, ObserverLine, schema};
 
 use crate::support::{
     Load, Serve, code, finish, floodmark, load, run, signal, start_load, text, wait_for,

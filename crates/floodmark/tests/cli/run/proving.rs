@@ -1,6 +1,6 @@
 //! Tests of experiments that prove their verdicts.
 
-use floodmark_record::proof::Perturbation;
+use floodmark_record::verdict::Perturbation;
 use floodmark_truth::{Scenario, scenario::Service};
 
 use super::{ExperimentFolder, processes_of, python};

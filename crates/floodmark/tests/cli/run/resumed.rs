@@ -1,6 +1,6 @@
 //! Tests of experiments that are interrupted and resumed.
 
-use floodmark_record::events::Event;
+use floodmark_record::stream::Event;
 
 use super::{ExperimentFolder, NATIVE, leases};
 use crate::support::{code, finish, signal, text, wait_for};

@@ -2,11 +2,10 @@
 
 use floodmark_record::Record;
 use floodmark_record::capacity::{CapacityKind, CapacityResult};
-use floodmark_record::comparison::{ClaimResult, Holds};
+use floodmark_record::comparison::{ClaimResult, Holds, Threshold};
 use floodmark_record::crash::CrashResult;
 use floodmark_record::events::EndReason;
 use floodmark_record::gate::{GateDecision, GateResult};
-use floodmark_record::result::Threshold;
 use floodmark_record::run::{CheckResult, Run};
 use floodmark_record::tuning::Tuning;
 

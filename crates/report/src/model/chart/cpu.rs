@@ -1,7 +1,8 @@
 //! CPU use over time as stacked areas: client, server, store, other programs and idle CPUs.
 
+use floodmark_record::host::Environment;
 use floodmark_record::metric::{HostFigure, Role};
-use floodmark_record::run::{Environment, Run, SeriesRow};
+use floodmark_record::run::{Run, SeriesRow};
 use floodmark_record::{Metric, Observation};
 
 use super::curves::{Aggregation, CurveStep, joined};

@@ -2,8 +2,9 @@
 //! has a curve.
 
 use floodmark_record::fine_series::FineThroughput;
+use floodmark_record::host::Environment;
 use floodmark_record::plan::Schedule;
-use floodmark_record::run::{Environment, Run, Saturation, SeriesRow};
+use floodmark_record::run::{Run, Saturation, SeriesRow};
 use floodmark_record::units::show_rate;
 
 use super::axis::drawable;

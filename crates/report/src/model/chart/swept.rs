@@ -1,6 +1,6 @@
 //! The curves of a sweep.
 
-use floodmark_record::sweep::Swept;
+use floodmark_record::experiment::Swept;
 
 use super::axis::drawable;
 use super::{AxisFit, Chart, Curve, MAX_CURVES, Quantity, more_in_table};
