@@ -2,8 +2,16 @@
 //! live progress.
 //!
 //! `model` turns a record into documents with words, units and precision; `terminal`, `html` and
-//! `markdown` draw the documents. This crate does not measure anything and does not read the terminal, the
-//! environment or the clock. [`plain::line`] escapes text from servers and URLs.
+//! `markdown` draw the documents. This crate does not measure anything and does not read the
+//! terminal, the environment or the clock. [`plain::line`] escapes text from servers and URLs.
+//!
+//! Modules depend one way only, from the last line to the first:
+//!
+//! - `plain`, and in `model` the words of figures (`figures`) and text with emphasis (`text`)
+//! - `table`, `chart` and `blocks`: the parts of a document
+//! - one module for each part of a result, such as `run`, `verdict` and `capacity`
+//! - `summary` and `experiment`: whole documents, which `model` chooses from; and `page`
+//! - the renderers and writers, and `progress`
 
 pub mod csv;
 pub mod hdr;
@@ -23,7 +31,7 @@ mod fixture;
 #[cfg(test)]
 mod summary_tests;
 
-pub use model::capacity_progress::{capacity_progress_line, capacity_trial_line};
+pub use model::capacity::{capacity_progress_line, capacity_trial_line};
 pub use model::cases::unexpected_crash_outcome;
 pub use model::figures::{rate, seconds, share};
 pub use model::gate::{gate_pair, ratio as gate_ratio};

@@ -5,7 +5,10 @@
 use floodmark_record::Record;
 use floodmark_record::comparison::ComparisonReport;
 
-use crate::model::{self, Block, Blocks, Detail, Emphasis, Span, Table, TextLine};
+use crate::model;
+use crate::model::blocks::{Block, Blocks};
+use crate::model::table::{Detail, Table};
+use crate::model::text::{Emphasis, Span, TextLine};
 use crate::plain;
 
 /// Maximum number of rows in a table of a summary.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::fixture;
-use crate::model::{Row, faint, line, plain as plain_span};
+use crate::model::table::Row;
+use crate::model::text::{faint, line, plain as plain_span};
 
 /// No limit that matters.
 const LARGE: usize = 1 << 20;

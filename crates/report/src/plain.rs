@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use maud::Render;
+
 /// Maximum length of displayed text, in characters. "…" replaces the rest.
 pub const MAX_LENGTH: usize = 2_000;
 
@@ -40,6 +42,16 @@ fn is_control(c: char) -> bool {
             // Invisible characters: zero-width space and joiners, word joiner, byte-order mark, tag
             // characters.
             | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Text that a user or a server may have chosen. maud escapes HTML. This type also escapes control
+/// characters and characters that reorder text.
+pub(crate) struct Harmless<'a>(pub(crate) &'a str);
+
+impl Render for Harmless<'_> {
+    fn render_to(&self, buffer: &mut String) {
+        line(self.0).as_ref().render_to(buffer);
+    }
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::csv;
 use crate::markdown;
+use crate::model::blocks::Blocks;
 use crate::model::cases::{self, ConditionCase};
-use crate::model::table::{CellValue, ColumnCell, data, listed, text};
+use crate::model::table::{CellValue, ColumnCell, Table, data, listed, text};
 use crate::model::{
-    Blocks, Table, attempts, capacity, claims, comparison, crash, gate, groups, steps, sweep,
-    trend, trial_capacities, tuning,
+    capacity, claims, comparison, crash, gate, run_tables, summary, sweep, trend, tuning,
 };
 
 /// Name of the table of conditions.
@@ -40,7 +40,7 @@ impl ResultTables {
             ]
         });
         ResultTables::of([
-            ("trial_capacities", Some(trial_capacities::table(record))),
+            ("trial_capacities", Some(capacity::trial_capacities(record))),
             ("capacities", Some(capacity::searches_table(record))),
             (
                 "tuning_settings",
@@ -52,9 +52,9 @@ impl ResultTables {
             ),
             ("gate_pairs", record.gate.as_ref().map(gate::table)),
             ("crash_rounds", crash::table(&record.crash)),
-            ("runs", Some(attempts::table(runs))),
-            ("requests", Some(groups::all(record))),
-            ("steps", Some(steps::all(record))),
+            ("runs", Some(summary::table(runs))),
+            ("requests", Some(run_tables::all_requests(record))),
+            ("steps", Some(run_tables::all_steps(record))),
             ("sweeps", Some(sweep::points(record))),
             (
                 "ratios",

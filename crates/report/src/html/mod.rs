@@ -3,6 +3,8 @@
 //! The page is self-contained: it loads no scripts, fonts, images or other resources, and it is
 //! complete without its own script. The same record always yields the same page, byte for byte.
 
+mod chart;
+
 use std::sync::LazyLock;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -10,22 +12,18 @@ use floodmark_record::Record;
 use floodmark_record::comparison::ComparisonReport;
 use floodmark_record::host::Environment;
 use floodmark_record::trend::TrendReport;
-use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-mod chart;
-#[cfg(test)]
-mod tests;
+use crate::model::blocks::{Block, Blocks, Ranking};
+use crate::model::figures::rate;
+use crate::model::page::PageContent;
+use crate::model::table::{Cell, Column, Detail, Row, Table};
+use crate::model::text::{Emphasis, Span, TextLine};
+use crate::plain::{self, Harmless};
 
 pub use crate::model::chart::DamagedHistogram;
 pub use crate::model::page::ComparedRuns;
-
-use crate::model::figures::rate;
-use crate::model::page::PageContent;
-use crate::model::{
-    Block, Blocks, Cell, Column, Detail, Emphasis, Ranking, Row, Span, Table, TextLine,
-};
-use crate::plain;
 
 /// Maximum length, in characters, of row names that do not wrap on wide screens.
 const LONGEST_NAME: usize = 40;
@@ -100,16 +98,6 @@ fn draw(page: &PageContent) -> String {
         }
     };
     page.into_string()
-}
-
-/// Text that a user or a server may have chosen. maud escapes HTML. This type also escapes control
-/// characters and characters that reorder text.
-struct Harmless<'a>(&'a str);
-
-impl Render for Harmless<'_> {
-    fn render_to(&self, buffer: &mut String) {
-        plain::line(self.0).as_ref().render_to(buffer);
-    }
 }
 
 /// Draws blocks and joins adjacent lines into one list.
@@ -263,3 +251,6 @@ fn cell_of(cell: &Cell, column: Option<&Column>) -> Markup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

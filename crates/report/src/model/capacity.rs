@@ -1,22 +1,27 @@
-//! The result of a search for a capacity.
+//! Searches for a capacity: documents, tables, charts and progress lines.
 
 use floodmark_record::Record;
 use floodmark_record::capacity::{
     CapacityBound, CapacityEnd, CapacityKind, CapacityResult, CapacityTrial, ObjectiveFigure,
-    TrialOutcome, TrialStart,
+    TrialCapacity, TrialOutcome, TrialStart,
 };
 use floodmark_record::run::Run;
 use floodmark_record::worded::Worded;
+use floodmark_stats::capacity::pass_probability;
 
+use super::blocks::Blocks;
+use super::chart::{
+    Axis, AxisFit, Chart, ChartMark, Curve, DotColor, MAX_CURVES, Quantity, more_in_table,
+};
 use super::figures::{
-    count_of, duration, interval, level, microseconds, optional, per_second, rate, seconds, share,
-    time,
+    count_of, duration, interval, level, median, microseconds, optional, per_second, rate, seconds,
+    share, time,
 };
-use super::table::{self, data, essential, listed, recorded_name, shown};
-use super::{
-    Blocks, ColumnCell, Detail, Emphasis, Span, Table, TextLine, line, plain, process_use, summary,
-    verdict,
+use super::table::{
+    self, ColumnCell, Detail, Table, data, essential, listed, recorded_name, shown,
 };
+use super::text::{Emphasis, Span, TextLine, faint, line, plain};
+use super::{process_use, summary, verdict};
 
 /// Maximum scatter up to which intervals are reliable, as a share. Longer trials scatter less.
 const MOST_SCATTER: f64 = 0.04;
@@ -480,6 +485,331 @@ fn search_cells(search: &CapacityResult) -> Vec<ColumnCell> {
         table::number("elapsed_s", "time", elapsed_s, seconds),
         data("ended", ended.unwrap_or_default()),
     ]
+}
+
+/// Describes a trial in one line: `trial 12: 20,104/s missed p99 < 5ms (7.31 ms); capacity 19,842/s
+/// ± 3.1 %`.
+#[must_use]
+pub fn capacity_trial_line(trial: &CapacityTrial, result: &CapacityResult) -> String {
+    let outcome = match trial.outcome {
+        TrialOutcome::Pass => "met the objectives".to_owned(),
+        TrialOutcome::Void => {
+            // The rest of the fault is advice for a single load.
+            let fault = trial.fault.as_ref().map(Worded::problem);
+            let fault = fault.unwrap_or_else(|| "the client was late".to_owned());
+            format!("void: {fault}")
+        }
+        TrialOutcome::Miss => {
+            let missed = trial.missed();
+            let missed = missed.map(|of| format!("{} ({})", of.objective, of.figure));
+            let missed = format!("missed {}", missed.collect::<Vec<_>>().join(", "));
+            match trial.slow_cpu_share.filter(|_| trial.is_disturbed()) {
+                Some(share) => {
+                    format!("{missed}; CPUs slow for {:.0} % of the time", 100.0 * share)
+                }
+                None => missed,
+            }
+        }
+    };
+    let start = match trial.start {
+        TrialStart::Idle => "",
+        TrialStart::Overload => " after an overload",
+    };
+    format!(
+        "trial {}: {}{start} {outcome}{}",
+        result.trials.len(),
+        rate(trial.rate_per_s),
+        so_far(result)
+    )
+    .replace('\u{a0}', " ")
+}
+
+/// Describes the search so far in one line, with the time that remained after the last trial.
+#[must_use]
+pub fn capacity_progress_line(result: &CapacityResult) -> String {
+    let used_s = result
+        .trials
+        .last()
+        .map_or(0.0, |last| last.at_s + last.transient_s + last.judged_s);
+    let left_s = (result.settings.budget_s - used_s).max(0.0);
+    let last = result.trials.last().map_or_else(String::new, |trial| {
+        let outcome = match trial.outcome {
+            TrialOutcome::Pass => "met",
+            TrialOutcome::Miss => "missed",
+            TrialOutcome::Void => "void",
+        };
+        format!(" · {} {outcome}", rate(trial.rate_per_s))
+    });
+    format!(
+        "trial {}{last}{} · at most {} left",
+        result.trials.len(),
+        so_far(result),
+        seconds(left_s.floor())
+    )
+    .replace('\u{a0}', " ")
+}
+
+/// Returns the estimate so far.
+fn so_far(result: &CapacityResult) -> String {
+    match (result.interval(), result.rate_per_s, result.bound) {
+        (Some(range), Some(per_s), _) => {
+            format!("; capacity {} {}", rate(per_s), interval(per_s, &range))
+        }
+        (None, Some(per_s), Some(CapacityBound::Lower)) => {
+            format!("; capacity at least {}", rate(per_s))
+        }
+        (None, Some(per_s), Some(CapacityBound::Upper)) => {
+            format!("; capacity below {}", rate(per_s))
+        }
+        _ => String::new(),
+    }
+}
+
+/// Load whose response time the table shows, as a share of the capacity.
+const MODERATE: f64 = 0.8;
+
+/// Maximum difference of a load from a share of the capacity. Rates are not rounded.
+const TOLERANCE: f64 = 0.01;
+
+/// Adds a table of the trials, and what limits them above their capacity.
+pub(crate) fn add_trial_capacities(blocks: &mut Blocks, record: &Record) {
+    let Some(goal) = record
+        .experiment
+        .as_ref()
+        .and_then(|asked| asked.capacity.as_ref())
+    else {
+        return;
+    };
+    blocks.tables([trial_capacities(record)]);
+    blocks.paragraph([faint(format!(
+        "(highest rate with {}; geometric mean and 95 % interval over server processes, or over the \
+         trials of a single process; p99 and CPUs: medians of the loads at 80 % and 100 % of the \
+         capacity)",
+        goal.objectives.join(", ")
+    ))]);
+    let overloaded: Vec<(&str, Vec<&Run>)> = record
+        .trial_capacities
+        .iter()
+        .map(|trial| (trial.trial.as_str(), overloaded(record, &trial.trial)))
+        .collect();
+    blocks.lines(verdict::of_trials(&overloaded));
+    blocks.lines(remarks(record));
+}
+
+/// Returns a table with a row per trial.
+pub(crate) fn trial_capacities(record: &Record) -> Table {
+    let rows = record.trial_capacities.iter();
+    let rows = rows.map(|trial| (trial.trial.clone(), trial_capacity_cells(record, trial)));
+    Table::of(rows, "").captioned("trial")
+}
+
+fn trial_capacity_cells(record: &Record, trial: &TrialCapacity) -> Vec<ColumnCell> {
+    let range = trial.interval.as_ref();
+    let shown_range = trial.rate_per_s.zip(range);
+    let shown_range = shown_range.map_or_else(String::new, |(per_s, range)| interval(per_s, range));
+    let at = |share: f64, of: fn(&Run) -> Option<f64>| {
+        let runs = loads(record, &trial.trial);
+        let runs = runs.filter(move |(_, level)| (level - share).abs() < TOLERANCE);
+        median(runs.map(|(run, _)| of(run)))
+    };
+    let p99 = at(MODERATE, |run| run.response_time_us.p99);
+    let cpus = at(1.0, |run| process_use::cpus(run.server.as_ref()));
+    let cpus = optional(cpus, |cpus| format!("{cpus:.2}"));
+    let processes = match trial.bounded {
+        0 => trial.processes.to_string(),
+        bounded => format!("{} of {}", trial.processes, trial.processes + bounded),
+    };
+    let capacity = Emphasis::Strong.span(optional(trial.rate_per_s, per_second));
+    vec![
+        table::text("trial", "trial", &trial.trial),
+        essential(listed(
+            "capacity_per_s",
+            "capacity/s",
+            trial.rate_per_s,
+            capacity,
+        )),
+        essential(listed(
+            "capacity_low_per_s",
+            "interval",
+            range.map(|range| range.low),
+            shown_range,
+        )),
+        data("capacity_high_per_s", range.map(|range| range.high)),
+        data("confidence", range.map(|range| range.confidence)),
+        shown(
+            "p99 at 80 %",
+            Detail::Essential,
+            optional(p99, microseconds),
+        ),
+        shown("server CPUs", Detail::Essential, cpus),
+        shown("processes", Detail::Essential, processes),
+        table::count("processes", "processes", trial.processes),
+        data("bounded_processes", trial.bounded),
+    ]
+}
+
+/// Returns the open-model loads of a trial, with their shares of the capacity.
+pub(crate) fn loads<'a>(
+    record: &'a Record,
+    trial: &'a str,
+) -> impl Iterator<Item = (&'a Run, f64)> {
+    record.runs_of(trial).filter_map(|run| {
+        let found = of_run(record, run)?;
+        Some((run, run.plan.rate_per_s()? / found.rate_per_s?))
+    })
+}
+
+/// Returns the load with the highest rate of each process.
+fn overloaded<'a>(record: &'a Record, trial: &'a str) -> Vec<&'a Run> {
+    let runs = loads(record, trial).filter(|(_, level)| *level > 1.0 + TOLERANCE);
+    runs.map(|(run, _)| run).collect()
+}
+
+/// Returns a line for each process without a single capacity, and notes on precision.
+fn remarks(record: &Record) -> Vec<TextLine> {
+    let mut lines = Vec::new();
+    for found in &record.capacities {
+        let name = format!(
+            "{}, process {}",
+            found.trial.as_deref().unwrap_or_default(),
+            found.process
+        );
+        if found.finding != CapacityKind::Capacity {
+            lines.extend(answer(found).into_iter().map(|line| line.of(&name)));
+        }
+    }
+    let disturbances = disturbances(&record.capacities);
+    lines.extend(disturbances.map(|note| line("note", note)));
+    let notes = record.capacities.iter().flat_map(precision);
+    let mut notes: Vec<String> = notes.collect();
+    notes.sort_unstable();
+    notes.chunk_by(|a, b| a == b).for_each(|same| {
+        let searches = match same.len() {
+            1 => "1 search".to_owned(),
+            n => format!("{n} searches"),
+        };
+        lines.push(line("note", format!("{searches}: {}", same[0])));
+    });
+    lines
+}
+
+/// Minimum range of rates in the charts, as shares of the capacity.
+const SHOWN: (f64, f64) = (0.7, 1.3);
+
+/// Number of points of the pass curve.
+const POINTS: u32 = 120;
+
+/// Returns the pass curve with all trial_charts, and response times by rate. Returns nothing without an
+/// estimate.
+pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
+    let (Some(per_s), Some(scatter)) = (result.rate_per_s, result.scatter) else {
+        return Vec::new();
+    };
+    let least = result
+        .low
+        .map_or(per_s, |low| 0.95 * low)
+        .min(SHOWN.0 * per_s);
+    let most = result
+        .high
+        .map_or(per_s, |high| 1.05 * high)
+        .max(SHOWN.1 * per_s);
+    let range = (least, most);
+    let idle: Vec<&CapacityTrial> = result
+        .trials
+        .iter()
+        .filter(|trial| trial.start == TrialStart::Idle)
+        .collect();
+    let shown = || {
+        let trials = idle.iter().copied();
+        trials.filter(|trial| (range.0..=range.1).contains(&trial.rate_per_s))
+    };
+    let hidden = idle.len() - shown().count();
+    let note = (hidden > 0).then(|| format!("Trials outside this range: {hidden}."));
+    let axis = || Axis::of_range(range, Quantity::Rate);
+    let with = |mut chart: Chart| {
+        chart.shades.extend(result.low.zip(result.high));
+        chart.marks.push(ChartMark::new(per_s, "capacity"));
+        chart.notes.extend(note.clone());
+        chart
+    };
+    let dots = |outcome, of: &dyn Fn(&CapacityTrial) -> Option<f64>| {
+        let trials = shown().filter(|trial| trial.outcome == outcome);
+        let points = trials.filter_map(|trial| Some((trial.rate_per_s, of(trial)?)));
+        points.collect::<Vec<_>>()
+    };
+    let share = |percent: f64| move |_: &CapacityTrial| Some(percent);
+    let curve = (0..=POINTS).map(|i| {
+        let at = range.0 + (range.1 - range.0) * f64::from(i) / f64::from(POINTS);
+        (at, 100.0 * pass_probability((per_s / at).ln(), scatter))
+    });
+    let passes = with(Chart::new(
+        "Trials that meet the objectives",
+        "% by offered requests per second",
+        (axis(), AxisFit::FromZero(Quantity::Percent)),
+        vec![
+            Curve::line(0, "expected share", curve),
+            Curve::dots(
+                DotColor::Good,
+                "met",
+                dots(TrialOutcome::Pass, &share(100.0)),
+            ),
+            Curve::dots(
+                DotColor::Bad,
+                "missed",
+                dots(TrialOutcome::Miss, &share(0.0)),
+            ),
+        ],
+    ));
+    let p99 = |trial: &CapacityTrial| trial.p99_us;
+    let levels = |of: fn(&Run) -> Option<f64>| {
+        let open = record.runs.iter().filter(|run| run.plan.is_open());
+        let points = open.filter_map(|run| Some((run.plan.rate_per_s()?, of(run)?)));
+        let points = points.filter(|(rate, _)| (range.0..=range.1).contains(rate));
+        points.collect::<Vec<_>>()
+    };
+    let curves = vec![
+        Curve::line(0, "p50", levels(|run| run.response_time_us.p50)),
+        Curve::line(3, "p99", levels(|run| run.response_time_us.p99)),
+        Curve::dots(
+            DotColor::Good,
+            "p99 of trials that met the objectives",
+            dots(TrialOutcome::Pass, &p99),
+        ),
+        Curve::dots(
+            DotColor::Bad,
+            "p99 of trials that missed",
+            dots(TrialOutcome::Miss, &p99),
+        ),
+    ];
+    let times = with(Chart::new(
+        "Response time",
+        "by offered requests per second",
+        (axis(), AxisFit::Times),
+        curves,
+    ));
+    vec![passes, times]
+}
+
+/// Returns the response times of an experiment's trials by offered rate, for the first server
+/// process of each trial. Returns `None` without open-model loads.
+pub(crate) fn trial_charts(record: &Record) -> Option<Chart> {
+    let trials = record.trial_capacities.iter().take(MAX_CURVES);
+    let curves = trials.enumerate().map(|(i, trial)| {
+        let loads = loads(record, &trial.trial);
+        let first = loads.filter(|(run, _)| run.process == 1);
+        let points =
+            first.filter_map(|(run, _)| Some((run.plan.rate_per_s()?, run.response_time_us.p99?)));
+        Curve::line(i, &trial.trial, points)
+    });
+    let curves: Vec<Curve> = curves.collect();
+    curves.iter().flat_map(Curve::points).next()?;
+    let axes = (AxisFit::FromZero(Quantity::Rate), AxisFit::Times);
+    let unit = "p99 by offered requests per second, 50 to 105 % of the capacity";
+    let mut chart = Chart::new("Response time", unit, axes, curves);
+    chart
+        .notes
+        .extend(more_in_table(record.trial_capacities.len()));
+    Some(chart)
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use floodmark_record::comparison::ClaimResult;
 
+use super::blocks::Blocks;
 use super::ratios::{holds, measured, published, subject};
-use super::table::{self, data, listed, recorded_name};
-use super::{Blocks, ColumnCell, Table, TextLine, faint, line, plain};
+use super::table::{self, ColumnCell, Table, data, listed, recorded_name};
+use super::text::{TextLine, faint, line, plain};
 
 /// Adds the claims of an experiment.
 pub(crate) fn add(blocks: &mut Blocks, claims: &[ClaimResult]) {

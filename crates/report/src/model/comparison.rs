@@ -6,13 +6,14 @@ use floodmark_record::comparison::{
 };
 use floodmark_record::units::show_ratio;
 
+use super::blocks::Blocks;
 use super::figures::{count_of, optional};
 use super::ratios::{self, figure, interval, processes_needed};
 use super::summary::threshold;
-use super::table::{self, CellValue, data, essential, listed, recorded_name, shown};
-use super::{
-    Blocks, ColumnCell, Detail, Emphasis, Span, Table, TextLine, faint, gathered, line, plain,
+use super::table::{
+    self, CellValue, ColumnCell, Detail, Table, data, essential, listed, recorded_name, shown,
 };
+use super::text::{Emphasis, Span, TextLine, faint, gathered, line, plain};
 
 /// Metrics that a terminal shows for an experiment. The page and the record contain all metrics.
 const ON_TERMINAL: [ComparedMetric; 5] = [

@@ -3,10 +3,11 @@
 use floodmark_record::crash::{CrashLoss, CrashResult, RecoveryTimes};
 use floodmark_record::units::show_count;
 
+use super::blocks::Blocks;
 use super::figures::{NOT_MEASURED, count_of, glue, level, microseconds, optional, seconds};
 use super::run::history;
-use super::table::{self, data, essential, listed, shown};
-use super::{Blocks, Cell, ColumnCell, Detail, Emphasis, Table, TextLine, plain};
+use super::table::{self, Cell, ColumnCell, Detail, Table, data, essential, listed, shown};
+use super::text::{Emphasis, TextLine, plain};
 
 /// Explanation of the table.
 const EXPLANATION: &str = "recovery: median time from the restart to the first ok response, and to \

@@ -1,9 +1,11 @@
-//! The host and the floodmark version of a record.
+//! The host, the placement of client and server, and the floodmark version of a record.
 
 use floodmark_record::Record;
+use floodmark_record::place::{HostLayout, Placement, RolePlacement, StorePlacement};
 use floodmark_record::units::{show_bytes, show_count};
 
-use super::{TextLine, line, placement};
+use super::figures::{count_of, duration, settings};
+use super::text::{TextLine, gathered, line};
 
 /// Adds host, placements and versions.
 pub(crate) fn lines(record: &Record) -> Vec<TextLine> {
@@ -21,7 +23,7 @@ pub(crate) fn lines(record: &Record) -> Vec<TextLine> {
         "memory limit",
         cgroup.and_then(|cgroup| cgroup.memory_bytes),
     ));
-    lines.extend(placement::lines(record));
+    lines.extend(placements(record));
     let tool = format!("{} {}", record.tool.name, record.tool.version);
     lines.push(line("measured by", tool));
     let judges = record
@@ -36,7 +38,7 @@ pub(crate) fn lines(record: &Record) -> Vec<TextLine> {
 }
 
 /// Adds the limits and kernel settings of the host.
-pub(crate) fn settings(record: &Record) -> Vec<TextLine> {
+pub(crate) fn host_settings(record: &Record) -> Vec<TextLine> {
     let host = &record.environment;
     let limits = host
         .limits
@@ -44,4 +46,146 @@ pub(crate) fn settings(record: &Record) -> Vec<TextLine> {
         .map(|(name, n)| line(name, show_count(*n)));
     let sysctls = host.sysctls.iter().map(|(name, value)| line(name, value));
     limits.chain(sysctls).collect()
+}
+
+/// Returns one line per placement, or no lines if no placement was requested. If there are several
+/// placements, each line names its trials.
+pub(crate) fn placements(record: &Record) -> Vec<TextLine> {
+    if record.runs.iter().all(|run| run.place.is_none()) {
+        return Vec::new();
+    }
+    let placed = record.runs.iter().map(|run| {
+        let default = || "all CPUs of this host".to_owned();
+        let trial = run.trial.as_deref().unwrap_or(&run.system);
+        (trial, [run.place.as_ref().map_or_else(default, describe)])
+    });
+    gathered("hosts", placed)
+}
+
+/// Returns text such as `client on CPU 0, server on CPUs 1-3`.
+fn describe(place: &Placement) -> String {
+    let hosts = match place.hosts {
+        HostLayout::Shared => "",
+        HostLayout::Separate => "separate network namespaces joined by a veth pair: ",
+    };
+    let delay = delay(place.delay_s, "delay each way");
+    let store = place
+        .store
+        .as_ref()
+        .map_or_else(String::new, describe_store);
+    let (client, server) = (role("client", &place.client), role("server", &place.server));
+    format!("{hosts}{client}, {server}{store}{delay}")
+}
+
+/// Returns text such as `, store postgresql, 20 ms of round-trip delay through floodmark's proxy`.
+fn describe_store(store: &StorePlacement) -> String {
+    let with = match store.setting.is_empty() {
+        true => String::new(),
+        false => format!(" with {}", settings(&store.setting)),
+    };
+    let running = if store.started {
+        ""
+    } else {
+        ", already running"
+    };
+    let delay = delay(store.delay_s, "round-trip delay");
+    format!(", store {}{with}{running}{delay}", store.name)
+}
+
+/// Returns text such as `, 20 ms of delay each way through floodmark's proxy`.
+fn delay(delay_s: Option<f64>, kind: &str) -> String {
+    match delay_s {
+        None => String::new(),
+        Some(0.0) => ", through floodmark's proxy without delay".to_owned(),
+        Some(s) => format!(", {} of {kind} through floodmark's proxy", duration(s)),
+    }
+}
+
+fn role(name: &str, placed: &RolePlacement) -> String {
+    let on = match &placed.cpus {
+        Some(cpus) if placed.cpu_count == 1 => format!("{name} on CPU {cpus}"),
+        Some(cpus) => format!("{name} on CPUs {cpus}"),
+        None => format!("{name} on all {}", count_of(placed.cpu_count.into(), "CPU")),
+    };
+    match placed.sysctls.is_empty() {
+        true => on,
+        false => format!("{on} with {}", settings(&placed.sysctls)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::model::text::line;
+
+    fn kept(cpus: &str, cpu_count: u32) -> RolePlacement {
+        RolePlacement {
+            cpus: Some(cpus.to_owned()),
+            cpu_count,
+            address: None,
+            sysctls: Default::default(),
+        }
+    }
+
+    #[test]
+    fn describes_each_placement_with_its_trials() {
+        let mut record = fixture::record(vec![fixture::closed(), fixture::closed()]);
+        assert_eq!(placements(&record), []);
+        let place = Placement {
+            hosts: HostLayout::Shared,
+            client: kept("0", 1),
+            server: kept("1-3", 3),
+            delay_s: None,
+            store: None,
+        };
+        record.runs[0].place = Some(place.clone());
+        record.runs[0].trial = Some("kept".to_owned());
+        record.runs[1].trial = Some("free".to_owned());
+        assert_eq!(
+            placements(&record),
+            [
+                line("hosts", "kept: client on CPU 0, server on CPUs 1-3"),
+                line("hosts", "free: all CPUs of this host")
+            ]
+        );
+        let mut apart = place.clone();
+        apart.hosts = HostLayout::Separate;
+        apart.client.sysctls = [("net.a".to_owned(), "1 2".to_owned())].into();
+        assert_eq!(
+            describe(&apart),
+            "separate network namespaces joined by a veth pair: client on CPU 0 with net.a = 1 2, server on CPUs 1-3"
+        );
+        apart.client.sysctls.clear();
+        for (delay_s, end) in [
+            (0.0, ", through floodmark's proxy without delay"),
+            (0.02, ", 20 ms of delay each way through floodmark's proxy"),
+        ] {
+            apart.delay_s = Some(delay_s);
+            assert!(
+                describe(&apart).replace('\u{a0}', " ").ends_with(end),
+                "{}",
+                describe(&apart)
+            );
+        }
+        let mut store = StorePlacement {
+            name: "cassandra".to_owned(),
+            started: true,
+            setting: [("heap".to_owned(), "512m".to_owned())].into(),
+            delay_s: Some(0.02),
+        };
+        let mut behind = place.clone();
+        behind.store = Some(store.clone());
+        assert_eq!(
+            describe(&behind).replace('\u{a0}', " "),
+            "client on CPU 0, server on CPUs 1-3, store cassandra with heap = 512m, 20 ms of round-trip delay through floodmark's proxy"
+        );
+        (store.started, store.delay_s) = (false, None);
+        store.setting.clear();
+        behind.store = Some(store);
+        assert!(describe(&behind).ends_with(", store cassandra, already running"));
+        record.runs[1].place = Some(place);
+        let both = line("hosts", "client on CPU 0, server on CPUs 1-3");
+        assert_eq!(placements(&record), [both]);
+    }
 }

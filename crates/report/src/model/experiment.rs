@@ -6,14 +6,15 @@ use floodmark_record::Record;
 use floodmark_record::figure::Statistic;
 use floodmark_record::run::{Run, Status};
 
+use super::blocks::Blocks;
 use super::figures::{
     NOT_MEASURED, count_of, cpu_per_request, median, microseconds, optional, per_second, time,
 };
-use super::table::shown;
+use super::table::{ColumnCell, Detail, Table, shown};
+use super::text::{Emphasis, Span, TextLine, faint, line, plain};
 use super::{
-    Blocks, ColumnCell, Detail, Emphasis, Span, Table, TextLine, claims, comparison, crash, faint,
-    gate, ladder, line, outcomes, placement, plain, process_use, run, sweep, trial_capacities,
-    verdict,
+    capacity, claims, comparison, crash, environment, gate, ladder, outcomes, process_use, run,
+    sweep, verdict,
 };
 
 /// Explanation above the table of trials.
@@ -39,7 +40,7 @@ pub(crate) fn document(record: &Record) -> Blocks {
         blocks.gap();
     }
     let has_capacities = experiment.capacity.is_some();
-    trial_capacities::add(&mut blocks, record);
+    capacity::add_trial_capacities(&mut blocks, record);
     if experiment.crash.is_none() && !has_capacities {
         let rows = trials.iter();
         let rows = rows.map(|(name, runs)| ((*name).to_owned(), cells(runs)));
@@ -60,7 +61,7 @@ pub(crate) fn document(record: &Record) -> Blocks {
         blocks.lines_of(name, log_lines(runs));
     }
     blocks.lines(resumed(record).map(|text| line("resumed", text)));
-    blocks.lines(placement::lines(record));
+    blocks.lines(environment::placements(record));
     blocks.lines(record.skipped.iter().map(|text| line("skipped", text)));
     if let Some(mut ladder) = ladder::table(record) {
         blocks.section("ladder", &std::mem::take(&mut ladder.note));

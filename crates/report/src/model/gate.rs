@@ -1,13 +1,14 @@
-//! The result of a gate: the decision, the ratio and its interval, and the pairs.
+//! A gate: its decision, its pairs and their chart.
 
-use floodmark_record::gate::{GateDecision, GateEnd, GateResult};
+use floodmark_record::gate::{GateDecision, GateEnd, GatePair, GateResult};
 use floodmark_record::interval::Interval;
 use floodmark_record::units::show_ratio;
 
+use super::chart::{Axis, Chart, ChartMark, Curve, DotColor, Quantity, drawable};
 use super::figures::{count_of, duration, glue, level, optional};
 use super::ratios::figure;
-use super::table::{self, data, essential, listed, shown};
-use super::{Detail, Emphasis, Span, Table, TextLine, line, plain};
+use super::table::{self, Detail, Table, data, essential, listed, shown};
+use super::text::{Emphasis, Span, TextLine, line, plain};
 
 /// Returns the result in labeled lines.
 pub(crate) fn lines(gate: &GateResult) -> Vec<TextLine> {
@@ -156,6 +157,75 @@ pub(crate) fn table(gate: &GateResult) -> Table {
         (pair.process.to_string(), cells)
     });
     Table::of(rows, "").captioned("pair")
+}
+
+/// Minimum distance of the ends of the y axis from the ratios.
+const PADDING: f64 = 0.05;
+
+/// Returns the ratio of each pair, and the bounds of the interval after each pair. Returns `None`
+/// for fewer than two pairs.
+pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
+    let points = |of: fn(&GatePair) -> Option<f64>| {
+        let pairs = gate.pairs.iter();
+        pairs.filter_map(move |pair| Some((f64::from(pair.process), of(pair)?)))
+    };
+    if gate.pairs.len() < 2 {
+        return None;
+    }
+    let bound = |color, name, of| Curve::line(color, name, points(of));
+    let color = match gate.decision {
+        GateDecision::Failed => DotColor::Bad,
+        GateDecision::Passed | GateDecision::Inconclusive => DotColor::Good,
+    };
+    let curves = vec![
+        bound(0, "lower bound", |pair| Some(pair.interval.as_ref()?.low)),
+        bound(1, "upper bound", |pair| Some(pair.interval.as_ref()?.high)),
+        Curve::dots(color, "pair", points(|pair| Some(pair.ratio()))),
+    ];
+    // Early intervals are much wider than the spread of the ratios.
+    let ratios = gate
+        .pairs
+        .iter()
+        .map(GatePair::ratio)
+        .filter(|y| drawable(*y));
+    let worse = gate.rules.ratio_at(gate.rules.margin);
+    let within = ratios.chain([1.0, worse]);
+    let lowest = within.clone().fold(f64::INFINITY, f64::min) - PADDING;
+    let highest = within.fold(0.0, f64::max) + PADDING;
+    let range = (lowest.max(0.0), highest);
+    let curves = curves.into_iter().map(|curve| clipped(curve, range));
+    let last = gate
+        .pairs
+        .last()
+        .map_or(1.0, |pair| f64::from(pair.process));
+    let axes = (
+        Axis::from_zero(last, Quantity::Number),
+        Axis::of_range(range, Quantity::Number),
+    );
+    let rules = &gate.rules;
+    let unit = format!("{} ÷ {} by pair", rules.candidate, rules.baseline);
+    let mut chart = Chart::new(
+        "Ratio of each pair, with the interval after it",
+        &unit,
+        axes,
+        curves.collect(),
+    );
+    chart
+        .levels
+        .push(ChartMark::new(worse, "worse by the margin"));
+    chart.levels.push(ChartMark::new(1.0, "no difference"));
+    chart.notes.push(format!("{}.", ratio(gate)));
+    Some(chart)
+}
+
+/// Limits the points of a curve to the range of the y axis.
+fn clipped(mut curve: Curve, (low, high): (f64, f64)) -> Curve {
+    for piece in &mut curve.pieces {
+        for (_, y) in &mut piece.points {
+            *y = y.clamp(low, high);
+        }
+    }
+    curve
 }
 
 #[cfg(test)]

@@ -116,3 +116,21 @@ fn has_a_row_per_pair() {
     let last: Vec<&str> = shown.map(|i| cells[i].span.text.as_str()).collect();
     assert_eq!(last, ["20,000/s", "20,000/s", "1.000", "0.981 – 1.012"]);
 }
+
+#[test]
+fn keeps_early_intervals_within_the_axis() {
+    let mut gate = passed();
+    if let Some(interval) = &mut gate.pairs[3].interval {
+        interval.low = 0.2;
+    }
+    let drawn = chart(&gate).unwrap();
+    let values = drawn.curves.iter().flat_map(Curve::values);
+    assert!(
+        values
+            .into_iter()
+            .all(|y| (drawn.y.from..=drawn.y.to).contains(&y))
+    );
+    assert_eq!(drawn.levels.len(), 2);
+    gate.pairs.truncate(1);
+    assert!(chart(&gate).is_none());
+}

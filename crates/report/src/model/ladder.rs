@@ -6,7 +6,8 @@ use floodmark_record::units::show_ratio;
 
 use super::figures::NOT_MEASURED;
 use super::ratios::{figure, interval};
-use super::{Cell, Emphasis, Row, Table};
+use super::table::{Cell, Row, Table};
+use super::text::Emphasis;
 
 /// Metrics that are shown for each step, with their column headings.
 const COSTS: [(ComparedMetric, &str); 4] = [

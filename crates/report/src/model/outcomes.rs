@@ -8,8 +8,8 @@ use floodmark_record::run::Run;
 use floodmark_record::units::{show_bytes, show_count};
 
 use super::figures::{glue, optional, per_second, share};
-use super::table::{self, data, shown};
-use super::{Cell, ColumnCell, Detail, Emphasis, Row, Span, Table, TextLine, line, plain};
+use super::table::{self, Cell, ColumnCell, Detail, Row, Table, data, shown};
+use super::text::{Emphasis, Span, TextLine, line, plain};
 
 /// Maximum number of listed status codes or errors. The most frequent come first.
 const LISTED: usize = 5;

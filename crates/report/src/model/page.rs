@@ -6,13 +6,15 @@ use floodmark_record::comparison::ComparisonReport;
 use floodmark_record::host::Environment;
 use floodmark_record::run::{Run, Status};
 
-use super::chart::{self, DamagedHistogram, distribution, observed, over_time, swept, tuned};
+use super::blocks::{Block, Blocks};
+use super::chart::{DamagedHistogram, distribution, observed, over_time};
 use super::figures::count_of;
 use super::names::{self, NamedRun};
+use super::table::{Row, Table};
+use super::text::{TextLine, faint, line, plain};
 use super::{
-    Block, Blocks, Ranking, Row, Table, TextLine, agents, attempts, capacity, comparison, crash,
-    environment, faint, gate, groups, line, outcomes, plain, plan, process_use, repeat, run, steps,
-    summary, sweep, times, tuning,
+    agents, capacity, comparison, crash, environment, gate, outcomes, plan, process_use, ranking,
+    repeat, run, run_tables, summary, sweep, tuning,
 };
 
 /// Maximum number of rows in a table.
@@ -59,7 +61,7 @@ impl PageContent {
         let mut environment = Blocks::default();
         environment.lines(environment::lines(record));
         environment.gap();
-        environment.lines(environment::settings(record));
+        environment.lines(environment::host_settings(record));
         let is_load = record.experiment.is_none() && record.capacity.is_none();
         let mut sections = vec![
             ("Capacity", capacity_section(record)),
@@ -77,8 +79,8 @@ impl PageContent {
         // The document of a load contains these parts.
         if !is_load {
             sections.extend([
-                ("Steps", tables(&drawn, steps::table)),
-                ("Requests of the mix", tables(&drawn, groups::table)),
+                ("Steps", tables(&drawn, run_tables::steps)),
+                ("Requests of the mix", tables(&drawn, run_tables::requests)),
             ]);
         }
         sections.extend([
@@ -211,9 +213,9 @@ fn plans(all: &[NamedRun<'_>]) -> Blocks {
 /// Returns the charts and the trials of a search for a capacity.
 fn capacity_section(record: &Record) -> Blocks {
     let Some(found) = &record.capacity else {
-        return Blocks::of_charts(Vec::from_iter(chart::capacity::trials(record)), []);
+        return Blocks::of_charts(Vec::from_iter(capacity::trial_charts(record)), []);
     };
-    let mut blocks = Blocks::of_charts(chart::capacity::charts(record, found), []);
+    let mut blocks = Blocks::of_charts(capacity::charts(record, found), []);
     blocks.subheading("Trials");
     blocks.tables([capacity::trials_table(found)]);
     blocks
@@ -227,9 +229,9 @@ fn ranking(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
     let ranking = if is_explored {
         None
     } else if record.trial_capacities.is_empty() {
-        Ranking::of_loads(&loads)
+        ranking::of_loads(&loads)
     } else {
-        Ranking::of_capacities(record)
+        ranking::of_capacities(record)
     };
     Blocks(ranking.map(Block::Ranking).into_iter().collect())
 }
@@ -238,7 +240,7 @@ fn gate_section(record: &Record) -> Blocks {
     let Some(gate) = &record.gate else {
         return Blocks::default();
     };
-    let mut blocks = Blocks::of_charts(Vec::from_iter(chart::gate::chart(gate)), []);
+    let mut blocks = Blocks::of_charts(Vec::from_iter(gate::chart(gate)), []);
     blocks.tables([gate::table(gate)]);
     blocks
 }
@@ -250,7 +252,7 @@ fn crash_rounds(record: &Record) -> Blocks {
 }
 
 fn tuned(record: &Record) -> Blocks {
-    let charts = tuning::of(record).map(|(tuning, of)| tuned::charts(tuning, &of.meaning));
+    let charts = tuning::of(record).map(|(tuning, of)| tuning::charts(tuning, &of.meaning));
     Blocks::of_charts(charts.unwrap_or_default(), [])
 }
 
@@ -260,7 +262,7 @@ fn sweeps(record: &Record) -> Blocks {
         blocks.subheading(&one.sweep.name);
         blocks
             .0
-            .extend(swept::chart(one).map(|chart| Block::Charts(vec![chart])));
+            .extend(sweep::chart(one).map(|chart| Block::Charts(vec![chart])));
         blocks.tables(sweep::cause_table(one, &record.runs));
         blocks.lines(sweep::open_end(one).map(|text| line("note", text)));
     }
@@ -290,13 +292,13 @@ fn figures(all: &[NamedRun<'_>], is_load: bool) -> Blocks {
         blocks.lines(process_use::totals(one.run));
         blocks.lines(run::held(one.run).into_iter().chain(run::tls(one.run)));
         blocks.lines(outcomes::traffic(&[one.run]));
-        if let Some(times) = times::table(one.run) {
+        if let Some(times) = run_tables::times(one.run) {
             blocks.subheading("Times");
             blocks.tables([times]);
         }
     } else if !is_load || names::by_load(all).count() > 1 {
         let rows = all.iter().map(|one| (one.name.clone(), one.run));
-        blocks.tables(attempts::table(rows).limited(MAX_ROWS).not_empty());
+        blocks.tables(summary::table(rows).limited(MAX_ROWS).not_empty());
         for one in all.iter().take(MAX_ROWS) {
             blocks.lines_of(&one.name, process_use::external_client(one.run));
         }

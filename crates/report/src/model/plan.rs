@@ -6,7 +6,7 @@ use floodmark_record::plan::{
 use floodmark_record::run::Run;
 
 use super::figures::{count_of, duration, rate};
-use super::{Emphasis, Span, plain};
+use super::text::{Emphasis, Span, plain};
 
 /// Returns the first line of a summary:
 ///

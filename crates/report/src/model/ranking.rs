@@ -7,86 +7,54 @@ use floodmark_record::comparison::counted_attempts;
 use floodmark_record::run::{Run, Status};
 use floodmark_stats::attempts::geometric_median;
 
+use super::blocks::{RankedBar, Ranking};
 use super::figures::extremes;
 use super::names::{NamedRun, load_name};
-use super::{Emphasis, Span, plain, verdict};
+use super::text::{Emphasis, plain};
+use super::verdict;
 
 /// Minimum number of loads; fewer need no chart.
 const FEWEST: usize = 3;
 
-/// Figures as bars.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Ranking {
-    /// What the bars and the lines on them show.
-    pub(crate) caption: String,
-    pub(crate) bars: Vec<RankedBar>,
+/// Ranks closed-model loads by throughput, which is computed as in comparisons. Leaves out
+/// open-model loads. If the workloads differ, keeps the original order. Returns `None` for fewer
+/// than [`FEWEST`] loads, or if the throughput of any load was not measured.
+pub(crate) fn of_loads(loads: &[&[NamedRun<'_>]]) -> Option<Ranking> {
+    let is_closed = |load: &&&[NamedRun<'_>]| load.iter().all(|one| !one.run.plan.is_open());
+    let loads: Vec<&[NamedRun<'_>]> = loads.iter().filter(is_closed).copied().collect();
+    let mut workloads = loads.iter().map(|load| &load[0].run.workload);
+    let first = workloads.next()?;
+    let is_sorted = workloads.all(|workload| workload == first);
+    let bars: Option<Vec<RankedBar>> = loads.iter().map(|load| bar(load)).collect();
+    let attempts = loads.iter().map(|load| load.len()).max()?;
+    let caption = match attempts {
+        1 => "ok responses per second".to_owned(),
+        _ => "ok responses per second; bar: mean of the server processes, line: range of the attempts \
+              that count".to_owned(),
+    };
+    of_bars(is_sorted, caption, bars?)
 }
 
-/// One row of a ranking.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct RankedBar {
-    pub(crate) name: String,
-    /// Figure per second.
-    pub(crate) per_s: f64,
-    /// Lower and upper end of the line on the bar, if known.
-    pub(crate) range: Option<(f64, f64)>,
-    /// Cause and validity.
-    pub(crate) about: Vec<Span>,
+/// Ranks the trials of an experiment by their capacity.
+pub(crate) fn of_capacities(record: &Record) -> Option<Ranking> {
+    let bars = record.trial_capacities.iter().map(|trial| {
+        Some(RankedBar {
+            name: trial.trial.clone(),
+            per_s: trial.rate_per_s?,
+            range: trial.interval.as_ref().map(|of| (of.low, of.high)),
+            about: Vec::new(),
+        })
+    });
+    let bars: Option<Vec<RankedBar>> = bars.collect();
+    let caption = "capacity in requests per second; line: 95 % interval";
+    of_bars(true, caption.to_owned(), bars?)
 }
 
-impl Ranking {
-    /// Ranks closed-model loads by throughput, which is computed as in comparisons. Leaves out
-    /// open-model loads. If the workloads differ, keeps the original order. Returns `None` for fewer
-    /// than [`FEWEST`] loads, or if the throughput of any load was not measured.
-    pub(crate) fn of_loads(loads: &[&[NamedRun<'_>]]) -> Option<Self> {
-        let is_closed = |load: &&&[NamedRun<'_>]| load.iter().all(|one| !one.run.plan.is_open());
-        let loads: Vec<&[NamedRun<'_>]> = loads.iter().filter(is_closed).copied().collect();
-        let mut workloads = loads.iter().map(|load| &load[0].run.workload);
-        let first = workloads.next()?;
-        let is_sorted = workloads.all(|workload| workload == first);
-        let bars: Option<Vec<RankedBar>> = loads.iter().map(|load| bar(load)).collect();
-        let attempts = loads.iter().map(|load| load.len()).max()?;
-        let caption = match attempts {
-            1 => "ok responses per second".to_owned(),
-            _ => "ok responses per second; bar: mean of the server processes, line: range of the attempts \
-                  that count".to_owned(),
-        };
-        Ranking::of_bars(is_sorted, caption, bars?)
+fn of_bars(is_sorted: bool, caption: String, mut bars: Vec<RankedBar>) -> Option<Ranking> {
+    if is_sorted {
+        bars.sort_by(|a, b| b.per_s.total_cmp(&a.per_s));
     }
-
-    /// Ranks the trials of an experiment by their capacity.
-    pub(crate) fn of_capacities(record: &Record) -> Option<Self> {
-        let bars = record.trial_capacities.iter().map(|trial| {
-            Some(RankedBar {
-                name: trial.trial.clone(),
-                per_s: trial.rate_per_s?,
-                range: trial.interval.as_ref().map(|of| (of.low, of.high)),
-                about: Vec::new(),
-            })
-        });
-        let bars: Option<Vec<RankedBar>> = bars.collect();
-        let caption = "capacity in requests per second; line: 95 % interval";
-        Ranking::of_bars(true, caption.to_owned(), bars?)
-    }
-
-    fn of_bars(is_sorted: bool, caption: String, mut bars: Vec<RankedBar>) -> Option<Self> {
-        if is_sorted {
-            bars.sort_by(|a, b| b.per_s.total_cmp(&a.per_s));
-        }
-        (bars.len() >= FEWEST).then_some(Ranking { caption, bars })
-    }
-
-    /// Returns the highest value that is drawn. A wider range is cut off.
-    pub(crate) fn largest(&self) -> f64 {
-        const MOST_BEYOND: f64 = 1.25;
-        let ends = self
-            .bars
-            .iter()
-            .map(|bar| bar.range.map_or(bar.per_s, |(_, high)| high));
-        let highest = self.bars.iter().map(|bar| bar.per_s).fold(0.0, f64::max);
-        let end = ends.fold(f64::MIN_POSITIVE, f64::max);
-        end.min(MOST_BEYOND * highest).max(f64::MIN_POSITIVE)
-    }
+    (bars.len() >= FEWEST).then_some(Ranking { caption, bars })
 }
 
 /// Returns the attempts that count in comparisons, by server process. If there are none, all attempts
@@ -175,7 +143,7 @@ mod tests {
     fn of_runs(loads: &[(String, Vec<Run>)]) -> Option<Ranking> {
         let named: Vec<Vec<NamedRun<'_>>> =
             loads.iter().map(|(name, runs)| named(runs, name)).collect();
-        Ranking::of_loads(&named.iter().map(Vec::as_slice).collect::<Vec<_>>())
+        of_loads(&named.iter().map(Vec::as_slice).collect::<Vec<_>>())
     }
 
     #[test]
@@ -228,10 +196,10 @@ mod tests {
     fn offered_rates_are_not_ranked() {
         let runs = [fixture::open_censored()];
         let open = named(&runs, "open");
-        assert!(Ranking::of_loads(&[&open, &open, &open]).is_none());
+        assert!(of_loads(&[&open, &open, &open]).is_none());
         let runs = [fixture::closed()];
         let closed = named(&runs, "closed");
-        let ranking = Ranking::of_loads(&[&closed, &open, &closed, &closed]);
+        let ranking = of_loads(&[&closed, &open, &closed, &closed]);
         assert_eq!(ranking.unwrap().bars.len(), 3);
     }
 

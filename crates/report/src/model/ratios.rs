@@ -6,7 +6,7 @@ use floodmark_record::comparison::{
 use floodmark_record::units::{show_count, show_ratio};
 
 use super::figures::{NOT_MEASURED, glue, level, optional};
-use super::{Emphasis, Span};
+use super::text::{Emphasis, Span};
 
 /// Maximum number of server processes per system for which repeating a comparison is usually
 /// worthwhile.

@@ -11,7 +11,8 @@ use floodmark_record::run::Run;
 use floodmark_record::units::show_bytes;
 
 use super::figures::seconds;
-use super::{TextLine, line, plan, process_use};
+use super::text::{TextLine, line};
+use super::{plan, process_use};
 
 /// Parts of header names that indicate secret values.
 const SECRET: [&str; 7] = [

@@ -7,7 +7,8 @@ use floodmark_record::units::{show_count, show_ns};
 use floodmark_record::watch::{AlignmentMethod, RemoteObservation};
 
 use super::figures::{count_of, duration, glue, interval, level, percent, rate};
-use super::{Emphasis, Span, TextLine, faint, line, outcomes, plain};
+use super::outcomes;
+use super::text::{Emphasis, Span, TextLine, faint, line, plain};
 
 /// Returns whether two runs are attempts at the same load: they belong to one trial, or their plans
 /// differ only in the seed.

@@ -1,14 +1,24 @@
 //! The summary of a record: full details of each run, or one table for attempts at the same load.
 
 use floodmark_record::comparison::Threshold;
-use floodmark_record::result::Record;
-use floodmark_record::run::Run;
+use floodmark_record::result::{Overall, Record};
+use floodmark_record::run::{Run, Status};
+use floodmark_record::watch::Server;
+use floodmark_record::worded::joined;
 
-use super::run::same_load;
-use super::{
-    Blocks, Emphasis, TextLine, agents, attempts, groups, line, outcomes, plain, plan, process_use,
-    run, steps, times, verdict,
+use super::blocks::Blocks;
+use super::figures::{
+    NOT_MEASURED, count_of, cpu_per_request, interval, level, microseconds, optional, per_second,
+    rate,
 };
+use super::run::{self, same_load};
+use super::run_tables::{self, name_cells, response_times, service_times};
+use super::table::{
+    self, ColumnCell, Detail, Table, and_shown, data, essential, listed, recorded_name, shown,
+};
+use super::text::{Emphasis, TextLine, faint, line, plain};
+use super::verdict::cause_and_next;
+use super::{agents, outcomes, plan, process_use};
 
 /// Returns the summary of a record with thresholds, skipped trials and the next step.
 pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {
@@ -30,7 +40,7 @@ pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {
         blocks.gap();
         match runs {
             [run] => add_run(&mut blocks, run, with_cause),
-            several => attempts::add(&mut blocks, several, overall, with_cause),
+            several => add_attempts(&mut blocks, several, overall, with_cause),
         }
     }
     blocks.lines(record.skipped.iter().map(|text| line("skipped", text)));
@@ -44,16 +54,16 @@ fn add_run(blocks: &mut Blocks, run: &Run, next: Option<&str>) {
     blocks.lines(run::throughput(run));
     cause_and_next(blocks, [run], next);
     blocks.lines(run::window(run, false));
-    match times::table(run) {
+    match run_tables::times(run) {
         Some(table) => blocks.tables([table]),
         None => {
             let text = "not measured: no request succeeded or timed out";
             blocks.lines([line("times", text)]);
         }
     }
-    blocks.tables(steps::table(run));
+    blocks.tables(run_tables::steps(run));
     blocks.lines(run::saturation(run));
-    blocks.tables(groups::table(run));
+    blocks.tables(run_tables::requests(run));
     blocks.lines(outcomes::lines(&[run]));
     blocks.lines(run::held(run));
     blocks.lines([process_use::client(run)]);
@@ -66,19 +76,6 @@ fn add_run(blocks: &mut Blocks, run: &Run, next: Option<&str>) {
     blocks.lines(run::notes(run));
 }
 
-/// Adds the most frequent cause, its evidence and the next step.
-pub(crate) fn cause_and_next<'a>(
-    blocks: &mut Blocks,
-    runs: impl IntoIterator<Item = &'a Run>,
-    next: Option<&str>,
-) {
-    if let Some((verdict, cause)) = verdict::most_frequent(runs) {
-        blocks.lines([cause]);
-        blocks.lines(verdict::evidence(verdict));
-    }
-    blocks.lines(next.map(|next| line("next", next)));
-}
-
 /// `fail-if   p99 > 50 ms – failed: 60 ms`.
 pub(crate) fn threshold(threshold: &Threshold) -> TextLine {
     let result = match threshold.met {
@@ -88,4 +85,167 @@ pub(crate) fn threshold(threshold: &Threshold) -> TextLine {
     };
     let condition = plain(super::figures::glue(&threshold.condition));
     TextLine::new("fail-if", [condition, result, plain(&threshold.figure)])
+}
+
+/// Adds the attempts at one load, with the `overall` figures and the `next` step.
+fn add_attempts(blocks: &mut Blocks, runs: &[Run], overall: Option<&Overall>, next: Option<&str>) {
+    let names = names(runs);
+    let named = || runs.iter().zip(&names);
+    for (run, name) in named() {
+        blocks.lines_of(name, run::ended(run));
+    }
+    blocks.lines(overall.map(throughput));
+    cause_and_next(blocks, runs, next);
+    blocks.tables([table(named().map(|(run, name)| (name.clone(), run)))]);
+    for (run, name) in named() {
+        blocks.lines_of(name, run::window(run, false));
+        blocks.lines_of(name, run::held(run));
+        blocks.lines_of(name, agents::line(run));
+    }
+    for (run, name) in named() {
+        let captioned = |table: Table| table.captioned(name);
+        blocks.tables(run_tables::steps(run).map(captioned));
+        blocks.lines_of(name, run::saturation(run));
+        blocks.tables(run_tables::requests(run).map(captioned));
+    }
+    blocks.lines(outcomes::lines(&runs.iter().collect::<Vec<_>>()));
+    blocks.lines(process_use::ranges(runs));
+    blocks.lines(process_use::external_client(&runs[0]));
+    // The table shows the status of each attempt, so only attempts that are not valid need an
+    // explanation.
+    let validity = shared(runs, run::validity);
+    blocks.lines(validity.unwrap_or_else(|| {
+        let invalid = named().filter(|(run, _)| run.validity.status != Status::Valid);
+        each(invalid, run::validity)
+    }));
+    for part in [run::checks, run::notes] {
+        let lines = shared(runs, part);
+        blocks.lines(lines.unwrap_or_else(|| each(named(), part)));
+    }
+    let notes = overall.iter().flat_map(|overall| &overall.notes);
+    blocks.lines(notes.map(|note| line("note", note)));
+}
+
+/// Returns `attempt 2`, or `process 3, attempt 2` if there are several server processes.
+fn names(runs: &[Run]) -> Vec<String> {
+    let several = runs.iter().any(|run| run.process != runs[0].process);
+    let name = |run: &Run| match several {
+        true => format!("process {}, attempt {}", run.process, run.attempt),
+        false => format!("attempt {}", run.attempt),
+    };
+    runs.iter().map(name).collect()
+}
+
+/// Returns the lines that `part` yields for every run, or `None` if the lines differ between runs.
+fn shared(runs: &[Run], part: fn(&Run) -> Vec<TextLine>) -> Option<Vec<TextLine>> {
+    let mut lines = runs.iter().map(part);
+    let first = lines.next()?;
+    lines.all(|other| other == first).then_some(first)
+}
+
+fn each<'a>(
+    named: impl Iterator<Item = (&'a Run, &'a String)>,
+    part: fn(&Run) -> Vec<TextLine>,
+) -> Vec<TextLine> {
+    let lines = named.flat_map(|(run, name)| part(run).into_iter().map(move |line| line.of(name)));
+    lines.collect()
+}
+
+/// Returns the line with the mean throughput of the attempts.
+fn throughput(overall: &Overall) -> TextLine {
+    let mut spans = vec![Emphasis::Strong.span(rate(overall.throughput_per_s))];
+    let attempts = count_of(overall.attempts.into(), "attempt");
+    match &overall.throughput_interval {
+        Some(i) => {
+            spans.push(plain(interval(overall.throughput_per_s, i)));
+            let level = level(i.confidence);
+            spans.push(faint(format!(
+                "({level} interval, mean of {attempts}, {})",
+                i.method
+            )));
+        }
+        None => spans.push(faint(format!("(mean of {attempts})"))),
+    }
+    TextLine::new("throughput", spans)
+}
+
+/// Returns a table of figures with one row per named run.
+pub(crate) fn table<'a>(named: impl Iterator<Item = (String, &'a Run)>) -> Table {
+    let rows = named.map(|(name, run)| (name, cells(run)));
+    Table::of(rows, "percentiles of response time")
+}
+
+fn cells(run: &Run) -> Vec<ColumnCell> {
+    let missing = || NOT_MEASURED.to_owned();
+    let within = run.throughput_interval.as_ref();
+    let measured = run.throughput_per_s.zip(within);
+    let range = measured.map(|(per_s, within)| interval(per_s, within));
+    let cause = run
+        .verdict
+        .as_ref()
+        .map_or("", |verdict| verdict.cause.name());
+    let offered = run.plan.rate_per_s();
+    let goodput = optional(run.goodput_per_s, per_second);
+    let [throughput, goodput_per_s] = outcomes::rates(run.throughput_per_s, run.goodput_per_s);
+    let mut cells = name_cells(run);
+    cells.extend([
+        data("started_unix_ms", run.started_unix_ms),
+        data("ended", recorded_name(&run.ended.reason)),
+        data("validity", recorded_name(&run.validity.status)),
+        data("sending_s", run.sending_s),
+        data("window_from_s", run.window.from_s),
+        data("window_to_s", run.window.to_s),
+        table::number("offered_per_s", "offered/s", offered, per_second),
+        essential(throughput),
+        goodput_per_s,
+        listed(
+            "throughput_low_per_s",
+            "interval",
+            within.map(|of| of.low),
+            range.clone().unwrap_or_default(),
+        ),
+        shown("interval", Detail::Page, range.unwrap_or_else(missing)),
+        data("throughput_high_per_s", within.map(|of| of.high)),
+        data("throughput_confidence", within.map(|of| of.confidence)),
+        shown("goodput/s", Detail::Roomy, goodput),
+    ]);
+    cells.extend(response_times(&run.response_time_us, &run.plan));
+    cells.extend(service_times(&run.service_time_us));
+    cells.extend(outcomes::count_cells(&run.requests));
+    cells.push(outcomes::failures(outcomes::not_ok(&run.requests)));
+    let per_request =
+        |used: &Option<Server>| used.as_ref().and_then(|used| used.cpu_us_per_request);
+    let cpu = |us| cpu_per_request(us).unwrap_or_else(missing);
+    let (server, store) = (per_request(&run.server), per_request(&run.store));
+    let store_cpu = run.store.as_ref().map_or_else(String::new, |_| cpu(store));
+    let client = run.client.cpu_us_per_request.filter(|us| *us > 0.0);
+    let cpus = |name, head, of: &Option<Server>| {
+        let show = |cpus: f64| format!("{cpus:.2}");
+        table::number(name, head, process_use::cpus(of.as_ref()), show)
+    };
+    cells.extend([
+        and_shown(
+            Detail::Page,
+            table::number(
+                "client_cpu_us_per_request",
+                "client CPU/request",
+                client,
+                microseconds,
+            ),
+        ),
+        data("server_cpu_us_per_request", server),
+        shown("server CPU/request", Detail::Page, cpu(server)),
+        data("store_cpu_us_per_request", store),
+        shown("store CPU/request", Detail::Page, store_cpu),
+        cpus("server_cpus", "server CPUs", &run.server),
+        cpus("store_cpus", "store CPUs", &run.store),
+        table::text("cause", "cause", cause),
+        essential(listed(
+            "validity_reasons",
+            "validity",
+            joined(&run.validity.reasons),
+            run::validity_of(run),
+        )),
+    ]);
+    cells
 }

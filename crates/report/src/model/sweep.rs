@@ -1,4 +1,4 @@
-//! A sweep: throughput and cause for each combination of settings.
+//! Sweeps: a table and a chart of the throughput by setting.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,10 @@ use floodmark_record::cause::Cause;
 use floodmark_record::experiment::{PointThroughput, SweepPoint, Swept};
 use floodmark_record::run::Run;
 
+use super::chart::{AxisFit, Chart, Curve, MAX_CURVES, Quantity, drawable, more_in_table};
 use super::figures::{optional, per_second, rate, settings};
-use super::table::{self, data, listed};
-use super::{Cell, Row, Table, verdict};
+use super::table::{self, Cell, Row, Table, data, listed};
+use super::verdict;
 
 /// Explanation below the table.
 pub(crate) const NOTE: &str = "ok responses per second: geometric mean over server processes, with a 95 % interval if there are several";
@@ -199,13 +200,47 @@ pub(crate) fn result(swept: &Swept) -> Option<String> {
     ))
 }
 
+/// Returns a chart of throughput by the first setting, with one curve per combination of the other
+/// settings. Returns `None` if the first setting is not a number.
+pub(crate) fn chart(swept: &Swept) -> Option<Chart> {
+    let all = curves(swept);
+    let first = swept.sweep.knobs.first()?;
+    let mut shown = Vec::new();
+    for (i, curve) in all.iter().take(MAX_CURVES).enumerate() {
+        let mut points = Vec::new();
+        for point in &curve.points {
+            let x: f64 = point.x.parse().ok().filter(|x| drawable(*x))?;
+            let y = point.measured.throughput_per_s.filter(|y| drawable(*y));
+            points.extend(y.map(|y| (x, y)));
+        }
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if points.len() < 2 {
+            points.clear();
+        }
+        let name = match curve.others.as_str() {
+            "" => &swept.sweep.name,
+            others => others,
+        };
+        shown.push(Curve::line(i, name, points));
+    }
+    shown.iter().flat_map(Curve::points).next()?;
+    let axes = (
+        AxisFit::FromZero(Quantity::Number),
+        AxisFit::FromZero(Quantity::Rate),
+    );
+    let title = format!("{} by {first}", swept.sweep.name);
+    let unit = format!("ok responses per second by {first}");
+    let mut chart = Chart::new(&title, &unit, axes, shown);
+    chart.notes.extend(more_in_table(all.len()));
+    Some(chart)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
-    use floodmark_record::experiment::{Sweep, SweepPoint};
-
     use super::*;
     use crate::fixture;
     use crate::terminal::tests::drawn_tables;
+    use floodmark_record::experiment::{Sweep, SweepPoint};
 
     /// A sweep with 1, 2 and 4 threads and with 10 and 20 connections. One point was not measured.
     pub(crate) fn swept() -> Swept {
@@ -261,5 +296,24 @@ pub(crate) mod tests {
             format!("{}{result}\n", drawn_tables([table(swept)], 100))
         });
         insta::assert_snapshot!(shown.collect::<String>());
+    }
+
+    #[test]
+    fn has_a_curve_for_each_value_of_the_other_settings() {
+        let mut sweep = swept();
+        let names: Vec<String> = chart(&sweep)
+            .unwrap()
+            .curves
+            .into_iter()
+            .map(|c| c.name)
+            .collect();
+        assert_eq!(names, ["connections = 10", "connections = 20"]);
+        for point in &mut sweep.sweep.points {
+            point.values.insert("threads".to_owned(), "many".to_owned());
+        }
+        assert!(
+            chart(&sweep).is_none(),
+            "a setting with text values cannot be an axis"
+        );
     }
 }

@@ -10,7 +10,7 @@ use floodmark_record::units::show_count;
 use serde::Serialize;
 
 use super::figures::{NOT_MEASURED, optional, time};
-use super::{Emphasis, Span, plain};
+use super::text::{Emphasis, Span, plain};
 
 /// Detail level of a column or row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

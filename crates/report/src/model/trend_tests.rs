@@ -5,9 +5,8 @@ use floodmark_record::trend::{HostChange, TrendFigure, TrendLevel};
 
 use super::*;
 use crate::fixture::interval;
-use crate::html;
 use crate::style::Style;
-use crate::terminal;
+use crate::{html, terminal};
 
 const RATES: [f64; 14] = [
     100e3, 101e3, 99e3, 100.5e3, 99.5e3, 100.2e3, 99.8e3, 100.1e3, 90e3, 91e3, 89.5e3, 90.2e3,
@@ -110,4 +109,40 @@ fn the_page_shows_changes_charts_and_results() {
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
+}
+
+#[test]
+fn draws_each_level_and_marks_the_change() {
+    let report = report();
+    let series = &report.series[0];
+    let chart = chart(series, &series.trends[0]).unwrap();
+    let levels: Vec<_> = chart.curves[0]
+        .pieces
+        .iter()
+        .map(|piece| &piece.points)
+        .collect();
+    assert_eq!(levels.len(), 2);
+    assert_eq!([levels[0][0].0, levels[0][1].0], [1.0, 8.0]);
+    assert_eq!([levels[1][0].0, levels[1][1].0], [9.0, 14.0]);
+    assert_eq!(chart.marks, [ChartMark::new(8.5, "× 0.901")]);
+    assert!(chart.y.from > 80_000.0, "{:?}", chart.y);
+    let ends = chart
+        .ranges
+        .iter()
+        .flat_map(|(_, (low, high))| [*low, *high]);
+    assert!(
+        ends.chain(chart.curves.iter().flat_map(Curve::values))
+            .all(|y| (chart.y.from..=chart.y.to).contains(&y))
+    );
+    assert!(chart.x.ticks.len() <= MOST_DATES);
+}
+
+#[test]
+fn omits_results_without_a_figure() {
+    let mut report = report();
+    let series = &mut report.series[0];
+    for figure in &mut series.trends[0].figures[1..] {
+        *figure = None;
+    }
+    assert!(chart(series, &series.trends[0]).is_none());
 }

@@ -5,7 +5,8 @@ use floodmark_record::tuning::{TuningEnd, TuningRatio};
 
 use super::*;
 use crate::fixture;
-use crate::model::chart::{ChartMark, tuned};
+use crate::model::chart::ChartMark;
+use crate::model::tuning;
 use crate::style::Style;
 use crate::terminal;
 
@@ -113,7 +114,7 @@ fn shows_steps_result_and_frontier() {
 fn draws_the_path_and_each_knob_with_several_values() {
     let record = tuned_record();
     let (tuning, of) = of(&record).unwrap();
-    let charts = tuned::charts(tuning, &of.meaning);
+    let charts = tuning::charts(tuning, &of.meaning);
     let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
     assert_eq!(
         titles,

@@ -4,8 +4,9 @@
 use floodmark_record::run::Run;
 use floodmark_record::verdict::{Confidence, Tested, Verdict};
 
+use super::blocks::Blocks;
 use super::figures::rate;
-use super::{Blocks, Emphasis, TextLine, faint, line, plain};
+use super::text::{Emphasis, TextLine, faint, line, plain};
 
 /// Maximum number of loads for which a result includes evidence and next steps.
 const FEW: usize = 3;
@@ -175,6 +176,19 @@ fn all(verdict: &Verdict) -> Vec<TextLine> {
         line("ceiling", text)
     }));
     lines
+}
+
+/// Adds the most frequent cause, its evidence and the next step.
+pub(crate) fn cause_and_next<'a>(
+    blocks: &mut Blocks,
+    runs: impl IntoIterator<Item = &'a Run>,
+    next: Option<&str>,
+) {
+    if let Some((verdict, cause)) = most_frequent(runs) {
+        blocks.lines([cause]);
+        blocks.lines(evidence(verdict));
+    }
+    blocks.lines(next.map(|next| line("next", next)));
 }
 
 #[cfg(test)]

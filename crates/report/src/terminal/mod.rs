@@ -11,7 +11,10 @@ use floodmark_record::run::Run;
 use floodmark_record::trend::TrendReport;
 use floodmark_record::verdict::Verdict;
 
-use crate::model::{self, Block, Blocks, Cell, Detail, Emphasis, Span, Table, TextLine};
+use crate::model;
+use crate::model::blocks::{Block, Blocks};
+use crate::model::table::{Cell, Detail, Table};
+use crate::model::text::{Emphasis, Span, TextLine};
 use crate::plain;
 use crate::style::Style;
 
@@ -248,7 +251,8 @@ fn widths(rows: &[Vec<Span>]) -> Vec<usize> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::model::faint;
+    use crate::model::table::Row;
+    use crate::model::text::{faint, line, plain};
 
     fn style(width: usize) -> Style {
         Style {
@@ -277,13 +281,10 @@ pub(crate) mod tests {
             [
                 TextLine::new(
                     "client",
-                    [
-                        model::plain("one two three four five six"),
-                        faint("4.4\u{a0}µs"),
-                    ],
+                    [plain("one two three four five six"), faint("4.4\u{a0}µs")],
                 ),
-                model::line("url", format!("at http://host/{}", "x".repeat(40))),
-                model::line("next", "add some client threads: -t 2"),
+                line("url", format!("at http://host/{}", "x".repeat(40))),
+                line("next", "add some client threads: -t 2"),
             ],
             40,
         );
@@ -303,7 +304,7 @@ pub(crate) mod tests {
             "next",
             [Emphasis::Bad.span("\u{1b}]0;owned\u{7}")],
         )]);
-        let row = model::Row::new("x\u{1b}[2J", vec!["\u{1b}c".to_owned().into()]);
+        let row = Row::new("x\u{1b}[2J", vec!["\u{1b}c".to_owned().into()]);
         blocks.tables([Table::new(["\u{1b}c"], [row])]);
         let style = Style {
             color: true,
@@ -323,7 +324,7 @@ pub(crate) mod tests {
     #[test]
     fn columns_never_touch() {
         let cells = vec!["123,456,789".to_owned().into(), "x".to_owned().into()];
-        let row = model::Row::new("a-name-longer-than-a-label", cells);
+        let row = Row::new("a-name-longer-than-a-label", cells);
         let table = Table::new(["a", "b"], [row]);
         assert_eq!(
             drawn_tables([table], 80).lines().last(),

@@ -1,9 +1,9 @@
 //! Curves of per-second measurements. Each measurement is a step; missing measurements are gaps.
 
+use floodmark_record::Observation;
 use floodmark_record::run::{Run, SeriesRow};
 
-use super::CurvePiece;
-use super::axis::drawable;
+use super::{CurvePiece, drawable};
 
 /// Maximum number of steps in a curve; more would be narrower than a pixel.
 pub(crate) const MAX_STEPS: usize = 300;
@@ -140,6 +140,34 @@ pub(crate) fn pieces(run: &Run, steps: &[CurveStep]) -> Vec<CurvePiece> {
     }
     pieces
 }
+
+/// Returns the values as steps, in seconds since the start of the measurement.
+pub(super) fn steps(run: &Run, seen: &Observation) -> impl Iterator<Item = CurveStep> {
+    let warmup_s = run.warmup.as_ref().map_or(0.0, |warmup| warmup.duration_s);
+    let held = run.connections.held.as_ref();
+    let opening_s = held.map_or(0.0, |held| held.opening_ns as f64 / 1e9);
+    let before_s = run
+        .measured_from_ms
+        .map_or(warmup_s + opening_s, |ms| ms as f64 / 1e3);
+    let (start_s, step_s) = (seen.start_ms as f64 / 1e3, seen.step_ms as f64 / 1e3);
+    let end_s = run.series.last().map_or(run.sending_s, |row| row.to_s);
+    let step = move |(i, value): (usize, &f64)| {
+        let begun_s = start_s + i as f64 * step_s - before_s;
+        CurveStep {
+            from_s: match begun_s {
+                // A warm-up ends slightly after its last full second.
+                s if s > -step_s * OF_WARMUP => s.max(0.0),
+                s => s,
+            },
+            to_s: (begun_s + step_s).min(end_s),
+            value: Some(*value),
+        }
+    };
+    seen.values.iter().enumerate().map(step)
+}
+
+/// Maximum share of warm-up in a sample that is drawn as part of the measurement.
+const OF_WARMUP: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use floodmark_record::path::{Actor, ActorResource, StepKind};
 use floodmark_record::run::Run;
 use floodmark_record::units::show_rate;
 
-use super::observed::steps;
+use super::curves::steps;
 use super::{Chart, ChartBand};
 
 /// Maximum ratio of a limit to the highest throughput. A farther limit would flatten the curve.

@@ -1,23 +1,19 @@
 //! Charts: curves on axes, with notes.
+//!
+//! A plotting library's ticks format units differently from the tables, and a damaged record can make
+//! the library search for ticks endlessly.
 
-mod axis;
-pub(crate) mod capacity;
-mod cpu;
 mod curves;
 pub(crate) mod distribution;
 mod evidence;
-pub(crate) mod gate;
-mod heat;
 pub(crate) mod observed;
 pub(crate) mod over_time;
-pub(crate) mod swept;
-pub(crate) mod trend;
-pub(crate) mod tuned;
 
-use axis::drawable;
-pub(crate) use axis::{Axis, Quantity};
+use floodmark_record::units::show_bytes;
+
+use crate::model::figures::{per_second, seconds};
+
 pub use distribution::DamagedHistogram;
-pub(crate) use heat::HeatCell;
 
 /// Maximum number of curves in a chart. Readers cannot distinguish more colors.
 pub(crate) const MAX_CURVES: usize = 5;
@@ -170,7 +166,7 @@ impl ChartMark {
 }
 
 /// Returns a note if a chart cannot show all of `curves` curves.
-fn more_in_table(curves: usize) -> Option<String> {
+pub(crate) fn more_in_table(curves: usize) -> Option<String> {
     let more = curves.checked_sub(MAX_CURVES).filter(|more| *more > 0)?;
     Some(format!("{more} more in the table."))
 }
@@ -288,5 +284,375 @@ impl Chart {
     /// Returns the curves that are not empty.
     pub(crate) fn drawn(&self) -> impl Iterator<Item = &Curve> {
         self.curves.iter().filter(|curve| !curve.pieces.is_empty())
+    }
+}
+
+/// A rectangle of a heat map.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct HeatCell {
+    /// Left and right edge on the x axis.
+    pub(crate) x: (f64, f64),
+    /// Lower and upper edge on the y axis.
+    pub(crate) y: (f64, f64),
+    /// Intensity from 1 to 8.
+    pub(crate) intensity: u8,
+}
+
+/// Maximum drawable value. Larger values come from damaged records and would flatten all curves.
+const LARGEST: f64 = 1e15;
+
+/// Maximum number of ticks on an axis; more labels would overlap on a phone.
+const STEPS: f64 = 5.0;
+
+/// Minimum ratio of the largest to the smallest time on a logarithmic axis.
+const LOG_FROM: f64 = 20.0;
+
+/// Allowed tick intervals of a time axis, in seconds.
+const CLOCK_S: [f64; 15] = [
+    1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0,
+    21600.0,
+];
+
+/// Returns whether a value can be drawn.
+pub(crate) fn drawable(value: f64) -> bool {
+    (0.0..=LARGEST).contains(&value)
+}
+
+/// Quantity of the values on an axis, which decides how they are formatted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Quantity {
+    /// A count or a rate, with ticks such as `150k`.
+    Count,
+    /// A rate per second, with ticks such as `12,000`.
+    Rate,
+    /// A number without unit, as given.
+    Number,
+    /// The position in a sequence, from 1.
+    Ordinal,
+    Percent,
+    Bytes,
+    Microseconds,
+    /// Time since the start of the measurement, in seconds.
+    Seconds,
+    /// Share of requests as a number of nines: 2 is 99 %.
+    Nines,
+}
+
+impl Quantity {
+    /// Returns the label of a tick.
+    fn label(self, value: f64) -> String {
+        match self {
+            Quantity::Count => label_count(value),
+            Quantity::Rate => per_second(value),
+            Quantity::Number | Quantity::Ordinal | Quantity::Percent => shortest(value),
+            Quantity::Bytes if value >= 1e3 => {
+                let label = label_count(value);
+                let (number, unit) = label.split_at(label.len() - 1);
+                format!("{number} {unit}B")
+            }
+            Quantity::Bytes => format!("{} B", shortest(value)),
+            Quantity::Microseconds => label_us(value),
+            Quantity::Seconds => format!("{} s", shortest(value)),
+            Quantity::Nines => percentile(value),
+        }
+    }
+
+    /// Formats a value with its unit, except for counts and rates.
+    pub(crate) fn show(self, value: f64) -> String {
+        match self {
+            Quantity::Count | Quantity::Rate => match value {
+                v if v >= 1e3 => per_second(v),
+                v => shortest((v * 1e3).round() / 1e3),
+            },
+            Quantity::Number | Quantity::Ordinal => shortest(value),
+            Quantity::Percent => format!("{value:.1} %"),
+            Quantity::Bytes => show_bytes(value as u64),
+            Quantity::Microseconds => label_us(value),
+            Quantity::Seconds => format!("{} s", shortest((value * 1e2).round() / 1e2)),
+            Quantity::Nines => percentile(value),
+        }
+    }
+
+    /// Returns the name by which the page's script recognizes the quantity.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Quantity::Count | Quantity::Rate => "count",
+            Quantity::Number => "number",
+            Quantity::Ordinal => "ordinal",
+            Quantity::Percent => "percent",
+            Quantity::Bytes => "bytes",
+            Quantity::Microseconds => "us",
+            Quantity::Seconds => "s",
+            Quantity::Nines => "nines",
+        }
+    }
+}
+
+/// Formats a share of requests that is given as a number of nines.
+fn percentile(nines: f64) -> String {
+    let places = (nines - 2.0).ceil().max(0.0) as usize;
+    format!("{:.places$} %", 100.0 * (1.0 - 10f64.powf(-nines)))
+}
+
+/// An axis in the unit of the plotted values.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Axis {
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    /// Tick positions with labels, ascending.
+    pub(crate) ticks: Vec<(f64, String)>,
+    /// Whether the scale is logarithmic. If so, all values are positive.
+    pub(crate) log: bool,
+    pub(crate) quantity: Quantity,
+}
+
+impl Axis {
+    /// Returns the relative position of a value on the axis, from 0 to 1.
+    pub(crate) fn share(&self, value: f64) -> f64 {
+        let position = |value: f64| match self.log {
+            true => value.max(self.from).log10(),
+            false => value,
+        };
+        (position(value) - position(self.from)) / (position(self.to) - position(self.from))
+    }
+
+    fn linear(
+        (from, to): (f64, f64),
+        quantity: Quantity,
+        ticks: impl Iterator<Item = (f64, String)>,
+    ) -> Self {
+        Axis {
+            from,
+            to,
+            ticks: ticks.collect(),
+            log: false,
+            quantity,
+        }
+    }
+
+    /// Returns a linear axis from zero to at least `largest`.
+    pub(crate) fn from_zero(largest: f64, quantity: Quantity) -> Self {
+        let largest = if largest > 0.0 { largest } else { 1.0 };
+        let step = round_step(largest / STEPS);
+        let steps = (largest / step - 1e-9).ceil().max(1.0);
+        let ticks = (0..=steps as u32).map(|i| f64::from(i) * step);
+        let labels = ticks.map(|at| (at, quantity.label(at)));
+        Axis::linear((0.0, steps * step), quantity, labels)
+    }
+
+    /// Returns a linear axis from `from` to `to`.
+    pub(crate) fn of_range((from, to): (f64, f64), quantity: Quantity) -> Self {
+        let step = round_step((to - from).max(f64::MIN_POSITIVE) / STEPS);
+        let (first, last) = (
+            (from / step).ceil() as i64,
+            (to / step + 1e-9).floor() as i64,
+        );
+        let ticks = (first..=last).map(|i| i as f64 * step);
+        let labels = ticks.map(|at| (at, quantity.label(at)));
+        Axis::linear((from, to), quantity, labels)
+    }
+
+    /// Returns an axis for microseconds: linear from zero, or logarithmic for a wide range.
+    pub(crate) fn of_times(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let largest = values.clone().fold(0.0, f64::max);
+        let least = values.fold(f64::INFINITY, f64::min);
+        // Times have a resolution of a nanosecond, so lower decades would be empty.
+        if largest < least.max(1e-3) * LOG_FROM {
+            return Axis::from_zero(largest.max(1e-3), Quantity::Microseconds);
+        }
+        Axis::of_decades(least.max(1e-3), largest)
+    }
+
+    /// Returns a logarithmic axis in microseconds. Both ends are 1, 2 or 5 times a power of ten: at
+    /// or below `least`, and at or above `largest`.
+    pub(crate) fn of_decades(least: f64, largest: f64) -> Self {
+        let first = (least.log10() - 1e-9).floor() as i32;
+        let last = (largest.log10() + 1e-9).ceil() as i32;
+        let all = (first..=last).flat_map(|d| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(d)));
+        let from = all
+            .clone()
+            .filter(|v| *v <= least * 1.000_001)
+            .fold(10f64.powi(first), f64::max);
+        let to = all
+            .clone()
+            .filter(|v| *v >= largest * 0.999_999)
+            .fold(10f64.powi(last), f64::min);
+        let every = if last - first > 3 { 1 } else { 3 };
+        let ticks = all
+            .enumerate()
+            .filter(|(i, v)| (every == 3 || i % 3 == 0) && (from..=to).contains(v))
+            .map(|(_, v)| (v, label_us(v)));
+        Axis {
+            log: true,
+            ..Axis::linear((from, to), Quantity::Microseconds, ticks)
+        }
+    }
+
+    /// Returns an axis for seconds from the start of the measurement.
+    pub(crate) fn of_seconds(from: f64, to: f64) -> Self {
+        let rough = (to - from) / STEPS;
+        let step = if rough < 1.0 {
+            round_step(rough.max(1e-9))
+        } else {
+            let clock = CLOCK_S.iter().find(|step| **step >= rough);
+            clock.copied().unwrap_or_else(|| round_step(rough))
+        };
+        let first = (from / step).ceil() as i64;
+        let last = (to / step + 1e-9).floor() as i64;
+        let ticks = (first..=last).map(|i| i as f64 * step);
+        let labels = ticks.map(|at| (at, label_s(at, step)));
+        Axis::linear((from, to), Quantity::Seconds, labels)
+    }
+
+    /// Returns an axis for `n` successive items at the positions 1 to `n`.
+    pub(crate) fn of_ordinals(n: usize, ticks: Vec<(f64, String)>) -> Self {
+        let ends = (0.5, n as f64 + 0.5);
+        Axis::linear(ends, Quantity::Ordinal, ticks.into_iter())
+    }
+
+    /// Returns an axis for shares of requests: 0 %, 90 %, 99 %, …, up to `decades` nines. Each
+    /// additional nine has the same width.
+    pub(crate) fn of_shares(decades: f64) -> Self {
+        let ticks = (0..=decades.floor() as usize).map(|n| {
+            let label = match n {
+                // Drop ticks whose long labels would overlap.
+                n if decades > 5.0 && n > 3 && n % 2 == 0 => String::new(),
+                0 => "0 %".to_owned(),
+                1 => "90 %".to_owned(),
+                2 => "99 %".to_owned(),
+                n => format!("99.{} %", "9".repeat(n - 2)),
+            };
+            (n as f64, label)
+        });
+        Axis::linear((0.0, decades), Quantity::Nines, ticks)
+    }
+}
+
+/// Returns the smallest number that is at least `rough` and is 1, 2 or 5 times a power of ten.
+fn round_step(rough: f64) -> f64 {
+    let power = 10f64.powf(rough.log10().floor());
+    let of = [1.0, 2.0, 5.0, 10.0].map(|m| m * power);
+    of.into_iter()
+        .find(|step| *step >= rough * 0.999_999)
+        .unwrap_or(of[3])
+}
+
+/// Formats a count in the notation of the flags: `150k`, `2.5M`, `0.5`.
+fn label_count(value: f64) -> String {
+    let (value, unit) = match value {
+        v if v >= 1e12 => (v / 1e12, "T"),
+        v if v >= 1e9 => (v / 1e9, "G"),
+        v if v >= 1e6 => (v / 1e6, "M"),
+        v if v >= 1e3 => (v / 1e3, "k"),
+        v => (v, ""),
+    };
+    format!("{}{unit}", shortest(value))
+}
+
+/// Formats a tick in microseconds: `250 µs`, `1 ms`, `0`.
+fn label_us(us: f64) -> String {
+    match us {
+        0.0 => "0".to_owned(),
+        us => seconds(us / 1e6),
+    }
+}
+
+fn label_s(at: f64, step: f64) -> String {
+    match step {
+        s if s >= 3600.0 => format!("{} h", shortest(at / 3600.0)),
+        s if s >= 60.0 => format!("{} min", shortest(at / 60.0)),
+        _ => format!("{} s", shortest(at)),
+    }
+}
+
+/// Formats a value without binary rounding artifacts.
+fn shortest(value: f64) -> String {
+    let text = format!("{value:.9}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0" } else { text }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn labels(axis: &Axis) -> Vec<&str> {
+        axis.ticks.iter().map(|(_, label)| label.as_str()).collect()
+    }
+
+    #[test]
+    fn rates_start_at_zero_and_end_above_the_largest() {
+        let axis = Axis::from_zero(184_210.0, Quantity::Count);
+        assert_eq!(labels(&axis), ["0", "50k", "100k", "150k", "200k"]);
+        assert_eq!(
+            labels(&Axis::from_zero(0.81, Quantity::Count)).last(),
+            Some(&"1")
+        );
+        let zero = Axis::from_zero(0.0, Quantity::Count);
+        assert_eq!((zero.from, zero.to), (0.0, 1.0));
+        // Multiples of the step are not exact.
+        let axis = Axis::of_range((0.7, 1.3), Quantity::Number);
+        assert!(labels(&axis).contains(&"1.2"), "{:?}", labels(&axis));
+    }
+
+    #[test]
+    fn times_of_a_wide_range_are_logarithmic() {
+        let near = Axis::of_times([251.0, 1210.0].into_iter());
+        assert!(!near.log);
+        assert_eq!(labels(&near), ["0", "500 µs", "1 ms", "1.5 ms"]);
+        let far = Axis::of_times([251.0, 40_000.0].into_iter());
+        assert!(far.log);
+        let expected = [
+            "200 µs", "500 µs", "1 ms", "2 ms", "5 ms", "10 ms", "20 ms", "50 ms",
+        ];
+        assert_eq!(labels(&far), expected);
+        let wide = Axis::of_times([2.0, 3_000_000.0].into_iter());
+        assert_eq!(labels(&wide).first(), Some(&"10 µs"));
+        assert!(wide.from <= 2.0 && wide.to >= 3e6);
+    }
+
+    #[test]
+    fn seconds_have_round_steps() {
+        assert_eq!(
+            labels(&Axis::of_seconds(0.0, 30.0)),
+            ["0 s", "10 s", "20 s", "30 s"]
+        );
+        assert_eq!(labels(&Axis::of_seconds(-5.0, 10.0)).first(), Some(&"-5 s"));
+        assert_eq!(
+            labels(&Axis::of_seconds(0.0, 600.0)).last(),
+            Some(&"10 min")
+        );
+        assert_eq!(labels(&Axis::of_seconds(0.0, 0.5)).last(), Some(&"0.5 s"));
+    }
+
+    #[test]
+    fn shares_add_nines() {
+        assert_eq!(
+            labels(&Axis::of_shares(4.3)),
+            ["0 %", "90 %", "99 %", "99.9 %", "99.99 %"]
+        );
+        assert_eq!(
+            labels(&Axis::of_shares(6.1))[3..],
+            ["99.9 %", "", "99.999 %", ""]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_axis_contains_its_values_and_has_few_ticks(a in 0.0..LARGEST, b in 0.0..LARGEST, small in 0.0..1e-3f64) {
+            for axis in [
+                Axis::from_zero(a, Quantity::Count),
+                Axis::from_zero(small, Quantity::Count),
+                Axis::of_times([a, b].into_iter()),
+                Axis::of_times([a, small].into_iter()),
+                Axis::of_seconds(0.0, a + 1.0),
+            ] {
+                prop_assert!(axis.ticks.len() <= 24, "{axis:?}");
+                prop_assert!(axis.from < axis.to, "{axis:?}");
+                prop_assert!(axis.ticks.iter().all(|(at, _)| at.is_finite()), "{axis:?}");
+            }
+            prop_assert!(Axis::from_zero(a, Quantity::Count).to >= a * 0.999);
+        }
     }
 }

@@ -7,14 +7,11 @@ use floodmark_record::metric::{
 use floodmark_record::run::Run;
 use floodmark_record::{Metric, Observation};
 
-use super::curves::{Aggregation, CurveStep, joined, pieces};
+use super::curves::{Aggregation, joined, pieces, steps};
 use super::over_time::TimeAxis;
 use super::{AxisFit, Chart, Curve, Quantity, evidence};
 use crate::model::figures::{extremes, seconds};
 use crate::model::names::NamedRun;
-
-/// Maximum share of warm-up in a sample that is drawn as part of the measurement.
-const OF_WARMUP: f64 = 0.05;
 
 /// Maximum number of charts. The record contains all metrics.
 const MAX_CHARTS: usize = 8;
@@ -167,31 +164,6 @@ fn with_limit(chart: Chart, run: &Run, metric: &Metric) -> Chart {
         }
         _ => chart,
     }
-}
-
-/// Returns the values as steps, in seconds since the start of the measurement.
-pub(super) fn steps(run: &Run, seen: &Observation) -> impl Iterator<Item = CurveStep> {
-    let warmup_s = run.warmup.as_ref().map_or(0.0, |warmup| warmup.duration_s);
-    let held = run.connections.held.as_ref();
-    let opening_s = held.map_or(0.0, |held| held.opening_ns as f64 / 1e9);
-    let before_s = run
-        .measured_from_ms
-        .map_or(warmup_s + opening_s, |ms| ms as f64 / 1e3);
-    let (start_s, step_s) = (seen.start_ms as f64 / 1e3, seen.step_ms as f64 / 1e3);
-    let end_s = run.series.last().map_or(run.sending_s, |row| row.to_s);
-    let step = move |(i, value): (usize, &f64)| {
-        let begun_s = start_s + i as f64 * step_s - before_s;
-        CurveStep {
-            from_s: match begun_s {
-                // A warm-up ends slightly after its last full second.
-                s if s > -step_s * OF_WARMUP => s.max(0.0),
-                s => s,
-            },
-            to_s: (begun_s + step_s).min(end_s),
-            value: Some(*value),
-        }
-    };
-    seen.values.iter().enumerate().map(step)
 }
 
 #[cfg(test)]

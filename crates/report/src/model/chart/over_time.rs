@@ -1,17 +1,18 @@
 //! Charts over time: throughput, response times, CPU, failures and connections. Each selected run
 //! has a curve.
 
-use floodmark_record::fine_series::FineThroughput;
+use floodmark_record::fine_series::{FineThroughput, TimeBuckets};
 use floodmark_record::host::Environment;
+use floodmark_record::metric::{HostFigure, Role};
 use floodmark_record::plan::Schedule;
 use floodmark_record::run::{Run, Saturation, SeriesRow};
 use floodmark_record::units::show_rate;
+use floodmark_record::{Metric, Observation};
 
-use super::axis::drawable;
-use super::curves::{Aggregation, CurveStep, of_series, pieces, rows_per_step};
+use super::curves::{Aggregation, CurveStep, joined, of_series, pieces, rows_per_step, steps};
 use super::{
-    Axis, AxisFit, Chart, ChartBand, ChartMark, Curve, CurvePiece, CurveRole, Quantity, cpu,
-    evidence, heat,
+    AreaColor, Axis, AxisFit, Chart, ChartBand, ChartMark, Curve, CurvePiece, CurveRole, HeatCell,
+    Quantity, drawable, evidence,
 };
 use crate::model::figures::seconds;
 use crate::model::names::NamedRun;
@@ -28,7 +29,7 @@ pub(crate) fn charts(drawn: &[NamedRun<'_>], environment: &Environment) -> Vec<C
     let mut charts = vec![throughput(&time, drawn)];
     charts.extend(response_times(&time, drawn));
     if let [one] = drawn {
-        charts.extend(heat::chart(&time, one.run));
+        charts.extend(heat_map(&time, one.run));
     }
     let add = |title, unit, by, specs: &[CurveSpec<'_>]| {
         let curves = combined(drawn, title, by, specs).into_iter();
@@ -38,7 +39,7 @@ pub(crate) fn charts(drawn: &[NamedRun<'_>], environment: &Environment) -> Vec<C
         curves.map(chart).collect::<Vec<_>>()
     };
     match drawn {
-        [one] => charts.extend(cpu::charts(&time, one.run, environment)),
+        [one] => charts.extend(cpu_charts(&time, one.run, environment)),
         _ => {
             let mut cpus: Vec<CurveSpec<'_>> = vec![("client", |row| {
                 Some(row.client_user_cpus + row.client_system_cpus)
@@ -347,4 +348,269 @@ fn response_times(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Vec<Chart> {
         chart
     });
     charts.collect()
+}
+
+/// CPU use of one participant in a second, in CPUs.
+type OfRow = fn(&SeriesRow) -> Option<f64>;
+
+const CLIENT: (&str, OfRow) = ("client", |row| {
+    Some(row.client_user_cpus + row.client_system_cpus)
+});
+
+const SERVER: (&str, OfRow) = ("server", |row| {
+    Some(row.server_user_cpus? + row.server_system_cpus?)
+});
+
+const STORE: (&str, OfRow) = ("store", |row| {
+    Some(row.store_user_cpus? + row.store_system_cpus?)
+});
+
+/// A host and the participants that run on it.
+struct Host {
+    title: &'static str,
+    /// Scope of the host's metrics.
+    role: Option<Role>,
+    cpus: u32,
+    participants: Vec<(&'static str, OfRow)>,
+}
+
+/// Returns a chart for each host of a run.
+pub(super) fn cpu_charts(time: &TimeAxis, run: &Run, environment: &Environment) -> Vec<Chart> {
+    let participants = |is_server_side: bool| {
+        let server = run.server.is_some().then_some(SERVER);
+        let store = run.store.is_some().then_some(STORE);
+        let all = [(!is_server_side).then_some(CLIENT), server, store];
+        all.into_iter().flatten().collect::<Vec<_>>()
+    };
+    let client_host = match &run.remote {
+        None => participants(false),
+        Some(_) => vec![CLIENT],
+    };
+    let here = Host {
+        title: "CPU",
+        role: None,
+        cpus: run.host_cpus(environment),
+        participants: client_host,
+    };
+    let remote = run.remote.as_ref().map(|remote| Host {
+        title: "CPU of the server's host",
+        role: Some(Role::Server),
+        cpus: remote.environment.cpus,
+        participants: participants(true),
+    });
+    let hosts = [Some(here), remote].into_iter().flatten();
+    hosts
+        .filter_map(|host| cpu_chart(time, run, &host))
+        .collect()
+}
+
+/// Returns the CPU use of participants on one host. Other programs and idle CPUs are included if
+/// the host was monitored.
+fn cpu_chart(time: &TimeAxis, run: &Run, host: &Host) -> Option<Chart> {
+    let parts = host.participants.iter().map(|(name, of)| {
+        let rows = run.series.iter().map(|row| CurveStep {
+            from_s: row.from_s,
+            to_s: row.to_s,
+            value: of(row),
+        });
+        ((*name).to_owned(), joined(rows, Aggregation::Mean))
+    });
+    let mut parts: Vec<(String, Vec<CurveStep>)> = parts.collect();
+    let first = parts.first()?.1.clone();
+    let used = |parts: &[(String, Vec<CurveStep>)], i: usize| -> f64 {
+        parts.iter().filter_map(|(_, steps)| steps[i].value).sum()
+    };
+    let busy = Metric::Host(host.role, HostFigure::Busy);
+    let mut seen = run.observations.iter();
+    if let Some(busy) = seen.find(|of| of.metric == busy && !of.is_peak) {
+        let busy: Vec<Option<f64>> = first.iter().map(|row| mean(run, busy, row)).collect();
+        let rest = |parts: &[(String, Vec<CurveStep>)], limit: &dyn Fn(usize) -> Option<f64>| {
+            let rows = first.iter().enumerate().map(|(i, row)| CurveStep {
+                value: limit(i).map(|limit| (limit - used(parts, i)).max(0.0)),
+                ..*row
+            });
+            rows.collect::<Vec<_>>()
+        };
+        let others = rest(&parts, &|i| busy[i]);
+        parts.push(("other programs".to_owned(), others));
+        let idle = rest(&parts, &|_| Some(f64::from(host.cpus)));
+        parts.push(("idle".to_owned(), idle));
+    }
+    // A stack needs all of its parts. Rows without one of them are gaps.
+    let is_known = |i: usize| parts.iter().all(|(_, steps)| steps[i].value.is_some());
+    let curves: Vec<Curve> = parts
+        .iter()
+        .enumerate()
+        .map(|(i, (name, steps))| {
+            let color = match name.as_str() {
+                "idle" => AreaColor::Idle,
+                _ => AreaColor::Curve(i),
+            };
+            let pieces = (0..first.len()).collect::<Vec<_>>();
+            let pieces = pieces.chunk_by(|a, b| is_known(*a) == is_known(*b));
+            let pieces = pieces.filter(|rows| is_known(rows[0]));
+            let pieces = pieces.map(|rows| {
+                let ends = rows.iter().filter_map(|i| {
+                    let step = steps[*i];
+                    Some([(step.from_s, step.value?), (step.to_s, step.value?)])
+                });
+                CurvePiece::of(ends.flatten().collect())
+            });
+            Curve {
+                name: name.clone(),
+                role: CurveRole::Area(color),
+                pieces: pieces.collect(),
+            }
+        })
+        .collect();
+    let highest = (0..first.len())
+        .map(|i| used(&parts, i))
+        .fold(0.0, f64::max);
+    if highest == 0.0 {
+        return None;
+    }
+    let y = Axis::from_zero(highest, Quantity::Count);
+    Some(time.chart(host.title, "CPUs, stacked", y, curves))
+}
+
+/// Returns the mean of a metric during a row, or `None` if it was not sampled.
+fn mean(run: &Run, seen: &Observation, row: &CurveStep) -> Option<f64> {
+    let (mut sum, mut length_s) = (0.0, 0.0);
+    for step in steps(run, seen) {
+        let overlap_s = step.to_s.min(row.to_s) - step.from_s.max(row.from_s);
+        if overlap_s > 0.0
+            && let Some(value) = step.value
+        {
+            sum += overlap_s * value;
+            length_s += overlap_s;
+        }
+    }
+    (length_s > 0.0).then(|| sum / length_s)
+}
+
+/// Maximum number of columns; more would make the page large.
+const MAX_COLUMNS: usize = 120;
+
+/// Number of intensities.
+const INTENSITIES: f64 = 8.0;
+
+/// Returns the heat map of a run, or `None` if the record does not contain the distributions.
+pub(super) fn heat_map(time: &TimeAxis, run: &Run) -> Option<Chart> {
+    let each = run.series.len().div_ceil(MAX_COLUMNS).max(1);
+    let columns: Vec<(f64, f64, TimeBuckets)> =
+        run.series.chunks(each).filter_map(column).collect();
+    let of_columns = || columns.iter().map(|(_, _, buckets)| buckets);
+    let first = of_columns().map(|buckets| buckets.first).min()?;
+    let end = of_columns()
+        .map(|buckets| buckets.first + buckets.counts.len() as u32)
+        .max()?;
+    let us = |index: u32| TimeBuckets::lower_ns(index) / 1e3;
+    let mut cells = Vec::new();
+    for (from_s, to_s, buckets) in &columns {
+        let total: u64 = buckets.counts.iter().sum();
+        for (index, count) in (buckets.first..).zip(&buckets.counts) {
+            if *count > 0 {
+                let share = *count as f64 / total as f64;
+                cells.push(HeatCell {
+                    x: (*from_s, *to_s),
+                    y: (us(index), us(index + 1)),
+                    intensity: intensity(share),
+                });
+            }
+        }
+    }
+    let y = Axis::of_decades(us(first), us(end));
+    let mut chart = time.chart("Distribution of response times", "by second", y, Vec::new());
+    chart.cells = cells;
+    chart.marks.clear();
+    let note = "The stronger the color of a cell, the larger its share of the second's responses; the faintest cells \
+                have less than 0.1 %.";
+    chart.notes.push(note.to_owned());
+    Some(chart)
+}
+
+/// Merges consecutive rows into one column. The drain after the last second has none.
+fn column(rows: &[SeriesRow]) -> Option<(f64, f64, TimeBuckets)> {
+    const SHORTEST_S: f64 = 0.1;
+    let (first, last) = (rows.first()?, rows.last()?);
+    let mut buckets = rows.iter().filter_map(|row| row.response_times.as_ref());
+    let mut merged = buckets.next()?.clone();
+    buckets.for_each(|other| merged.merge(other));
+    let is_sound = first.from_s.is_finite() && last.to_s - first.from_s >= SHORTEST_S;
+    is_sound.then_some((first.from_s, last.to_s, merged))
+}
+
+/// Returns the intensity of a share of requests. Each step is a factor of about three, so that a
+/// few slow requests remain visible.
+fn intensity(share: f64) -> u8 {
+    let steps = (share.max(1e-9).log10() + 3.5) / 3.5 * INTENSITIES;
+    steps.ceil().clamp(1.0, INTENSITIES) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::model::names::NamedRun;
+
+    #[test]
+    fn a_second_without_the_servers_cpu_is_a_gap() {
+        let mut run = fixture::watched();
+        run.series[4].server_user_cpus = None;
+        let drawn = [NamedRun {
+            name: String::new(),
+            run: &run,
+        }];
+        let time = TimeAxis::of(&drawn).unwrap();
+        let charts = cpu_charts(&time, &run, &Environment::default());
+        for curve in &charts[0].curves {
+            assert_eq!(curve.pieces.len(), 2, "{}", curve.name);
+            assert_eq!(curve.pieces[0].points.last().unwrap().0, 4.0);
+            assert_eq!(curve.pieces[1].points[0].0, 5.0);
+        }
+    }
+
+    #[test]
+    fn each_second_is_a_column_and_rare_times_stay_visible() {
+        let mut run = fixture::closed();
+        for row in &mut run.series {
+            row.response_times = TimeBuckets::of([(500_000, 99_999), (40_000_000, 1)]);
+        }
+        let drawn = [NamedRun {
+            name: String::new(),
+            run: &run,
+        }];
+        let time = TimeAxis::of(&drawn).unwrap();
+        let map = heat_map(&time, &run).unwrap();
+        assert_eq!(map.cells.len(), 2 * run.series.len());
+        let intensities: Vec<u8> = map.cells[..2].iter().map(|cell| cell.intensity).collect();
+        assert_eq!(intensities, [8, 1]);
+        assert!(map.y.from <= 500.0 && map.y.to >= 40_000.0, "{:?}", map.y);
+        run.series
+            .iter_mut()
+            .for_each(|row| row.response_times = None);
+        assert!(heat_map(&time, &run).is_none());
+    }
+
+    #[test]
+    fn a_long_run_has_few_columns() {
+        let mut run = fixture::closed();
+        let row = SeriesRow {
+            response_times: TimeBuckets::of([(500_000, 10)]),
+            ..run.series[0].clone()
+        };
+        run.series = (0..1_000)
+            .map(|i| SeriesRow {
+                from_s: f64::from(i),
+                to_s: f64::from(i + 1),
+                ..row.clone()
+            })
+            .collect();
+        let drawn = [NamedRun {
+            name: String::new(),
+            run: &run,
+        }];
+        let map = heat_map(&TimeAxis::of(&drawn).unwrap(), &run).unwrap();
+        assert!(map.cells.len() <= MAX_COLUMNS, "{}", map.cells.len());
+    }
 }
