@@ -16,7 +16,7 @@ use floodmark_record::comparison::{Compared, ComparedMetric, Comparison, Conclus
 use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::run::Status;
 use floodmark_stats::comparison::{Ratio, conclusion as conclusion_of, geometric_mean};
-use floodmark_stats::interval::CONFIDENCE;
+use floodmark_stats::estimate::CONFIDENCE;
 
 pub use capacity::trial_capacities;
 pub use claims::claims;

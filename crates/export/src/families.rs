@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
-use crate::catalog;
+use crate::family;
 use crate::family::{
     ExportedSeries, ExportedValue, LabelKey, MetricDefinition, MetricFamily, MetricLabel,
 };
-use crate::metrics::{CurrentRun, HttpPeer, LoadMetrics, LoadTarget, RunState, phase_name};
-use crate::totals::{CpuTotals, PhaseTotals};
+use crate::metrics::{
+    CpuTotals, CurrentRun, HttpPeer, LoadMetrics, LoadTarget, PhaseTotals, RunState, phase_name,
+};
 
 /// Collects the series of all metrics, in the order of the catalog.
 struct FamilyBuilder<'a> {
@@ -57,16 +58,16 @@ pub(crate) fn families<'a>(metrics: &'a LoadMetrics) -> Vec<MetricFamily<'a>> {
         series: Vec::new(),
     };
     let mut all = FamilyBuilder {
-        families: catalog::CATALOG.iter().map(family).collect(),
+        families: family::CATALOG.iter().map(family).collect(),
     };
     let version = Some((LabelKey::Version, env!("CARGO_PKG_VERSION")));
-    all.number(&catalog::BUILD_INFO, &[], version, 1);
-    all.number(&catalog::RUNS, &[], NONE, metrics.runs);
+    all.number(&family::BUILD_INFO, &[], version, 1);
+    all.number(&family::RUNS, &[], NONE, metrics.runs);
     let current = metrics.run.as_ref().map_or(RunState::Idle, |run| run.state);
     for state in RunState::ALL {
         let label = Some((LabelKey::State, state.name()));
         let is_current = u64::from(state == current);
-        all.number(&catalog::RUN_STATE, &[], label, is_current);
+        all.number(&family::RUN_STATE, &[], label, is_current);
     }
     if let Some(run) = &metrics.run {
         let totals = metrics.targets.get(&run.target);
@@ -126,9 +127,9 @@ fn peer_labels(peer: Option<&HttpPeer>) -> impl Iterator<Item = MetricLabel<'_>>
 fn add_run<'a>(all: &mut FamilyBuilder<'a>, run: &'a CurrentRun, peer: Option<&'a HttpPeer>) {
     let labels = target_labels(&run.target);
     let with_peer: Vec<_> = labels.iter().cloned().chain(peer_labels(peer)).collect();
-    all.number(&catalog::IN_FLIGHT, &with_peer, NONE, run.in_flight);
+    all.number(&family::IN_FLIGHT, &with_peer, NONE, run.in_flight);
     all.number(
-        &catalog::OPEN_CONNECTIONS,
+        &family::OPEN_CONNECTIONS,
         &labels,
         NONE,
         run.open_connections,
@@ -140,7 +141,7 @@ fn add_run<'a>(all: &mut FamilyBuilder<'a>, run: &'a CurrentRun, peer: Option<&'
         (LabelKey::Attempt, run.id.attempt.to_string().into()),
     ];
     let info = labels.into_iter().chain(info);
-    all.add(&catalog::RUN_INFO, info, ExportedValue::Number(1.0));
+    all.add(&family::RUN_INFO, info, ExportedValue::Number(1.0));
 }
 
 fn add_phase<'a>(
@@ -151,11 +152,11 @@ fn add_phase<'a>(
 ) {
     let counts = &totals.counts;
     for (definition, value) in [
-        (&catalog::INTENDED, counts.intended),
-        (&catalog::SENT, counts.sent),
-        (&catalog::GOOD, totals.good),
-        (&catalog::RECONNECTS, counts.reconnects),
-        (&catalog::CONNECTIONS_OPENED, totals.connects),
+        (&family::INTENDED, counts.intended),
+        (&family::SENT, counts.sent),
+        (&family::GOOD, totals.good),
+        (&family::RECONNECTS, counts.reconnects),
+        (&family::CONNECTIONS_OPENED, totals.connects),
     ] {
         all.number(definition, labels, NONE, value);
     }
@@ -171,24 +172,24 @@ fn add_phase<'a>(
         ("connect_failed", counts.connect_failed),
     ] {
         let label = Some((LabelKey::Outcome, outcome));
-        all.number(&catalog::REQUESTS, labels, label, value);
+        all.number(&family::REQUESTS, labels, label, value);
     }
     for (status, &value) in &counts.statuses {
         let label = Some((LabelKey::Status, status.to_string()));
-        all.number(&catalog::RESPONSES, labels, label, value);
+        all.number(&family::RESPONSES, labels, label, value);
     }
     for (direction, value) in [
         ("transmit", totals.bytes_sent),
         ("receive", totals.bytes_received),
     ] {
         let label = Some((LabelKey::Direction, direction));
-        all.number(&catalog::HTTP_BYTES, labels, label, value);
+        all.number(&family::HTTP_BYTES, labels, label, value);
     }
     let response = ExportedValue::Times(&totals.response);
-    all.add(&catalog::RESPONSE_TIME, labels.iter().cloned(), response);
+    all.add(&family::RESPONSE_TIME, labels.iter().cloned(), response);
     let service = ExportedValue::Times(&totals.service);
     let with_peer = labels.iter().cloned().chain(peer_labels(peer));
-    all.add(&catalog::SERVICE_TIME, with_peer, service);
+    all.add(&family::SERVICE_TIME, with_peer, service);
 }
 
 fn add_cpu<'a>(
@@ -203,6 +204,6 @@ fn add_cpu<'a>(
             (LabelKey::CpuMode, Cow::from(mode)),
         ];
         let labels = labels.iter().cloned().chain(own);
-        all.add(&catalog::CPU, labels, ExportedValue::Number(seconds));
+        all.add(&family::CPU, labels, ExportedValue::Number(seconds));
     }
 }

@@ -6,10 +6,8 @@
 //!
 //! Invariants: memory use is limited, and a slow, failing or hostile peer never delays an event.
 
-mod catalog;
 mod distribution;
 mod endpoint;
-mod exponential;
 mod exporter;
 mod families;
 mod family;
@@ -19,9 +17,7 @@ mod prometheus;
 mod shared;
 #[cfg(test)]
 mod testing;
-mod totals;
 
-pub use catalog::CATALOG;
 pub use exporter::{ExportError, ExportTargets, Exporter, PUSH_INTERVAL};
-pub use family::MetricDefinition;
+pub use family::{CATALOG, MetricDefinition};
 pub use otlp::{OtlpUrl, OtlpUrlError};

@@ -19,7 +19,6 @@ pub mod scratch;
 pub mod signals;
 pub mod slow;
 pub mod stdin;
-pub mod wire;
 
 pub use child::{Child, ChildError, ChildUsage};
 pub use cpus::Cpus;

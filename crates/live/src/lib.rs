@@ -7,9 +7,7 @@
 mod draw;
 mod figures;
 mod screen;
-mod search;
 mod state;
-mod trials;
 mod view;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use floodmark_record::plan::{Backend, CloseFirst, ConnectionUse, Plan, Schedule,
 use floodmark_record::profile::expected_by;
 use floodmark_record::units::{show_count, show_rate};
 
-use crate::course::arrivals_before;
+use crate::schedule::arrivals_before;
 use crate::thread::HELD_BACK_COALESCING;
 
 /// Duration of TIME_WAIT on Linux in seconds (`TCP_TIMEWAIT_LEN`), which is not configurable.

@@ -15,11 +15,9 @@ use floodmark_record::{Outcome, TimeKind};
 
 use crate::clock::Ns;
 use crate::group_times::GroupTimes;
-use crate::message::Message;
 use crate::mix::Pick;
 use crate::rows::Rows;
-use crate::slice::Slice;
-use crate::sums::RequestSums;
+use crate::slice::{Message, RequestSums, Slice};
 
 /// A request and its timestamps, in ns on the worker's clock.
 #[derive(Debug, Clone, Copy, Default)]

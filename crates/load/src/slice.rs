@@ -1,11 +1,14 @@
-//! One load thread's data for a part of a second, as passed to the gatherer.
+//! One load thread's data for a part of a second, and the messages that pass it to the gatherer.
 
-use floodmark_record::events::{GroupRow, Phase};
+use std::io;
+
+use floodmark_record::ThreadUsage;
+use floodmark_record::events::{EndReason, GroupRow, Phase};
+use floodmark_record::tls::TlsUse;
 use floodmark_stats::Histogram;
 
 use crate::clock::Ns;
 use crate::group_times;
-use crate::sums::RequestSums;
 
 /// Length of a row in ns.
 pub const ROW_NS: Ns = 1_000_000_000;
@@ -80,5 +83,87 @@ impl Slice {
         self.connects += other.connects;
         self.open += other.open;
         group_times::merge(&mut self.times, &other.times);
+    }
+}
+
+/// A message from a load thread.
+#[derive(Debug)]
+pub enum Message {
+    /// Thread number, and the numbers of opened and failed connections before the first phase.
+    Opening(u32, (u64, u64)),
+    /// A phase starts. The message contains the time of the start, and the process's user and kernel CPU
+    /// time so far, in seconds.
+    Began(Ns, (f64, f64)),
+    /// The data of a completed second.
+    Slice(Box<Slice>),
+    /// Thread number, and the thread's report on a phase.
+    End(u32, io::Result<Box<PhaseEnd>>),
+}
+
+/// One thread's report on one phase.
+#[derive(Debug, Clone)]
+pub struct PhaseEnd {
+    /// The reason why the phase ended.
+    pub reason: EndReason,
+    /// Time of the last response in ns from the phase's start: 0 if this response arrived earlier,
+    /// `None` if no response arrived.
+    pub last_response: Option<Ns>,
+    /// End of the thread's sending window in ns from the phase's start.
+    pub window: Ns,
+    /// Time of the last outcome in ns from the phase's start.
+    pub ended: Ns,
+    /// The longest stall in ns: the longest delay in returning from a wait or in completing an
+    /// iteration.
+    pub longest_stall: Ns,
+    /// Resources used within the sending window.
+    pub usage: ThreadUsage,
+    /// TLS statistics. Handshakes are counted from the start of the thread. Cost and bytes cover
+    /// only this phase.
+    pub tls: Option<TlsUse>,
+}
+
+/// Request counts and related sums.
+#[derive(Debug, Clone)]
+pub struct RequestSums {
+    /// All sums except the counts by status, which are in `statuses`.
+    pub row: GroupRow,
+    /// Number of responses by status code (0–999). With an array, counting takes only one
+    /// increment.
+    pub statuses: Box<[u64; 1000]>,
+}
+
+impl Default for RequestSums {
+    fn default() -> Self {
+        RequestSums {
+            row: GroupRow::default(),
+            statuses: Box::new([0; 1000]),
+        }
+    }
+}
+
+impl RequestSums {
+    /// Resets the sums, but keeps their memory.
+    pub fn clear(&mut self) {
+        self.row = GroupRow::default();
+        self.statuses.fill(0);
+    }
+
+    /// Adds another thread's sums.
+    pub fn merge(&mut self, other: &RequestSums) {
+        self.row.merge(&other.row);
+        for (mine, theirs) in self.statuses.iter_mut().zip(other.statuses.iter()) {
+            *mine += theirs;
+        }
+    }
+
+    /// Converts the sums to a row that includes the counts by status.
+    #[must_use]
+    pub fn to_row(&self) -> GroupRow {
+        let mut row = self.row.clone();
+        row.counts.statuses = (0..)
+            .zip(self.statuses.iter().copied())
+            .filter(|(_, n)| *n > 0)
+            .collect();
+        row
     }
 }

@@ -13,7 +13,7 @@ use crate::cpu::CpuTime;
 use crate::kernel_file::KernelFile;
 use crate::samples::Samples;
 use crate::targets::{HostCpu, SharedHostCpu};
-use crate::{Root, cgroup, cpu, netstat, sockstat};
+use crate::{Root, cgroup, cpu, netstat};
 
 /// Sampled counters of `/proc/net/netstat`.
 const NETSTAT: [NetworkFigure; 10] = [
@@ -151,7 +151,7 @@ pub(crate) fn network(samples: &mut Samples, root: &Root, of: Option<Role>, fold
     let metrics = vec![Metric::Network(of, NetworkFigure::TimeWait)];
     let file = format!("{folder}/sockstat");
     add_file(samples, root, &file, STEP, metrics, |text| {
-        Some(vec![sockstat::time_wait(text)? as f64])
+        Some(vec![netstat::time_wait(text)? as f64])
     });
 }
 

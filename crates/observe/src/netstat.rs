@@ -1,5 +1,7 @@
 //! TCP counters of a network namespace: `/proc/net/netstat` and `/proc/net/snmp`.
 
+use crate::kernel_file::labelled;
+
 /// Parses counters from the contents of either file, in the order of `names`.
 pub(crate) fn pick(text: &str, names: &[&str]) -> Option<Vec<f64>> {
     let mut values = vec![f64::NAN; names.len()];
@@ -16,6 +18,13 @@ pub(crate) fn pick(text: &str, names: &[&str]) -> Option<Vec<f64>> {
     }
     let all = values.iter().all(|value| !value.is_nan());
     all.then_some(values)
+}
+
+/// Returns the number of sockets in TIME_WAIT for both IP versions together.
+pub(crate) fn time_wait(sockstat: &str) -> Option<u64> {
+    let mut words = labelled(sockstat, "TCP:")?.split_ascii_whitespace();
+    words.find(|word| *word == "tw")?;
+    words.next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -59,5 +68,12 @@ Udp: 167 0
         ] {
             assert_eq!(pick(text, &["TW"]), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn counts_sockets_in_time_wait() {
+        let text = "sockets: used 1216\nTCP: inuse 101 orphan 2 tw 27804 alloc 215 mem 233\nUDP: inuse 0 mem 0\n";
+        assert_eq!(time_wait(text), Some(27_804));
+        assert_eq!(time_wait("sockets: used 16\n"), None);
     }
 }

@@ -23,11 +23,10 @@ use crate::jvm::Jvm;
 use crate::samples::Samples;
 use crate::sock_diag::SockDiag;
 use crate::targets::{SharedCpu, UsedCpu};
-use crate::thread_groups::ThreadGroups;
-use crate::threads::{NAMED, Threads};
+use crate::threads::{NAMED, ThreadGroups, Threads};
 use crate::tree::{ENDED, Ticks, Tree};
 use crate::upstreams::Upstreams;
-use crate::{Root, affinity, cgroup, host, jvm, limits, namespace, thread_groups};
+use crate::{Root, affinity, cgroup, host, jvm, limits, namespace, threads};
 
 /// Interval between searches for new child processes. A search takes 0.1 to 0.3 ms per hundred
 /// processes on the host. The tree's CPU time includes children that end between searches.
@@ -77,7 +76,7 @@ pub(crate) fn produced(role: Role) -> Vec<Metric> {
         all.extend(process_metrics(role, FILES));
         all.extend(jvm::produced(role));
         all.extend(JVM_THREADS.map(|figure| Metric::Jvm(role, figure)));
-        all.extend(thread_groups::produced(role));
+        all.extend(threads::produced(role));
     }
     all
 }

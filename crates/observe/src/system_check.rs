@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use floodmark_record::host::{
-    AcceptQueueFacts, BusyProcess, ConntrackFacts, CpuFacts, FrequencyFacts, HostFacts, LoadFacts,
-    TimeWaitFacts,
+    AcceptQueueFacts, BusyProcess, ConntrackFacts, CpuFacts, FrequencyFacts, HostFacts,
+    IoUringFacts, LoadFacts, TimeWaitFacts,
 };
+use rustix::io_uring::{io_uring_params, io_uring_setup};
 
 use crate::busy_processes::ProcessListing;
-use crate::cpu::CpuTime;
-use crate::{Root, cgroup, clock, cpu, io_uring, limits, sockstat, sysctl, time_wait};
+use crate::cpu::{self, CpuTime};
+use crate::{Root, cgroup, clock, limits, netstat, sysctl, time_wait};
 
 /// Reads facts about the host, and samples the host's load for the duration `sample`. Below 0.5 s,
 /// the kernel's 10 ms ticks make the CPU shares coarse.
@@ -47,7 +48,7 @@ pub fn facts(root: &Root, sample: Duration) -> HostFacts {
             reuse_delay_ms: sysctl::number(root, "net.ipv4.tcp_tw_reuse_delay"),
             timestamps: sysctl::number(root, "net.ipv4.tcp_timestamps"),
             max: sysctl::number(root, "net.ipv4.tcp_max_tw_buckets"),
-            now: sockstat::time_wait(&root.read("/proc/net/sockstat").unwrap_or_default()),
+            now: netstat::time_wait(&root.read("/proc/net/sockstat").unwrap_or_default()),
             ports_held: ports.and_then(|range| time_wait::read(root, range)),
         },
         accept_queue: AcceptQueueFacts {
@@ -56,7 +57,7 @@ pub fn facts(root: &Root, sample: Duration) -> HostFacts {
             syncookies: sysctl::number(root, "net.ipv4.tcp_syncookies"),
         },
         conntrack: conntrack(root),
-        io_uring: io_uring::read(root),
+        io_uring: read(root),
         clock: clock::facts(root),
         missing,
     }
@@ -110,6 +111,20 @@ fn load(root: &Root, sample: Duration, missing: &mut Vec<String>) -> LoadFacts {
     facts.own_cpus = own.map(|process| process.cpus).sum();
     facts.busiest.truncate(LoadFacts::BUSIEST);
     facts
+}
+
+/// Sets up a ring with one entry and closes it.
+#[must_use]
+pub fn read(root: &Root) -> IoUringFacts {
+    let mut parameters = io_uring_params::default();
+    // SAFETY: the parameters request a plain ring, which refers to no memory of this process.
+    let ring = unsafe { io_uring_setup(1, &mut parameters) };
+    let errno = ring.err().map(|error| error.raw_os_error());
+    IoUringFacts {
+        available: errno.is_none(),
+        errno,
+        disabled: sysctl::number(root, "kernel.io_uring_disabled"),
+    }
 }
 
 #[cfg(test)]
@@ -202,5 +217,26 @@ mod tests {
                 .iter()
                 .any(|line| line.contains("ip_local_port_range"))
         );
+    }
+
+    #[test]
+    fn reports_a_known_error_and_leaves_no_ring_open() {
+        let facts = read(&Root::host());
+        if facts.disabled == Some(2) {
+            assert!(!facts.available, "{facts:?}");
+        }
+        let known = [
+            None,
+            Some(libc::ENOSYS),
+            Some(libc::EPERM),
+            Some(libc::ENOMEM),
+        ];
+        assert!(known.contains(&facts.errno), "{facts:?}");
+        let rings = std::fs::read_dir("/proc/self/fd")
+            .unwrap()
+            .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+            .filter(|link| link.to_string_lossy().contains("io_uring"))
+            .count();
+        assert_eq!(rings, 0);
     }
 }

@@ -21,9 +21,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::mix::{MAX_CYCLE, headers, reduce, span_of, weight};
-use crate::scalar::Count;
 use crate::spec::{BodySource, CheckKind, Origin, PlanSpec};
 use crate::toml_file::{FileError, Located, TomlFile};
+use crate::values::Count;
 
 /// Name of the group of requests that write.
 const WRITE: &str = "write";

@@ -12,7 +12,6 @@ pub mod input;
 mod io_backend;
 pub mod mix;
 mod planning;
-pub mod scalar;
 mod schedule;
 pub mod spec;
 pub mod target;

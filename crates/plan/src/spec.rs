@@ -13,9 +13,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::host_addresses::HostAddresses;
 use crate::planning::{MAX_CONNECTIONS, MAX_THREADS};
-use crate::scalar::{Count, MAX_COUNT, PositiveDuration, RatePerSecond, WarmupText, content};
 use crate::toml_file::nearest;
-use crate::values::{self, MAX_ATTEMPTS};
+use crate::values::{
+    self, Count, MAX_ATTEMPTS, MAX_COUNT, PositiveDuration, RatePerSecond, WarmupText, content,
+};
 
 /// Source of the settings, which determines their names in error messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -12,8 +12,7 @@ use floodmark_record::comparison::Conclusion;
 use floodmark_record::interval::Interval;
 
 use crate::distributions::{chi_square_lower_quantile, t_margin};
-use crate::estimate::{geometric, mean};
-use crate::interval::CONFIDENCE;
+use crate::estimate::{CONFIDENCE, geometric, mean};
 
 /// Range of equivalent ratios.
 pub const EQUIVALENT: (f64, f64) = (0.98, 1.02);

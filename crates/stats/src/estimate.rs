@@ -3,7 +3,6 @@
 use floodmark_record::interval::Interval;
 
 use crate::distributions::t_margin;
-use crate::interval::CONFIDENCE;
 
 /// An estimated mean.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,6 +71,9 @@ pub fn geometric(values: &[f64], method: String) -> Option<(f64, Interval)> {
 pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
+
+/// Confidence level of all intervals.
+pub const CONFIDENCE: f64 = 0.95;
 
 #[cfg(test)]
 mod tests {

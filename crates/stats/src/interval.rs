@@ -4,11 +4,8 @@ use floodmark_record::interval::Interval;
 use floodmark_record::run::Window;
 
 use crate::autocorrelation::variance;
-use crate::estimate::{Estimate, mean};
+use crate::estimate::{CONFIDENCE, Estimate, mean};
 use crate::steady::{SHORTEST_ROW_S, SeriesPoint};
-
-/// Confidence level of all intervals.
-pub const CONFIDENCE: f64 = 0.95;
 
 /// Minimum number of seconds for an interval within a run.
 /// Autocorrelation cannot be estimated from fewer seconds.

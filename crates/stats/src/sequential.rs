@@ -19,8 +19,7 @@ use floodmark_record::interval::Interval;
 use statrs::function::erf::erfc;
 
 use crate::distributions::t_margin;
-use crate::estimate::{Estimate, mean};
-use crate::interval::CONFIDENCE;
+use crate::estimate::{CONFIDENCE, Estimate, mean};
 
 /// Number of values at the first look. The variance of fewer values is too uncertain.
 pub const FIRST_LOOK: usize = 5;

@@ -10,11 +10,9 @@ mod fields;
 mod head;
 mod reader;
 mod request;
-mod response;
 mod section;
 
 pub use error::ReadError;
-pub use reader::{MAX_INTERIM, Reader};
+pub use reader::{BodySink, Fed, MAX_INTERIM, Reader, Response};
 pub use request::{RequestError, RequestSpec, request_bytes, request_head};
-pub use response::{BodySink, Fed, Response};
 pub use section::{MAX_HEADERS, MAX_SECTION_BYTES};

@@ -9,9 +9,9 @@ use floodmark_record::agent_lines::{AgentCommand, AgentHello, AgentLine};
 use floodmark_record::host::Checkup;
 
 use crate::agent::{Agent, AgentLaunch, EXIT_TIMEOUT};
+use crate::agent_clock::SteadyClock;
 use crate::agent_process::{AgentProcess, FromAgent};
 use crate::coordinator::{EXCHANGES, QUEUE_LIMIT, TICK, other_version};
-use crate::steady_clock::SteadyClock;
 
 /// The check of one agent.
 #[derive(Debug)]

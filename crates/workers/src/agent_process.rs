@@ -10,10 +10,9 @@ use std::time::Duration;
 use floodmark_host::{Child, ChildError};
 use floodmark_record::agent_lines::{AgentCommand, AgentLine};
 
-use crate::lines::read_line;
-use crate::pipes::PipedChild;
+use crate::agent_clock::SteadyClock;
+use crate::pipes::{PipedChild, read_line};
 use crate::single::EVENT_LIMIT;
-use crate::steady_clock::SteadyClock;
 
 /// Maximum length of a line on an agent's stderr in bytes. Longer lines are cut.
 const MESSAGE_LIMIT: u64 = 1000;

@@ -15,11 +15,9 @@ use floodmark_host::{Child, Stop};
 use floodmark_record::agent_lines::AgentCommand;
 use floodmark_record::watch::{MeasuredOffset, ObserverLine};
 
-use crate::agent_clock::AgentClock;
-use crate::lines::read_line;
+use crate::agent_clock::{AgentClock, monotonic_ns};
 use crate::observer_place::ObserverPlace;
-use crate::pipes::PipedChild;
-use crate::steady_clock::monotonic_ns;
+use crate::pipes::{PipedChild, read_line};
 
 /// Maximum time for the observer to find the server.
 const START_TIMEOUT: Duration = Duration::from_secs(30);

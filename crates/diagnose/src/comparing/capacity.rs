@@ -5,7 +5,7 @@ use floodmark_record::capacity::TrialCapacity;
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::interval::Interval;
 use floodmark_stats::comparison::{geometric_mean, over_processes};
-use floodmark_stats::interval::CONFIDENCE;
+use floodmark_stats::estimate::CONFIDENCE;
 
 use super::process_figures::{ProcessFigures, not_comparable, outlier_notes};
 use super::run_group::{RunGroup, run_groups};

@@ -1,6 +1,5 @@
 //! Starts a server on post-crash images and checks what it recovers.
 
-mod exit;
 mod listener;
 mod points;
 mod report;

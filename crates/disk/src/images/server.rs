@@ -1,35 +1,41 @@
-//! One start of the server on one image.
+//! One start of the server on one image, and how the server exited.
 
 use std::fs::{self, File};
-use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::process::{self, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use floodmark_host::Child;
+use floodmark_host::output::failure_line;
 
-use super::{TestError, exit, listener};
+use super::{TestError, listener};
 use crate::model::Image;
 use crate::probe::{RecoveryProbe, ServerCommand};
 
 /// Maximum time until the server accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Maximum time to wait for a server to exit after it failed to respond, or because another process
 /// uses its address.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_micros(500);
+
 /// First listen address. Each start uses another one, so that no server meets the connections of the
 /// previous one.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 64, 0, 1);
+
 /// Number of listen addresses.
 const ADDRESSES: u32 = 1 << 22;
+
 /// Listen ports, below the range of ephemeral ports. Each start also uses another port, because the
 /// server may listen on all addresses.
 const PORTS: std::ops::Range<u16> = 10_000..30_000;
+
 /// Size of the file that is written to check for free space, in bytes.
 const SPACE: usize = 1 << 20;
 
@@ -154,7 +160,7 @@ impl<'a> Starter<'a> {
         let message = String::from_utf8_lossy(&message);
         // Each worker uses a different folder, so equal refusals would differ in their paths.
         let message = message.replace(&*folder.to_string_lossy(), "{run}");
-        Ok(exit::outcome(status, &message))
+        Ok(outcome(status, &message))
     }
 }
 
@@ -181,4 +187,116 @@ fn write_image(image: &Image, folder: &Path) -> io::Result<()> {
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> TestError {
     let path = path.to_owned();
     move |source| TestError::Folder { path, source }
+}
+
+/// Exit code of a Rust program that panicked.
+const PANICKED: i32 = 101;
+
+/// Returns the outcome for a server that exited on its own. Only an exit with an error code and a
+/// message on stderr is a refusal.
+pub(super) fn outcome(status: ExitStatus, stderr: &str) -> ImageOutcome {
+    let message = stderr.trim();
+    let line = failure_line(message).map_or(String::new(), |line| format!(": {line}"));
+    match status.code() {
+        Some(0) => ImageOutcome::Failed(format!("the server exited ({status}){line}")),
+        Some(code @ 1..=127) if code != PANICKED && !message.lines().any(is_crash) => {
+            if message.is_empty() {
+                ImageOutcome::Failed(format!(
+                    "the server exited without an error message on stderr ({status})"
+                ))
+            } else {
+                ImageOutcome::Refused(message.to_owned())
+            }
+        }
+        // A signal, or a shell's exit code for a signal.
+        _ => ImageOutcome::Crashed(format!("the server crashed on the state ({status}){line}")),
+    }
+}
+
+/// Returns whether a language runtime writes such a line when a program crashes.
+fn is_crash(line: &str) -> bool {
+    let starts = |start| line.starts_with(start);
+    let is_rust = starts("thread '") && line.contains(" panicked at ");
+    let is_go = starts("goroutine ") && line.ends_with("[running]:");
+    let is_python = starts("Traceback (most recent call last)");
+    let is_java = starts("Exception in thread ");
+    // The last line after an exception that a Node.js program did not catch.
+    let is_node = starts("Node.js v");
+    let is_deno = starts("error: Uncaught");
+    let is_crystal_or_dotnet = starts("Unhandled exception");
+    let is_php = starts("PHP Fatal error:  Uncaught");
+    let is_ruby = (line.contains(":in `") || line.contains(":in '")) && line.ends_with("Error)");
+    is_rust
+        || is_go
+        || is_python
+        || is_java
+        || is_node
+        || is_deno
+        || is_crystal_or_dotnet
+        || is_php
+        || is_ruby
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn only_an_error_code_with_a_message_is_a_refusal() {
+        let outcome =
+            |code: i32, stderr: &str| match super::outcome(ExitStatus::from_raw(code << 8), stderr)
+            {
+                ImageOutcome::Refused(_) => "refused",
+                ImageOutcome::Crashed(_) => "crashed",
+                ImageOutcome::Failed(_) => "failed",
+                ImageOutcome::Recovered | ImageOutcome::Lost(_) => "started",
+            };
+        for (code, stderr, expected) in [
+            (1, "error: data is damaged\n", "refused"),
+            (
+                1,
+                "error: Uncaught (in promise) Error: data is damaged\n",
+                "crashed",
+            ),
+            (
+                1,
+                "a.rb:1:in `<main>': data is damaged (RuntimeError)\n",
+                "crashed",
+            ),
+            (127, "damaged", "refused"),
+            (1, " \n", "failed"),
+            (0, "bye", "failed"),
+            (101, "damaged", "crashed"),
+            (128, "damaged", "crashed"),
+            (139, "", "crashed"),
+            (
+                1,
+                "starting\nTraceback (most recent call last):\n  File \"s.py\"\nKeyError: 'a'\n",
+                "crashed",
+            ),
+            (
+                1,
+                "thread 'main' (7) panicked at s.rs:1:1:\nno\n",
+                "crashed",
+            ),
+            (
+                2,
+                "panic: no\n\ngoroutine 1 [running]:\nmain.main()",
+                "crashed",
+            ),
+            (1, "Exception in thread \"main\" java.lang.Error", "crashed"),
+            (
+                1,
+                "Error: no\n    at open (s.js:1:1)\n\nNode.js v22.1.0",
+                "crashed",
+            ),
+        ] {
+            assert_eq!(outcome(code, stderr), expected, "{code}: {stderr}");
+        }
+        let killed = super::outcome(ExitStatus::from_raw(9), "loading\ndamaged\n");
+        let expected = "the server crashed on the state (signal: 9 (SIGKILL)): damaged";
+        assert_eq!(killed, ImageOutcome::Crashed(expected.to_owned()));
+    }
 }

@@ -7,8 +7,7 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use super::crash::{Crash, EffectPart};
-use super::fate::Fate;
+use super::crash::{Crash, EffectPart, Fate};
 use super::history::Persistence;
 use super::{SECTOR_BYTES, sectors};
 use crate::trace::{BaseNode, EntryName, FileId, NodeKind, Operation, Trace};

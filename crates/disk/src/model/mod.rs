@@ -5,16 +5,13 @@
 //! its rules.
 
 mod crash;
-mod fate;
 mod history;
 mod image;
-mod journal;
 #[cfg(test)]
 mod model_tests;
 
-pub use crash::{Crash, Effect, EffectPart};
-pub use fate::Fate;
-pub(crate) use fate::below;
+pub(crate) use crash::below;
+pub use crash::{Crash, Effect, EffectPart, Fate};
 pub use history::{DiskHistory, Persistence};
 pub use image::{Image, ImageNode};
 

@@ -9,7 +9,6 @@ mod fault;
 mod follower;
 mod launch;
 mod ptrace;
-mod registers;
 mod session;
 mod sockets;
 mod started;

@@ -5,15 +5,13 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use super::TraceOptions;
 use super::calls::{self, RequestedCall};
 use super::error::{TraceError, refused};
 use super::fault::{FaultKind, FaultyCall};
 use super::follower::Follower;
 use super::ptrace::{self, Change, Stopped, Tid};
-use super::registers;
-use super::sockets;
 use super::started::{self, StartedCall};
+use super::{TraceOptions, sockets};
 use crate::trace::{Operation, Trace, TracedCall};
 
 /// A call that has begun in a thread.
@@ -205,12 +203,12 @@ impl Session {
             FaultKind::NoSpace => false,
         };
         if is_partial && length > 1 {
-            registers::set_third_argument(tid, length / 2).map_err(change_failed)?;
+            ptrace::set_third_argument(tid, length / 2).map_err(change_failed)?;
             let length = Some(length);
             return Ok(Injected { error, length });
         }
         if error.is_some() {
-            registers::skip_call(tid).map_err(change_failed)?;
+            ptrace::skip_call(tid).map_err(change_failed)?;
         }
         let length = None;
         Ok(Injected { error, length })
@@ -229,11 +227,11 @@ impl Session {
         };
         // A system call keeps the registers of its arguments, so programs use them again.
         if let Some(length) = length {
-            registers::set_third_argument(tid, length).map_err(change_failed())?;
+            ptrace::set_third_argument(tid, length).map_err(change_failed())?;
         }
         self.position += 1;
         if let Some(error) = error {
-            registers::set_result(tid, -i64::from(error)).map_err(change_failed())?;
+            ptrace::set_result(tid, -i64::from(error)).map_err(change_failed())?;
             self.trace.first_error.get_or_insert(self.position);
         }
         let operations = started::finish(&mut self.follower, tid, call.started, result)?;

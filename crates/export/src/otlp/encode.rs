@@ -9,9 +9,9 @@ use super::messages::{
     NumberPoint, OtlpBuckets, OtlpData, OtlpGauge, OtlpHistogram, OtlpMetric, OtlpSum,
     ResourceMessage, ResourceMetrics, ScopeMetrics, Temporality,
 };
-use crate::catalog;
 use crate::distribution::TimeDistribution;
 use crate::families::families;
+use crate::family;
 use crate::family::{ExportedSeries, ExportedValue, InstrumentKind, MetricFamily};
 use crate::metrics::LoadMetrics;
 
@@ -100,7 +100,7 @@ impl PointTimes {
         };
         let aggregation_temporality = Temporality::Cumulative.into();
         // The number of requests in flight is a sum that can fall (an UpDownCounter).
-        let is_up_down = std::ptr::eq(definition, &raw const catalog::IN_FLIGHT);
+        let is_up_down = std::ptr::eq(definition, &raw const family::IN_FLIGHT);
         let data = match definition.kind {
             InstrumentKind::Gauge if !is_up_down => OtlpData::Gauge(OtlpGauge {
                 data_points: numbers(),

@@ -30,7 +30,7 @@ fn decoded() -> (BTreeMap<String, String>, BTreeMap<String, Metric>) {
     let metrics: BTreeMap<_, _> = metrics
         .map(|metric| (metric.name.clone(), metric))
         .collect();
-    assert_eq!(metrics.len(), catalog::CATALOG.len());
+    assert_eq!(metrics.len(), family::CATALOG.len());
     (resource, metrics)
 }
 

@@ -1,7 +1,6 @@
 //! Prometheus's exposition formats.
 
 mod accept;
-pub(crate) mod messages;
 mod protobuf;
 mod text;
 

@@ -4,7 +4,7 @@ use floodmark_record::events::Phase;
 use proptest::prelude::*;
 use prost::Message;
 
-use super::messages::{FamilyMessage, HistogramMessage, MetricTypeCode};
+use super::protobuf::{FamilyMessage, HistogramMessage, MetricTypeCode};
 use floodmark_record::Event;
 
 use super::*;

@@ -209,7 +209,7 @@ fn one_search(finding: CapacityFinding) -> SearchesFinding {
         kind: CapacityKind::Unfinished,
         rate_per_s: None,
         interval: None,
-        level: floodmark_stats::interval::CONFIDENCE,
+        level: floodmark_stats::estimate::CONFIDENCE,
         bound: None,
         falling: None,
         last_per_s: None,

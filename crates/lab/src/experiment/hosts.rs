@@ -5,7 +5,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use floodmark_host::{Cpus, ProcessPlacement, namespace, wire};
+use floodmark_host::{Cpus, ProcessPlacement, namespace};
 use floodmark_record::place;
 
 use crate::manifest::{PlacementSpec, StoreSource, TrialPlacement, TrialStore};
@@ -68,21 +68,21 @@ impl TrialHosts {
                 true => place::HostLayout::Separate,
                 false => place::HostLayout::Shared,
             },
-            client: side(&at.client, &client, wire::CLIENT),
-            server: side(&at.server, &server, wire::SERVER),
+            client: side(&at.client, &client, namespace::CLIENT),
+            server: side(&at.server, &server, namespace::SERVER),
             delay_s: at.delay.map(|delay| delay.as_secs_f64()),
             store: at.store.as_ref().map(store_place),
         });
         let (mut networks, mut address) = ((None, None), Ipv4Addr::LOCALHOST);
         if at.separate {
-            let pair = namespace::permit().and_then(|()| wire::pair());
+            let pair = namespace::permit().and_then(|()| namespace::pair());
             let (client, server) = pair.map_err(|error| {
                 PlacementError::Unsupported(format!(
                     "hosts = \"separate\" needs network namespaces ({error}); {}",
                     namespace_fix(&error)
                 ))
             })?;
-            (networks, address) = ((Some(client), Some(server)), wire::SERVER);
+            (networks, address) = ((Some(client), Some(server)), namespace::SERVER);
         }
         let hosts = TrialHosts {
             client: ProcessPlacement {

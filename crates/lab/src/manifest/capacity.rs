@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use floodmark_diagnose::conditions::{Objective, check_objectives};
 use floodmark_plan::FileError;
-use floodmark_plan::scalar::PositiveDuration;
 use floodmark_plan::toml_file::{Located, TomlFile};
+use floodmark_plan::values::PositiveDuration;
 use floodmark_record::plan::DEFAULT_TIMEOUT;
 use schemars::JsonSchema;
 use serde::Deserialize;

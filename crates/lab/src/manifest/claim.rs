@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use floodmark_plan::scalar::{Name, Number};
 use floodmark_plan::toml_file::{Located, TomlFile};
+use floodmark_plan::values::{Name, Number};
 use floodmark_plan::{FileError, did_you_mean};
 use floodmark_record::comparison::{Agreement, ComparedMetric};
 use floodmark_record::experiment::PublishedClaim;

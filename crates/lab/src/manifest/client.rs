@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use floodmark_plan::scalar::{Name, PositiveDuration, ScalarText};
 use floodmark_plan::spec::Warmup;
 use floodmark_plan::toml_file::{Located, TomlFile};
+use floodmark_plan::values::{Name, PositiveDuration, ScalarText};
 use floodmark_plan::{FileError, LoadSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;

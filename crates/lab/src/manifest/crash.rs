@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use floodmark_plan::scalar::{Count, CrashTime};
 use floodmark_plan::spec::CheckKind;
 use floodmark_plan::toml_file::{Located, TomlFile};
+use floodmark_plan::values::{Count, CrashTime};
 use floodmark_plan::{CheckFile, FileError};
 use floodmark_record::api_check::ApiCheckKind;
 use floodmark_record::crash::{CrashSettings, CrashSignal, CrashTarget};

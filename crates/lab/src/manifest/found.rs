@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use floodmark_plan::scalar::Name;
 use floodmark_plan::toml_file::{Located, TomlFile};
+use floodmark_plan::values::Name;
 use floodmark_plan::{FileError, did_you_mean};
 
 /// Manifests of one kind, each read once.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use floodmark_plan::scalar::{Name, Percentage, PositiveDuration};
 use floodmark_plan::toml_file::{Located, TomlFile};
+use floodmark_plan::values::{Name, Percentage, PositiveDuration};
 use floodmark_plan::{FileError, did_you_mean};
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::gate::GateRules;

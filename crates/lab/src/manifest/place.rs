@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use floodmark_host::Cpus;
 use floodmark_plan::FileError;
-use floodmark_plan::scalar::{Count, ScalarText};
 use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
+use floodmark_plan::values::{Count, ScalarText};
 use floodmark_record::place::HostLayout;
 use floodmark_workers::AgentsPlace;
 use schemars::JsonSchema;

@@ -6,8 +6,8 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use floodmark_plan::scalar::{Count, MAX_COUNT, Name, PositiveDuration, ScalarText};
 use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
+use floodmark_plan::values::{Count, MAX_COUNT, Name, PositiveDuration, ScalarText};
 use floodmark_plan::{FileError, did_you_mean};
 use floodmark_record::tuning::KnobKind;
 use schemars::JsonSchema;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use floodmark_observe::StoreKind;
 use floodmark_plan::FileError;
-use floodmark_plan::scalar::{Delay, Name, PositiveDuration, ScalarText};
 use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
+use floodmark_plan::values::{Delay, Name, PositiveDuration, ScalarText};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use floodmark_plan::FileError;
-use floodmark_plan::scalar::{MAX_NAME, ScalarText, is_name};
 use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
+use floodmark_plan::values::{MAX_NAME, ScalarText, is_name};
 use floodmark_record::experiment::{Sweep, SweepPoint};
 
 use super::trial::Trial;

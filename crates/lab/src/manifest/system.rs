@@ -5,8 +5,8 @@ use std::ops::Deref;
 use std::path::Path;
 
 use floodmark_plan::FileError;
-use floodmark_plan::scalar::Name;
 use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
+use floodmark_plan::values::Name;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use strum::VariantNames;

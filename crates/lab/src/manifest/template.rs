@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use floodmark_plan::scalar::{MAX_NAME, is_name};
+use floodmark_plan::values::{MAX_NAME, is_name};
 
 /// Kind of template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use floodmark_plan::scalar::{Count, Delay, Name, PositiveDuration, ScalarText, is_name};
 use floodmark_plan::spec::BodySource;
 use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
+use floodmark_plan::values::{Count, Delay, Name, PositiveDuration, ScalarText, is_name};
 use floodmark_plan::{FileError, LoadSpec, Origin, PlanSpec, did_you_mean};
 use floodmark_record::plan::Expect;
 use floodmark_workers::AgentsPlace;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_plan::did_you_mean;
-use floodmark_plan::scalar::{MAX_NAME, is_name};
+use floodmark_plan::values::{MAX_NAME, is_name};
 use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::tuning::{KnobKind, KnobValues, TunedKnob, TuningDescription, TuningGoal};
 

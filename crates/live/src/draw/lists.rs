@@ -9,8 +9,8 @@ use ratatui::text::{Line, Span};
 
 use super::panels::{time, title};
 use super::{Page, put, row};
-use crate::search::{BracketStep, SearchProgress};
-use crate::trials::{TrialList, TrialProgress};
+use crate::figures::{TrialList, TrialProgress};
+use crate::state::{BracketStep, SearchProgress};
 
 /// Draws the trials with their figures so far. If not all trials fit, the current one is shown.
 pub(super) fn trials(page: &Page<'_>, list: &TrialList, area: Rect, buffer: &mut Buffer) {

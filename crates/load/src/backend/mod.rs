@@ -18,7 +18,6 @@ use floodmark_record::tls::TlsUse;
 use crate::clock::Ns;
 use crate::coalescing::Batch;
 
-mod calls;
 mod endpoint;
 pub mod epoll;
 mod full_queue;

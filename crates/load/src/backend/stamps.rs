@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use socket2::{Domain, Socket, Type};
 
-use super::calls::turn_on;
+use super::endpoint::turn_on;
 use crate::clock::Ns;
 
 /// Size in bytes of the control message that contains a timestamp.

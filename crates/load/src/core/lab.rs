@@ -14,12 +14,11 @@ use crate::clock::{Ns, seconds};
 use crate::connection::ConnectionState;
 use crate::gather::Gatherer;
 use crate::indices::alone;
-use crate::message::Message;
 use crate::mix::Picks;
 use crate::recorder::Recorder;
 use crate::rows::Rows;
 use crate::schedule::ArrivalSchedule;
-use crate::slice::{SLICES, Slice};
+use crate::slice::{Message, SLICES, Slice};
 
 /// Returns the rows among a gatherer's events.
 fn rows(events: Vec<Event>) -> impl Iterator<Item = SecondRow> {

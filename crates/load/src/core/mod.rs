@@ -27,14 +27,12 @@ use floodmark_record::plan::{CloseFirst, ConnectionUse, Plan};
 use crate::arrivals::RequestSource;
 use crate::backend::{Completion, Route, Slot};
 use crate::clock::Ns;
-use crate::connection::{ConnectionSlot, ConnectionState};
+use crate::connection::{ConnectionSlot, ConnectionState, List};
 use crate::failure;
 use crate::indices::ThreadShare;
 use crate::judge::Judge;
-use crate::kept_responses::KeptResponses;
-use crate::linked::List;
+use crate::kept_responses::{KeptResponses, NotOkBodies};
 use crate::mix::Picks;
-use crate::not_ok::NotOkBodies;
 use crate::recorder::Recorder;
 use crate::targets::Targets;
 

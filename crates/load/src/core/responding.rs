@@ -9,7 +9,7 @@ use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::ConnectionState;
 use crate::judge;
-use crate::not_ok::{MAX_KEPT, NotOkBodies, body_in};
+use crate::kept_responses::{MAX_KEPT, NotOkBodies, body_in};
 
 /// Maximum time, in ns, that the server has to close a connection after its last response. Servers
 /// that close at all do so within milliseconds, unless they are overloaded. If the server leaves the

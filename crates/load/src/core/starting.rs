@@ -7,8 +7,8 @@ use crate::arrivals::{QueuedArrival, RequestSource};
 use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::ConnectionState;
+use crate::kept_responses::NotOkBodies;
 use crate::mix::Pick;
-use crate::not_ok::NotOkBodies;
 use crate::recorder::Moments;
 
 impl Core {

@@ -12,7 +12,6 @@ mod failure;
 mod secured;
 #[cfg(test)]
 mod testing;
-mod trust;
 
 pub use config::{Tls, TlsError, server_name};
 pub use failure::TlsFailure;

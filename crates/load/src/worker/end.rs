@@ -13,9 +13,8 @@ use super::{Job, PhaseResult, groups};
 use crate::core::{Core, HeldSoFar};
 use crate::group_times::GroupTimes;
 use crate::judge::{NO_VALUE, NOT_A_NUMBER, NOT_A_SCORE};
-use crate::kept_responses::KeptResponses;
-use crate::message::PhaseEnd;
-use crate::not_ok::NotOkBodies;
+use crate::kept_responses::{KeptResponses, NotOkBodies};
+use crate::slice::PhaseEnd;
 use crate::targets;
 use crate::usage::peak_rss_bytes;
 

@@ -10,7 +10,7 @@ use super::{
     CapacityEstimate, CapacityFinding, CapacityLimit, CapacitySettings, CapacityStep, TrialOutcome,
     TrialPurpose,
 };
-use crate::interval::CONFIDENCE;
+use crate::estimate::CONFIDENCE;
 
 /// Factors between successive rates while all trials pass or all miss. The last factor repeats.
 const FACTORS: [f64; 5] = [1.25, 1.5, 2.0, 4.0, 16.0];

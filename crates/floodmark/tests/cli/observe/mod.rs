@@ -232,7 +232,7 @@ fn adds_the_observation_of_the_server_to_the_load() {
     ignore = "network namespaces are not allowed on this host"
 )]
 fn a_load_in_another_namespace_uses_the_observer_file() {
-    let (client, there) = floodmark_host::wire::pair().unwrap();
+    let (client, there) = floodmark_host::namespace::pair().unwrap();
     let start = || {
         let server = Serve::start_on("10.99.0.2:0", &["hello"]);
         let observe = Observe::start(&server).settled();

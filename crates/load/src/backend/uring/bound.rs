@@ -11,7 +11,7 @@ use socket2::SockAddr;
 use super::tag::{RingOperation, user_data};
 use super::{ENTRIES, Uring};
 use crate::backend::Slot;
-use crate::backend::calls::ON;
+use crate::backend::endpoint::ON;
 
 /// Source addresses for bind operations that the kernel has not read yet.
 /// The kernel copies an address when the bind is submitted, so the list is as long as the

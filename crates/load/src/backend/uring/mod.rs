@@ -14,37 +14,34 @@
 //! end, and the response acknowledges this segment. Requests too long for one write use ordinary
 //! descriptors with TCP_NODELAY.
 
+mod availability;
+mod bound;
+mod buffers;
+mod outcome;
+mod queue;
+mod stamped;
+mod tag;
+mod unix;
+
 use std::io;
 use std::os::fd::IntoRawFd;
 
 use floodmark_record::plan::{Address, CloseFirst};
 use io_uring::types::{Fd, Fixed};
 use io_uring::{IoUring, cqueue, opcode};
-use socket2::Type;
+use socket2::{Socket, Type};
 
 use self::bound::Addresses;
 use self::buffers::ReceiveBuffers;
 use self::outcome::RingEvent;
 use self::queue::AT_ONCE;
-use self::slot::{Descriptor, RingSlot};
 use self::stamped::Stamping;
 use self::tag::{RingOperation, next_generation, user_data};
-use super::calls::fire_when_due;
-use super::endpoint::KernelAddress;
+use super::endpoint::{KernelAddress, fire_when_due};
 use super::full_queue::FullQueue;
 use super::{Completion, EarlyCompletions, IoBackend, Route, SharedBytes, Slot, stamps};
 use crate::clock::{Clock, Ns};
 use crate::coalescing::Batch;
-
-mod availability;
-mod bound;
-mod buffers;
-mod outcome;
-mod queue;
-mod slot;
-mod stamped;
-mod tag;
-mod unix;
 
 pub use self::availability::{Abilities, unavailable};
 
@@ -305,4 +302,36 @@ impl IoBackend for Uring {
     fn seen(&self) -> Option<Ns> {
         self.early.is_empty().then_some(self.taken)
     }
+}
+
+/// The backend's state for one connection. It is small, because there may be 100,000 slots.
+#[derive(Default)]
+pub(super) struct RingSlot {
+    /// Incremented on each close, to distinguish a closed connection's completions from its
+    /// successor's.
+    pub generation: u32,
+    /// Index of the target address.
+    pub target: u32,
+    pub socket: Descriptor,
+    pub connecting: bool,
+    /// Whether a receive is armed.
+    pub receiving: bool,
+    /// Whether a watched send is in progress.
+    pub sending: bool,
+    /// The latest request. It contains the bytes that the socket has not accepted yet.
+    pub request: Option<SharedBytes>,
+    /// Number of request bytes that the socket has accepted. If a send caused no completion, the
+    /// socket has accepted all bytes.
+    pub sent: usize,
+}
+
+/// Location of a slot's socket.
+#[derive(Default)]
+pub(super) enum Descriptor {
+    #[default]
+    None,
+    /// The socket is in the ring's table. Its index is the slot.
+    Direct,
+    /// The socket has an ordinary descriptor, because some options must be set before the connect.
+    Plain(Socket),
 }

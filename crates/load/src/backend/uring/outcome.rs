@@ -6,9 +6,8 @@ use std::ops::Range;
 use floodmark_record::plan::CloseFirst;
 use io_uring::cqueue;
 
-use super::Uring;
-use super::slot::Descriptor;
 use super::tag::{RingOperation, parts};
+use super::{Descriptor, Uring};
 use crate::backend::{Completion, IoBackend, Slot};
 use crate::clock::Ns;
 

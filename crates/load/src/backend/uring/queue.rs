@@ -9,10 +9,9 @@ use io_uring::opcode;
 use io_uring::squeue::{self, Flags};
 use io_uring::types::{DestinationSlot, Fd, SubmitArgs, Timespec};
 
-use super::Uring;
 use super::buffers::GROUP;
-use super::slot::Descriptor;
 use super::tag::{RingOperation, user_data};
+use super::{Descriptor, Uring};
 use crate::backend::{SharedBytes, Slot};
 use crate::clock::Ns;
 

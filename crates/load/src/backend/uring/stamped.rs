@@ -10,7 +10,7 @@ use io_uring::types::RecvMsgOut;
 use super::Uring;
 use super::tag::RingOperation;
 use crate::backend::Slot;
-use crate::backend::calls::ON;
+use crate::backend::endpoint::ON;
 use crate::backend::stamps::{self, Stamps};
 use crate::clock::Ns;
 

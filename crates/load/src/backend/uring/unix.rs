@@ -7,8 +7,7 @@ use std::io;
 
 use socket2::{Socket, Type};
 
-use super::Uring;
-use super::slot::Descriptor;
+use super::{Descriptor, Uring};
 use crate::backend::{Completion, Slot};
 
 impl Uring {
