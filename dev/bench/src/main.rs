@@ -1,5 +1,4 @@
-//! Measurements of floodmark itself. `cargo xtask` builds and starts this program together with the
-//! release build of floodmark.
+//! Measurements of floodmark itself. `cargo xtask` builds and starts this program.
 
 mod bench;
 mod capacity;
@@ -19,6 +18,7 @@ mod schema;
 mod statistics;
 mod table;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -34,7 +34,11 @@ enum Measurement {
     /// Count how often the search for a server's capacity is right
     Capacity(capacity::CapacityOptions),
     /// Judge the cases that run on every change
-    Causes,
+    Causes {
+        /// Measure with this binary of floodmark [default: the binary next to this program]
+        #[arg(long, value_name = "PATH")]
+        floodmark: Option<PathBuf>,
+    },
     /// Count how often the verdict names the known cause of a fault
     Confusion(confusion::ConfusionOptions),
     /// Check a running server against a workload's contract
@@ -76,7 +80,7 @@ fn run(measurement: &Measurement) -> Result<bool, Failure> {
     match measurement {
         Measurement::Aa(options) => difference::run(options),
         Measurement::Capacity(options) => capacity::run(options),
-        Measurement::Causes => confusion::causes(&bench()?),
+        Measurement::Causes { floodmark } => confusion::causes(&Bench::new(floodmark.as_deref())?),
         Measurement::Confusion(options) => confusion::run(&bench()?, options),
         Measurement::Contract(options) => Ok(contracts::contract::run(options)),
         Measurement::Gate(options) => difference::gate::run(options),

@@ -1,7 +1,8 @@
-//! Runs the tasks of `floodmark-bench`, which is built together with the release build of
-//! floodmark.
+//! Runs the tasks of `floodmark-bench`. Measurements use its release build, which is built together
+//! with that of floodmark.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::Command;
 
 use crate::command;
@@ -67,9 +68,13 @@ pub fn run(
     Ok(status.success())
 }
 
-/// Runs a step of the suite, and returns each ignored part with the reason.
-pub fn step(workspace: &Workspace, task: &str) -> Result<Vec<String>, TaskError> {
-    let mut bench = Command::new(workspace.build_release("floodmark-bench")?);
-    let lines = command::run(bench.arg(task).current_dir(&workspace.root))?;
+/// Runs a step of the suite with the program `bench`, and returns notes about ignored parts.
+pub fn step<S: AsRef<OsStr>>(
+    workspace: &Workspace,
+    bench: &Path,
+    arguments: &[S],
+) -> Result<Vec<String>, TaskError> {
+    let mut step = Command::new(bench);
+    let lines = command::run(step.args(arguments).current_dir(&workspace.root))?;
     Ok(command::ignored(&lines))
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::env;
 use std::ffi::OsStr;
-use std::io::{self, BufRead, BufReader, PipeReader};
+use std::io::{self, BufRead, BufReader, PipeReader, Read, Seek};
 use std::iter;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -17,6 +17,9 @@ use crate::error::TaskError;
 /// output open.
 const DRAIN: Duration = Duration::from_secs(2);
 
+/// Prints a line of a command's output, or ignores it.
+type Print = fn(&str);
+
 /// Returns the cargo binary that runs this program, so that nested calls use the same toolchain.
 pub fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
@@ -25,43 +28,84 @@ pub fn cargo() -> Command {
 /// Echoes a command, runs it without stdin and prints the output as it arrives. Returns the lines
 /// of the output. If the command fails, the error contains these lines.
 pub fn run(command: &mut Command) -> Result<Vec<String>, TaskError> {
-    let line = line(command);
-    println!("$ {line}");
-    let (status, output) = stream(command).map_err(TaskError::start(command))?;
-    if status.success() {
-        Ok(output)
-    } else {
-        Err(TaskError::Failed {
-            command: line,
-            status,
-            output,
-        })
+    println!("$ {}", line(command));
+    let print: Print = |line| println!("{line}");
+    let streamed = stream(command, print, None).map_err(TaskError::start(command))?;
+    successful(command, streamed)
+}
+
+/// Runs a command like [`run`], but returns its stdout, without printing it, beside the lines of
+/// stderr.
+pub fn run_for_stdout(command: &mut Command) -> Result<(Vec<String>, String), TaskError> {
+    println!("$ {}", line(command));
+    let print: Print = |line| println!("{line}");
+    let mut stdout = tempfile::tempfile().map_err(TaskError::file(&env::temp_dir()))?;
+    let again = stdout.try_clone().map(Stdio::from);
+    let streamed = again.and_then(|again| stream(command, print, Some(again)));
+    let output = successful(command, streamed.map_err(TaskError::start(command))?)?;
+    let mut text = String::new();
+    let read = stdout
+        .rewind()
+        .and_then(|()| stdout.read_to_string(&mut text));
+    read.map_err(|error| TaskError::output(command, error))?;
+    Ok((output, text))
+}
+
+/// Runs a command without stdin, and returns its output without printing it. The output is also
+/// returned if the command fails.
+pub fn run_silently(command: &mut Command) -> (Result<(), TaskError>, Vec<String>) {
+    match stream(command, |_| {}, None) {
+        Err(error) => (Err(TaskError::start(command)(error)), Vec::new()),
+        Ok((status, output)) => {
+            let result = successful(command, (status, output.clone()));
+            (result.map(drop), output)
+        }
     }
 }
 
-/// Returns the ignored parts of a step and the reasons, as found in its output. Ignored parts are
-/// ignored Rust tests, and lines that start with `ignored: `.
+/// Returns the output of a command that succeeded.
+fn successful(
+    command: &Command,
+    (status, output): (ExitStatus, Vec<String>),
+) -> Result<Vec<String>, TaskError> {
+    if status.success() {
+        return Ok(output);
+    }
+    Err(TaskError::Failed {
+        command: line(command),
+        status,
+        output,
+    })
+}
+
+/// Returns a note with the reason for each ignored part of a step, as found in its output. Ignored
+/// parts are ignored Rust tests, and lines that start with `ignored: `.
 pub fn ignored(output: &[String]) -> Vec<String> {
     let ignored = output.iter().filter_map(|line| {
         if let Some(reason) = line.strip_prefix("ignored: ") {
-            return Some(reason.to_owned());
+            return Some(format!("ignored {reason}"));
         }
         let (test, reason) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
         let reason = reason.strip_prefix(", ").unwrap_or("no reason given");
-        Some(format!("{test}: {reason}"))
+        Some(format!("ignored {test}: {reason}"))
     });
     ignored.collect()
 }
 
-/// Runs a command, prints its output, and returns the exit status and the output lines.
-fn stream(command: &mut Command) -> io::Result<(ExitStatus, Vec<String>)> {
+/// Runs a command, calls `print` with each line as it arrives, and returns the exit status and the
+/// lines. The lines contain stdout only if `stdout` is `None`.
+fn stream(
+    command: &mut Command,
+    print: Print,
+    stdout: Option<Stdio>,
+) -> io::Result<(ExitStatus, Vec<String>)> {
     let (reader, writer) = io::pipe()?;
-    let again = writer.try_clone()?;
-    let child = command.stdin(Stdio::null()).stdout(again).stderr(writer);
+    let stdout = stdout.map_or_else(|| writer.try_clone().map(Stdio::from), Ok)?;
+    let child = command.stdin(Stdio::null()).stdout(stdout).stderr(writer);
     let child = child.spawn();
     // Close the write end of the pipe, which the command holds. Otherwise reading would never end.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
-    let (mut child, lines) = (child?, lines(reader));
+    let (mut child, lines) = (child?, lines(reader, print));
     let status = child.wait()?;
     let ended = Instant::now();
     let next = || {
@@ -71,15 +115,15 @@ fn stream(command: &mut Command) -> io::Result<(ExitStatus, Vec<String>)> {
     Ok((status, iter::from_fn(next).collect()))
 }
 
-/// Reads a pipe on another thread and prints each line as it arrives. The receiver yields the
-/// lines.
-fn lines(reader: PipeReader) -> Receiver<String> {
+/// Reads a pipe on another thread and calls `print` with each line as it arrives. The receiver
+/// yields the lines.
+fn lines(reader: PipeReader, print: Print) -> Receiver<String> {
     let (out, lines) = channel();
     thread::spawn(move || {
         let lines = BufReader::new(reader).split(b'\n').map_while(Result::ok);
         let lines = lines.map(|line| String::from_utf8_lossy(&line).trim_end().to_owned());
         lines
-            .inspect(|line| println!("{line}"))
+            .inspect(|line| print(line))
             .try_for_each(|line| out.send(line))
     });
     lines
@@ -183,7 +227,11 @@ mod tests {
     fn finds_what_was_ignored_with_its_reason() {
         let output = "test a ... ok\nignored: uring: forbidden\ntest b ... ignored, needs root\ntest c ... ignored\n";
         let output: Vec<String> = output.lines().map(str::to_owned).collect();
-        let expected = ["uring: forbidden", "b: needs root", "c: no reason given"];
+        let expected = [
+            "ignored uring: forbidden",
+            "ignored b: needs root",
+            "ignored c: no reason given",
+        ];
         assert_eq!(ignored(&output), expected);
     }
 

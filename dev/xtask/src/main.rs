@@ -12,8 +12,10 @@ mod fuzz;
 mod kubernetes;
 mod modules;
 mod page;
+mod passes;
 mod schema;
 mod suite;
+mod test_programs;
 mod tools;
 mod trial_image;
 mod trial_install;
@@ -114,8 +116,14 @@ fn run(task: &Task) -> Result<bool, TaskError> {
             truth::run(&workspace, cases, agents.as_deref())?;
         }
         Task::Fuzz { seconds } => fuzz::run(&workspace, *seconds)?,
-        Task::Schema(mode) => schema::run(&workspace, mode)?,
-        Task::Usage(mode) => usage::run(&workspace, mode)?,
+        Task::Schema(mode) => {
+            schema::run(
+                &workspace,
+                mode,
+                &workspace.build_release("floodmark-bench")?,
+            )?;
+        }
+        Task::Usage(mode) => usage::run(&workspace, mode, &workspace.build_release("floodmark")?)?,
         Task::Dist(arguments) => dist::run(&workspace, arguments)?,
         Task::Kubernetes { only } => kubernetes::run(&workspace, only)?,
         Task::Browser => browser::run(&workspace)?,

@@ -2,6 +2,7 @@
 //! the guide, to `docs/`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -11,9 +12,9 @@ use crate::error::TaskError;
 use crate::page::{self, Mode};
 use crate::workspace::Workspace;
 
-/// Writes or checks the files.
-pub fn run(workspace: &Workspace, mode: &Mode) -> Result<(), TaskError> {
-    let mut print = Command::new(workspace.build_release("floodmark-bench")?);
+/// Writes or checks the files. `bench` is the path of `floodmark-bench`.
+pub fn run(workspace: &Workspace, mode: &Mode, bench: &Path) -> Result<(), TaskError> {
+    let mut print = Command::new(bench);
     let text = command::capture(print.arg("schema"))?;
     let pages: BTreeMap<String, Value> =
         serde_json::from_str(&text).map_err(|error| TaskError::output(&print, error))?;

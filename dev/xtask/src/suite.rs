@@ -1,6 +1,9 @@
 //! `cargo xtask test`: runs every test step, then prints one table.
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -8,6 +11,8 @@ use clap::{Args, ValueEnum};
 use crate::command;
 use crate::error::TaskError;
 use crate::page::Mode;
+use crate::passes::Passes;
+use crate::test_programs::DevBuild;
 use crate::tools::{
     self, CPLUSPLUS, HAPROXY, JAVA, MAVEN, NGINX, NODE, NPM, PIP, PYTHON, SLURMCTLD, SLURMD, SSHD,
     SystemTool, XZ,
@@ -18,9 +23,6 @@ use crate::{bench, deps, fuzz, schema, truth, usage};
 /// Time per fuzz target, in seconds. `cargo xtask fuzz` takes longer by default.
 const FUZZ_SECONDS: u32 = 20;
 
-/// Environment variable that sets the number of tests that run at the same time.
-const TEST_THREADS: &str = "RUST_TEST_THREADS";
-
 /// Options of `cargo xtask test`.
 #[derive(Debug, Args)]
 pub struct Selection {
@@ -30,6 +32,9 @@ pub struct Selection {
     /// Skip these steps (repeatable)
     #[arg(long, value_name = "STEP", value_enum, conflicts_with = "only")]
     skip: Vec<SuiteStep>,
+    /// Also run checks whose input has not changed since they last passed
+    #[arg(long)]
+    fresh: bool,
 }
 
 /// A step of the suite. Steps run in the declared order, and steps that fail quickly come first.
@@ -41,12 +46,10 @@ enum SuiteStep {
     Fmt,
     /// Check that dependencies follow ARCHITECTURE.md
     Deps,
-    /// Run cargo clippy and deny warnings
+    /// Build all crates, tests and programs with clippy's lints, and deny warnings
     Clippy,
-    /// Run cargo test on the workspace
+    /// Run the tests of the workspace
     Tests,
-    /// Build the release programs
-    Build,
     /// Judge and render the stored results, and show differences from the expected output
     Golden,
     /// Check the JSON Schemas in docs/ against the types
@@ -86,43 +89,75 @@ impl SuiteStep {
         }
     }
 
-    /// Runs the step, and returns each ignored part with the reason.
-    fn run(self, workspace: &Workspace, selection: &Selection) -> Result<Vec<String>, TaskError> {
+    /// Runs the step, and returns notes, such as each ignored part with the reason.
+    fn run(
+        self,
+        workspace: &Workspace,
+        selection: &Selection,
+        passes: &Passes,
+    ) -> Result<Vec<String>, TaskError> {
         let cargo = |words: &str| {
             let mut cargo = command::cargo();
             cargo.args(words.split(' ')).current_dir(&workspace.root);
-            command::run(&mut cargo)
+            command::run(&mut cargo).map(drop)
+        };
+        let dev_build = || DevBuild::run(workspace);
+        let bench = || dev_build()?.program("floodmark-bench");
+        let floodmark = || dev_build()?.program("floodmark");
+        let measure = |run: &dyn Fn() -> Result<Vec<String>, TaskError>| {
+            passes.run(&self.name(), &[], is_measured, run)
         };
         let done = match self {
             SuiteStep::Tools => tools::provide(selection.steps().flat_map(SuiteStep::tools)),
             SuiteStep::Fmt => {
                 let fuzz = format!("fmt --check --manifest-path {}", fuzz::MANIFEST);
-                let checks = ["fmt --all --check", &fuzz];
-                TaskError::of_all(checks.map(|words| cargo(words).map(drop)))
+                TaskError::of_all(["fmt --all --check", &fuzz].map(cargo))
             }
             SuiteStep::Deps => deps::check(workspace),
-            SuiteStep::Clippy => cargo("clippy --workspace --all-targets -- -D warnings").map(drop),
-            SuiteStep::Tests => {
-                let mut tests = command::cargo();
-                tests.args(["test", "--workspace", "--no-fail-fast"]);
-                tests.current_dir(&workspace.root);
-                if std::env::var_os(TEST_THREADS).is_none() {
-                    tests.env(TEST_THREADS, test_threads().to_string());
-                }
-                return Ok(command::ignored(&command::run(&mut tests)?));
+            SuiteStep::Clippy => dev_build()?.check_warnings(),
+            SuiteStep::Tests => return dev_build()?.run_tests(workspace, passes),
+            SuiteStep::Golden => return bench::step(workspace, &bench()?, &["golden"]),
+            SuiteStep::Schema => schema::run(workspace, &Mode { check: true }, &bench()?),
+            SuiteStep::Usage => usage::run(workspace, &Mode { check: true }, &floodmark()?),
+            SuiteStep::Systems => {
+                return measure(&|| bench::step(workspace, &bench()?, &["systems"]));
             }
-            SuiteStep::Build => workspace.build_release("floodmark").map(drop),
-            SuiteStep::Golden => return bench::step(workspace, "golden"),
-            SuiteStep::Schema => schema::run(workspace, &Mode { check: true }),
-            SuiteStep::Usage => usage::run(workspace, &Mode { check: true }),
-            SuiteStep::Systems => return bench::step(workspace, "systems"),
-            SuiteStep::Truth => return truth::run(workspace, truth::Cases::Suite, None),
-            SuiteStep::Crash => crash(workspace),
-            SuiteStep::Causes => return bench::step(workspace, "causes"),
-            SuiteStep::Fuzz => fuzz::run(workspace, FUZZ_SECONDS),
+            SuiteStep::Truth => {
+                return measure(&|| truth::run(workspace, truth::Cases::Suite, None));
+            }
+            SuiteStep::Crash => {
+                let floodmark = floodmark()?;
+                let programs = [floodmark.clone()];
+                return passes.run(
+                    &self.name(),
+                    &programs,
+                    |_| true,
+                    || crash(workspace, &floodmark).map(|()| Vec::new()),
+                );
+            }
+            SuiteStep::Causes => {
+                return measure(&|| {
+                    let measured = workspace.build_release("floodmark")?;
+                    let flags = ["causes", "--floodmark"].map(OsStr::new);
+                    let flags = [flags[0], flags[1], measured.as_os_str()];
+                    bench::step(workspace, &bench()?, &flags)
+                });
+            }
+            SuiteStep::Fuzz => {
+                return measure(&|| fuzz::run(workspace, FUZZ_SECONDS).map(|()| Vec::new()));
+            }
         };
         done.map(|()| Vec::new())
     }
+}
+
+/// Returns whether a file can change what floodmark measures.
+///
+/// `report` renders records and measures nothing, and the crates that produce a record do not
+/// depend on it, so the steps that judge only records ignore it. The step `golden` and the tests
+/// check `report`. See decision 0049.
+fn is_measured(file: &str) -> bool {
+    !file.starts_with("crates/report/") && !file.starts_with("docs/") && !file.ends_with(".md")
 }
 
 impl Selection {
@@ -136,30 +171,28 @@ impl Selection {
     }
 }
 
-/// Returns the number of tests to run at the same time. It exceeds the number of CPUs, because many
-/// tests wait for servers and for the end of their loads.
-fn test_threads() -> usize {
-    let cpus = std::thread::available_parallelism();
-    cpus.map_or(1, std::num::NonZero::get) + 1
-}
-
-/// Runs a bounded part of the experiments with crash rounds.
-fn crash(workspace: &Workspace) -> Result<(), TaskError> {
-    let floodmark = workspace.build_release("floodmark")?;
+/// Runs a bounded part of the experiments with crash rounds, all at the same time.
+fn crash(workspace: &Workspace, floodmark: &Path) -> Result<(), TaskError> {
     let experiments = [
         "crash-dispatcher --rounds 5",
         "crash-scoring --rounds 5",
         "crash-scoring-memory",
         "crash-controls",
     ];
-    TaskError::of_all(experiments.map(|experiment| {
-        let mut run = Command::new(&floodmark);
+    let run = |experiment: &str| {
+        let mut run = Command::new(floodmark);
         run.arg("run").args(experiment.split(' '));
-        command::run(run.current_dir(&workspace.root)).map(drop)
+        let (result, output) = command::run_silently(run.current_dir(&workspace.root));
+        println!("$ {}\n{}", command::line(&run), output.join("\n"));
+        result
+    };
+    TaskError::of_all(thread::scope(|scope| {
+        let runs = experiments.map(|experiment| scope.spawn(move || run(experiment)));
+        runs.map(|run| run.join().expect("an experiment never panics"))
     }))
 }
 
-/// Result of a step and its ignored parts.
+/// Result of a step and its notes.
 struct StepOutcome {
     step: SuiteStep,
     result: Result<Vec<String>, TaskError>,
@@ -168,11 +201,12 @@ struct StepOutcome {
 
 /// Runs the selected steps, even after a failure. Returns whether all steps passed.
 pub fn run(workspace: &Workspace, selection: &Selection) -> bool {
+    let passes = Passes::new(workspace, selection.fresh);
     let mut outcomes = Vec::new();
     for step in selection.steps() {
         println!("\n== {}", step.name());
         let begin = Instant::now();
-        let result = step.run(workspace, selection);
+        let result = step.run(workspace, selection, &passes);
         if let Err(error) = &result {
             println!("{error}");
         }
@@ -205,18 +239,18 @@ fn failures(outcomes: &[StepOutcome]) -> String {
     text
 }
 
-/// Returns a table with the name, result, duration in seconds and ignored parts of each step.
+/// Returns a table with the name, result, duration in seconds and notes of each step.
 fn table(outcomes: &[StepOutcome]) -> String {
     let mut table = format!("{:<8} {:<7} {:>7}\n", "step", "result", "seconds");
     for outcome in outcomes {
         let (name, seconds) = (outcome.step.name(), outcome.took.as_secs_f64());
-        let (result, ignored) = match &outcome.result {
-            Ok(ignored) => ("passed", &ignored[..]),
+        let (result, notes) = match &outcome.result {
+            Ok(notes) => ("passed", &notes[..]),
             Err(_) => ("FAILED", &[][..]),
         };
         table.push_str(&format!("{name:<8} {result:<7} {seconds:>7.1}\n"));
-        for line in ignored {
-            table.push_str(&format!("         ignored {line}\n"));
+        for note in notes {
+            table.push_str(&format!("         {note}\n"));
         }
     }
     table
@@ -231,6 +265,7 @@ mod tests {
         let selection = |only: &[SuiteStep], skip: &[SuiteStep]| Selection {
             only: only.to_vec(),
             skip: skip.to_vec(),
+            fresh: false,
         };
         let all = selection(&[], &[]);
         assert_eq!(all.steps().count(), SuiteStep::value_variants().len());
@@ -254,7 +289,10 @@ mod tests {
                 SuiteStep::Tests,
                 Err(TaskError::Several(vec![found(), found()])),
             ),
-            outcome(SuiteStep::Truth, Ok(vec!["uring: forbidden".to_owned()])),
+            outcome(
+                SuiteStep::Truth,
+                Ok(vec!["ignored uring: forbidden".to_owned()]),
+            ),
         ];
         assert_eq!(
             failures(&outcomes),

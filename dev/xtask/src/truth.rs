@@ -31,8 +31,8 @@ pub enum Cases<'a> {
     Suite,
 }
 
-/// Runs cases on each backend with release builds, and returns each ignored backend with the
-/// reason.
+/// Runs cases on each backend with release builds, and returns a note with the reason for each
+/// ignored backend.
 /// `agents` divide each load, if given.
 pub fn run(
     workspace: &Workspace,
@@ -43,13 +43,13 @@ pub fn run(
     let mut ignored = Vec::new();
     let results = BACKENDS.map(|backend| match unavailable(floodmark, backend)? {
         Some(reason) => {
-            ignored.push(format!("{backend}: {reason}"));
+            ignored.push(format!("ignored {backend}: {reason}"));
             Ok(())
         }
         None => on_backend(workspace, floodmark, (backend, agents), cases),
     });
     for line in &ignored {
-        println!("ignored: {line}");
+        println!("{line}");
     }
     TaskError::of_all(results)?;
     Ok(ignored)

@@ -19,10 +19,9 @@ what the flags are for.
 ";
 
 /// Writes or checks `docs/cli.md`.
-pub fn run(workspace: &Workspace, mode: &Mode) -> Result<(), TaskError> {
-    let floodmark = workspace.build_release("floodmark")?;
+pub fn run(workspace: &Workspace, mode: &Mode, floodmark: &Path) -> Result<(), TaskError> {
     let mut text = INTRODUCTION.to_owned();
-    add_command(&mut text, &[], &|command| help(&floodmark, command))?;
+    add_command(&mut text, &[], &|command| help(floodmark, command))?;
     page::update(workspace, FILE, &text, mode, "cargo xtask usage")
 }
 

@@ -1,5 +1,6 @@
 //! The workspace as described by `cargo metadata`, and its release build.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -69,13 +70,13 @@ impl Workspace {
         serde_json::from_str(&text).map_err(|error| TaskError::output(&cargo, error))
     }
 
-    /// Builds all programs and returns the path of the named program. A joint build shares
-    /// dependencies between the programs. No program enables a feature that floodmark does not
-    /// enable.
+    /// Builds floodmark, `floodmark-truth` and the named program, and returns the path of the named
+    /// program. A joint build shares dependencies between the programs. No program enables a feature
+    /// that floodmark does not enable.
     pub fn build_release(&self, program: &str) -> Result<PathBuf, TaskError> {
         let mut build = command::cargo();
         build.args(["build", "--release", "--bins"]);
-        for package in ["floodmark", "floodmark-truth", "floodmark-bench"] {
+        for package in BTreeSet::from(["floodmark", "floodmark-truth", program]) {
             build.args(["--package", package]);
         }
         command::run(build.current_dir(&self.root))?;

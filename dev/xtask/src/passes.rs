@@ -1,0 +1,155 @@
+//! Remembers which checks passed, and skips a check if nothing that it reads has changed since.
+//!
+//! [Decision 0049](../../../docs/decisions/0049-test-time.md) says which input belongs to a check.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::command;
+use crate::error::TaskError;
+use crate::workspace::Workspace;
+
+/// Note about a check that was skipped.
+pub const UNCHANGED: &str = "unchanged since its last pass";
+
+/// Age after which a pass no longer counts, because programs of the host may have changed.
+const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// File that names the running kernel.
+const KERNEL: &str = "/proc/sys/kernel/osrelease";
+
+/// The passes in the build folder.
+#[derive(Debug)]
+pub struct Passes {
+    folder: PathBuf,
+    /// Hash of each file in the repository. `None` if every check must run.
+    files: Option<Vec<(String, Hash)>>,
+    /// Hash of the kernel's version and of this program.
+    runner: Hash,
+}
+
+type Hash = [u8; 32];
+
+impl Passes {
+    /// Reads the repository. With `fresh`, or without git, no check is skipped.
+    pub fn new(workspace: &Workspace, fresh: bool) -> Self {
+        let files = || -> Result<_, TaskError> {
+            let mut list = Command::new("git");
+            list.args([
+                "ls-files",
+                "-z",
+                "--cached",
+                "--others",
+                "--exclude-standard",
+            ]);
+            let names = command::capture(list.current_dir(&workspace.root))?;
+            let names = names.split_terminator('\0');
+            let files =
+                names.map(|name| Ok((name.to_owned(), hash_of(&workspace.root.join(name))?)));
+            let runner = [PathBuf::from(KERNEL), program()?];
+            Ok((
+                files.collect::<Result<_, TaskError>>()?,
+                hash_of_all(&runner)?,
+            ))
+        };
+        let (files, runner) = match files() {
+            Ok((files, runner)) if !fresh => (Some(files), runner),
+            _ => (None, Hash::default()),
+        };
+        Passes {
+            folder: workspace.target.join("passed"),
+            files,
+            runner,
+        }
+    }
+
+    /// Runs a check, unless it passed with the same programs and with the same files of the
+    /// repository. `reads` selects these files. Returns the notes of the check.
+    pub fn run(
+        &self,
+        check: &str,
+        programs: &[PathBuf],
+        reads: impl Fn(&str) -> bool,
+        run: impl FnOnce() -> Result<Vec<String>, TaskError>,
+    ) -> Result<Vec<String>, TaskError> {
+        let file = self.folder.join(check.replace('/', "-"));
+        let input = self.input(programs, reads);
+        if let Some(input) = &input
+            && let Some(mut notes) = passed(&file, input)
+        {
+            notes.push(UNCHANGED.to_owned());
+            return Ok(notes);
+        }
+        // A check that fails now must run again, whatever its input.
+        if let Err(error) = fs::remove_file(&file)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(TaskError::file(&file)(error));
+        }
+        let notes = run()?;
+        if let Some(input) = input {
+            fs::create_dir_all(&self.folder).map_err(TaskError::file(&self.folder))?;
+            let lines: Vec<&str> = [&input]
+                .into_iter()
+                .chain(&notes)
+                .map(String::as_str)
+                .collect();
+            fs::write(&file, lines.join("\n")).map_err(TaskError::file(&file))?;
+        }
+        Ok(notes)
+    }
+
+    /// Returns a hash of everything that a check reads, or `None` if the check must run.
+    fn input(&self, programs: &[PathBuf], reads: impl Fn(&str) -> bool) -> Option<String> {
+        let mut input = Sha256::new();
+        input.update(self.runner);
+        input.update(hash_of_all(programs).ok()?);
+        for (name, hash) in self.files.as_ref()?.iter().filter(|(name, _)| reads(name)) {
+            input.update(name);
+            input.update(hash);
+        }
+        Some(
+            input
+                .finalize()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+        )
+    }
+}
+
+/// Returns the notes of a recent pass with this input.
+fn passed(file: &Path, input: &str) -> Option<Vec<String>> {
+    let age = fs::metadata(file).ok()?.modified().ok()?.elapsed().ok()?;
+    let text = fs::read_to_string(file).ok()?;
+    let mut lines = text.lines().map(str::to_owned);
+    (lines.next()? == input && age < MAX_AGE).then(|| lines.collect())
+}
+
+/// Returns the path of this program.
+fn program() -> Result<PathBuf, TaskError> {
+    env::current_exe().map_err(|error| TaskError::found(format!("own program: {error}")))
+}
+
+fn hash_of_all(files: &[PathBuf]) -> Result<Hash, TaskError> {
+    let mut all = Sha256::new();
+    for file in files {
+        all.update(hash_of(file)?);
+    }
+    Ok(all.finalize().into())
+}
+
+/// Returns a hash of a file's content. A deleted file has a hash too.
+fn hash_of(file: &Path) -> Result<Hash, TaskError> {
+    match fs::read(file) {
+        Ok(content) => Ok(Sha256::digest(content).into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Hash::default()),
+        Err(error) => Err(TaskError::file(file)(error)),
+    }
+}
