@@ -1,7 +1,8 @@
 //! Cases T1 to T10: `floodmark load` against a server whose behavior is known.
 //!
 //! The first undisturbed attempt decides the result of a case. A failed attempt is repeated only if
-//! the host was measurably disturbed ([`attempts`]). The report lists each attempt.
+//! the host was measurably disturbed ([`attempts`]). The report lists each attempt. Cases that mostly
+//! wait run side by side, after the others.
 
 mod anderson;
 mod attempts;
@@ -25,6 +26,7 @@ mod stall;
 mod varying_rate;
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Instant;
 
 use crate::scenario::{ResponseFault, Service, Stall};
@@ -36,12 +38,31 @@ pub use findings::{CaseAttempt, CaseFinding, CaseReport};
 /// Findings of an attempt, or the reason why the case cannot run.
 type CaseResult = Result<CaseRun, CaseError>;
 
-/// Name, description and function of a case.
+/// Name, need of CPUs, description and function of a case.
 type Case = (
     &'static str,
+    CpuUse,
     &'static str,
     fn(&CaseEnvironment) -> CaseResult,
 );
+
+/// Whether cases can run at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CpuUse {
+    /// The case measures microseconds, or uses all CPU time of a thread.
+    Alone,
+    /// The case mostly waits, and its tolerances are at least 50 µs.
+    SideBySide,
+}
+
+use CpuUse::{Alone, SideBySide};
+
+/// Number of cases that run side by side.
+const LANES: usize = 4;
+
+/// Cases that start first, because they are long. T3 also uses a CPU for seconds after its load,
+/// which must not happen during T2.
+const FIRST: [&str; 3] = ["T3", "T9", "T2"];
 
 /// Reason why a case cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -92,32 +113,32 @@ const EXPONENTIAL: Service = Service::Exponential {
 
 #[rustfmt::skip]
 const CASES: &[Case] = &[
-    ("T1/0ms", "no delay: median service time", |e| delay::run(e, 0)),
-    ("T1/1ms", "fixed delay of 1 ms: median service time", |e| delay::run(e, 1_000)),
-    ("T1/10ms", "fixed delay of 10 ms: median service time", |e| delay::run(e, 10_000)),
-    ("T1/100ms", "fixed delay of 100 ms: median service time", |e| delay::run(e, 100_000)),
-    ("T2/short", "1,000/s for 12 s, stalls of 100 ms every second", |e| stall::run(e, SHORT_STALL)),
-    ("T2/long", "1,000/s for 12 s, stalls of 1 s every 4 s", |e| stall::run(e, LONG_STALL)),
-    ("T2/sigstop", "39,500 requests at 2,000/s, server stopped for 1.4 s (wrk2's example)", stall::stopped),
-    ("T3/0.5", "one exponential server at 50 % of its capacity", |e| queue::run(e, 0.5)),
-    ("T3/0.8", "one exponential server at 80 % of its capacity", |e| queue::run(e, 0.8)),
-    ("T3/0.9", "one exponential server at 90 % of its capacity", |e| queue::run(e, 0.9)),
-    ("T4/1-null", "Little's law, one connection, no delay", |e| little::run(e, 1, INSTANT)),
-    ("T4/1", "Little's law, one connection, 1 ms", |e| little::run(e, 1, DELAY)),
-    ("T4/20", "Little's law, 20 connections, exponential service", |e| little::run(e, 20, EXPONENTIAL)),
-    ("T5", "rejected, wrong, truncated, malformed, reset, slow and missing responses, counted exactly", faulty_responses::run),
-    ("T6/announced", "the server closes after 7 requests, with `Connection: close`", |e| connections::closing(e, true)),
-    ("T6/silent", "the server closes after 7 requests, without `Connection: close`", |e| connections::closing(e, false)),
-    ("T6/drip", "bodies in five pieces, 20 ms apart, starting after 10 ms", |e| connections::slow(e, DRIP)),
-    ("T6/continue", "100 Continue after 10 ms, and the response 20 ms later", |e| connections::slow(e, CONTINUE)),
-    ("T7/stopped", "the load process is stopped for 500 ms", client_fault::stopped),
-    ("T7/starved", "the load process has a tenth of a CPU", client_fault::starved),
-    ("T7/overload", "ten times the client's maximum rate", client_fault::overload),
-    ("T8/poisson", "Poisson arrivals have exponential intervals at the server; counts and bytes agree", poisson::run),
-    ("T8/ramp", "arrivals follow the integral of a ramp from 0 to 1,000/s", varying_rate::ramp),
-    ("T8/steps", "arrivals of three steps are on schedule, and each step has its own figures", varying_rate::steps),
-    ("T9", "the server becomes faster 12 s into a run of 20 s", speedup::run),
-    ("T10", "an instant server: the client's maximum rate", ceiling::run),
+    ("T1/0ms", Alone, "no delay: median service time", |e| delay::run(e, 0)),
+    ("T1/1ms", Alone, "fixed delay of 1 ms: median service time", |e| delay::run(e, 1_000)),
+    ("T1/10ms", Alone, "fixed delay of 10 ms: median service time", |e| delay::run(e, 10_000)),
+    ("T1/100ms", SideBySide, "fixed delay of 100 ms: median service time", |e| delay::run(e, 100_000)),
+    ("T2/short", SideBySide, "1,000/s for 12 s, stalls of 100 ms every second", |e| stall::run(e, SHORT_STALL)),
+    ("T2/long", SideBySide, "1,000/s for 12 s, stalls of 1 s every 4 s", |e| stall::run(e, LONG_STALL)),
+    ("T2/sigstop", SideBySide, "39,500 requests at 2,000/s, server stopped for 1.4 s (wrk2's example)", stall::stopped),
+    ("T3/0.5", SideBySide, "one exponential server at 50 % of its capacity", |e| queue::run(e, 0.5)),
+    ("T3/0.8", SideBySide, "one exponential server at 80 % of its capacity", |e| queue::run(e, 0.8)),
+    ("T3/0.9", SideBySide, "one exponential server at 90 % of its capacity", |e| queue::run(e, 0.9)),
+    ("T4/1-null", Alone, "Little's law, one connection, no delay", |e| little::run(e, 1, INSTANT)),
+    ("T4/1", SideBySide, "Little's law, one connection, 1 ms", |e| little::run(e, 1, DELAY)),
+    ("T4/20", SideBySide, "Little's law, 20 connections, exponential service", |e| little::run(e, 20, EXPONENTIAL)),
+    ("T5", SideBySide, "rejected, wrong, truncated, malformed, reset, slow and missing responses, counted exactly", faulty_responses::run),
+    ("T6/announced", SideBySide, "the server closes after 7 requests, with `Connection: close`", |e| connections::closing(e, true)),
+    ("T6/silent", SideBySide, "the server closes after 7 requests, without `Connection: close`", |e| connections::closing(e, false)),
+    ("T6/drip", SideBySide, "bodies in five pieces, 20 ms apart, starting after 10 ms", |e| connections::slow(e, DRIP)),
+    ("T6/continue", SideBySide, "100 Continue after 10 ms, and the response 20 ms later", |e| connections::slow(e, CONTINUE)),
+    ("T7/stopped", SideBySide, "the load process is stopped for 500 ms", client_fault::stopped),
+    ("T7/starved", Alone, "the load process has a tenth of a CPU", client_fault::starved),
+    ("T7/overload", Alone, "ten times the client's maximum rate", client_fault::overload),
+    ("T8/poisson", Alone, "Poisson arrivals have exponential intervals at the server; counts and bytes agree", poisson::run),
+    ("T8/ramp", Alone, "arrivals follow the integral of a ramp from 0 to 1,000/s", varying_rate::ramp),
+    ("T8/steps", Alone, "arrivals of three steps are on schedule, and each step has its own figures", varying_rate::steps),
+    ("T9", SideBySide, "the server becomes faster 12 s into a run of 20 s", speedup::run),
+    ("T10", Alone, "an instant server: the client's maximum rate", ceiling::run),
 ];
 
 /// Runs the cases and prints a report for each case.
@@ -143,23 +164,50 @@ pub fn run_cases(
     };
     // Write the output of a previous build to disk now, so that no write disturbs a measurement.
     rustix::fs::sync();
+    let begin = Instant::now();
     let is_selected = |case: &&Case| {
         let skipped = skip.iter().any(|skip| matches(skip, case.0));
         only.is_none_or(|only| matches(only, case.0)) && !skipped
     };
-    let run = |case: &Case| {
-        let report = run_case(&environment, case);
-        print!("{report}");
-        report
-    };
-    let reports: Vec<CaseReport> = CASES.iter().filter(is_selected).map(run).collect();
+    let selected = CASES.iter().filter(is_selected);
+    let (mut shared, alone): (Vec<&Case>, Vec<&Case>) =
+        selected.partition(|(_, cpu_use, ..)| *cpu_use == SideBySide);
+    shared.sort_by_key(|(id, ..)| {
+        FIRST
+            .iter()
+            .position(|name| matches(name, id))
+            .unwrap_or(usize::MAX)
+    });
+    let mut reports = run_lanes(&environment, &alone, 1);
+    reports.extend(run_lanes(&environment, &shared, LANES));
     if !reports.is_empty() {
         let passed = reports.iter().filter(|r| r.passed).count();
-        let seconds: f64 = reports.iter().map(|r| r.duration_s).sum();
+        let seconds = begin.elapsed().as_secs_f64();
         let count = reports.len();
         println!("{passed} of {count} cases passed in {seconds:.0} s");
     }
     reports
+}
+
+/// Runs cases, `lanes` at a time, and prints each report.
+fn run_lanes(environment: &CaseEnvironment, cases: &[&Case], lanes: usize) -> Vec<CaseReport> {
+    let (queue, reports) = (Mutex::new(cases.iter()), Mutex::new(Vec::new()));
+    let next = || queue.lock().map_or(None, |mut queue| queue.next());
+    let lane = || {
+        while let Some(case) = next() {
+            let report = run_case(environment, case);
+            print!("{report}");
+            if let Ok(mut reports) = reports.lock() {
+                reports.push(report);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..lanes {
+            scope.spawn(lane);
+        }
+    });
+    reports.into_inner().unwrap_or_default()
 }
 
 /// Returns whether a name is the id of a case or of its group.
@@ -168,7 +216,7 @@ fn matches(name: &str, id: &str) -> bool {
     name.eq_ignore_ascii_case(id) || name.eq_ignore_ascii_case(group)
 }
 
-fn run_case(environment: &CaseEnvironment, (id, about, run): &Case) -> CaseReport {
+fn run_case(environment: &CaseEnvironment, (id, _, about, run): &Case) -> CaseReport {
     let begin = Instant::now();
     let (last, passed, attempts) = attempts::decide(|| {
         run(environment).unwrap_or_else(|error| {
