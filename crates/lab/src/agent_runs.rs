@@ -7,8 +7,7 @@ use floodmark_record::run::{AgentRun, Run, Status, Validity};
 use floodmark_record::stream::Event;
 use floodmark_workers::AgentFacts;
 
-use crate::fold::test_validity;
-use crate::joined_run::JoinedRun;
+use crate::fold::{JoinedRun, test_validity};
 
 /// Folds each agent's own events while a load runs. Individual seconds are not kept, so memory use does
 /// not grow with the load's length.

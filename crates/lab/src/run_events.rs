@@ -1,23 +1,23 @@
-//! Collects the events of one run, except its histograms.
+//! Collects the events of one run: its rows, its throughput in steps of 100 ms, and the periods
+//! without a response. Histograms are added up separately.
 
 use std::collections::BTreeMap;
 
 use floodmark_record::api_check::ItemsFile;
 use floodmark_record::client::ClientRan;
 use floodmark_record::events::{EndReason, PartRow, Phase, RunId, WorkerReady};
+use floodmark_record::fine_series::{FineThroughput, TimeBuckets};
 use floodmark_record::place::Placement;
 use floodmark_record::plan::Plan;
-use floodmark_record::run::{AgentRun, GroupPoint, RunEnd, SeriesRow};
+use floodmark_record::run::{AgentRun, GroupPoint, RunEnd, SeriesRow, Silence};
 use floodmark_record::stream::Event;
 use floodmark_record::verdict::Windows;
 use floodmark_record::watch::{Logged, Observed, ServerUsed};
-use floodmark_record::{Counts, SecondRow, TimeKind, WorkerEnd};
+use floodmark_record::{Counts, SecondRow, TimeKind, Times, WorkerEnd};
+use floodmark_stats::Histogram;
 use floodmark_stats::steady::SeriesPoint;
 
 use crate::external_client;
-use crate::fine_throughput::FineThroughputCounter;
-use crate::silences::Silences;
-use crate::time_histograms::TimeHistograms;
 
 /// The events of one run.
 #[derive(Debug)]
@@ -257,4 +257,258 @@ impl RunEvents {
 /// Returns the number of requests whose outcome is not ok.
 fn failed(counts: &Counts) -> u64 {
     counts.ended() - counts.ok + counts.connect_failed
+}
+
+/// The histograms, by kind of time. A missing histogram counts as empty.
+#[derive(Debug, Default)]
+pub struct TimeHistograms(BTreeMap<TimeKind, Histogram>);
+
+impl TimeHistograms {
+    /// Decodes the histograms for the selected kinds of time. Ignores invalid histograms.
+    pub fn decode(texts: &BTreeMap<TimeKind, String>, select: impl Fn(TimeKind) -> bool) -> Self {
+        let selected = texts.iter().filter(|(kind, _)| select(**kind));
+        let decoded =
+            selected.filter_map(|(kind, text)| Some((*kind, Histogram::decode(text).ok()?)));
+        Self(decoded.collect())
+    }
+
+    /// Decodes the response times and the timeouts.
+    pub fn decode_responses(texts: &BTreeMap<TimeKind, String>) -> Self {
+        Self::decode(texts, |kind| {
+            matches!(kind, TimeKind::Response | TimeKind::Censored)
+        })
+    }
+
+    /// Adds the values of other histograms.
+    pub fn merge(&mut self, other: &Self) {
+        for (kind, histogram) in &other.0 {
+            self.0.entry(*kind).or_default().merge(histogram);
+        }
+    }
+
+    /// Returns the shortest time of a kind, in ns.
+    pub fn min_ns(&self, kind: TimeKind) -> Option<u64> {
+        self.0.get(&kind)?.min()
+    }
+
+    /// Returns the distribution of one kind of time, or `None` without times.
+    pub fn buckets(&self, kind: TimeKind) -> Option<TimeBuckets> {
+        TimeBuckets::of(self.0.get(&kind)?.recorded())
+    }
+
+    /// Returns a summary of one kind of time. Response times include the timeouts.
+    pub fn summary(&self, kind: TimeKind) -> Times {
+        let empty = Histogram::new();
+        let of = |kind| self.0.get(&kind).unwrap_or(&empty);
+        let censored = match kind {
+            TimeKind::Response => of(TimeKind::Censored),
+            _ => &empty,
+        };
+        Histogram::summarise(of(kind), censored)
+    }
+}
+
+/// Length of a step in ns: one part.
+const STEP_NS: u64 = 100_000_000;
+
+/// Maximum number of steps: 30 s, and the drain.
+const MAX_STEPS: usize = 310;
+
+/// Counts the ok responses of a measurement by step.
+#[derive(Debug, Default)]
+pub struct FineThroughputCounter {
+    ok: Vec<u64>,
+    /// Whether the run has more than [`MAX_STEPS`].
+    is_too_long: bool,
+}
+
+impl FineThroughputCounter {
+    /// Adds a part of the run.
+    pub fn add(&mut self, part: &PartRow) {
+        if part.phase != Phase::Measure || self.is_too_long {
+            return;
+        }
+        let step = (part.from_ns / STEP_NS) as usize;
+        if step >= MAX_STEPS {
+            self.is_too_long = true;
+            self.ok = Vec::new();
+            return;
+        }
+        if self.ok.len() <= step {
+            self.ok.resize(step + 1, 0);
+        }
+        self.ok[step] += part.sums.counts.ok;
+    }
+
+    /// Returns the throughput, or `None` if the run was too long or had no parts.
+    pub fn finish(self) -> Option<FineThroughput> {
+        (!self.ok.is_empty()).then_some(FineThroughput {
+            step_s: STEP_NS as f64 / 1e9,
+            ok: self.ok,
+        })
+    }
+}
+
+/// Minimum length of a silence in ns: two parts.
+const MIN_NS: u64 = 200_000_000;
+
+/// Consecutive parts in which no bytes were received.
+#[derive(Debug)]
+struct SilentParts {
+    from_ns: u64,
+    to_ns: u64,
+    /// Number of requests in flight at the end.
+    in_flight: u64,
+}
+
+/// Collects the silences of a measurement from its parts.
+#[derive(Debug, Default)]
+pub struct Silences {
+    /// Number of requests in flight at the end of the previous part.
+    in_flight: u64,
+    has_responded: bool,
+    /// The silence that the previous part belongs to.
+    current: Option<SilentParts>,
+    ended: Vec<SilentParts>,
+}
+
+impl Silences {
+    /// Adds the next part of the run.
+    pub fn add(&mut self, part: &PartRow) {
+        let is_silent = part.sums.bytes_received == 0;
+        self.has_responded |= !is_silent;
+        if part.phase != Phase::Measure {
+            return;
+        }
+        let counts = &part.sums.counts;
+        let is_waiting = self.in_flight > 0;
+        let ended = counts.ended() + counts.in_flight_at_end;
+        self.in_flight = (self.in_flight + counts.sent).saturating_sub(ended);
+        if !(is_silent && is_waiting && self.has_responded) {
+            let ended = self.current.take();
+            self.ended
+                .extend(ended.filter(|of| of.to_ns - of.from_ns >= MIN_NS));
+            return;
+        }
+        let from_ns = self.current.as_ref().map_or(part.from_ns, |of| of.from_ns);
+        self.current = Some(SilentParts {
+            from_ns,
+            to_ns: part.to_ns,
+            in_flight: self.in_flight.max(counts.in_flight_at_end),
+        });
+    }
+
+    /// Summarizes the silences of a sending window that ends at `end_ns`. Excludes a silence that no
+    /// response follows, because the server may have stopped responding.
+    pub fn until(&self, end_ns: u64) -> Option<Silence> {
+        let within: Vec<(&SilentParts, u64)> = self
+            .ended
+            .iter()
+            .map(|of| (of, of.to_ns.min(end_ns).saturating_sub(of.from_ns)))
+            .filter(|(_, ns)| *ns >= MIN_NS)
+            .collect();
+        let (longest, length_ns) = within.iter().max_by_key(|(_, ns)| *ns)?;
+        let total_ns: u64 = within.iter().map(|(_, ns)| ns).sum();
+        Some(Silence {
+            from_s: longest.from_ns as f64 / 1e9,
+            to_s: (longest.from_ns + length_ns) as f64 / 1e9,
+            in_flight: longest.in_flight,
+            total_s: total_ns as f64 / 1e9,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floodmark_record::Counts;
+    use floodmark_record::events::GroupRow;
+
+    fn part(phase: Phase, step: u64, ok: u64) -> PartRow {
+        PartRow {
+            phase,
+            from_ns: step * STEP_NS,
+            to_ns: (step + 1) * STEP_NS,
+            sums: GroupRow {
+                counts: Counts {
+                    ok,
+                    ..Counts::default()
+                },
+                ..GroupRow::default()
+            },
+            groups: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn missing_parts_are_zero_and_the_warmup_is_left_out() {
+        let mut counter = FineThroughputCounter::default();
+        counter.add(&part(Phase::Warmup, 1, 9));
+        counter.add(&part(Phase::Measure, 0, 5));
+        counter.add(&part(Phase::Measure, 3, 7));
+        let found = counter.finish().unwrap();
+        assert_eq!((found.step_s, found.ok), (0.1, vec![5, 0, 0, 7]));
+        assert_eq!(FineThroughputCounter::default().finish(), None);
+    }
+
+    #[test]
+    fn a_long_run_has_no_fine_throughput() {
+        let mut counter = FineThroughputCounter::default();
+        (0..400).for_each(|step| counter.add(&part(Phase::Measure, step, 5)));
+        assert_eq!(counter.finish(), None);
+    }
+
+    const PART_NS: u64 = 100_000_000;
+
+    /// Returns `(from_s, to_s, in_flight, total_s)` for a window of `end` parts. Each element of
+    /// `parts` is the number of requests sent and the number of ok responses.
+    fn silence(phase: Phase, parts: &[(u64, u64)], end: u64) -> Option<(f64, f64, u64, f64)> {
+        let mut silences = Silences::default();
+        for (i, (sent, ok)) in (0..).zip(parts) {
+            silences.add(&PartRow {
+                phase,
+                from_ns: i * PART_NS,
+                to_ns: (i + 1) * PART_NS,
+                sums: GroupRow {
+                    counts: Counts {
+                        sent: *sent,
+                        ok: *ok,
+                        ..Counts::default()
+                    },
+                    bytes_received: 100 * ok,
+                    ..GroupRow::default()
+                },
+                groups: Vec::new(),
+            });
+        }
+        let found = silences.until(end * PART_NS)?;
+        Some((found.from_s, found.to_s, found.in_flight, found.total_s))
+    }
+
+    #[test]
+    fn measures_periods_without_a_response_while_requests_wait() {
+        let measured = |parts: &[(u64, u64)], end| silence(Phase::Measure, parts, end);
+        let busy = (50, 50);
+        let stall = [(58, 50), busy, (0, 0), (0, 0), (0, 0), busy, busy];
+        assert_eq!(measured(&stall, 7), Some((0.2, 0.5, 8, 0.3)));
+        assert_eq!(silence(Phase::Warmup, &stall, 7), None);
+        // The window ends during the silence.
+        assert_eq!(measured(&stall, 4), Some((0.2, 0.4, 8, 0.2)));
+        assert_eq!(measured(&stall, 3), None);
+        let twice = [&stall[..], &[(0, 0), (1, 0), (0, 8), (0, 0), (0, 0)]].concat();
+        assert_eq!(
+            measured(&twice, 12),
+            Some((0.2, 0.5, 8, 0.5)),
+            "the last silence does not end"
+        );
+        assert_eq!(
+            measured(&[(8, 0), (0, 0), (0, 0), busy], 4),
+            None,
+            "no response yet"
+        );
+        let idle = [busy, (0, 0), (0, 0), busy];
+        assert_eq!(measured(&idle, 4), None, "no request waits");
+        let short = [(58, 50), (0, 0), busy, (0, 0), busy];
+        assert_eq!(measured(&short, 5), None);
+    }
 }

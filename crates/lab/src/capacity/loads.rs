@@ -1,13 +1,23 @@
-//! The loads of a search.
+//! The loads of a search: their lengths, and their figures while they are sent.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use floodmark_diagnose::conditions::Objective;
 use floodmark_plan::Planned;
+use floodmark_record::Event;
 use floodmark_record::capacity::TrialStart;
+use floodmark_record::events::RunId;
 use floodmark_record::plan::{FiguresOf, Length, Model, Plan, Schedule, Spacing};
 use floodmark_record::profile::RateStep;
+use floodmark_record::run::Run;
 use floodmark_record::units::Rate;
-use floodmark_stats::capacity::TrialLength;
+use floodmark_stats::capacity::{
+    LATEST_TRIALS, SHORTEST_TRANSIENT_S, SHORTEST_TRIAL_S, TrialLength, TrialRow, design_effect,
+    trial_length,
+};
+
+use crate::fold::JoinedRun;
 
 /// Length of the load over a single connection, which shows the server's times without queues.
 const IDLE: Duration = Duration::from_secs(1);
@@ -155,5 +165,254 @@ pub fn with_anchors(plan: Plan, planned: &Planned) -> Planned {
         anchors: planned.anchors.clone(),
         remarks: Vec::new(),
         notices: Vec::new(),
+    }
+}
+
+/// Share of the budget that a single trial may use.
+const TRIAL_SHARE: f64 = 1.0 / 40.0;
+
+/// Share of the budget that each load after the search may use.
+const LEVEL_SHARE: f64 = 1.0 / 30.0;
+
+/// Minimum length of each load after the search, in seconds. It overrides the share of the budget.
+const SHORTEST_LEVEL_S: f64 = 0.5;
+
+/// Minimum response time of slow requests, as a share of the objective's limit. Variations of much
+/// faster responses do not matter.
+const NEAR_LIMIT: f64 = 0.7;
+
+/// Chooses the lengths of trials and loads, based on the correlation of the requests so far.
+pub struct LoadLengths<'a> {
+    objectives: &'a [Objective],
+    budget: Duration,
+    /// Whether a single connection met the objectives.
+    is_met_idle: bool,
+    /// Parts of the latest trials that passed.
+    passed: VecDeque<Vec<TrialRow>>,
+    /// Design effect of an earlier part of the search.
+    earlier_effect: Option<f64>,
+    /// Response time above which a request counts as slow. At most about a tenth of the requests
+    /// exceed it.
+    slow: Option<Duration>,
+}
+
+impl<'a> LoadLengths<'a> {
+    /// Creates the lengths of a new or resumed search. `earlier_effect` is the design effect before
+    /// the interruption.
+    pub fn new(
+        objectives: &'a [Objective],
+        budget: Duration,
+        is_met_idle: bool,
+        earlier_effect: Option<f64>,
+    ) -> Self {
+        LoadLengths {
+            objectives,
+            budget,
+            is_met_idle,
+            passed: VecDeque::new(),
+            earlier_effect,
+            slow: None,
+        }
+    }
+
+    /// Adds the 90th percentile of a load's response times in microseconds. Requests above this
+    /// percentile count as slow if they also exceed [`NEAR_LIMIT`] of the objective's limit.
+    pub fn add_p90(&mut self, p90_us: Option<f64>) {
+        let limit_s = self.strictest().and_then(Objective::time_limit_s);
+        let near_s = limit_s.map_or(0.0, |limit_s| NEAR_LIMIT * limit_s);
+        let slow_s = p90_us.map(|p90_us| (p90_us / 1e6).max(near_s));
+        self.slow = slow_s.map(Duration::from_secs_f64).or(self.slow);
+    }
+
+    /// Adds a trial that passed, as a list of consecutive parts.
+    pub fn add_passed(&mut self, parts: Vec<TrialRow>) {
+        self.passed.push_back(parts);
+        if self.passed.len() > LATEST_TRIALS {
+            self.passed.pop_front();
+        }
+    }
+
+    /// Returns the response time above which a request counts as slow.
+    pub fn slow(&self) -> Option<Duration> {
+        self.slow
+    }
+
+    /// Returns the design effect of the latest trials that passed, or before the interruption.
+    pub fn design_effect(&self) -> Option<f64> {
+        let passed: Vec<_> = self.passed.iter().cloned().collect();
+        design_effect(&passed).or(self.earlier_effect)
+    }
+
+    /// Returns the objective that demands the most precise figures.
+    pub fn strictest(&self) -> Option<&'a Objective> {
+        let objectives = self.objectives.iter();
+        objectives.max_by(|a, b| a.quantile().total_cmp(&b.quantile()))
+    }
+
+    /// Returns the length of a trial. If the budget shortens the trial, also returns the judged time
+    /// that precision requires, in seconds. `capacity_per_s` is `None` until at least one trial has
+    /// passed and one has missed.
+    pub fn trial(
+        &self,
+        rate_per_s: f64,
+        start: TrialStart,
+        capacity_per_s: Option<f64>,
+    ) -> (TrialLength, Option<f64>) {
+        if !self.is_met_idle && self.passed.is_empty() {
+            // The objectives are probably missed at every rate, so precision does not matter until
+            // a trial passes.
+            let length = TrialLength {
+                transient_s: SHORTEST_TRANSIENT_S,
+                judged_s: SHORTEST_TRIAL_S,
+            };
+            return (length, None);
+        }
+        // Far from the capacity, the outcome does not depend on the precision of the figures.
+        let effect = self.design_effect().filter(|_| capacity_per_s.is_some());
+        let quantile = self.strictest().map_or(0.5, Objective::quantile);
+        let required = trial_length(rate_per_s, quantile, effect.unwrap_or(1.0));
+        let most_s = (self.budget.as_secs_f64() * TRIAL_SHARE).max(SHORTEST_TRIAL_S);
+        let required_s = (required.judged_s > most_s).then_some(required.judged_s);
+        let mut length = required.limited(most_s);
+        if start == TrialStart::Overload {
+            // Long enough for a healthy server to answer the requests sent during the overload.
+            let queue_s = (OVERLOAD_FACTOR - 1.0) * OVERLOAD_S;
+            let spare = 1.0 - rate_per_s / capacity_per_s.unwrap_or(rate_per_s);
+            length.transient_s += 1.5 * queue_s / spare.max(0.05);
+        }
+        (length, required_s)
+    }
+
+    /// Returns the length of a load after the search.
+    pub fn level(&self, rate_per_s: f64, capacity_per_s: f64) -> TrialLength {
+        let (mut length, _) = self.trial(rate_per_s, TrialStart::Idle, Some(capacity_per_s));
+        let most_s = self.budget.as_secs_f64() * LEVEL_SHARE;
+        length.judged_s = length.judged_s.min(most_s.max(SHORTEST_LEVEL_S));
+        length
+    }
+}
+
+/// A trial whose load is being sent.
+pub struct OpenTrial {
+    run: JoinedRun,
+    parts: Vec<TrialRow>,
+    judged_from_ns: u64,
+    judged_to_ns: u64,
+    /// Whether an objective limits failures more strictly than times.
+    failures_matter: bool,
+    /// CPU time of the server and the time in which it was used, in seconds.
+    server: Option<(f64, f64)>,
+}
+
+/// The judged part of a trial.
+pub struct MeasuredTrial {
+    /// The judged part as a run.
+    pub run: Run,
+    /// Parts of 100 ms. If failures matter, slow requests are those that failed. Otherwise, they are
+    /// ok responses beyond the plan's deadline.
+    pub parts: Vec<TrialRow>,
+    /// CPUs that the server used; `None` if unknown.
+    pub server_cpus: Option<f64>,
+}
+
+impl OpenTrial {
+    /// Returns a trial that has just started. The last step of the plan is judged.
+    /// `failures_matter` says whether failed requests or slow responses count as slow.
+    pub fn new(id: RunId, plan: &Plan, failures_matter: bool) -> Self {
+        let steps = plan.steps().unwrap_or_default();
+        let ns = |steps: &[RateStep]| {
+            let length_s: f64 = steps.iter().map(|step| step.duration_s).sum();
+            (length_s * 1e9).round() as u64
+        };
+        let before = steps.len().saturating_sub(1);
+        OpenTrial {
+            run: JoinedRun::new(id, plan.clone()),
+            parts: Vec::new(),
+            judged_from_ns: ns(&steps[..before]),
+            judged_to_ns: ns(steps),
+            failures_matter,
+            server: None,
+        }
+    }
+
+    /// Adds an event of the trial.
+    pub fn take(&mut self, event: &Event) {
+        match event {
+            Event::Part(part) => {
+                let (from, to) = (self.judged_from_ns, self.judged_to_ns);
+                if part.from_ns >= from && part.to_ns <= to {
+                    let counts = &part.sums.counts;
+                    let failed = counts.ended() - counts.ok + counts.connect_failed;
+                    self.parts.push(match self.failures_matter {
+                        true => TrialRow {
+                            requests: counts.ok + failed,
+                            slow: failed,
+                        },
+                        false => TrialRow {
+                            requests: counts.ok,
+                            slow: counts.ok.saturating_sub(part.sums.good),
+                        },
+                    });
+                }
+            }
+            Event::Second(row) if row.from_ns < self.judged_from_ns => {}
+            Event::ServerUsed(used) => {
+                let (cpu_s, over_s) = self.server.unwrap_or_default();
+                let used_s = used.user_s + used.system_s;
+                self.server = Some((cpu_s + used_s, over_s + used.over_s));
+            }
+            event => self.run.take(event),
+        }
+    }
+
+    /// Returns the judged part.
+    pub fn finish(self) -> MeasuredTrial {
+        MeasuredTrial {
+            run: self.run.finish_from(self.judged_from_ns),
+            parts: self.parts,
+            server_cpus: self.server.map(|(cpu_s, over_s)| cpu_s / over_s),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parts of 1 s with 1,000 requests each. The slow ones come in bursts.
+    fn bursts() -> Vec<TrialRow> {
+        let row = |i| TrialRow {
+            requests: 1_000,
+            slow: if i % 10 == 0 { 1_000 } else { 0 },
+        };
+        (0..100).map(row).collect()
+    }
+
+    #[test]
+    fn the_budget_limits_trials_of_correlated_requests() {
+        let objectives = ["p99 < 5ms".parse().unwrap()];
+        let mut lengths = LoadLengths::new(&objectives, Duration::from_secs(120), true, None);
+        let of = |lengths: &LoadLengths<'_>, capacity| {
+            lengths.trial(1_000.0, TrialStart::Idle, capacity)
+        };
+        assert_eq!(of(&lengths, Some(1_000.0)).1, None, "nothing is known");
+        lengths.add_passed(bursts());
+        assert!(lengths.design_effect().unwrap() > 100.0);
+        let (length, required_s) = of(&lengths, Some(1_000.0));
+        assert_eq!(length.judged_s, 3.0, "a fortieth of the budget");
+        assert!(required_s.unwrap() > 100.0);
+        assert!(length.transient_s <= 1.0);
+        assert_eq!(of(&lengths, None).1, None, "far from the capacity");
+        assert!(lengths.level(500.0, 1_000.0).judged_s <= 4.0);
+        let overload = lengths.trial(900.0, TrialStart::Overload, Some(1_000.0)).0;
+        assert!(overload.transient_s > length.transient_s + 2.0);
+    }
+
+    #[test]
+    fn trials_are_short_if_no_rate_meets_the_objectives() {
+        let objectives = ["p99.9 < 5ms".parse().unwrap()];
+        let lengths = LoadLengths::new(&objectives, Duration::from_secs(600), false, Some(500.0));
+        let (length, required_s) = lengths.trial(1_000.0, TrialStart::Idle, Some(1_000.0));
+        assert_eq!((length.judged_s, required_s), (SHORTEST_TRIAL_S, None));
     }
 }

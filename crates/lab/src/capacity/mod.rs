@@ -3,10 +3,7 @@
 //! [`CapacityRun`] sends the loads, `floodmark_stats::capacity` chooses their rates, and
 //! [`CapacityEvents`] derives the result from the recorded trials.
 
-mod figures;
-mod load_lengths;
 mod loads;
-mod recovery;
 mod result;
 mod run;
 mod searches;

@@ -20,15 +20,14 @@ use floodmark_record::worker_input::WorkerInput;
 use floodmark_stats::capacity::{TrialLength, UsualCpuSpeed};
 use floodmark_workers::{self as workers, WorkerFailure};
 
-use super::figures::{MeasuredTrial, OpenTrial};
-use super::load_lengths::LoadLengths;
-use super::loads::{CapacityLoads, default_connections, with_anchors};
+use super::loads::{
+    CapacityLoads, LoadLengths, MeasuredTrial, OpenTrial, default_connections, with_anchors,
+};
 use super::result::{CapacityEvents, EarlierSearch};
 use super::searches::{CapacitySearches, CapacityStepTrial, MOST_TRIALS, NextTrial};
 use crate::attempt::{Attempts, Listener, Monitoring};
-use crate::fold::test_fault;
+use crate::fold::{JoinedRun, test_fault};
 use crate::folder::Folder;
-use crate::joined_run::JoinedRun;
 
 /// Minimum length of a search. Shorter searches have time for too few trials.
 const SHORTEST_BUDGET: Duration = Duration::from_secs(15);

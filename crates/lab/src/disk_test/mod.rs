@@ -5,21 +5,20 @@
 
 mod check;
 mod client;
-mod faults;
 mod numbers;
 mod run;
 mod set;
 
 use std::fs::{self, File};
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use floodmark_disk::{
-    DiskFault, ImageReport, ImageTest, RecoveryProbe, TraceError, TraceOptions, Tracer, check_space,
+    DiskFault, FaultKind, FaultyCall, ImageReport, ImageTest, RecoveryProbe, Trace, TraceError,
+    TraceOptions, Tracer, check_space,
 };
 use floodmark_record::SCHEMA_VERSION;
 use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
@@ -38,14 +37,19 @@ pub use numbers::NumberCheck;
 
 /// Maximum time until the traced server accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Time after SIGTERM until a traced server is killed.
 const STOP_GRACE: Duration = Duration::from_secs(5);
+
 /// Maximum time to wait until a server that does not respond has exited.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Pause between attempts to connect, and between checks for the server's exit.
 const PAUSE: Duration = Duration::from_millis(1);
+
 /// Number of consecutive requests without a response after which a client stops.
 const MAX_UNANSWERED: usize = 3;
+
 /// Maximum number of failures in a row of the result.
 const MAX_FAILURES: usize = 3;
 
@@ -163,7 +167,7 @@ impl DiskTest<'_> {
             result.rows.push(row);
         }
         if self.images_per_fault > 0 {
-            for (name, fault) in faults::faults(&run.trace) {
+            for (name, fault) in faults(&run.trace) {
                 if is_stopped() {
                     break;
                 }
@@ -422,5 +426,87 @@ fn row(
         elapsed_s: report.elapsed.as_secs_f64(),
         refusals: report.refusals,
         failures: failures.collect(),
+    }
+}
+
+/// Returns the faults with their names. Early calls fail during the start, later ones under load.
+pub(super) fn faults(trace: &Trace) -> Vec<(String, DiskFault)> {
+    let (syncs, writes) = (trace.syncs(), trace.writes());
+    let (sync, write) = (FaultyCall::Sync, FaultyCall::Write);
+    let (error, space) = (FaultKind::InputOutput, FaultKind::NoSpace);
+    let mut faults = Vec::new();
+    let mut add = |call, first: u64, total: u64, is_lasting, kind| {
+        let fault = DiskFault {
+            call,
+            first,
+            is_lasting,
+            kind,
+        };
+        if (1..=total).contains(&first) && faults.iter().all(|(_, other)| *other != fault) {
+            faults.push((name(&fault), fault));
+        }
+    };
+    add(sync, 1, syncs, false, error);
+    add(sync, syncs / 4, syncs, false, error);
+    add(sync, syncs / 2, syncs, false, error);
+    add(sync, syncs / 2 + 1, syncs, false, error);
+    add(sync, syncs / 2, syncs, true, error);
+    add(sync, syncs / 2, syncs, true, space);
+    add(write, writes / 2, writes, false, error);
+    add(write, writes / 2, writes, true, space);
+    add(write, writes / 2, writes, false, FaultKind::Short);
+    faults
+}
+
+fn name(fault: &DiskFault) -> String {
+    let call = match fault.call {
+        FaultyCall::Sync => "sync",
+        FaultyCall::Write => "write",
+    };
+    let kind = match fault.kind {
+        FaultKind::InputOutput => "EIO",
+        FaultKind::NoSpace => "ENOSPC",
+        FaultKind::Short => "short",
+    };
+    let from = if fault.is_lasting { "from " } else { "" };
+    format!("{kind} {from}{call} {}", fault.first)
+}
+
+#[cfg(test)]
+mod tests {
+    use floodmark_disk::{FileId, Operation, TracedCall};
+
+    use super::*;
+
+    fn names(syncs: usize) -> Vec<String> {
+        let operation = Operation::Sync {
+            file: FileId::ROOT,
+            succeeded: true,
+        };
+        let call = TracedCall {
+            began: 1,
+            ended: 2,
+            operation,
+        };
+        let trace = Trace {
+            calls: vec![call; syncs],
+            ..Trace::default()
+        };
+        faults(&trace).into_iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn every_fault_hits_a_call_and_differs() {
+        assert_eq!(names(0), [""; 0]);
+        assert_eq!(names(1), ["EIO sync 1"]);
+        let of_many = [
+            "EIO sync 1",
+            "EIO sync 10",
+            "EIO sync 20",
+            "EIO sync 21",
+            "EIO from sync 20",
+            "ENOSPC from sync 20",
+        ];
+        assert_eq!(names(40), of_many);
     }
 }

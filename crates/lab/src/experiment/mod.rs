@@ -10,7 +10,6 @@ mod counter;
 mod crash;
 mod delay_proxy;
 mod gate;
-mod gate_turns;
 mod hosts;
 mod measurement;
 mod prerequisites;

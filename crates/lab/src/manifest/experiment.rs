@@ -20,9 +20,8 @@ use super::found::{ManifestCache, embedded_names, names_in};
 use super::gate::{self, GateSection};
 use super::place::{ExperimentPlace, TrialPlacement};
 use super::store::Store;
-use super::sweep::spread;
 use super::system::System;
-use super::trial::{Trial, TrialReader, TrialSection};
+use super::trial::{Trial, TrialReader, TrialSection, spread};
 
 /// An experiment file.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -7,8 +7,8 @@ use floodmark_record::watch::{
 use floodmark_record::{Metric, Observation};
 
 use super::file::ObserverFile;
+use super::series;
 use super::series::{JoinedSeries, SeriesPiece, increase, join};
-use super::threads;
 
 /// Maximum unobserved time at the end of an attempt, in ms. The last steps may be incomplete.
 pub const END_SLACK_MS: f64 = 100.0;
@@ -168,7 +168,7 @@ impl<'a> Excerpt<'a> {
             (*second, share(on_cpu, within, (begin, end)))
         });
         let used = (used(ProcessFigure::User)?, used(ProcessFigure::System)?);
-        let (threads, other_threads) = threads::sum(shares, used);
+        let (threads, other_threads) = series::sum(shares, used);
         Some(ServerSeen {
             name: self.file.opened.name.clone(),
             pids: self.file.opened.pids.clone(),

@@ -16,7 +16,6 @@ mod alignment;
 mod excerpt;
 mod file;
 pub mod series;
-mod threads;
 
 /// Timeout for the next line, which is due every second.
 const LINE_TIMEOUT: Duration = Duration::from_secs(3);

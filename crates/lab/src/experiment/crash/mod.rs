@@ -7,7 +7,6 @@ mod judging;
 mod load;
 mod processes;
 mod round;
-mod time;
 
 use std::time::Duration;
 
