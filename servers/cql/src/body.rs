@@ -1,8 +1,7 @@
 //! Parses response bodies.
 
 use crate::error::CqlError;
-use crate::query::CqlResult;
-use crate::value::CqlValue;
+use crate::query::{CqlResult, CqlValue};
 
 const MAX_COLUMNS: usize = 64;
 

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::body::ResponseBody;
 use crate::error::CqlError;
-use crate::query::{CqlQuery, CqlResult, ReadConsistency};
-use crate::value::CqlValue;
+use crate::query::{CqlQuery, CqlResult, CqlValue, ReadConsistency};
 
 /// Protocol version 4 (Cassandra 2.2 to 5.0), as sent in requests and in responses.
 const REQUEST: u8 = 0x04;

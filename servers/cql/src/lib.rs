@@ -12,9 +12,7 @@ mod body;
 mod connection;
 mod error;
 mod query;
-mod value;
 
 pub use connection::CqlConnection;
 pub use error::CqlError;
-pub use query::{CqlQuery, CqlResult, ReadConsistency};
-pub use value::{CqlParameter, CqlValue};
+pub use query::{CqlParameter, CqlQuery, CqlResult, CqlValue, ReadConsistency};

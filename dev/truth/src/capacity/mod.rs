@@ -3,7 +3,6 @@
 
 mod formulas;
 mod known;
-mod workload;
 
 use std::fmt;
 

@@ -5,7 +5,7 @@ use floodmark_record::Run;
 use super::awake::Awake;
 use super::plain_client::Overhead;
 use super::reference::Sorted;
-use super::{CaseEnvironment, CaseError, CaseRun, disturbance};
+use super::{CaseEnvironment, CaseError, CaseRun, attempts};
 use crate::log::Log;
 use crate::scenario::Scenario;
 use crate::server::TruthServer;
@@ -50,7 +50,7 @@ impl CaseMeasurement {
     /// that was resent after a reconnect may have reached the server twice.
     pub fn new((run, exit): (Run, Option<i32>), log: Log) -> Self {
         let mut findings = CaseRun {
-            disturbance: disturbance::found(&run, &log),
+            disturbance: attempts::disturbance(&run, &log),
             ..CaseRun::default()
         };
         let requests = &run.requests;

@@ -4,14 +4,12 @@
 //! the host was measurably disturbed ([`attempts`]). The report lists each attempt. Cases that mostly
 //! wait run side by side, after the others.
 
-mod anderson;
 mod attempts;
 pub mod awake;
 mod ceiling;
 mod client_fault;
 mod connections;
 mod delay;
-mod disturbance;
 mod environment;
 mod faulty_responses;
 mod findings;

@@ -1,12 +1,14 @@
-//! T8: arrivals at the server follow the schedule.
+//! T8: arrivals at the server follow the schedule, by the Anderson–Darling test for exponential gaps
+//! with a known rate.
 
 use super::awake::Awake;
-use super::{CaseEnvironment, CaseResult, anderson};
+use super::{CaseEnvironment, CaseResult};
 use crate::scenario::Scenario;
 
 /// Requests per second. A thread wakes up about 10 µs late, so a sleeping client cannot keep gaps
 /// of less than 10 µs. At this rate, 10 µs is at most 1 % of the mean gap.
 const RATE: f64 = 200.0;
+
 const SECONDS: u64 = 12;
 
 /// Significance level of the test. The corresponding limit is A² = 6.0. Lancet (ATC'19) accepts A²
@@ -27,8 +29,8 @@ pub fn run(environment: &CaseEnvironment) -> CaseResult {
     let pairs = measured.log.requests.windows(2);
     let gaps = pairs.map(|pair| (pair[1].arrival_ns - pair[0].arrival_ns) as f64);
     let gaps: Vec<f64> = gaps.collect();
-    let a2 = anderson::statistic(&gaps, 1e9 / RATE);
-    let p = anderson::p_value(a2);
+    let a2 = statistic(&gaps, 1e9 / RATE);
+    let p = p_value(a2);
     findings.holds(
         "gaps at the server are exponential (Anderson–Darling)",
         p >= SIGNIFICANCE_LEVEL,
@@ -38,4 +40,86 @@ pub fn run(environment: &CaseEnvironment) -> CaseResult {
     let [p50, p99] = [lateness.p50, lateness.p99].map(|us| us.unwrap_or(0.0));
     findings.note(format!("lateness p50 {p50:.0} µs, p99 {p99:.0} µs"));
     Ok(measured.findings)
+}
+
+/// Returns the statistic A² for `samples` and the exponential distribution with this mean. This is
+/// case 0, with all parameters known (Stephens: EDF statistics for goodness of fit and some
+/// comparisons, JASA 69, 1974).
+pub fn statistic(samples: &[f64], mean: f64) -> f64 {
+    let mut shares: Vec<f64> = samples.iter().map(|x| 1.0 - (-x / mean).exp()).collect();
+    shares.sort_by(f64::total_cmp);
+    let n = shares.len();
+    // Two requests that are read together have a gap of 0. The logarithm of 0 is undefined.
+    let bounded = |u: f64| u.clamp(1e-9, 1.0 - 1e-12);
+    let sum: f64 = (0..n)
+        .map(|i| {
+            let (low, high) = (bounded(shares[i]), bounded(shares[n - 1 - i]));
+            (2 * i + 1) as f64 * (low.ln() + (1.0 - high).ln())
+        })
+        .sum();
+    -(n as f64) - sum / n as f64
+}
+
+/// Coefficients of the approximation below and above A² = 2.
+#[rustfmt::skip]
+const SMALL: [f64; 6] = [2.00012, 0.247_105, -0.064_982_1, 0.034_796_2, -0.011_672, 0.001_686_91];
+
+const LARGE: [f64; 6] = [1.0776, -2.30695, 0.43424, -8.2433e-2, 8.056e-3, -3.146e-4];
+
+/// Returns the probability that exponential samples have a larger A² than `a2`.
+///
+/// The approximation of the limiting distribution is by Marsaglia and Marsaglia (Evaluating the
+/// Anderson–Darling distribution, J. Stat. Software 9, 2004).
+pub fn p_value(a2: f64) -> f64 {
+    let polynomial =
+        |coefficients: &[f64]| coefficients.iter().rev().fold(0.0, |sum, c| sum * a2 + c);
+    let below = if a2 < 2.0 {
+        let factor = polynomial(&SMALL);
+        (-1.233_714_1 / a2).exp() / a2.sqrt() * factor
+    } else {
+        let inner = polynomial(&LARGE);
+        (-inner.exp()).exp()
+    };
+    1.0 - below
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::choice::{exponential_ns, uniform};
+
+    fn samples(f: impl Fn(u64) -> f64) -> Vec<f64> {
+        (0..5_000).map(f).collect()
+    }
+
+    #[test]
+    fn matches_published_p_values() {
+        // The upper tail points of A² are from Stephens 1974, table 1, case 0.
+        for (a2, p) in [(1.933, 0.10), (2.492, 0.05), (3.857, 0.01)] {
+            assert!((p_value(a2) - p).abs() < 0.001, "{a2}: {}", p_value(a2));
+        }
+    }
+
+    #[test]
+    fn rejects_exponential_gaps_at_the_nominal_level() {
+        let rejected = (0..400u64)
+            .filter(|seed| {
+                let gaps = samples(|i| exponential_ns(*seed, i, 1e6) as f64);
+                p_value(statistic(&gaps, 1e6)) < 0.05
+            })
+            .count();
+        // Expected: 20, with a standard deviation of 4.4.
+        assert!((6..=36).contains(&rejected), "{rejected} of 400");
+    }
+
+    #[test]
+    fn rejects_other_gaps() {
+        let constant = samples(|_| 1e6);
+        let even = samples(|i| 2e6 * uniform(5, i));
+        let slow = samples(|i| exponential_ns(5, i, 1.1e6) as f64);
+        let late = samples(|i| exponential_ns(5, i, 0.9e6) as f64 + 1e5);
+        for gaps in [constant, even, slow, late] {
+            assert!(p_value(statistic(&gaps, 1e6)) < 1e-6);
+        }
+    }
 }

@@ -1,10 +1,8 @@
 //! The server that decides when responses are due.
 
-use super::Service;
-use super::crossing::{ArrivalWindow, Crossing};
-use super::limiter::TokenBucket;
 use super::queue::{FifoQueue, PauseClock};
 use super::speed::SpeedClock;
+use super::{ArrivalWindow, Crossing, Service, TokenBucket};
 use crate::choice::exponential_ns;
 use crate::scenario::{Scenario, ServiceChange};
 
