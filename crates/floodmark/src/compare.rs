@@ -21,7 +21,7 @@ use crate::endings;
 use crate::exit::{Ending, Exit, HELP};
 use crate::files::{self, Files};
 use crate::out;
-use crate::result_names::result_names;
+use crate::results;
 use crate::session::tool;
 use crate::tables::TableArgs;
 
@@ -203,7 +203,7 @@ fn side_names(sides: [&Operand; 2]) -> Vec<String> {
     {
         return vec![a.clone(), b.clone()];
     }
-    let results = result_names(sides.iter().map(|side| side.path.as_path()));
+    let results = results::names(sides.iter().map(|side| (&*side.path, &side.records[0])));
     let name = |(result, side): (String, &Operand)| match &side.system {
         Some(system) => format!("{result}:{system}"),
         None => result,

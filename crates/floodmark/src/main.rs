@@ -25,7 +25,7 @@ mod observe;
 mod out;
 mod progress;
 mod report;
-mod result_names;
+mod results;
 mod run;
 mod serve;
 mod session;

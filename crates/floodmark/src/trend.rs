@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use floodmark_diagnose::comparing::{NamedRecord, trend_series};
-use floodmark_lab::{EVENTS, FoundResult, RECORD, read_each};
+use floodmark_diagnose::comparing::trend_series;
 use floodmark_record::SCHEMA_VERSION;
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::trend::TrendReport;
@@ -15,7 +14,7 @@ use crate::compare::metric_names;
 use crate::exit::{Ending, HELP};
 use crate::files::{self, Files};
 use crate::out;
-use crate::result_names::result_names;
+use crate::results::ResultArgs;
 use crate::session::tool;
 use crate::tables::TableArgs;
 
@@ -34,9 +33,9 @@ const DEFAULT: [ComparedMetric; 4] = [
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct TrendArgs {
-    /// Folder of result folders, result folder (--out), or record file (--json); repeatable
-    #[arg(value_name = "RESULT", required = true)]
-    pub results: Vec<PathBuf>,
+    /// Results.
+    #[command(flatten)]
+    pub results: ResultArgs,
 
     /// Metrics to show; empty for [`DEFAULT`].
     #[arg(
@@ -65,37 +64,20 @@ pub struct TrendArgs {
 
 /// Runs the command.
 pub fn run(args: &TrendArgs) -> Result<(), Ending> {
-    let mut all = Vec::new();
-    for path in &args.results {
-        all.extend(read_each(path).map_err(Ending::usage)?);
-    }
+    let results = args.results.read()?;
     let files = Files {
         html: args.html.clone(),
         json: args.json.clone(),
         ..Files::default()
     };
-    let sources = all.iter();
-    let sources = sources
-        .flat_map(|FoundResult { path, .. }| [path.clone(), path.join(EVENTS), path.join(RECORD)]);
-    files.check_sources(&Vec::from_iter(sources))?;
+    files.check_sources(&results.sources)?;
     files.check_writable()?;
-    let names = result_names(all.iter().map(|found| found.path.as_path()));
-    let (mut results, mut faults) = (Vec::new(), Vec::new());
-    for (name, found) in names.into_iter().zip(all) {
-        match found.record {
-            Ok(record) => results.push(NamedRecord { name, record }),
-            Err(error) => faults.push(error),
-        }
-    }
-    if let Some(error) = faults.pop_if(|_| results.is_empty()) {
-        return Err(Ending::usage(error));
-    }
     let metrics = if args.metric.is_empty() {
         &DEFAULT[..]
     } else {
         &args.metric
     };
-    let (series, mut notes) = trend_series(&results, metrics);
+    let (series, mut notes) = trend_series(&results.named, metrics);
     if series.iter().all(|series| series.trends.is_empty()) {
         let names = metrics.iter().map(|metric| format!("\"{metric}\""));
         return Err(Ending::usage(format!(
@@ -103,7 +85,8 @@ pub fn run(args: &TrendArgs) -> Result<(), Ending> {
             names.collect::<Vec<_>>().join(" or ")
         )));
     }
-    notes.extend(faults.iter().map(|error| format!("not shown: {error}")));
+    let faults = results.faults.iter();
+    notes.extend(faults.map(|error| format!("not shown: {error}")));
     let report = TrendReport {
         schema: SCHEMA_VERSION,
         tool: tool(),

@@ -1,0 +1,105 @@
+//! Results that are shown together: their paths, records and short names.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use floodmark_diagnose::comparing::NamedRecord;
+use floodmark_lab::{EVENTS, FoundResult, RECORD, read_each};
+use floodmark_record::Record;
+
+use crate::exit::Ending;
+
+/// Flags that select results.
+#[derive(Debug, Args)]
+pub struct ResultArgs {
+    /// Folder of result folders, result folder (--out), or record file (--json); repeatable
+    #[arg(value_name = "RESULT", required = true)]
+    pub results: Vec<PathBuf>,
+}
+
+/// Selected results.
+pub struct Results {
+    /// The records, with distinct names.
+    pub named: Vec<NamedRecord>,
+    /// Why other results cannot be shown.
+    pub faults: Vec<String>,
+    /// Files that the results were read from.
+    pub sources: Vec<PathBuf>,
+}
+
+impl ResultArgs {
+    /// Reads the results.
+    ///
+    /// # Errors
+    /// A path cannot be read or contains no result, or no result can be read.
+    pub fn read(&self) -> Result<Results, Ending> {
+        let (mut read, mut faults, mut sources) = (Vec::new(), Vec::new(), Vec::new());
+        for path in &self.results {
+            for FoundResult { path, record } in read_each(path).map_err(Ending::usage)? {
+                sources.extend([path.clone(), path.join(EVENTS), path.join(RECORD)]);
+                match record {
+                    Ok(record) => read.push((path, record)),
+                    Err(error) => faults.push(error),
+                }
+            }
+        }
+        if let Some(error) = faults.pop_if(|_| read.is_empty()) {
+            return Err(Ending::usage(error));
+        }
+        let names = names(read.iter().map(|(path, record)| (&**path, record)));
+        let named = names.into_iter().zip(read);
+        Ok(Results {
+            named: named
+                .map(|(name, (_, record))| NamedRecord { name, record })
+                .collect(),
+            faults: faults.iter().map(ToString::to_string).collect(),
+            sources,
+        })
+    }
+}
+
+/// Returns a distinct name for each result: the name of its folder or file, or the whole path if
+/// names are ambiguous.
+pub fn names<'a>(results: impl Iterator<Item = (&'a Path, &'a Record)>) -> Vec<String> {
+    let paths: Vec<&Path> = results.map(|(path, _)| path).collect();
+    let name = |path: &&Path| {
+        let is_record = path.file_name().is_some_and(|name| name == RECORD);
+        let named = if is_record {
+            path.parent()
+        } else {
+            Some(*path)
+        };
+        let is_file = !is_record && path.is_file();
+        let last = if is_file {
+            path.file_stem()
+        } else {
+            named.and_then(Path::file_name)
+        };
+        last.map(|name| name.to_string_lossy().into_owned())
+    };
+    let short: Option<Vec<String>> = paths.iter().map(name).collect();
+    let is_distinct = |names: &Vec<String>| BTreeSet::from_iter(names).len() == names.len();
+    let whole = || {
+        paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect()
+    };
+    short.filter(is_distinct).unwrap_or_else(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session;
+
+    #[test]
+    fn names_are_short_unless_ambiguous() {
+        let record = session::empty_record(String::new());
+        let of = |paths: &[&str]| names(paths.iter().map(|path| (Path::new(*path), &record)));
+        assert_eq!(of(&["r/a", "r/b/record.json", "s/c/"]), ["a", "b", "c"]);
+        assert_eq!(of(&["r/a", "s/a"]), ["r/a", "s/a"]);
+        assert_eq!(of(&[".."]), [".."]);
+    }
+}
