@@ -14,11 +14,7 @@ use crate::testing::{closed, open};
 /// Returns a record with interleaved runs of the systems `a` and `b`. The arguments contain the
 /// throughput of each attempt, grouped by process.
 pub(crate) fn record(a: &[&[f64]], b: &[&[f64]]) -> Record {
-    let tool = ToolInfo {
-        name: "floodmark".to_owned(),
-        version: "0.1.0".to_owned(),
-        command: vec!["floodmark".to_owned(), "run".to_owned()],
-    };
+    let tool = ToolInfo::floodmark("0.1.0", vec!["floodmark".to_owned(), "run".to_owned()]);
     let mut record = Record::new(tool, Environment::default());
     for round in 0..a.len().max(b.len()) {
         for (system, processes) in [("a", a), ("b", b)] {

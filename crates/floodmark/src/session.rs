@@ -131,6 +131,11 @@ impl<'a> Session<'a> {
         report(output, stop, &measurement, measured?, folder.path())
     }
 
+    /// Describes this program and its command line for the record.
+    pub fn tool(&self) -> ToolInfo {
+        tool()
+    }
+
     /// Starts to display progress and to export the events.
     pub fn progress(&self, kind: LineKind) -> Progress<'_> {
         Progress::new(kind, self.output.quiet, self.stop, &self.export)
@@ -193,13 +198,9 @@ pub fn empty_record(message: String) -> Record {
 
 /// Describes this program and its command line for the record.
 pub fn tool() -> ToolInfo {
-    ToolInfo {
-        name: "floodmark".to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: std::env::args_os()
-            .map(|argument| argument.to_string_lossy().into_owned())
-            .collect(),
-    }
+    let arguments = std::env::args_os();
+    let command = arguments.map(|argument| argument.to_string_lossy().into_owned());
+    ToolInfo::floodmark(env!("CARGO_PKG_VERSION"), command.collect())
 }
 
 /// Adds the path of the result folder to a rendered result.

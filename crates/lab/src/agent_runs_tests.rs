@@ -277,11 +277,7 @@ fn agents_are_folded_into_their_run() {
     let saturated = folded(&closed(), [0; 4], 0.98);
     let opened = Event::Opened {
         schema: SCHEMA_VERSION,
-        tool: ToolInfo {
-            name: "floodmark".to_owned(),
-            version: "0".to_owned(),
-            command: Vec::new(),
-        },
+        tool: ToolInfo::floodmark("0", Vec::new()),
         environment: Environment::default(),
     };
     let began = Event::RunBegan {

@@ -305,11 +305,7 @@ mod tests {
         fs::write(parent.path().join(EVENTS), "").unwrap();
         let full = File::options().append(true).open("/dev/full").unwrap();
         let mut folder = Folder::new(parent.path(), "--out", full, 0);
-        let tool = ToolInfo {
-            name: "floodmark".to_owned(),
-            version: "0".to_owned(),
-            command: Vec::new(),
-        };
+        let tool = ToolInfo::floodmark("0", Vec::new());
         crate::attempt::open(&mut folder, tool);
         folder.append(&Event::Skipped {
             what: "the rest".to_owned(),

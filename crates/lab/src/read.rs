@@ -133,11 +133,7 @@ mod tests {
     use floodmark_record::host::{Environment, ToolInfo};
 
     fn tool() -> ToolInfo {
-        ToolInfo {
-            name: "floodmark".to_owned(),
-            version: "0".to_owned(),
-            command: Vec::new(),
-        }
+        ToolInfo::floodmark("0", Vec::new())
     }
 
     #[test]

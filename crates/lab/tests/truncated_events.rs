@@ -115,11 +115,7 @@ fn events() -> Vec<Event> {
     let mut all = vec![
         Event::Opened {
             schema: SCHEMA_VERSION,
-            tool: ToolInfo {
-                name: "floodmark".to_owned(),
-                version: "0".to_owned(),
-                command: Vec::new(),
-            },
+            tool: ToolInfo::floodmark("0", Vec::new()),
             environment: Environment::default(),
         },
         Event::RunBegan {

@@ -287,3 +287,15 @@ pub struct ToolInfo {
     /// Command line as given, as a list of arguments.
     pub command: Vec<String>,
 }
+
+impl ToolInfo {
+    /// floodmark with its version and command line.
+    #[must_use]
+    pub fn floodmark(version: &str, command: Vec<String>) -> Self {
+        ToolInfo {
+            name: "floodmark".to_owned(),
+            version: version.to_owned(),
+            command,
+        }
+    }
+}

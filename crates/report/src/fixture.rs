@@ -29,11 +29,7 @@ pub(crate) use failing::{failing, invalid, no_answers, violated};
 pub(crate) use judged::judged;
 
 pub(crate) fn record(runs: Vec<Run>) -> Record {
-    let tool = ToolInfo {
-        name: "floodmark".to_owned(),
-        version: "0.1.0".to_owned(),
-        command: Vec::new(),
-    };
+    let tool = ToolInfo::floodmark("0.1.0", Vec::new());
     let mut record = Record::new(tool, Environment::default());
     record.runs = runs;
     record

@@ -71,11 +71,7 @@ fn censored(times: Times) -> Times {
 }
 
 fn record(runs: Vec<Run>) -> Record {
-    let tool = ToolInfo {
-        name: String::new(),
-        version: String::new(),
-        command: Vec::new(),
-    };
+    let tool = ToolInfo::floodmark("", Vec::new());
     let mut record = Record::new(tool, Environment::default());
     record.runs = runs;
     record

@@ -115,11 +115,7 @@ fn tune(processes: usize, server: impl Fn(u64) -> SimulatedSearch) -> Tuning {
         goal: TuningGoal::Capacity,
         knobs: vec![threads(2)],
     };
-    let tool = ToolInfo {
-        name: "floodmark".to_owned(),
-        version: "0.1.0".to_owned(),
-        command: vec!["floodmark".to_owned()],
-    };
+    let tool = ToolInfo::floodmark("0.1.0", vec!["floodmark".to_owned()]);
     let mut record = Record::new(tool, Environment::default());
     for _ in 0..processes {
         let (_, next) = judge(&record, &tuning, TuningState::default());

@@ -21,7 +21,7 @@ use crate::load::check_groups;
 use crate::load::shared::workload;
 use crate::out;
 use crate::progress::LineKind;
-use crate::session::{Measured, Measurement, Session, tool, with_folder};
+use crate::session::{Measured, Measurement, Session, with_folder};
 use args::CapacityArgs;
 
 pub mod args;
@@ -105,9 +105,9 @@ impl Measurement for UrlSearch<'_> {
                     budget: args.budget,
                 };
                 match &earlier {
-                    None => attempt::open(folder, tool()),
+                    None => attempt::open(folder, session.tool()),
                     Some(earlier) => folder.append(&Event::Resumed(Resumed {
-                        tool: tool(),
+                        tool: session.tool(),
                         unix_ms: attempt::unix_ms(),
                         anew: earlier.others.clone(),
                     })),

@@ -17,7 +17,7 @@ use crate::exit::{Ending, stop_on_signals};
 use crate::files;
 use crate::out;
 use crate::progress::LineKind;
-use crate::session::{Measured, Measurement, Session, empty_record, tool};
+use crate::session::{Measured, Measurement, Session, empty_record};
 use args::LoadArgs;
 
 pub mod agents;
@@ -150,7 +150,7 @@ impl Measurement for UrlLoad<'_> {
             session.stop,
             |attempts, folder| {
                 let mut progress = session.progress(LineKind::Seconds);
-                attempts.run(tool(), folder, &mut |event| progress.on(event))
+                attempts.run(session.tool(), folder, &mut |event| progress.on(event))
             },
         )?;
         Ok(Measured::judged(ran, folder, |record| {

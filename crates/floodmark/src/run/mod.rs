@@ -21,7 +21,7 @@ use floodmark_report::Style;
 use crate::endings;
 use crate::exit::{Ending, Exit, own_program, stop_on_signals};
 use crate::progress::{LineKind, about};
-use crate::session::{Measured, Measurement, Session, tool, with_folder};
+use crate::session::{Measured, Measurement, Session, with_folder};
 use args::RunArgs;
 
 pub mod args;
@@ -132,7 +132,7 @@ impl Measurement for ExperimentTrials<'_> {
         progress.set_schedule(schedule, experiment.capacity.is_some());
         let runner = ExperimentRunner {
             experiment,
-            tool: tool(),
+            tool: session.tool(),
             floodmark: self.floodmark.clone(),
             earlier: earlier.as_ref(),
             stop: session.stop,

@@ -14,7 +14,7 @@ use crate::endings;
 use crate::exit::{Ending, own_program, stop_on_signals};
 use crate::progress::LineKind;
 use crate::run::checked_plan;
-use crate::session::{Measured, Measurement, Session, tool, with_folder};
+use crate::session::{Measured, Measurement, Session, with_folder};
 use args::TuneArgs;
 
 pub mod args;
@@ -76,7 +76,7 @@ impl Measurement for KnobTuning<'_> {
         }
         let runner = TuningRunner {
             experiment,
-            tool: tool(),
+            tool: session.tool(),
             floodmark: self.floodmark.clone(),
             earlier: earlier.as_ref(),
             budget: self.args.budget,

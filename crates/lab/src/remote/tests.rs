@@ -38,11 +38,7 @@ fn observer_file(synchronised: bool) -> (tempfile::TempDir, ObserverFile) {
     let mut lines = vec![
         ObserverLine::Opened(Box::new(ObserverOpened {
             schema: OBSERVER_FILE_VERSION,
-            tool: ToolInfo {
-                name: "floodmark".to_owned(),
-                version: "0".to_owned(),
-                command: Vec::new(),
-            },
+            tool: ToolInfo::floodmark("0", Vec::new()),
             environment: Environment::default(),
             port: 80,
             name: "httpd".to_owned(),

@@ -38,11 +38,7 @@ pub(crate) fn compared(comparisons: Vec<Comparison>) -> ComparisonReport {
     };
     ComparisonReport {
         schema: 1,
-        tool: ToolInfo {
-            name: "floodmark".to_owned(),
-            version: "0.1.0".to_owned(),
-            command: Vec::new(),
-        },
+        tool: ToolInfo::floodmark("0.1.0", Vec::new()),
         a: side("old"),
         b: side("new"),
         unlike: Vec::new(),

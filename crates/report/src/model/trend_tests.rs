@@ -43,11 +43,7 @@ pub(crate) fn report() -> TrendReport {
     };
     TrendReport {
         schema: SCHEMA_VERSION,
-        tool: ToolInfo {
-            name: "floodmark".to_owned(),
-            version: "0".to_owned(),
-            command: Vec::new(),
-        },
+        tool: ToolInfo::floodmark("0", Vec::new()),
         series: vec![TrendSeries {
             name: "hello".to_owned(),
             results: (0..14).map(result).collect(),

@@ -239,11 +239,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let judge = |skipped: &str| {
             let mut record = Record::new(
-                floodmark_record::host::ToolInfo {
-                    name: "floodmark".to_owned(),
-                    version: "0".to_owned(),
-                    command: Vec::new(),
-                },
+                floodmark_record::host::ToolInfo::floodmark("0", Vec::new()),
                 floodmark_record::host::Environment::default(),
             );
             record.skipped = vec![skipped.to_owned()];
