@@ -7,6 +7,7 @@ use clap::Args;
 use floodmark_diagnose::comparing::NamedRecord;
 use floodmark_lab::{EVENTS, FoundResult, RECORD, read_each};
 use floodmark_record::Record;
+use floodmark_record::host::{Label, Labels};
 
 use crate::exit::Ending;
 
@@ -16,6 +17,10 @@ pub struct ResultArgs {
     /// Folder of result folders, result folder (--out), or record file (--json); repeatable
     #[arg(value_name = "RESULT", required = true)]
     pub results: Vec<PathBuf>,
+
+    /// Show only results with this label (load --label); repeatable [default: none]
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub label: Vec<Label>,
 }
 
 /// Selected results.
@@ -39,6 +44,7 @@ impl ResultArgs {
             for FoundResult { path, record } in read_each(path).map_err(Ending::usage)? {
                 sources.extend([path.clone(), path.join(EVENTS), path.join(RECORD)]);
                 match record {
+                    Ok(record) if !record.tool.labels.contain(&self.label) => {}
                     Ok(record) => read.push((path, record)),
                     Err(error) => faults.push(error),
                 }
@@ -46,6 +52,12 @@ impl ResultArgs {
         }
         if let Some(error) = faults.pop_if(|_| read.is_empty()) {
             return Err(Ending::usage(error));
+        }
+        if read.is_empty() {
+            let labels: Labels = self.label.iter().cloned().collect();
+            return Err(Ending::usage(format!(
+                "no result has the label {labels}; see the labels of a result with floodmark report"
+            )));
         }
         let names = names(read.iter().map(|(path, record)| (&**path, record)));
         let named = names.into_iter().zip(read);
@@ -60,9 +72,9 @@ impl ResultArgs {
 }
 
 /// Returns a distinct name for each result: the name of its folder or file, or the whole path if
-/// names are ambiguous.
+/// names are ambiguous, followed by its labels.
 pub fn names<'a>(results: impl Iterator<Item = (&'a Path, &'a Record)>) -> Vec<String> {
-    let paths: Vec<&Path> = results.map(|(path, _)| path).collect();
+    let (paths, records): (Vec<&Path>, Vec<&Record>) = results.unzip();
     let name = |path: &&Path| {
         let is_record = path.file_name().is_some_and(|name| name == RECORD);
         let named = if is_record {
@@ -86,7 +98,12 @@ pub fn names<'a>(results: impl Iterator<Item = (&'a Path, &'a Record)>) -> Vec<S
             .map(|path| path.display().to_string())
             .collect()
     };
-    short.filter(is_distinct).unwrap_or_else(whole)
+    let names = short.filter(is_distinct).unwrap_or_else(whole).into_iter();
+    let labeled = |(name, record): (String, &Record)| match &record.tool.labels {
+        labels if labels.is_empty() => name,
+        labels => format!("{name} ({labels})"),
+    };
+    names.zip(records).map(labeled).collect()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use floodmark_lab::Folder;
 use floodmark_observe::{Root, environment::environment};
 use floodmark_record::Record;
 use floodmark_record::comparison::Threshold;
-use floodmark_record::host::ToolInfo;
+use floodmark_record::host::{Label, ToolInfo};
 use floodmark_report::Style;
 use floodmark_report::junit::RunFault;
 
@@ -35,6 +35,11 @@ pub struct OutputArgs {
     /// are kept]
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
+
+    /// Label for the result, such as branch=main, by which `trend --label` selects results;
+    /// repeatable [default: none]
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub label: Vec<Label>,
 
     /// Print neither progress nor result
     #[arg(short, long)]
@@ -133,7 +138,10 @@ impl<'a> Session<'a> {
 
     /// Describes this program and its command line for the record.
     pub fn tool(&self) -> ToolInfo {
-        tool()
+        ToolInfo {
+            labels: self.output.label.iter().cloned().collect(),
+            ..tool()
+        }
     }
 
     /// Starts to display progress and to export the events.

@@ -5,6 +5,8 @@
 //! and `floodmark-report` prints the results.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display};
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -286,6 +288,61 @@ pub struct ToolInfo {
     pub version: String,
     /// Command line as given, as a list of arguments.
     pub command: Vec<String>,
+    /// Labels of the result.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
+}
+
+/// A label such as `branch=main`: a key and a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label(String, String);
+
+impl FromStr for Label {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
+        let (key, value) = (key.trim(), value.trim());
+        if key.is_empty() || value.is_empty() {
+            return Err(format!(
+                "\"{text}\" is not a label; write KEY=VALUE, such as branch=main"
+            ));
+        }
+        Ok(Label(key.to_owned(), value.to_owned()))
+    }
+}
+
+/// Labels by key. If a key occurs several times, the last value counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Labels(BTreeMap<String, String>);
+
+impl Labels {
+    /// Returns whether there is no label.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns whether all given labels are among these.
+    #[must_use]
+    pub fn contain(&self, wanted: &[Label]) -> bool {
+        let has = |Label(key, value): &Label| self.0.get(key) == Some(value);
+        wanted.iter().all(has)
+    }
+}
+
+impl FromIterator<Label> for Labels {
+    fn from_iter<I: IntoIterator<Item = Label>>(labels: I) -> Self {
+        let pairs = labels.into_iter().map(|Label(key, value)| (key, value));
+        Labels(pairs.collect())
+    }
+}
+
+impl Display for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs = self.0.iter().map(|(key, value)| format!("{key}={value}"));
+        f.write_str(&pairs.collect::<Vec<_>>().join(", "))
+    }
 }
 
 impl ToolInfo {
@@ -296,6 +353,7 @@ impl ToolInfo {
             name: "floodmark".to_owned(),
             version: version.to_owned(),
             command,
+            labels: Labels::default(),
         }
     }
 }

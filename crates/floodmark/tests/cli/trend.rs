@@ -157,3 +157,32 @@ fn names_what_cannot_be_shown() {
         "{printed}"
     );
 }
+
+#[test]
+fn labels_are_shown_and_select_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = TruthServer::start(Scenario::from(Service::Fixed { delay_us: 1_000 })).unwrap();
+    let url = format!("http://{}/", server.address());
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    for (name, branch) in [("a", "branch=main"), ("b", "branch=fix")] {
+        let output = at(name);
+        let arguments = ["-n", "20", "--quiet", "--out", &output, "--label", branch];
+        succeeds(&run(&[&["load", &url], &arguments[..]].concat()));
+    }
+    let shows = |arguments: &[&str], words: &str, other: &str| {
+        let output = run(arguments);
+        let printed = text(&[&output.stdout[..], &output.stderr].concat());
+        assert!(printed.contains(words), "no {words:?} in {printed}");
+        assert!(!printed.contains(other), "{other:?} in {printed}");
+    };
+    let (all, a, b) = (folder.path().to_str().unwrap(), at("a"), at("b"));
+    shows(&["report", &a], "branch=main", "branch=fix");
+    shows(&["compare", &a, &b], "a (branch=main)", "not a label");
+    shows(&["trend", all], "a (branch=main)", "not a label");
+    let selected = ["trend", all, "--label", "branch=fix"];
+    shows(&selected, "b (branch=fix)", "branch=main");
+    let absent = ["trend", all, "--label", "branch=none"];
+    shows(&absent, "no result has the label branch=none", "throughput");
+    shows(&["load", &url, "--label", "main"], "write KEY=VALUE", "ok");
+    server.stop().unwrap();
+}

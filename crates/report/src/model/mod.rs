@@ -40,13 +40,17 @@ pub(crate) mod verdict;
 use floodmark_record::Record;
 
 use self::blocks::Blocks;
+use self::text::line;
 
 /// Returns the result of any command as a document. `next` is the recommended next step.
 pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {
-    match &record.experiment {
+    let mut blocks = match &record.experiment {
         Some(_) if record.tuning.is_some() => tuning::document(record),
         Some(_) => experiment::document(record),
         None if record.capacity.is_some() => capacity::document(record),
         None => summary::document(record, next),
-    }
+    };
+    let labels = &record.tool.labels;
+    blocks.lines((!labels.is_empty()).then(|| line("labels", labels.to_string())));
+    blocks
 }
