@@ -434,6 +434,7 @@ mod tests {
                 "response time p99",
                 "service time p50",
                 "service time p99",
+                "first byte p99",
                 "client CPU time per request",
                 "server CPU time per request",
                 "capacity",
