@@ -45,6 +45,8 @@ crate::names::named! {
         Jit = "jit",
         /// TLS handshakes use up the CPU.
         TlsHandshake = "tls-handshake",
+        /// Compressing responses uses up the server's CPU.
+        Compression = "compression",
         /// Requests wait for the server to write its log.
         SyncLogging = "sync-logging",
         /// The store is CPU-bound.

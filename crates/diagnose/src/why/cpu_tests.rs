@@ -151,8 +151,21 @@ fn names_the_code_that_takes_most_of_the_cpu_time() {
     };
     let mut run = run_with(3.98, 3.8, 0.6);
     run.observations.extend(code(0.0, 0.9));
-    let verdict = is(&run, Cause::ServerCpu);
+    let verdict = is(&run, Cause::Compression);
     assert_eq!(path(&verdict), ["cpu server", "compression server"]);
+    assert_eq!(verdict.also, [Cause::ServerCpu]);
+    // A smaller share is a cost beside the saturated CPU.
+    let mut run = run_with(3.98, 3.8, 0.6);
+    run.observations.extend(code(0.0, 0.4));
+    let verdict = is(&run, Cause::ServerCpu);
+    assert_eq!(verdict.also, [Cause::Compression]);
+    assert!((verdict.costs[0].share - 0.32).abs() < 1e-9, "{verdict:?}");
+    // On an idle server, nothing waits for compression.
+    let mut run = run_with(1.0, 0.5, 0.1);
+    run.observations.extend(code(0.0, 0.9));
+    let verdict = judged(&run);
+    assert_ne!(verdict.cause, Cause::Compression);
+    assert!(!verdict.also.contains(&Cause::Compression), "{verdict:?}");
     // Without new connections, CPU time in cryptography does not come from TLS handshakes.
     let mut run = run_with(3.98, 3.8, 0.6);
     run.observations.extend(code(0.9, 0.0));

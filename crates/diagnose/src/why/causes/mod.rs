@@ -195,6 +195,7 @@ causes! {
     jit,
     gc,
     tls_handshake,
+    compression,
     store_cpu,
     store_lock,
     store_commit,
