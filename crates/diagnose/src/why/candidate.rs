@@ -1,12 +1,9 @@
 //! Findings of the rules: possible causes, causes ruled out, and missing evidence.
 
 use floodmark_record::cause::Cause;
-use floodmark_record::metric::CodeFigure;
 use floodmark_record::path::{Actor, PathStep, StepKind};
 use floodmark_record::verdict::RuledOut;
 
-use super::facts::RunFacts;
-use super::thresholds::MOST;
 use crate::text::percent;
 
 /// How conclusive the evidence for a cause is. Candidates are ranked from most to least conclusive.
@@ -79,19 +76,6 @@ impl Candidate {
         Candidate::new(EvidenceRank::Cost, summary, vec![figure], "")
             .at([(StepKind::Cpu, Actor::Server), step])
             .with_share(share)
-    }
-
-    /// Adds a compression step to a path that ends at the server's CPU, if compression takes most of
-    /// the CPU time.
-    pub fn with_compression(mut self, facts: &RunFacts<'_>) -> Self {
-        let share = facts.code_share(CodeFigure::Compression);
-        if let Some(share) = share.filter(|share| *share >= MOST) {
-            let basis = format!("compression: {} of the server's CPU time", percent(share));
-            let step = PathStep::new(StepKind::Compression, Actor::Server, basis.clone());
-            self.path.push(step);
-            self.evidence.push(basis);
-        }
-        self
     }
 
     /// Sets the path's steps up to the limit. Their source is the first line of evidence.

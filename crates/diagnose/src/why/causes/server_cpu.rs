@@ -60,6 +60,5 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     )
     .at([(StepKind::Cpu, Actor::Server)])
     .with_utilization(share, facts.responses_per_s)
-    .with_compression(facts)
     .found()
 }

@@ -64,7 +64,6 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     ])
     .with_limit(Some(facts.responses_per_s / thread.on_cpu.min(1.0)).filter(|_| is_always_busy))
     .with_share(thread.busy().min(1.0))
-    .with_compression(facts)
     .found()
 }
 
