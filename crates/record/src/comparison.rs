@@ -24,7 +24,7 @@ crate::names::named! {
         ServiceP50 = "service.p50",
         /// 99th percentile of service time, in microseconds.
         ServiceP99 = "service.p99",
-        /// 99th percentile of the time to the first byte, in microseconds.
+        /// 99th percentile of time to first byte, in microseconds.
         FirstByteP99 = "first_byte.p99",
         /// CPU time of the client per request sent, in microseconds.
         CpuPerRequest = "cpu_us_per_request",

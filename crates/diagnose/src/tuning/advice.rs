@@ -22,7 +22,7 @@ pub(super) enum Advice<'a> {
 /// runtimes run one thread outside the pool.
 const SPARE_UNITS: f64 = 1.5;
 
-/// A full pool.
+/// A saturated pool.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct FullPool {
     pub(crate) kind: KnobKind,
@@ -46,7 +46,7 @@ impl FullPool {
 }
 
 impl Tuning {
-    /// Returns the pool that a verdict found to be full.
+    /// Returns the saturated pool that the verdict identifies, if any.
     pub(crate) fn full_pool(&self, verdict: &Verdict) -> Option<FullPool> {
         match self {
             Tuning::Raise(pool) => Some(pool(verdict)),
@@ -55,7 +55,7 @@ impl Tuning {
     }
 }
 
-/// Returns the pool that a verdict found to be full.
+/// Returns the saturated pool that the verdict identifies, if any.
 pub(super) fn full_pool(verdict: &Verdict) -> Option<FullPool> {
     spec(verdict.cause).tuning.full_pool(verdict)
 }

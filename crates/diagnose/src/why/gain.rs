@@ -32,8 +32,8 @@ pub(super) enum GainModel {
     AllCpus,
 }
 
-/// Predicts the throughput without the limit. With all requests in service at once, it is the number
-/// of requests divided by the shortest service time. Returns `None` in the open model.
+/// Predicts the throughput if the limit were removed: the number of requests in flight (one per
+/// connection) divided by the shortest service time. Returns `None` in the open model.
 ///
 /// The CPUs also limit the prediction if they are at least half busy. At a lower load, the CPU time
 /// per request is larger than at the limit, so it does not show how many requests the CPUs can

@@ -3,7 +3,7 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::path::{Actor, StepKind};
 
-use super::{CauseSpec, Detect, Explained, Loss, Place, Tuning};
+use super::{CauseSpec, Detect, Effect, Explanation, Place, Tuning};
 use crate::suspicion::RecentFigures;
 use crate::text::{plural, show_available, show_us};
 use crate::validity::{ClientThreads, SATURATED_SHARE};
@@ -13,12 +13,12 @@ use crate::why::proof::CauseClass;
 use crate::why::thresholds::CONTENDED;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
-    loses_to: &[Loss {
-        to: &[Cause::EphemeralPorts],
+    explained_by: &[Explanation {
+        by: &[Cause::EphemeralPorts],
         when: |facts, _, _| {
             let searched = facts.client_errors("ports_exhausted") > facts.run.requests.sent;
             let figure = || "the client used its CPU to search for free local ports".to_owned();
-            searched.then(|| Explained::RuledOut(figure()))
+            searched.then(|| Effect::RuledOut(figure()))
         },
     }],
     class: Some(CauseClass::ClientCpu),

@@ -8,7 +8,7 @@ use floodmark_record::run::Run;
 use floodmark_record::units::show_count;
 
 use super::rate_limiter::is_limited;
-use super::{CauseSpec, Detect, Explained, Loss, Place};
+use super::{CauseSpec, Detect, Effect, Explanation, Place};
 use crate::stopped;
 use crate::suspicion::RecentFigures;
 use crate::text::{per_s, percent, plural, show_s};
@@ -19,12 +19,12 @@ use crate::why::thresholds::{MOST, NOTICEABLE, RARE};
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     interrupts: Some(stopped),
-    loses_to: &[Loss {
-        to: &[Cause::RateLimiter],
+    explained_by: &[Explanation {
+        by: &[Cause::RateLimiter],
         when: |facts, _, _| {
             let run = facts.run;
             let is_minor = failed_share(run) < MOST && is_limited(run);
-            is_minor.then_some(Explained::Minor)
+            is_minor.then_some(Effect::Minor)
         },
     }],
     shows_at_once: true,

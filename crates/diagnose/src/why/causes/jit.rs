@@ -5,7 +5,7 @@ use floodmark_record::metric::JvmFigure;
 use floodmark_record::path::{Actor, StepKind};
 use floodmark_record::run::{Run, SteadyClass};
 
-use super::{CauseSpec, Detect, Explained, Loss, Place};
+use super::{CauseSpec, Detect, Effect, Explanation, Place};
 use crate::text::percent;
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::{RunFacts, is_compiler};
@@ -13,13 +13,13 @@ use crate::why::proof::CauseClass;
 use crate::why::thresholds::{CONTENDED, NOTICEABLE, SATURATED};
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
-    loses_to: &[Loss {
-        to: &[Cause::Gc],
+    explained_by: &[Explanation {
+        by: &[Cause::Gc],
         when: |facts, _, candidate| {
             let collecting = facts.jvm(JvmFigure::CollectionTime)?;
             let is_more = candidate.rank != EvidenceRank::Cost && collecting > share(facts)?;
             is_more.then(|| {
-                Explained::RuledOut(format!(
+                Effect::RuledOut(format!(
                     "{}; garbage collection takes more: {} of the time",
                     candidate.evidence[0],
                     percent(collecting)

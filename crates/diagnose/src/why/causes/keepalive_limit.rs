@@ -38,8 +38,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         facts.has_spare_cpu() && (facts.server.is_none() || used(&facts.server) < SATURATED);
     let (opened_text, sent_text) = (show_count(opened), show_count(sent));
     let share = per_request / (per_request + REOPENED);
-    // The client opens the same connections, and its CPU time shows that they are cheap compared
-    // with the server's work.
+    // The client opens the same connections. If it uses little CPU time per request compared with
+    // the server, opening connections is cheap.
     let server_us = run.server.as_ref().and_then(|s| s.cpu_us_per_request);
     let costs = run.client.cpu_us_per_request.zip(server_us);
     let are_cheap = costs.is_some_and(|(client, server)| client < NOTICEABLE * server);

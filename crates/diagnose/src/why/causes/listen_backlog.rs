@@ -5,7 +5,7 @@ use floodmark_record::metric::{ListenerFigure, NetworkFigure, Role};
 use floodmark_record::path::{Actor, StepKind};
 use floodmark_record::plan::ConnectionUse;
 
-use super::{CauseSpec, Detect, Explained, Loss, Place};
+use super::{CauseSpec, Detect, Effect, Explanation, Place};
 use crate::text::per_s;
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
 use crate::why::facts::RunFacts;
@@ -15,13 +15,13 @@ use crate::why::thresholds::{LONG_WAIT_S, MOST, RARE};
 const SYN_RETRY_S: f64 = 1.0;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
-    loses_to: &[Loss {
-        to: &[Cause::MaxConnections],
+    explained_by: &[Explanation {
+        by: &[Cause::MaxConnections],
         // The queue overflows because the server has stopped accepting connections.
         when: |facts, _, candidate| {
             let length = queue(facts).map_or(0.0, |(length, _)| length);
             let has_stopped = facts.accept_wait_s(length) >= LONG_WAIT_S && facts.has_spare_cpu();
-            has_stopped.then(|| Explained::RuledOut(candidate.evidence[0].clone()))
+            has_stopped.then(|| Effect::RuledOut(candidate.evidence[0].clone()))
         },
     }],
     ..CauseSpec::new(

@@ -3,7 +3,7 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::path::{Actor, StepKind};
 
-use super::{CauseSpec, Detect, Explained, Loss, Place};
+use super::{CauseSpec, Detect, Effect, Explanation, Place};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::RunFacts;
 use crate::why::gain::GainModel;
@@ -12,8 +12,8 @@ use crate::why::proof::CauseClass;
 pub(super) static SPEC: CauseSpec = CauseSpec {
     // Threads that accept connections themselves also limit the number of connections. If accepted
     // connections also wait for another limit, that limit matters more.
-    loses_to: &[Loss {
-        to: &[
+    explained_by: &[Explanation {
+        by: &[
             Cause::WorkerPool,
             Cause::Serialised,
             Cause::ConnectionPool,
@@ -22,7 +22,7 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
         ],
         when: |_, service, _| {
             let queue = service.accept_queue.as_ref()?;
-            queue.is_minor.then_some(Explained::Minor)
+            queue.is_minor.then_some(Effect::Minor)
         },
     }],
     class: Some(CauseClass::Waiting),

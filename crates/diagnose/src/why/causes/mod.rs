@@ -19,11 +19,11 @@ pub(crate) struct CauseSpec {
     /// What the cause means, as a clause for the guide.
     pub(crate) about: &'static str,
     pub(crate) detect: Detect,
-    /// Looks for an interruption of the run. The means of such a run describe neither the interruption
-    /// nor the rest, so no other cause is judged.
+    /// Detects an interruption of the run. Averages over an interrupted run describe neither the
+    /// interruption nor normal operation, so no other cause is evaluated.
     pub(super) interrupts: Option<fn(&RunFacts<'_>) -> Option<Candidate>>,
-    /// Causes that explain this one. The graph of these relations has no cycle.
-    pub(super) loses_to: &'static [Loss],
+    /// Causes that explain this one. The relations have no cycle.
+    pub(super) explained_by: &'static [Explanation],
     /// Whether the cause limits throughput.
     pub(crate) is_limit: bool,
     /// Whether the outcomes of requests show the cause, however short the run is.
@@ -49,14 +49,14 @@ pub(crate) enum Detect {
 }
 
 /// Causes that explain another one.
-pub(super) struct Loss {
-    pub(super) to: &'static [Cause],
+pub(super) struct Explanation {
+    pub(super) by: &'static [Cause],
     /// Returns the effect if one of the causes explains this candidate.
-    pub(super) when: fn(&RunFacts<'_>, &Service, &Candidate) -> Option<Explained>,
+    pub(super) when: fn(&RunFacts<'_>, &Service, &Candidate) -> Option<Effect>,
 }
 
 /// Effect on a candidate that another cause explains.
-pub(super) enum Explained {
+pub(super) enum Effect {
     /// A figure rules the candidate out.
     RuledOut(String),
     /// The candidate accounts for a minor part of the run.
@@ -126,7 +126,7 @@ impl CauseSpec {
             about,
             detect,
             interrupts: None,
-            loses_to: &[],
+            explained_by: &[],
             is_limit: true,
             shows_at_once: false,
             client_error: None,
@@ -142,7 +142,7 @@ impl CauseSpec {
         format!("looks {what} ({}): {text}", self.cause)
     }
 
-    /// Looks for the cause, and for causes that explain it.
+    /// Detects the cause, and applies the causes that explain it.
     fn find(&self, facts: &RunFacts<'_>, service: &Service) -> Option<Finding> {
         let finding = match self.detect {
             Detect::Figures(detect) => detect(facts),
@@ -152,10 +152,10 @@ impl CauseSpec {
         let Finding::Limit(mut candidate) = finding else {
             return Some(finding);
         };
-        for loss in self.loses_to {
-            match (loss.when)(facts, service, &candidate) {
-                Some(Explained::RuledOut(figure)) => return Some(Finding::RuledOut(figure)),
-                Some(Explained::Minor) => candidate.rank = EvidenceRank::Minor,
+        for explanation in self.explained_by {
+            match (explanation.when)(facts, service, &candidate) {
+                Some(Effect::RuledOut(figure)) => return Some(Finding::RuledOut(figure)),
+                Some(Effect::Minor) => candidate.rank = EvidenceRank::Minor,
                 None => {}
             }
         }
@@ -228,13 +228,13 @@ pub fn is_limit(cause: Cause) -> bool {
     spec(cause).is_limit
 }
 
-/// Looks for an interruption of the run.
+/// Detects an interruption of the run.
 pub(super) fn interruption(facts: &RunFacts<'_>) -> Option<(Cause, Candidate)> {
     ALL.iter()
         .find_map(|spec| Some((spec.cause, spec.interrupts?(facts)?)))
 }
 
-/// Looks for all causes.
+/// Detects all causes.
 pub(super) fn find(facts: &RunFacts<'_>) -> Findings {
     let service = Service::of(facts);
     let mut findings = Findings::default();
@@ -251,7 +251,10 @@ pub fn guide() -> String {
     let mut table = "| place | cause | meaning | explained by |\n|---|---|---|---|\n".to_owned();
     for place in Place::ALL {
         for spec in ALL.iter().filter(|spec| spec.place == place) {
-            let causes = spec.loses_to.iter().flat_map(|loss| loss.to);
+            let causes = spec
+                .explained_by
+                .iter()
+                .flat_map(|explanation| explanation.by);
             let causes: Vec<String> = causes.map(|cause| format!("`{cause}`")).collect();
             let (place, cause, causes) = (place.name(), spec.cause, causes.join(", "));
             table += &format!("| {place} | `{cause}` | {} | {causes} |\n", spec.about);
@@ -273,10 +276,13 @@ mod tests {
     }
 
     #[test]
-    fn no_cause_loses_to_itself_through_others() {
-        /// Returns whether a chain of losses leads from one cause to another.
+    fn no_cause_explains_itself_through_others() {
+        /// Returns whether a chain of explanations leads from one cause to another.
         fn leads(from: Cause, to: Cause, depth: usize) -> bool {
-            let mut winners = spec(from).loses_to.iter().flat_map(|loss| loss.to);
+            let mut winners = spec(from)
+                .explained_by
+                .iter()
+                .flat_map(|explanation| explanation.by);
             depth > 0 && winners.any(|winner| *winner == to || leads(*winner, to, depth - 1))
         }
         for cause in Cause::ALL {

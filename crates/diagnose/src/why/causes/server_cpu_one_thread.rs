@@ -83,8 +83,8 @@ fn one_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     let (idle, cpus) = facts.spare_cpus()?;
     let waits = interpreter_waits(facts);
     // A single request takes turns with the threads that read and write, so the shortest service
-    // time is a few times the CPU time of the request. If threads wait for it, the service time may
-    // also be shorter, because handing over the lock takes time.
+    // time is a few times the CPU time of the request. If threads wait for the interpreter lock, it
+    // can also be less than the CPU time, which then includes handing over the lock.
     let least = if waits.is_some() { MOST } else { ONE.start };
     let few = least..(2.0 * ONE.end);
     // One CPU, minus the cost of handovers between threads. An interpreter releases its lock during

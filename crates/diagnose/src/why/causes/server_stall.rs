@@ -24,9 +24,9 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     )
 };
 
-/// Returns the candidate for a server that stalled. Returns `None`, so that other causes are judged,
-/// if the server used CPU time during the silence (for example for garbage collection) or waited for
-/// a disk or for another process.
+/// Returns the candidate if the server stalled. Returns `None` if the server used CPU time during the
+/// silence (for example for garbage collection) or waited for a disk or another process. Other causes
+/// are then evaluated.
 fn stalled(facts: &RunFacts<'_>) -> Option<Candidate> {
     let run = facts.run;
     let stall = stalled::server_stall(run).filter(|stall| stalled::distorts_means(run, stall))?;

@@ -5,7 +5,7 @@ use floodmark_record::cause::Cause;
 use floodmark_record::metric::Role;
 use floodmark_record::path::{Actor, StepKind};
 
-use super::{CauseSpec, Detect, Explained, Loss, Place, Tuning};
+use super::{CauseSpec, Detect, Effect, Explanation, Place, Tuning};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
 use crate::why::facts::RunFacts;
 use crate::why::gain::GainModel;
@@ -14,12 +14,12 @@ use crate::why::proof::CauseClass;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     // A committing session holds its locks until the commit ends.
-    loses_to: &[Loss {
-        to: &[Cause::StoreCommit],
+    explained_by: &[Explanation {
+        by: &[Cause::StoreCommit],
         when: |facts, _, candidate| {
             let sessions = facts.sessions.as_ref()?;
             sessions.lock_holder_commits().then(|| {
-                Explained::RuledOut(format!(
+                Effect::RuledOut(format!(
                     "{}; the lock holder was committing ({:.1} sessions committing, {:.1} idle in a transaction)",
                     candidate.evidence[0], sessions.committing, sessions.idle_in_transaction
                 ))

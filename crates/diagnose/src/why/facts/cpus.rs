@@ -252,8 +252,8 @@ impl RunFacts<'_> {
         server.used >= MOST * all && (cpus || self.saturated_thread().is_some())
     }
 
-    /// Returns the used share of the CPUs and a description of the saturated thread if too few CPUs
-    /// are idle for a second thread. Both the thread and the CPUs are then saturated.
+    /// Returns the CPU utilization and a description of the saturated thread if there is too little
+    /// idle CPU for a second thread. In that case, both the thread and the CPUs are saturated.
     #[must_use]
     pub fn thread_without_idle_cpu(&self) -> Option<(f64, String)> {
         let thread = self.saturated_thread()?;

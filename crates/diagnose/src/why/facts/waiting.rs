@@ -116,19 +116,18 @@ pub struct DatabaseSessions {
 }
 
 impl DatabaseSessions {
-    /// Returns the minimum number of waiting sessions that limits throughput: half of the sessions in
-    /// use, and at least half a session on average. Sessions that are idle in a transaction count as
-    /// in use.
+    /// Returns the number of waiting sessions from which they limit throughput: half of the sessions
+    /// in use, but at least 0.5 on average. Sessions that are idle in a transaction count as in use.
     fn limiting(&self) -> f64 {
         (MOST * (self.active + self.idle_in_transaction)).max(MOST)
     }
 
-    /// Returns whether sessions that wait for locks limit throughput.
+    /// Returns whether enough sessions wait for locks to limit throughput.
     pub fn many_wait_for_locks(&self) -> bool {
         self.waiting_for_locks >= self.limiting()
     }
 
-    /// Returns whether sessions that commit limit throughput.
+    /// Returns whether enough sessions commit to limit throughput.
     pub fn many_commit(&self) -> bool {
         self.committing >= self.limiting()
     }

@@ -81,7 +81,7 @@ impl Service {
         let is_closed = !facts.run.plan.is_open();
         let connections = f64::from(facts.run.plan.connections);
         let by_threads = shown_by_threads(facts, in_flight);
-        // The service times of requests that one thread handles together include waiting for it.
+        // If one thread handles requests in batches, their service times include waiting for it.
         let is_one_thread = by_threads.as_ref().is_some_and(|limit| {
             let mut groups = facts.thread_groups.iter();
             let group = groups.find(|group| limit.group.as_ref() == Some(&group.name));
@@ -207,7 +207,7 @@ pub struct ServiceLimit {
 }
 
 impl ServiceLimit {
-    /// Returns whether the resource is a log, or a file of unknown name.
+    /// Returns whether the resource is a log or a file whose name is unknown.
     fn is_log(&self) -> bool {
         match &self.resource.who.resource {
             None | Some(ActorResource::Log(_)) => true,
@@ -295,8 +295,8 @@ impl ServiceLimit {
         summary: impl Into<String>,
         next: impl Into<String>,
     ) -> Candidate {
-        // Requests that one thread handles together each wait for the others, so their service times
-        // show no limit.
+        // Requests that one thread handles in a batch wait for each other, so their service times do
+        // not indicate a limit.
         let is_shown = |requests: f64| requests <= SAME.end() * self.held;
         let shown = facts.concurrency.is_some_and(is_shown);
         let shortest_us = facts.run.least_service_time_us.filter(|_| shown);
