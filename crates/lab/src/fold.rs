@@ -199,9 +199,10 @@ fn compare(record: &mut Record) {
 /// Judges a run. Agents have been judged already.
 fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     let judged = floodmark_diagnose::validity(run, cpus, expected);
-    match run.client.name.is_some() || !run.agents.is_empty() {
-        true => judged,
-        false => test_validity(judged),
+    if run.client.name.is_some() || !run.agents.is_empty() {
+        judged
+    } else {
+        test_validity(judged)
     }
 }
 

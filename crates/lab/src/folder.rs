@@ -222,9 +222,10 @@ fn own_folder_in(parent: &Path) -> Result<PathBuf, FileError> {
 /// See [`own_temporary`].
 pub fn own_memory() -> Result<PathBuf, FileError> {
     let memory = Path::new(MEMORY);
-    match memory.is_dir() {
-        true => own_folder_in(memory),
-        false => own_temporary(),
+    if memory.is_dir() {
+        own_folder_in(memory)
+    } else {
+        own_temporary()
     }
 }
 

@@ -61,9 +61,10 @@ pub fn read_each(path: &Path) -> Result<Vec<FoundResult>, FileError> {
         Some(FoundResult { path, record })
     };
     let results: Vec<FoundResult> = folders.into_iter().filter_map(read).collect();
-    match results.is_empty() {
-        true => Err(no_result(path)),
-        false => Ok(results),
+    if results.is_empty() {
+        Err(no_result(path))
+    } else {
+        Ok(results)
     }
 }
 

@@ -33,9 +33,10 @@ impl FigureWindow {
             .map(|row| row.point(end_s))
             .collect();
         let rate_changes = run.plan.rate_changes();
-        let steady = match rate_changes {
-            true => varied(),
-            false => steady(&points),
+        let steady = if rate_changes {
+            varied()
+        } else {
+            steady(&points)
         };
         let window = match run.plan.figures_of {
             FiguresOf::Whole if !rate_changes => Window {

@@ -43,10 +43,7 @@ pub fn counted_attempts<'a>(attempts: &[&'a Run]) -> Vec<&'a Run> {
     let is_warm = |run: &&Run| run.steady.class != SteadyClass::Warming;
     let valid: Vec<&Run> = attempts.iter().copied().filter(is_valid).collect();
     let warm: Vec<&Run> = valid.iter().copied().filter(is_warm).collect();
-    match warm.is_empty() {
-        true => valid,
-        false => warm,
-    }
+    if warm.is_empty() { valid } else { warm }
 }
 
 impl FromStr for ComparedMetric {

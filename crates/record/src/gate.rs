@@ -56,9 +56,10 @@ impl GateRules {
     /// baseline's figure.
     #[must_use]
     pub fn ratio_at(&self, degradation: f64) -> f64 {
-        match self.metric.figure().more_is_better() {
-            true => 1.0 - degradation,
-            false => 1.0 + degradation,
+        if self.metric.figure().more_is_better() {
+            1.0 - degradation
+        } else {
+            1.0 + degradation
         }
     }
 
@@ -79,10 +80,13 @@ impl GateRules {
         let degradation = |ratio: f64| sign * (ratio - 1.0);
         let ends = [degradation(interval.low), degradation(interval.high)];
         let (least, most) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
-        match degradation(ratio) >= self.margin / 2.0 {
-            true if least > 0.0 => GateDecision::Failed,
-            false if most < self.margin => GateDecision::Passed,
-            _ => GateDecision::Inconclusive,
+        let is_large = degradation(ratio) >= self.margin / 2.0;
+        if is_large && least > 0.0 {
+            GateDecision::Failed
+        } else if !is_large && most < self.margin {
+            GateDecision::Passed
+        } else {
+            GateDecision::Inconclusive
         }
     }
 }

@@ -193,9 +193,10 @@ impl NotOkResponse {
         };
         let mut escaped = String::with_capacity(text.len());
         for character in text.chars() {
-            match character.is_control() {
-                true => escaped.extend(character.escape_default()),
-                false => escaped.push(character),
+            if character.is_control() {
+                escaped.extend(character.escape_default())
+            } else {
+                escaped.push(character)
             }
         }
         if body.len() > MAX_EXCERPT {

@@ -25,9 +25,10 @@ impl TryFrom<String> for JsonPointer {
 
     fn try_from(text: String) -> Result<Self, PointerError> {
         let Some(rest) = text.strip_prefix('/') else {
-            return match text.is_empty() {
-                true => Ok(JsonPointer::default()),
-                false => Err(PointerError(text)),
+            return if text.is_empty() {
+                Ok(JsonPointer::default())
+            } else {
+                Err(PointerError(text))
             };
         };
         let unescape = |segment: &str| segment.replace("~1", "/").replace("~0", "~");
@@ -99,9 +100,12 @@ impl JsonPointer {
         let mut json = serde_json::Deserializer::from_slice(body);
         let found = at.deserialize(&mut json).map_err(|e| e.to_string())?;
         json.end().map_err(|e| e.to_string())?;
-        found.ok_or_else(|| match self.segments.is_empty() {
-            true => "the response is not an array".to_owned(),
-            false => format!("the response has no array at \"{self}\""),
+        found.ok_or_else(|| {
+            if self.segments.is_empty() {
+                "the response is not an array".to_owned()
+            } else {
+                format!("the response has no array at \"{self}\"")
+            }
         })
     }
 }
@@ -248,9 +252,10 @@ impl<'de> Visitor<'de> for NumberLeaf {
         /// Below this limit, a float represents every whole number exactly.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         let is_whole = (0.0..EXACT).contains(&number) && number.fract() == 0.0;
-        Ok(match is_whole {
-            true => PointedValue::Number(number as u64),
-            false => PointedValue::Other,
+        Ok(if is_whole {
+            PointedValue::Number(number as u64)
+        } else {
+            PointedValue::Other
         })
     }
 

@@ -103,9 +103,10 @@ fn scaled(text: &str) -> Option<f64> {
     // Round to a thousandth, so that 0.1k becomes 100 and 1.234M becomes 1,234,000.
     let value = number.parse::<f64>().ok()? * factor;
     // From 10^12 up, `value * 1e3` may exceed 2^53, and rounding could change a whole number.
-    Some(match value < 1e12 {
-        true => (value * 1e3).round() / 1e3,
-        false => value,
+    Some(if value < 1e12 {
+        (value * 1e3).round() / 1e3
+    } else {
+        value
     })
 }
 
@@ -206,10 +207,10 @@ pub fn percent(share: f64) -> String {
 /// Formats a count with its noun: `1 request`, `2,000 requests`.
 #[must_use]
 pub fn plural(n: u64, noun: &str) -> String {
-    let ending = match noun.ends_with('s') {
-        _ if n == 1 => "",
-        true => "es",
-        false => "s",
+    let ending = match n {
+        1 => "",
+        _ if noun.ends_with('s') => "es",
+        _ => "s",
     };
     format!("{} {noun}{ending}", show_count(n))
 }

@@ -80,9 +80,10 @@ pub(crate) fn number(value: Option<f64>) -> String {
 /// Escapes a text field. Names come from URLs and may contain control characters.
 pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
     let text = crate::plain::line(text);
-    match text.contains([',', '"']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")).into(),
-        false => text,
+    if text.contains([',', '"']) {
+        format!("\"{}\"", text.replace('"', "\"\"")).into()
+    } else {
+        text
     }
 }
 

@@ -85,9 +85,10 @@ fn drawn(part: &[Block]) -> String {
 /// A line without a label is part of the item before it.
 fn list_item(line: &TextLine) -> String {
     let text = text(&line.spans);
-    match line.label.is_empty() {
-        true => format!("  - {text}\n"),
-        false => format!("- {}: {text}\n", escaped(&line.label)),
+    if line.label.is_empty() {
+        format!("  - {text}\n")
+    } else {
+        format!("- {}: {text}\n", escaped(&line.label))
     }
 }
 

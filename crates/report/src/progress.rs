@@ -211,9 +211,10 @@ impl LoadProgress {
     /// Returns the estimated remaining time of the current phase in seconds; `None` if unknown.
     #[must_use]
     pub fn left_s(&self) -> Option<f64> {
-        let length_s = match self.warming_up {
-            true => Some(self.warmup_s),
-            false => self.length_s,
+        let length_s = if self.warming_up {
+            Some(self.warmup_s)
+        } else {
+            self.length_s
         };
         let left_s = match length_s {
             Some(length_s) => length_s - self.elapsed_s,
@@ -309,13 +310,14 @@ impl LoadProgress {
     /// changes.
     #[must_use]
     pub fn achieved(&self) -> String {
-        match self.has_profile {
-            true => format!(
+        if self.has_profile {
+            format!(
                 "{} of {}",
                 rate(self.last.ok_per_s),
                 rate(self.last.intended_per_s)
-            ),
-            false => rate(self.last.ok_per_s),
+            )
+        } else {
+            rate(self.last.ok_per_s)
         }
     }
 
@@ -392,9 +394,10 @@ impl LoadProgress {
     /// Returns text such as `3 s of 10 s`. The elapsed time shown never exceeds `length_s`.
     fn elapsed_of(&self, length_s: f64) -> String {
         let all = seconds(length_s);
-        match self.elapsed_s.round() < length_s {
-            true => format!("{} of {all}", whole_seconds(self.elapsed_s)),
-            false => format!("{all} of {all}"),
+        if self.elapsed_s.round() < length_s {
+            format!("{} of {all}", whole_seconds(self.elapsed_s))
+        } else {
+            format!("{all} of {all}")
         }
     }
 
@@ -408,9 +411,10 @@ impl LoadProgress {
     fn share_of(&self, requests: u64) -> String {
         let done = self.done();
         let left_s = self.left_of(requests);
-        let left = match left_s.is_finite() && left_s > 0.0 {
-            true => format!(", {} left", whole_seconds(left_s.ceil())),
-            false => String::new(),
+        let left = if left_s.is_finite() && left_s > 0.0 {
+            format!(", {} left", whole_seconds(left_s.ceil()))
+        } else {
+            String::new()
         };
         format!(
             "{} of {} requests{left}",

@@ -123,10 +123,9 @@ fn a_starved_client_is_invalid_and_outranks_a_threshold() {
     assert_eq!(load.code(), 4);
     let printed = load.stderr();
     let is_figure = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
-    let masked = printed.split(' ').map(|word| match is_figure(word) {
-        true => "N",
-        false => word,
-    });
+    let masked = printed
+        .split(' ')
+        .map(|word| if is_figure(word) { "N" } else { word });
     let masked = masked.collect::<Vec<_>>().join(" ").replace("N ms", "N s");
     assert_eq!(
         masked,

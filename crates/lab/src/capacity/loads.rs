@@ -343,15 +343,16 @@ impl OpenTrial {
                 if part.from_ns >= from && part.to_ns <= to {
                     let counts = &part.sums.counts;
                     let failed = counts.ended() - counts.ok + counts.connect_failed;
-                    self.parts.push(match self.failures_matter {
-                        true => TrialRow {
+                    self.parts.push(if self.failures_matter {
+                        TrialRow {
                             requests: counts.ok + failed,
                             slow: failed,
-                        },
-                        false => TrialRow {
+                        }
+                    } else {
+                        TrialRow {
                             requests: counts.ok,
                             slow: counts.ok.saturating_sub(part.sums.good),
-                        },
+                        }
                     });
                 }
             }

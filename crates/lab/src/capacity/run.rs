@@ -176,15 +176,17 @@ impl CapacitySession<'_, '_> {
             Some(earlier) => earlier.events,
             None => {
                 let idle_per_s = idle.throughput_per_s.unwrap_or(per_s);
-                let lowest_per_s = match is_met_idle {
-                    true => LOWEST_SHARE * per_s,
-                    false => LOWEST_IDLE_SHARE * idle_per_s,
+                let lowest_per_s = if is_met_idle {
+                    LOWEST_SHARE * per_s
+                } else {
+                    LOWEST_IDLE_SHARE * idle_per_s
                 };
                 let settings = CapacityPlan {
                     objectives: self.run.objectives.iter().map(|o| o.text.clone()).collect(),
-                    start_per_s: match is_met_idle {
-                        true => START_SHARE * per_s,
-                        false => lowest_per_s,
+                    start_per_s: if is_met_idle {
+                        START_SHARE * per_s
+                    } else {
+                        lowest_per_s
                     },
                     lowest_per_s: lowest_per_s.max(f64::MIN_POSITIVE),
                     highest_per_s: HIGHEST_FACTOR * per_s,

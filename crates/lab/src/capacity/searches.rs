@@ -259,9 +259,10 @@ fn one_search(finding: CapacityFinding) -> SearchesFinding {
             rate_per_s,
             is_lowest,
         } => {
-            let kind = match is_lowest {
-                true => CapacityKind::Never,
-                false => CapacityKind::Unfinished,
+            let kind = if is_lowest {
+                CapacityKind::Never
+            } else {
+                CapacityKind::Unfinished
             };
             bounded(kind, rate_per_s, CapacityBound::Upper)
         }

@@ -66,9 +66,10 @@ pub(super) fn measure_pairs<'a>(
             1 => [baseline, candidate],
             _ => [candidate, baseline],
         };
-        let failure = match rules.is_alternating {
-            true => measure_alternately(runner, order, pair, &record, state)?,
-            false => measure_in_sequence(runner, order, pair, state),
+        let failure = if rules.is_alternating {
+            measure_alternately(runner, order, pair, &record, state)?
+        } else {
+            measure_in_sequence(runner, order, pair, state)
         };
         if failure.is_some() {
             return Ok(failure);
@@ -240,9 +241,10 @@ pub(super) fn take_turns<'a>(
     }
     let rules = runner.experiment.description.gate.as_ref();
     let is_baseline_first = rules.is_some_and(|rules| rules.baseline == trials[0].name);
-    let (baseline, candidate) = match is_baseline_first {
-        true => (end.first, end.second),
-        false => (end.second, end.first),
+    let (baseline, candidate) = if is_baseline_first {
+        (end.first, end.second)
+    } else {
+        (end.second, end.first)
     };
     state.folder.append(&Event::GateTurns(GateTurns {
         process,

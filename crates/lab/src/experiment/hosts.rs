@@ -47,9 +47,10 @@ impl TrialHosts {
         })?;
         let client = allowed_cpus("client", &at.client, &allowed)?;
         let server = allowed_cpus("server", &at.server, &allowed)?;
-        let (client, server) = match at.separate {
-            true => separate_cpus(client, server, &allowed),
-            false => (client, server),
+        let (client, server) = if at.separate {
+            separate_cpus(client, server, &allowed)
+        } else {
+            (client, server)
         };
         let side =
             |wish: &PlacementSpec, cpus: &Option<Cpus>, address: Ipv4Addr| place::RolePlacement {
@@ -64,9 +65,10 @@ impl TrialHosts {
             || client.is_some()
             || server.is_some();
         let place = requested.then(|| place::Placement {
-            hosts: match at.separate {
-                true => place::HostLayout::Separate,
-                false => place::HostLayout::Shared,
+            hosts: if at.separate {
+                place::HostLayout::Separate
+            } else {
+                place::HostLayout::Shared
             },
             client: side(&at.client, &client, namespace::CLIENT),
             server: side(&at.server, &server, namespace::SERVER),

@@ -219,9 +219,10 @@ impl RunningProgram {
                 return Ok(());
             };
             if begin.elapsed() > timeout {
-                let fix = match self.address.ip().is_loopback() {
-                    true => "",
-                    false => "; with hosts = \"separate\" the program must listen on {host}:{port}",
+                let fix = if self.address.ip().is_loopback() {
+                    ""
+                } else {
+                    "; with hosts = \"separate\" the program must listen on {host}:{port}"
                 };
                 let last_words = self.last_words();
                 return Err(StepError::Failed(format!(
@@ -244,9 +245,10 @@ impl RunningProgram {
     /// log does not explain why the program was killed.
     pub fn last_words(&mut self) -> String {
         let killed = self.exit_status().and_then(|status| status.signal()) == Some(SIGKILL);
-        let line = match killed {
-            true => String::new(),
-            false => quote_failure(&self.log, self.log_start),
+        let line = if killed {
+            String::new()
+        } else {
+            quote_failure(&self.log, self.log_start)
         };
         format!("{line}; see {}", self.log.display())
     }
@@ -260,9 +262,10 @@ impl RunningProgram {
         }
         let stopped = self.child.stop_or_hurry(self.stop_within, stop);
         drop(self.lease);
-        let within = match stop.is_set() {
-            true => self.stop_within.min(HURRIED_TIMEOUT),
-            false => self.stop_within,
+        let within = if stop.is_set() {
+            self.stop_within.min(HURRIED_TIMEOUT)
+        } else {
+            self.stop_within
         };
         match stopped {
             Ok(status) if status.signal() == Some(SIGKILL) => Some(format!(

@@ -186,12 +186,13 @@ fn check_experiment(
             "the result tunes a different trial, different knobs or a different figure".to_owned(),
         );
     }
-    match then == now {
-        true => Ok(()),
-        false => Err(
+    if then == now {
+        Ok(())
+    } else {
+        Err(
             "the experiment's question, claims, expectations, crash rounds, objectives or gate has changed"
                 .to_owned(),
-        ),
+        )
     }
 }
 

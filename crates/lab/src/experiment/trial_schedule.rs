@@ -47,10 +47,7 @@ impl TrialSchedule {
         // Crash rounds are not attempts, and a gate decides after each pair whether to continue.
         let about = &experiment.description;
         let is_unscheduled = about.crash.is_some() || about.gate.is_some();
-        let processes = match is_unscheduled {
-            false => about.processes,
-            true => 0,
-        };
+        let processes = if is_unscheduled { 0 } else { about.processes };
         // A search has one entry, which starts with its first load.
         let budget = experiment.capacity.as_ref().map(|search| search.budget);
         let rounds = 1..=processes;

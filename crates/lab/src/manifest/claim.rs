@@ -92,11 +92,12 @@ fn checked_ratio(
             return invalid(what);
         }
     }
-    match a == b {
-        true => invalid(format!(
+    if a == b {
+        invalid(format!(
             "both trials are \"{a}\"; name two different trials"
-        )),
-        false => Ok(ratio.to_vec()),
+        ))
+    } else {
+        Ok(ratio.to_vec())
     }
 }
 

@@ -156,11 +156,12 @@ impl Client {
         let (needs, build) = (std::mem::take(&mut manifest.needs), manifest.build.take());
         let package = ManifestPackage::new(&file, folder, &manifest.name, needs, build)?;
         let client = Client { package, manifest };
-        match client.abilities().is_empty() {
-            true => Err(file.error_at_start(
+        if client.abilities().is_empty() {
+            Err(file.error_at_start(
                 "the client has no commands; write [kept], [fresh] or [rate] with a command",
-            )),
-            false => Ok(client),
+            ))
+        } else {
+            Ok(client)
         }
     }
 

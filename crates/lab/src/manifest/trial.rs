@@ -376,9 +376,10 @@ impl TrialReader<'_> {
         let (span, what) = match &section.workload {
             Some(workload) if system.workloads.contains(workload) => return Ok(()),
             Some(workload) => {
-                let fix = match system.workloads.is_empty() {
-                    true => "remove workload".to_owned(),
-                    false => did_you_mean(workload.name(), offered()),
+                let fix = if system.workloads.is_empty() {
+                    "remove workload".to_owned()
+                } else {
+                    did_you_mean(workload.name(), offered())
                 };
                 let what = format!("workload: {name} does not serve {}; {fix}", **workload);
                 (workload.span(), what)

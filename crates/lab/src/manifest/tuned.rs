@@ -202,20 +202,22 @@ fn knob_names(trial: &Trial, requested: &[String]) -> Result<Vec<String>, String
         [] => numeric().map(|(name, _)| name.clone()).collect(),
         some => some.to_vec(),
     };
-    match names.len() > MOST_KNOBS {
-        true => Err(format!(
+    if names.len() > MOST_KNOBS {
+        Err(format!(
             "a tuning changes at most {MOST_KNOBS} knobs; choose from {} with --knob",
             known.join(", ")
-        )),
-        false => Ok(names),
+        ))
+    } else {
+        Ok(names)
     }
 }
 
 fn is_numeric(knob: &Knob) -> bool {
     let mut values = knob.values.iter();
-    match knob.values.is_empty() {
-        true => knob.limits().1.is_some(),
-        false => values.all(|value| value.0.parse::<u64>().is_ok()),
+    if knob.values.is_empty() {
+        knob.limits().1.is_some()
+    } else {
+        values.all(|value| value.0.parse::<u64>().is_ok())
     }
 }
 

@@ -201,9 +201,10 @@ fn share(on_cpu: &[SeriesPiece], within: (f64, f64), second: (f64, f64)) -> f64 
         return 0.0;
     }
     let total = increase(on_cpu, second.0, second.1, f64::INFINITY);
-    let share = match total > 0.0 {
-        true => increase(on_cpu, within.0, within.1, f64::INFINITY) / total,
-        false => (within.1 - within.0) / (second.1 - second.0),
+    let share = if total > 0.0 {
+        increase(on_cpu, within.0, within.1, f64::INFINITY) / total
+    } else {
+        (within.1 - within.0) / (second.1 - second.0)
     };
     share.clamp(0.0, 1.0)
 }

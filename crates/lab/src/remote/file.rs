@@ -68,9 +68,10 @@ impl ObserverFile {
         let mut first = Vec::new();
         let complete = read_line(&mut reader, &mut first, LINE_LIMIT)
             .map_err(|error| unreadable(path, error))?;
-        let opened = match complete {
-            true => parse_opened(&first),
-            false => Err("the file is empty or its first line is incomplete".to_owned()),
+        let opened = if complete {
+            parse_opened(&first)
+        } else {
+            Err("the file is empty or its first line is incomplete".to_owned())
         };
         let opened = opened
             .map_err(|what| FileError::on_line(path, 1, format!("{what}; {NAME_THE_FILE}")))?;

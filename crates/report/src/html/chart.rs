@@ -316,9 +316,10 @@ impl LevelLabel {
 
     /// Draws the label of the line.
     pub(super) fn draw(self, mark: &ChartMark) -> Markup {
-        let (x, anchor) = match self.is_left {
-            true => (LEFT + 6.0, "start"),
-            false => (RIGHT - 6.0, "end"),
+        let (x, anchor) = if self.is_left {
+            (LEFT + 6.0, "start")
+        } else {
+            (RIGHT - 6.0, "end")
         };
         let y = if self.is_above {
             self.at - 8.0

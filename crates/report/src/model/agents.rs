@@ -88,9 +88,10 @@ fn summary(run: &Run) -> Option<String> {
 fn of_agents<'a>(run: &Run, agents: impl IntoIterator<Item = &'a AgentRun>) -> Table {
     let rows = agents.into_iter().map(|of| (of.name.clone(), cells(of)));
     let clocks = "skew: the agent's clock minus the coordinator's, ± maximum error";
-    let note = match is_whole(run) {
-        true => clocks.to_owned(),
-        false => format!("figures of the whole measurement; {clocks}"),
+    let note = if is_whole(run) {
+        clocks.to_owned()
+    } else {
+        format!("figures of the whole measurement; {clocks}")
     };
     Table::of(rows, &note).captioned("agent")
 }

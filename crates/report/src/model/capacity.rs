@@ -197,12 +197,11 @@ fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
         let figures = figures.map(|of| format!("{} ({})", of.objective, of.figure));
         let figures = figures.collect::<Vec<_>>().join(", ");
         let at = rate(trial.rate_per_s);
-        lines.push(match is_below(trial) {
-            false => line("fails first", format!("{figures} at {at}")),
-            true => {
-                let text = "although the search found a higher capacity";
-                line("missed", format!("{figures} at {at}, {text}"))
-            }
+        lines.push(if is_below(trial) {
+            let text = "although the search found a higher capacity";
+            line("missed", format!("{figures} at {at}, {text}"))
+        } else {
+            line("fails first", format!("{figures} at {at}"))
         });
     }
     // The last load has the highest rate. If no rate meets the objectives, the load over a single
@@ -330,9 +329,10 @@ pub(crate) fn precision(result: &CapacityResult) -> Vec<String> {
         && has_interval
     {
         let minutes = (result.settings.budget_s / share / 60.0).ceil();
-        let fix = match minutes <= LONGEST_BUDGET_MIN {
-            true => format!("use --budget {minutes:.0}m"),
-            false => "use a longer --budget, or an objective for a lower percentile".to_owned(),
+        let fix = if minutes <= LONGEST_BUDGET_MIN {
+            format!("use --budget {minutes:.0}m")
+        } else {
+            "use a longer --budget, or an objective for a lower percentile".to_owned()
         };
         notes.push(format!(
             "trials of {} are shorter than the {} that the percentile needs, because requests are \

@@ -360,9 +360,10 @@ pub(super) fn expected_violation(record: &Record) -> Option<ConditionCase> {
     if is_partial || checks.peek().is_none() {
         return None;
     }
-    let (outcome, detail) = match checks.all(|check| check.held == Some(true)) {
-        true => (CaseOutcome::Failed, "every check held"),
-        false => (CaseOutcome::Passed, ""),
+    let (outcome, detail) = if checks.all(|check| check.held == Some(true)) {
+        (CaseOutcome::Failed, "every check held")
+    } else {
+        (CaseOutcome::Passed, "")
     };
     let name = "a check is violated, as the experiment expects";
     Some(ConditionCase::new(name, outcome, detail))

@@ -131,8 +131,8 @@ pub(crate) fn sentence(trial: &CrashResult) -> String {
         1 => "; 1 more round was inconclusive".to_owned(),
         n => format!("; {n} more rounds were inconclusive"),
     };
-    let left = match rounds < requested {
-        true => format!(
+    let left = if rounds < requested {
+        format!(
             "; {} of {requested} rounds {} not run",
             requested - rounds,
             if requested - rounds == 1 {
@@ -140,8 +140,9 @@ pub(crate) fn sentence(trial: &CrashResult) -> String {
             } else {
                 "were"
             }
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     let bounded = match trial.upper_bound {
         Some(share) if share < 1.0 => format!(

@@ -79,9 +79,10 @@ fn describe(place: &Placement) -> String {
 
 /// Returns text such as `, store postgresql, 20 ms of round-trip delay through floodmark's proxy`.
 fn describe_store(store: &StorePlacement) -> String {
-    let with = match store.setting.is_empty() {
-        true => String::new(),
-        false => format!(" with {}", settings(&store.setting)),
+    let with = if store.setting.is_empty() {
+        String::new()
+    } else {
+        format!(" with {}", settings(&store.setting))
     };
     let running = if store.started {
         ""
@@ -107,9 +108,10 @@ fn role(name: &str, placed: &RolePlacement) -> String {
         Some(cpus) => format!("{name} on CPUs {cpus}"),
         None => format!("{name} on all {}", count_of(placed.cpu_count.into(), "CPU")),
     };
-    match placed.sysctls.is_empty() {
-        true => on,
-        false => format!("{on} with {}", settings(&placed.sysctls)),
+    if placed.sysctls.is_empty() {
+        on
+    } else {
+        format!("{on} with {}", settings(&placed.sysctls))
     }
 }
 

@@ -84,9 +84,10 @@ fn cells(runs: &TrialRuns<'_>) -> Vec<ColumnCell> {
     let cpu = cpu_per_request(median_of(|run| run.client.cpu_us_per_request));
     let cpu = cpu.unwrap_or_else(|| NOT_MEASURED.to_owned());
     let cpus = |of| optional(median_of(of), |cpus| format!("{cpus:.2}"));
-    let store = match runs.iter().any(|run| run.store.is_some()) {
-        true => cpus(|run| process_use::cpus(run.store.as_ref())),
-        false => String::new(),
+    let store = if runs.iter().any(|run| run.store.is_some()) {
+        cpus(|run| process_use::cpus(run.store.as_ref()))
+    } else {
+        String::new()
     };
     let server = cpus(|run| process_use::cpus(run.server.as_ref()));
     vec![

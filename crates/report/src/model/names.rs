@@ -29,9 +29,10 @@ pub(crate) fn named(record: &Record) -> Vec<NamedRun<'_>> {
     let attempt: NamePart = |run| format!("attempt {}", run.attempt);
     let repetition: [NamePart; 2] = [|run| format!("process {}", run.process), attempt];
     let differs = |part: &NamePart| runs.windows(2).any(|two| part(&two[0]) != part(&two[1]));
-    let mut parts: Vec<NamePart> = match runs.iter().all(|run| run.trial.is_some()) {
-        true => vec![|run| run.trial.clone().unwrap_or_default()],
-        false => of_plan.into_iter().filter(differs).collect(),
+    let mut parts: Vec<NamePart> = if runs.iter().all(|run| run.trial.is_some()) {
+        vec![|run| run.trial.clone().unwrap_or_default()]
+    } else {
+        of_plan.into_iter().filter(differs).collect()
     };
     parts.extend(repetition.into_iter().filter(differs));
     let name = |run: &Run| {

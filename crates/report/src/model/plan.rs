@@ -94,10 +94,7 @@ fn describe_schedule(schedule: &Schedule) -> String {
 
 fn connections(plan: &Plan) -> String {
     let n = u64::from(plan.connections);
-    let cap = match plan.is_open() {
-        true => "up to ",
-        false => "",
-    };
+    let cap = if plan.is_open() { "up to " } else { "" };
     let close = match plan.close_first {
         CloseFirst::Server => "",
         CloseFirst::Client => ", closed by the client first",

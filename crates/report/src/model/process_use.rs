@@ -126,9 +126,10 @@ pub(crate) fn ranges(runs: &[Run]) -> Vec<TextLine> {
         let all: Vec<f64> = runs.iter().filter_map(cpu).filter(|us| *us > 0.0).collect();
         let (least, most) = extremes(&all)?;
         let (least, most) = (cpu_per_request(Some(least))?, cpu_per_request(Some(most))?);
-        let range = match least == most {
-            true => least,
-            false => format!("{least} to {most}"),
+        let range = if least == most {
+            least
+        } else {
+            format!("{least} to {most}")
         };
         Some(line(role, format!("{range} CPU per request")))
     };
@@ -165,9 +166,10 @@ pub(crate) fn counted(name: &str, tool: &ExternalRun) -> Option<String> {
         Some(n) => format!("{} counted by {name}", count_of(n, "response")),
         None => format!("responses not counted by {name}"),
     };
-    let per_s = match tool.wall_s > 0.0 {
-        true => format!(" ({})", rate(responses as f64 / tool.wall_s)),
-        false => String::new(),
+    let per_s = if tool.wall_s > 0.0 {
+        format!(" ({})", rate(responses as f64 / tool.wall_s))
+    } else {
+        String::new()
     };
     Some(format!(
         "{by_client}, {} by the server{per_s}",

@@ -66,10 +66,7 @@ fn counted<'a>(load: &[NamedRun<'a>]) -> BTreeMap<u32, Vec<&'a Run>> {
     }
     let counted = all.iter().map(|(n, runs)| (*n, counted_attempts(runs)));
     let counted: BTreeMap<u32, Vec<&Run>> = counted.filter(|(_, runs)| !runs.is_empty()).collect();
-    match counted.is_empty() {
-        true => all,
-        false => counted,
-    }
+    if counted.is_empty() { all } else { counted }
 }
 
 /// Returns the geometric mean of the throughputs of the server processes. The throughput of a process

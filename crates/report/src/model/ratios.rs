@@ -41,9 +41,10 @@ pub(crate) fn processes_needed(processes: u32) -> String {
         10_000.. => "10,000 or more".to_owned(),
         n => show_count(n.into()),
     };
-    let advice = match processes > MANY_PROCESSES {
-        true => "; fewer on a quieter host",
-        false => "",
+    let advice = if processes > MANY_PROCESSES {
+        "; fewer on a quieter host"
+    } else {
+        ""
     };
     format!("probably needs {needed} server processes per side{advice}")
 }

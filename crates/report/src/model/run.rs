@@ -72,9 +72,10 @@ pub(crate) fn throughput(run: &Run) -> Vec<TextLine> {
     }));
     if let Some(schedule) = run.plan.schedule() {
         let offered = schedule.rate_per_s();
-        let mean = match schedule.rate_changes() {
-            true => " on average",
-            false => "",
+        let mean = if schedule.rate_changes() {
+            " on average"
+        } else {
+            ""
         };
         spans.push(plain(format!("of {} offered{mean}", rate(offered))));
     }

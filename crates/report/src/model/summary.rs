@@ -129,9 +129,12 @@ fn add_attempts(blocks: &mut Blocks, runs: &[Run], overall: Option<&Overall>, ne
 /// Returns `attempt 2`, or `process 3, attempt 2` if there are several server processes.
 fn names(runs: &[Run]) -> Vec<String> {
     let several = runs.iter().any(|run| run.process != runs[0].process);
-    let name = |run: &Run| match several {
-        true => format!("process {}, attempt {}", run.process, run.attempt),
-        false => format!("attempt {}", run.attempt),
+    let name = |run: &Run| {
+        if several {
+            format!("process {}, attempt {}", run.process, run.attempt)
+        } else {
+            format!("attempt {}", run.attempt)
+        }
     };
     runs.iter().map(name).collect()
 }

@@ -101,9 +101,12 @@ pub(crate) fn gathered<N: Ord + Clone + Borrow<str>, T: IntoIterator<Item = Stri
             }
         }
     }
-    let line = |(text, names): (String, Vec<N>)| match names.len() == all.len() {
-        true => line(label, text),
-        false => line(label, format!("{}: {text}", names.join(", "))),
+    let line = |(text, names): (String, Vec<N>)| {
+        if names.len() == all.len() {
+            line(label, text)
+        } else {
+            line(label, format!("{}: {text}", names.join(", ")))
+        }
     };
     found.into_iter().map(line).collect()
 }

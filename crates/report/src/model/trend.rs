@@ -164,9 +164,10 @@ fn cell(trend: &Trend, i: usize) -> Cell {
 
 /// Returns whether a change is an improvement.
 fn quality(trend: &Trend, change: LevelRatio) -> (Emphasis, &'static str) {
-    match (change.ratio > 1.0) == trend.metric.figure().more_is_better() {
-        true => (Emphasis::Good, "better"),
-        false => (Emphasis::Bad, "worse"),
+    if (change.ratio > 1.0) == trend.metric.figure().more_is_better() {
+        (Emphasis::Good, "better")
+    } else {
+        (Emphasis::Bad, "worse")
     }
 }
 
@@ -356,9 +357,10 @@ pub(crate) fn chart(series: &TrendSeries, trend: &Trend) -> Option<Chart> {
         Some(ChartMark::new(f64::from(level.first) + 0.5, label))
     });
     chart.marks = marks.collect();
-    let note = match chart.ranges.is_empty() {
-        true => "Horizontal lines show lasting levels.",
-        false => "Vertical bars show 95 % intervals. Horizontal lines show lasting levels.",
+    let note = if chart.ranges.is_empty() {
+        "Horizontal lines show lasting levels."
+    } else {
+        "Vertical bars show 95 % intervals. Horizontal lines show lasting levels."
     };
     chart.notes.push(note.to_owned());
     Some(chart)

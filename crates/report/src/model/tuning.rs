@@ -287,9 +287,10 @@ pub fn tuning_scope(tuning: &TuningDescription, capacity: Option<&CapacityGoal>)
 
 /// Marks a figure that is only a lower bound: `at least 48,000/s`.
 fn bounded(figure: String, is_lower_bound: bool) -> String {
-    match is_lower_bound {
-        true => format!("at least {figure}"),
-        false => figure,
+    if is_lower_bound {
+        format!("at least {figure}")
+    } else {
+        figure
     }
 }
 
@@ -375,11 +376,10 @@ fn choice(tuning: &Tuning) -> Option<String> {
     let ratio_text = ratio_of(ratio);
     let best_setting = setting(&best.values);
     let best_figure = bounded(optional(best.figure_per_s, rate), best.is_lower_bound);
-    let smallest = match is_complete {
-        true => "the smallest measured setting within 2 % of the best",
-        false => {
-            "the smallest setting so far within 2 % of the best; not confirmed by fresh processes"
-        }
+    let smallest = if is_complete {
+        "the smallest measured setting within 2 % of the best"
+    } else {
+        "the smallest setting so far within 2 % of the best; not confirmed by fresh processes"
     };
     debug_assert_ne!(chosen.trial, best.trial);
     Some(format!(

@@ -207,12 +207,15 @@ fn glue_flags(text: &str) -> String {
 fn cells(table: &Table, supplements: bool, detail: Detail) -> Vec<Vec<Span>> {
     let span =
         |emphasis: Emphasis, text: &str| emphasis.span(plain::line(text).replace(NO_BREAK, " "));
-    let cell = |cell: &Cell| match supplements && !cell.supplement.is_empty() {
-        true => span(
-            cell.span.emphasis,
-            &format!("{} {}", cell.span.text, cell.supplement),
-        ),
-        false => span(cell.span.emphasis, &cell.span.text),
+    let cell = |cell: &Cell| {
+        if supplements && !cell.supplement.is_empty() {
+            span(
+                cell.span.emphasis,
+                &format!("{} {}", cell.span.text, cell.supplement),
+            )
+        } else {
+            span(cell.span.emphasis, &cell.span.text)
+        }
     };
     let columns = table.shown(detail);
     let heads = columns.iter().map(|i| &table.columns[*i].head);

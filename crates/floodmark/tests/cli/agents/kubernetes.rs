@@ -387,9 +387,10 @@ fn the_documented_job_runs_a_load() {
             ],
             None,
         );
-        let code = match pods.is_empty() {
-            true => String::new(),
-            false => kubectl(&arguments, None),
+        let code = if pods.is_empty() {
+            String::new()
+        } else {
+            kubectl(&arguments, None)
         };
         if !code.is_empty() {
             break code;

@@ -85,9 +85,10 @@ fn agents_end_with_their_connection() {
     for kills_agent in [true, false] {
         let started = start_as(&url, "ssh:agent-1,agent-2", &arguments, use_ssh(&sshd));
         started.load.wait_for_a_second();
-        let victims = match kills_agent {
-            true => agents_of(&sshd),
-            false => started.processes("ssh\0-F"),
+        let victims = if kills_agent {
+            agents_of(&sshd)
+        } else {
+            started.processes("ssh\0-F")
         };
         signal(victims[0], libc::SIGKILL);
         let load = started.end();

@@ -154,15 +154,16 @@ impl CrashProcesses<'_, '_> {
         let Some(set) = SetReader::of(&self.hosts.client, &self.planned.plan, &flag) else {
             return Ok(None);
         };
-        set.items(sent)
-            .map(Some)
-            .map_err(|why| match stop.is_set() {
-                true => StepError::Interrupted,
-                false => StepError::Failed(format!(
+        set.items(sent).map(Some).map_err(|why| {
+            if stop.is_set() {
+                StepError::Interrupted
+            } else {
+                StepError::Failed(format!(
                     "{}: the items could not be read back: {why}",
                     self.trial.name
-                )),
-            })
+                ))
+            }
+        })
     }
 
     /// Describes a process that has exited. Returns `None` if all processes are running.
@@ -202,10 +203,9 @@ impl CrashProcesses<'_, '_> {
 
 /// Returns advice if a program could not listen on its port again.
 fn port_advice(last_words: &str) -> &'static str {
-    match last_words.to_lowercase().contains("in use") {
-        true => {
-            "; set SO_REUSEADDR in the server, so that it can listen again while old connections are in TIME_WAIT"
-        }
-        false => "",
+    if last_words.to_lowercase().contains("in use") {
+        "; set SO_REUSEADDR in the server, so that it can listen again while old connections are in TIME_WAIT"
+    } else {
+        ""
     }
 }

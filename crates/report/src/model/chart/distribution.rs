@@ -170,9 +170,10 @@ fn bins(timed: &[(usize, TimedRun<'_>)]) -> Option<Chart> {
         Curve::line(*color, &one.name, points)
     });
     let curves: Vec<Curve> = curves.collect();
-    let x = match to > from * NARROW {
-        true => Axis::of_decades(from, to),
-        false => Axis::of_range((from, to), Quantity::Microseconds),
+    let x = if to > from * NARROW {
+        Axis::of_decades(from, to)
+    } else {
+        Axis::of_range((from, to), Quantity::Microseconds)
     };
     let axes = (x, AxisFit::FromZero(Quantity::Percent));
     let title = "Histogram of response times";

@@ -409,9 +409,12 @@ pub(crate) struct Axis {
 impl Axis {
     /// Returns the relative position of a value on the axis, from 0 to 1.
     pub(crate) fn share(&self, value: f64) -> f64 {
-        let position = |value: f64| match self.log {
-            true => value.max(self.from).log10(),
-            false => value,
+        let position = |value: f64| {
+            if self.log {
+                value.max(self.from).log10()
+            } else {
+                value
+            }
         };
         (position(value) - position(self.from)) / (position(self.to) - position(self.from))
     }
