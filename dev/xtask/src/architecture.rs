@@ -12,7 +12,7 @@ pub struct Architecture {
     pub allowed: BTreeMap<String, BTreeSet<String>>,
     /// Maps each crate to the external packages that it must not depend on.
     pub never: BTreeMap<String, BTreeSet<String>>,
-    /// Crates whose modules must not depend on each other in a circle.
+    /// Crates whose modules have no dependency cycle.
     pub ordered: BTreeSet<String>,
     /// Names of the crates in the first column of the table.
     pub described: BTreeSet<String>,

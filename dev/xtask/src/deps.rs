@@ -19,7 +19,7 @@ pub fn check(workspace: &Workspace) -> Result<(), TaskError> {
     let mut found = findings(&architecture, workspace);
     for package in &workspace.packages {
         if architecture.ordered.contains(short(&package.name)) {
-            found.extend(circles(workspace, package).map_err(TaskError::found)?);
+            found.extend(cycles(workspace, package).map_err(TaskError::found)?);
         }
     }
     none_found(found)?;
@@ -27,17 +27,17 @@ pub fn check(workspace: &Workspace) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Returns one line per circle of modules in a package.
-fn circles(workspace: &Workspace, package: &Package) -> Result<Vec<String>, String> {
+/// Returns one line per cycle of modules in a package.
+fn cycles(workspace: &Workspace, package: &Package) -> Result<Vec<String>, String> {
     let source = package.manifest_path.with_file_name("src");
     let place = workspace.relative(&source).display();
     let read = |file: &str| {
         fs::read_to_string(source.join(file)).map_err(|error| format!("{place}/{file}: {error}"))
     };
-    let circles = modules::circles("lib.rs", &read)?;
-    Ok(circles
+    let cycles = modules::cycles("lib.rs", &read)?;
+    Ok(cycles
         .iter()
-        .map(|circle| format!("{place}: {circle}"))
+        .map(|cycle| format!("{place}: {cycle}"))
         .collect())
 }
 

@@ -30,12 +30,12 @@ const DEFINING: [&str; 10] = [
 /// Maps each pair of a using file and a used file to the paths in the code.
 type Uses = BTreeMap<(String, String), BTreeSet<String>>;
 
-/// Returns a line for each circle of files: the files, and the paths that close the circle. `read`
+/// Returns a line for each cycle of files: the files, and the paths that close the cycle. `read`
 /// returns the text of a file by its path relative to the crate's root file.
 ///
 /// # Errors
 /// A file is missing or is not Rust.
-pub fn circles(
+pub fn cycles(
     root: &str,
     read: &dyn Fn(&str) -> Result<String, String>,
 ) -> Result<Vec<String>, String> {
@@ -46,23 +46,23 @@ pub fn circles(
     source.add_file(root.to_owned(), String::new(), None)?;
     let mut uses = source.uses();
     let mut found = Vec::new();
-    while let Some(mut circle) = shortest_circle(&uses) {
+    while let Some(mut cycle) = shortest_cycle(&uses) {
         let paths = |start: usize| {
-            let user = circle[start].clone();
-            let used = circle[(start + 1) % circle.len()].clone();
+            let user = cycle[start].clone();
+            let used = cycle[(start + 1) % cycle.len()].clone();
             (uses[&(user.clone(), used.clone())].len(), (user, used))
         };
-        let Some((_, closing)) = (0..circle.len()).map(paths).min() else {
+        let Some((_, closing)) = (0..cycle.len()).map(paths).min() else {
             break;
         };
-        let start = circle.iter().position(|file| *file == closing.1);
-        circle.rotate_left(start.unwrap_or_default());
-        circle.push(closing.1.clone());
+        let start = cycle.iter().position(|file| *file == closing.1);
+        cycle.rotate_left(start.unwrap_or_default());
+        cycle.push(closing.1.clone());
         let paths = uses.remove(&closing).unwrap_or_default();
         let paths: Vec<String> = paths.iter().map(|path| format!("`{path}`")).collect();
         found.push(format!(
-            "{}: {} closes this circle with {}; move {}, or merge the files",
-            circle.join(" → "),
+            "{}: {} closes this cycle with {}; move {}, or merge the files",
+            cycle.join(" → "),
             closing.0,
             paths.join(", "),
             if paths.len() == 1 {
@@ -75,13 +75,13 @@ pub fn circles(
     Ok(found)
 }
 
-/// Returns the files of a circle with the fewest files.
-fn shortest_circle(uses: &Uses) -> Option<Vec<String>> {
+/// Returns the files of a cycle with the fewest files.
+fn shortest_cycle(uses: &Uses) -> Option<Vec<String>> {
     let mut used: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (from, to) in uses.keys() {
         used.entry(from).or_default().push(to);
     }
-    let circle = |start: &str| {
+    let cycle = |start: &str| {
         let mut before: BTreeMap<&str, &str> = BTreeMap::new();
         let mut next = VecDeque::from([start]);
         while let Some(file) = next.pop_front() {
@@ -101,7 +101,7 @@ fn shortest_circle(uses: &Uses) -> Option<Vec<String>> {
         None
     };
     used.keys()
-        .filter_map(|start| circle(start))
+        .filter_map(|start| cycle(start))
         .min_by_key(Vec::len)
 }
 
@@ -520,7 +520,7 @@ mod tests {
             let text = files.get(file).copied().map(str::to_owned);
             text.ok_or_else(|| format!("{file}: not found"))
         };
-        circles("lib.rs", &read).unwrap()
+        cycles("lib.rs", &read).unwrap()
     }
 
     #[test]
@@ -537,7 +537,7 @@ mod tests {
                 "pub struct C; pub struct D; fn f(a: &crate::a::A) {}",
             ),
         ]);
-        let expected = "a.rs → b.rs → c.rs → a.rs: c.rs closes this circle with \
+        let expected = "a.rs → b.rs → c.rs → a.rs: c.rs closes this cycle with \
                         `crate::a::A`; move the item, or merge the files";
         assert_eq!(found, [expected]);
     }
@@ -614,7 +614,7 @@ mod tests {
         let found = found(&files);
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("a/"), "{found:?}");
-        let missing = circles("lib.rs", &|file: &str| match file {
+        let missing = cycles("lib.rs", &|file: &str| match file {
             "lib.rs" => Ok("mod a;".to_owned()),
             _ => Err(format!("{file}: not found")),
         });
