@@ -39,7 +39,7 @@ const QUIET: [&str; 6] = [
 /// Directories of the workspace's crates.
 const CRATES: [&str; 3] = ["crates/", "dev/", "servers/"];
 
-/// A build in the dev profile by clippy's compiler, which compiles like rustc and reports lints.
+/// A dev-profile build with `clippy-driver`, which compiles like rustc and also reports lints.
 ///
 /// `cargo clippy` would type-check all crates a second time, which takes three minutes.
 #[derive(Debug)]
@@ -146,8 +146,7 @@ impl DevBuild {
         Ok(notes)
     }
 
-    /// Returns the test programs, sorted by crate. The tests of the command take longest and come
-    /// first.
+    /// Returns the test programs, sorted by crate. The CLI tests take the longest, so they start first.
     fn tests(&self, workspace: &Workspace) -> Vec<TestProgram<'_>> {
         let mut programs: BTreeMap<&Path, Vec<PathBuf>> = BTreeMap::new();
         for artifact in self
@@ -251,8 +250,8 @@ fn crate_folder(file: &str) -> &str {
     separators.nth(1).map_or(file, |at| &file[..at])
 }
 
-/// Returns a cargo command that compiles the crates of the workspace with clippy's compiler, which
-/// is installed beside cargo.
+/// Returns a cargo command that compiles the crates of the workspace with `clippy-driver`, which is
+/// installed beside cargo.
 fn cargo(workspace: &Workspace) -> Command {
     let mut cargo = command::cargo();
     let compiler = Path::new(cargo.get_program()).with_file_name("clippy-driver");

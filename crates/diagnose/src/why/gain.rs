@@ -21,11 +21,11 @@ pub(super) enum GainModel {
     MoreConnections,
     /// All requests in flight are in service at once.
     InService,
-    /// As `InService`. Threads that are always in use work on a request for at most their number
+    /// Like `InService`. Threads that are always in use work on a request for at most their number
     /// divided by the throughput.
     HeldByThreads,
-    /// As `InService`. Even the fastest request can wait for a lock. Its time without the lock is at
-    /// least the mean time for which the lock is held, and at most its service time; the prediction
+    /// Like `InService`, but even the fastest request may have waited for the lock. The service time
+    /// without that wait is between the mean hold time and the shortest service time; the prediction
     /// uses the midpoint.
     HeldAlone,
     /// All CPUs are busy.

@@ -113,7 +113,7 @@ pub(crate) struct Ranking {
 }
 
 impl Ranking {
-    /// Returns the highest value that is drawn. A wider range is cut off.
+    /// Returns the upper end of the scale. Ranges that extend beyond it are cut off.
     pub(crate) fn largest(&self) -> f64 {
         const MOST_BEYOND: f64 = 1.25;
         let ends = self

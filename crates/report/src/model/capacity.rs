@@ -659,13 +659,14 @@ pub(crate) fn loads<'a>(
     })
 }
 
-/// Returns the load with the highest rate of each process.
+/// Returns the loads above the capacity.
 fn overloaded<'a>(record: &'a Record, trial: &'a str) -> Vec<&'a Run> {
     let runs = loads(record, trial).filter(|(_, level)| *level > 1.0 + TOLERANCE);
     runs.map(|(run, _)| run).collect()
 }
 
-/// Returns a line for each process without a single capacity, and notes on precision.
+/// Returns a line for each process whose search did not find exactly one capacity, and notes on
+/// precision.
 fn remarks(record: &Record) -> Vec<TextLine> {
     let mut lines = Vec::new();
     for found in &record.capacities {
@@ -699,8 +700,8 @@ const SHOWN: (f64, f64) = (0.7, 1.3);
 /// Number of points of the pass curve.
 const POINTS: u32 = 120;
 
-/// Returns the pass curve with all trial_charts, and response times by rate. Returns nothing without an
-/// estimate.
+/// Returns charts of the pass curve, with the trials that started idle, and of response times by
+/// rate. Returns no charts without an estimate.
 pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
     let (Some(per_s), Some(scatter)) = (result.rate_per_s, result.scatter) else {
         return Vec::new();

@@ -388,7 +388,8 @@ pub(super) fn crash_rounds(of: &CrashResult, expects_loss: bool) -> ConditionCas
     }
 }
 
-/// Returns whether the server meets the objectives at any rate.
+/// Returns the case for a capacity search. It fails if the server missed an objective even at the
+/// lowest rate.
 pub(super) fn objectives(found: &CapacityResult) -> ConditionCase {
     let process = match &found.trial {
         Some(_) => format!(", process {}", found.process),

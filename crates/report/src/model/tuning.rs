@@ -551,7 +551,8 @@ fn by_knob(tuning: &Tuning, knob: &str, figure: &str) -> Option<Chart> {
     chart(&title, &unit, points, quantities, chosen)
 }
 
-/// Returns a chart of at least two points. `x` and `y` are the quantities of the axes.
+/// Returns a chart, or `None` if there are fewer than two points. `x` and `y` are the quantities on
+/// the axes.
 fn chart(
     title: &str,
     unit: &str,

@@ -18,7 +18,7 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::KeepaliveLimit,
         Place::Accepting,
-        "the server closes each connection after a number of requests, and new ones cost CPU time",
+        "the server closes each connection after a certain number of requests, and reconnecting uses CPU time",
         Detect::Figures(detect),
     )
 };

@@ -28,7 +28,7 @@ pub(crate) struct CauseSpec {
     pub(crate) is_limit: bool,
     /// Whether the outcomes of requests show the cause, however short the run is.
     pub(super) shows_at_once: bool,
-    /// Name in `errors` of the client's error that the cause produces.
+    /// Name of the client error that the cause produces, as recorded in `errors`.
     pub(crate) client_error: Option<&'static str>,
     /// What the cause predicts for perturbations; `None` if no perturbation can test it.
     pub(super) class: Option<CauseClass>,
@@ -118,7 +118,8 @@ impl Place {
 }
 
 impl CauseSpec {
-    /// A limit that is found by `detect` and that has no other consequences.
+    /// Creates a cause that limits throughput and is found by `detect`. All other properties have
+    /// their defaults.
     const fn new(cause: Cause, place: Place, about: &'static str, detect: Detect) -> Self {
         CauseSpec {
             cause,

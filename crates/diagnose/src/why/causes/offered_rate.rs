@@ -1,5 +1,6 @@
-//! Open model with an external client: the throughput equals the offered rate. An external client
-//! reports the requested rate as the measured rate.
+//! Open model with an external client: the throughput equals the offered rate. The
+//! offered rate is computed from what the client reports, so requests that it never sent are not
+//! visible.
 
 use floodmark_record::cause::Cause;
 

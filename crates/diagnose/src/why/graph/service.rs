@@ -21,7 +21,7 @@ use crate::why::thresholds::{CONTENDED, MOST, ONE, RARE, SAME, SPARE, same};
 /// can be much faster than the others.
 const AGREES: std::ops::RangeInclusive<f64> = MOST..=1.0 / MOST;
 
-/// What the waits of threads, the service times and the writes show about the requests in service.
+/// Findings about the requests in service, based on thread waits, service times and writes.
 pub struct Service {
     pub demand: Demand,
     /// How many of the requests in flight the server works on, as text.
