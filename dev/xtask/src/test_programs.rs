@@ -36,6 +36,9 @@ const QUIET: [&str; 6] = [
     "run::tuning::",
 ];
 
+/// A test program that also fails on a busy host, because it compares loads.
+const QUIET_PROGRAM: &str = "servers/serve/tests/bars_overload.rs";
+
 /// Directories of the workspace's crates.
 const CRATES: [&str; 3] = ["crates/", "dev/", "servers/"];
 
@@ -119,9 +122,8 @@ impl DevBuild {
         passes: &Passes,
     ) -> Result<Vec<String>, TaskError> {
         let tests = self.tests(workspace);
-        let (quiet, others): (Vec<&TestProgram>, Vec<&TestProgram>) = tests
-            .iter()
-            .partition(|test| test.selection.as_slice() == QUIET);
+        let (quiet, others): (Vec<&TestProgram>, Vec<&TestProgram>) =
+            tests.iter().partition(|test| test.is_quiet());
         let mut outcomes = run_lanes(&others, LANES, passes);
         outcomes.extend(run_lanes(&quiet, 1, passes));
         let mut doctests = cargo(workspace);
@@ -210,6 +212,20 @@ fn run_lanes(
 }
 
 impl TestProgram<'_> {
+    /// Returns whether the program runs while no other program runs.
+    fn is_quiet(&self) -> bool {
+        self.selection.as_slice() == QUIET || self.name == QUIET_PROGRAM
+    }
+
+    /// Returns the number of tests to run at the same time: a single one if the program needs a quiet
+    /// host, otherwise one per CPU.
+    fn threads(&self) -> usize {
+        if self.is_quiet() {
+            return 1;
+        }
+        thread::available_parallelism().map_or(1, usize::from)
+    }
+
     /// Runs the program, unless it has passed, and prints its output at once.
     fn run(&self, passes: &Passes) -> Result<Vec<String>, TaskError> {
         let mut run = Command::new(self.executable);
@@ -217,7 +233,7 @@ impl TestProgram<'_> {
             .current_dir(self.folder)
             .env("CARGO_MANIFEST_DIR", self.folder);
         if env::var_os(TEST_THREADS).is_none() {
-            run.env(TEST_THREADS, test_threads().to_string());
+            run.env(TEST_THREADS, self.threads().to_string());
         }
         let mut programs = self.programs.clone();
         programs.push(self.executable.to_owned());
@@ -273,12 +289,6 @@ fn warnings(output: &[String]) -> Vec<String> {
         (!is_summary).then(|| block[from..].join("\n"))
     });
     blocks.collect()
-}
-
-/// Returns the number of tests per program to run at the same time. It exceeds the number of CPUs,
-/// because many tests wait for servers and for the end of their loads.
-fn test_threads() -> usize {
-    2 * thread::available_parallelism().map_or(1, usize::from)
 }
 
 #[cfg(test)]
