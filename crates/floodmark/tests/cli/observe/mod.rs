@@ -284,8 +284,9 @@ fn a_killed_observer_leaves_its_lines() {
     let mut observe = Observe::start(&server);
     let load = start_load(
         &server.url,
-        &["-c", "5", "-d", "4s", "--with", named(&observe.file())],
+        &["-c", "5", "-d", "6s", "--with", named(&observe.file())],
     );
+    load.wait_for_a_second();
     let had = observe.text().matches("\"line\":\"second\"").count();
     wait_for("two seconds of the load", || {
         (observe.text().matches("\"line\":\"second\"").count() >= had + 2).then_some(())
