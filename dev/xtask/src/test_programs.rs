@@ -311,8 +311,8 @@ mod tests {
     fn reads_everything_except_sources_and_other_snapshots() {
         let test = TestProgram {
             name: "crates/report/src/lib.rs".to_owned(),
-            folder: Path::new("/work/crates/report"),
-            executable: Path::new("/work/target/debug/deps/report-1"),
+            folder: Path::new("/repo/crates/report"),
+            executable: Path::new("/repo/target/debug/deps/report-1"),
             programs: Vec::new(),
             selection: Vec::new(),
         };
