@@ -3,10 +3,12 @@
 
 use std::fs;
 
+use floodmark_diagnose::why::GuideRow;
 use floodmark_lab::manifest::{
     check_schema, client_schema, experiment_schema, store_schema, system_schema,
 };
-use serde_json::json;
+use floodmark_record::cause::Cause;
+use serde_json::{Value, json};
 
 use crate::bench::{Failure, repository};
 
@@ -21,22 +23,24 @@ const TABLE: [&str; 2] = [
 
 /// Prints the schemas and the guide.
 pub fn run() -> Result<(), Failure> {
+    let record = serde_json::to_value(floodmark_record::schema())?;
+    let guide = guide(&record)?;
     let schemas = json!({
-        "docs/record.schema.json": floodmark_record::schema(),
+        "docs/record.schema.json": record,
         "docs/experiment.schema.json": experiment_schema(),
         "docs/system.schema.json": system_schema(),
         "docs/store.schema.json": store_schema(),
         "docs/client.schema.json": client_schema(),
         "docs/check.schema.json": check_schema(),
         "docs/observer.schema.json": floodmark_record::watch::schema(),
-        GUIDE: guide()?,
+        GUIDE: guide,
     });
     println!("{schemas}");
     Ok(())
 }
 
 /// Returns the guide with the current table of causes.
-fn guide() -> Result<String, Failure> {
+fn guide(record: &Value) -> Result<String, Failure> {
     let text = fs::read_to_string(repository()?.join(GUIDE))?;
     let [begin, end] = TABLE;
     let parts = text.split_once(begin).and_then(|(before, rest)| {
@@ -47,6 +51,30 @@ fn guide() -> Result<String, Failure> {
         let (begin, end) = (begin.trim_end(), end.trim_end());
         format!("{GUIDE}: expected a line `{begin}` before a line `{end}`")
     })?;
-    let table = floodmark_diagnose::why::guide();
+    let table = table(record)?;
     Ok(format!("{before}{begin}\n{table}\n{end}{after}"))
+}
+
+/// Returns the table of causes in Markdown. The schema of records contains their meanings.
+fn table(record: &Value) -> Result<String, Failure> {
+    let meanings = record["$defs"]["Cause"]["oneOf"].as_array();
+    let meaning = |cause: Cause| {
+        let mut meanings = meanings?.iter();
+        let of = meanings.find(|of| of["const"] == cause.name())?;
+        of["description"].as_str()
+    };
+    let mut table = "| place | cause | meaning | explained by |\n|---|---|---|---|\n".to_owned();
+    for GuideRow {
+        place,
+        cause,
+        explained_by,
+    } in floodmark_diagnose::why::guide()
+    {
+        let meaning = meaning(cause).ok_or_else(|| format!("no description of {cause}"))?;
+        let meaning = meaning.replace('\n', " ");
+        let causes: Vec<String> = explained_by.iter().map(|of| format!("`{of}`")).collect();
+        let causes = causes.join(", ");
+        table += &format!("| {place} | `{cause}` | {meaning} | {causes} |\n");
+    }
+    Ok(table)
 }

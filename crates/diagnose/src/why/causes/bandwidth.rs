@@ -15,7 +15,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::Bandwidth,
         Place::Network,
-        "the link is saturated",
         Detect::Figures(detect),
     )
 };

@@ -27,7 +27,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::ClientCpu,
         Place::Client,
-        "the load generator is CPU-bound",
         Detect::Figures(detect),
     )
 };

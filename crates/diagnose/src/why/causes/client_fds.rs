@@ -18,7 +18,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::ClientFds,
         Place::Client,
-        "the load generator reached its limit on open files",
         Detect::Figures(detect),
     )
 };

@@ -13,7 +13,6 @@ use crate::why::thresholds::{NOTICEABLE, RARE};
 pub(super) static SPEC: CauseSpec = CauseSpec::new(
     Cause::ClientStall,
     Place::Client,
-    "the load generator neither sent nor received for a while",
     Detect::Figures(detect),
 );
 

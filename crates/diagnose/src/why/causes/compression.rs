@@ -17,7 +17,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::Compression,
         Place::Server,
-        "compressing responses uses up the server's CPU",
         Detect::Figures(detect),
     )
 };

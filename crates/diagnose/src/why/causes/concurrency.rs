@@ -18,7 +18,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::Concurrency,
         Place::Client,
-        "too few requests are in flight to saturate any resource",
         Detect::Waits(detect),
     )
 };

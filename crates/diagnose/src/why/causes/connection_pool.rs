@@ -21,7 +21,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::ConnectionPool,
         Place::Server,
-        "requests wait for a free connection from the server to its store or upstream",
         Detect::Waits(detect),
     )
 };

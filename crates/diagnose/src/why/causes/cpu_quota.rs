@@ -16,7 +16,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::CpuQuota,
         Place::Server,
-        "the control group's CPU quota throttles the server",
         Detect::Figures(detect),
     )
 };

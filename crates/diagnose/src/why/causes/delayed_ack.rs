@@ -17,7 +17,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::DelayedAck,
         Place::Network,
-        "the second part of each response waits for a delayed acknowledgement of the first",
         Detect::Figures(detect),
     )
 };

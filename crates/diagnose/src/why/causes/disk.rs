@@ -10,7 +10,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::Disk,
         Place::Server,
-        "requests wait for the disk, other than for commits and logs",
         Detect::Waits(|facts, service| writing(facts, service, Cause::Disk)),
     )
 };

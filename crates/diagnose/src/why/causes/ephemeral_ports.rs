@@ -21,7 +21,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::EphemeralPorts,
         Place::Client,
-        "the client ran out of local ports",
         Detect::Figures(detect),
     )
 };

@@ -32,7 +32,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::Errors,
         Place::Responses,
-        "many requests failed",
         Detect::Figures(detect),
     )
 };

@@ -16,7 +16,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::Gc,
         Place::Server,
-        "garbage collection slows the server down",
         Detect::Figures(detect),
     )
 };

@@ -31,7 +31,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::Jit,
         Place::Server,
-        "the server's runtime is still compiling code",
         Detect::Figures(detect),
     )
 };

@@ -18,7 +18,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::KeepaliveLimit,
         Place::Accepting,
-        "the server closes each connection after a certain number of requests, and reconnecting uses CPU time",
         Detect::Figures(detect),
     )
 };

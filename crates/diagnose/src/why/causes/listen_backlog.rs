@@ -27,7 +27,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::ListenBacklog,
         Place::Accepting,
-        "the server's accept queue overflows, and clients retry",
         Detect::Figures(detect),
     )
 };

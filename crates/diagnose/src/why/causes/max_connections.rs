@@ -30,7 +30,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::MaxConnections,
         Place::Accepting,
-        "the server reached its limit on concurrent connections",
         Detect::Figures(detect),
     )
 };

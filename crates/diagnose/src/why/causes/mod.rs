@@ -16,8 +16,6 @@ use crate::tuning::FullPool;
 pub(crate) struct CauseSpec {
     pub(crate) cause: Cause,
     pub(crate) place: Place,
-    /// What the cause means, as a clause for the guide.
-    pub(crate) about: &'static str,
     pub(crate) detect: Detect,
     /// Detects an interruption of the run. Averages over an interrupted run describe neither the
     /// interruption nor normal operation, so no other cause is evaluated.
@@ -120,11 +118,10 @@ impl Place {
 impl CauseSpec {
     /// Creates a cause that limits throughput and is found by `detect`. All other properties have
     /// their defaults.
-    const fn new(cause: Cause, place: Place, about: &'static str, detect: Detect) -> Self {
+    const fn new(cause: Cause, place: Place, detect: Detect) -> Self {
         CauseSpec {
             cause,
             place,
-            about,
             detect,
             interrupts: None,
             explained_by: &[],
@@ -246,22 +243,30 @@ pub(super) fn find(facts: &RunFacts<'_>) -> Findings {
     findings
 }
 
-/// Returns the table of causes for the guide, in Markdown.
-#[must_use]
-pub fn guide() -> String {
-    let mut table = "| place | cause | meaning | explained by |\n|---|---|---|---|\n".to_owned();
-    for place in Place::ALL {
-        for spec in ALL.iter().filter(|spec| spec.place == place) {
-            let causes = spec
-                .explained_by
-                .iter()
-                .flat_map(|explanation| explanation.by);
-            let causes: Vec<String> = causes.map(|cause| format!("`{cause}`")).collect();
-            let (place, cause, causes) = (place.name(), spec.cause, causes.join(", "));
-            table += &format!("| {place} | `{cause}` | {} | {causes} |\n", spec.about);
-        }
-    }
-    table
+/// A cause for the guide.
+#[derive(Debug)]
+pub struct GuideRow {
+    /// Where the cause is.
+    pub place: &'static str,
+    /// The cause.
+    pub cause: Cause,
+    /// Causes that explain it.
+    pub explained_by: Vec<Cause>,
+}
+
+/// Returns all causes, sorted by place.
+pub fn guide() -> impl Iterator<Item = GuideRow> {
+    Place::ALL.into_iter().flat_map(|place| {
+        let specs = ALL.iter().filter(move |spec| spec.place == place);
+        specs.map(move |spec| GuideRow {
+            place: place.name(),
+            cause: spec.cause,
+            explained_by: (spec.explained_by.iter())
+                .flat_map(|explanation| explanation.by)
+                .copied()
+                .collect(),
+        })
+    })
 }
 
 #[cfg(test)]
@@ -292,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn only_limits_are_evidence_against_a_server() {
+    fn three_causes_are_no_limits() {
         let others = Cause::ALL.into_iter().filter(|cause| !is_limit(*cause));
         let expected = [Cause::None, Cause::OfferedRate, Cause::Unknown];
         assert_eq!(others.collect::<Vec<_>>(), expected);

@@ -16,7 +16,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::None,
         Place::NoLimit,
-        "the offered rate was met",
         Detect::Figures(detect),
     )
 };

@@ -14,7 +14,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::OfferedRate,
         Place::NoLimit,
-        "an external client reports that the offered rate was met",
         Detect::Figures(detect),
     )
 };

@@ -15,7 +15,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::OtherProcesses,
         Place::OtherPrograms,
-        "programs outside the experiment take CPU time that client or server need",
         Detect::Figures(detect),
     )
 };

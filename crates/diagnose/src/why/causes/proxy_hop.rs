@@ -13,7 +13,6 @@ use crate::why::thresholds::{MOST, SATURATED};
 pub(super) static SPEC: CauseSpec = CauseSpec::new(
     Cause::ProxyHop,
     Place::Server,
-    "the server is a proxy that opens an upstream connection for each request",
     Detect::Figures(detect),
 );
 

@@ -20,7 +20,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::RateLimiter,
         Place::Responses,
-        "the server limits the request rate",
         Detect::Waits(detect),
     )
 };

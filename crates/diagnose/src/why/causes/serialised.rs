@@ -28,7 +28,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::Serialised,
         Place::Server,
-        "the server processes requests one at a time (a lock, an actor, a single writer)",
         Detect::Waits(detect),
     )
 };

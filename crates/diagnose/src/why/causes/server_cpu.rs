@@ -18,7 +18,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::ServerCpu,
         Place::Server,
-        "the server is CPU-bound",
         Detect::Figures(detect),
     )
 };

@@ -20,7 +20,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::ServerCpuOneThread,
         Place::Server,
-        "one thread of the server is saturated while CPUs are idle",
         Detect::Figures(detect),
     )
 };

@@ -10,7 +10,6 @@ use crate::why::facts::RunFacts;
 pub(super) static SPEC: CauseSpec = CauseSpec::new(
     Cause::ServerFds,
     Place::Accepting,
-    "the server reached its limit on open files",
     Detect::Figures(detect),
 );
 

@@ -19,7 +19,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::ServerStall,
         Place::Server,
-        "the server sent no response for a while, and then resumed",
         Detect::Apart,
     )
 };

@@ -18,7 +18,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::SharedCpu,
         Place::ClientAndServer,
-        "client and server compete for the same CPUs",
         Detect::Figures(detect),
     )
 };

@@ -14,7 +14,6 @@ use crate::why::thresholds::{MOST, NOTICEABLE};
 pub(super) static SPEC: CauseSpec = CauseSpec::new(
     Cause::Steal,
     Place::OtherPrograms,
-    "the hypervisor gives CPU time to other guests",
     Detect::Figures(detect),
 );
 

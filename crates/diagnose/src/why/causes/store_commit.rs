@@ -13,7 +13,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::StoreCommit,
         Place::Store,
-        "requests wait for the store's commits to reach the disk",
         Detect::Figures(detect),
     )
 };

@@ -19,7 +19,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::StoreCpu,
         Place::Store,
-        "the store is CPU-bound",
         Detect::Figures(detect),
     )
 };

@@ -32,7 +32,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::StoreLock,
         Place::Store,
-        "requests wait for locks in the store",
         Detect::Figures(detect),
     )
 };

@@ -11,7 +11,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::SyncLogging,
         Place::Server,
-        "requests wait for the server to write its log",
         Detect::Waits(|facts, service| writing(facts, service, Cause::SyncLogging)),
     )
 };

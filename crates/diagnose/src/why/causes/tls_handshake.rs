@@ -18,7 +18,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::TlsHandshake,
         Place::Server,
-        "TLS handshakes use up the server's CPU",
         Detect::Figures(detect),
     )
 };

@@ -15,7 +15,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::Unknown,
         Place::NoLimit,
-        "there is not enough evidence to name a cause; floodmark suggests how to find it",
         Detect::Apart,
     )
 };

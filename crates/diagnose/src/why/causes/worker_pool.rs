@@ -20,7 +20,6 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(
         Cause::WorkerPool,
         Place::Server,
-        "all worker threads of the server wait, or all permits are in use",
         Detect::Waits(detect),
     )
 };
