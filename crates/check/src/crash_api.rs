@@ -220,10 +220,7 @@ fn compare(before: &FoundItems, after: &FoundItems) -> (FoundItems, Vec<String>)
     after_items.for_each(|item| new.numbers.extend_from_slice(item));
     let unreadable = before.unreadable.saturating_sub(after.unreadable);
     let unreadable = (unreadable > 0).then(|| {
-        let [one, many] = [
-            "item without a whole number",
-            "items without a whole number",
-        ];
+        let [one, many] = ["item without an integer", "items without an integer"];
         format!("{} lost", count(unreadable, one, many))
     });
     let nouns = ["item", "items"];

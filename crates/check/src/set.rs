@@ -17,7 +17,7 @@ use crate::history::history;
 pub struct FoundItems {
     /// The items' numbers, in any order.
     pub numbers: Vec<u64>,
-    /// Number of items without a whole number.
+    /// Number of items without an integer.
     pub unreadable: u64,
 }
 
@@ -41,10 +41,7 @@ pub fn set(inserts: &mut [KeptOperation], found: &mut FoundItems) -> CheckResult
     let mut faults = scan.faults();
     if found.unreadable > 0 {
         let [one, many] = ["item that was found has", "items that were found have"];
-        faults.push(format!(
-            "{} no whole number",
-            count(found.unreadable, one, many)
-        ));
+        faults.push(format!("{} no integer", count(found.unreadable, one, many)));
     }
     let (held, detail) = match (faults.is_empty(), inserts.is_empty()) {
         (false, _) => (Some(false), faults.join("; ")),

@@ -73,10 +73,7 @@ fn reports_items_without_a_number() {
         unreadable: 2,
     };
     let result = set(&mut [insert(Acknowledged, 1)], &mut found);
-    assert_eq!(
-        result.detail,
-        "2 items that were found have no whole number"
-    );
+    assert_eq!(result.detail, "2 items that were found have no integer");
 }
 
 proptest! {

@@ -179,7 +179,7 @@ fn found_items(
     }
     if file.count == 0 && file.unreadable > 0 {
         return Err(format!(
-            "{}: no item has a whole number there (items found: {}); correct the pointer",
+            "{}: no item has an integer there (items found: {}); correct the pointer",
             api.show_value_places(),
             show_count(file.unreadable)
         ));

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
-/// The largest value up to which a double can represent every whole number.
+/// The largest value up to which a double can represent every integer.
 const LAST_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Relative tolerance for an average. Servers that keep a running average round it in each
@@ -49,14 +49,14 @@ fn object(body: &[u8]) -> Option<()> {
     body.trim_ascii_start().starts_with(b"{").then_some(())
 }
 
-/// Reads a whole number in any notation: 10, 10.0, 1.0E1.
+/// Reads an integer in any notation: 10, 10.0, 1.0E1.
 fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     struct Whole;
     impl Visitor<'_> for Whole {
         type Value = u64;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a whole number")
+            f.write_str("an integer")
         }
 
         fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
@@ -67,7 +67,7 @@ fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
             if number.fract() == 0.0 && (0.0..=LAST_EXACT).contains(&number) {
                 Ok(number as u64)
             } else {
-                Err(E::custom("not a whole number"))
+                Err(E::custom("not an integer"))
             }
         }
     }

@@ -36,7 +36,7 @@ enum TemplatePart {
 enum Marker {
     /// The request's number.
     Seq,
-    /// A whole number in an inclusive range.
+    /// An integer in an inclusive range.
     Rand { low: u64, high: u64 },
     /// A random UUID (version 4, RFC 9562).
     Uuid,
@@ -47,7 +47,7 @@ enum Marker {
 /// A `{rand:…}` is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "invalid template \"{0}\"; write two whole numbers, the smaller first, such as {{rand:1-1000}}, or set templates = false to send the text unchanged"
+    "invalid template \"{0}\"; write two integers, the smaller first, such as {{rand:1-1000}}, or set templates = false to send the text unchanged"
 )]
 pub struct TemplateError(String);
 
@@ -56,7 +56,7 @@ impl RequestTemplate {
     /// `keys`.
     ///
     /// # Errors
-    /// Fails if a `{rand:…}` does not contain two whole numbers, the smaller number first.
+    /// Fails if a `{rand:…}` does not contain two integers, the smaller number first.
     pub fn parse(text: &[u8], keys: Option<u64>) -> Result<Self, TemplateError> {
         let marker = |text: &[u8]| match keys {
             Some(keys) if text.starts_with(KEY) => Ok(Some((Marker::Key { keys }, KEY.len()))),

@@ -109,13 +109,13 @@ fn explains_each_error() {
     let register = |from: &str, to: &str| REGISTER.replace(from, to);
     for (text, expected) in [
         (register("register", "regster"), "check.toml:2: kind: unknown value \"regster\"; did you mean \"register\"?"),
-        (register("keys = 100", "keys = 0"), "check.toml:3: keys: expected a whole number from 1 to 1000000, such as 1 or \"1k\", not 0"),
+        (register("keys = 100", "keys = 0"), "check.toml:3: keys: expected an integer from 1 to 1000000, such as 1 or \"1k\", not 0"),
         (register("keys", "key"), "check.toml:3: unknown key \"key\"; did you mean \"keys\"?"),
         (register("value =", "valeu ="), "check.toml:12: unknown key \"valeu\" in [read]; did you mean \"value\"?"),
         (register("\"/value\"", "\"value\""), "check.toml:12: \"value\" is not a JSON pointer; start with a slash, such as \"/data/value\""),
         (register("{seq}", "1"), "check.toml:4: write: the request has no {seq}; write {seq} where the API takes the value"),
         (register("path = \"/items/{key}\"\nvalue", "path = \"/items\"\nvalue"), "check.toml:10: read: the request has no {key}, but keys is 100; write {key} into the path or body, or remove keys"),
-        (register("weight = 2", "weight = 0"), "check.toml:9: weight: expected a whole number from 1 to 1000000, not 0"),
+        (register("weight = 2", "weight = 0"), "check.toml:9: weight: expected an integer from 1 to 1000000, not 0"),
         (register("weight = 2", "weight = 20002"), "check.toml:4: weight: the weights add up to 10,004 after division by their greatest common divisor; reduce the sum to at most 10,000"),
         (register("\"Content-Type: application/json\"", "\"x\""), "check.toml:7: headers: \"x\" has no colon; write 'Name: value'"),
         (SET.replace("readback", "read-back"), "check.toml:4: unknown key \"read-back\"; did you mean \"readback\"?"),

@@ -262,7 +262,7 @@ pub(crate) fn weight(file: &TomlFile, weight: Option<&Located<i64>>) -> Result<u
         Ok(n @ 1..=MAX_WEIGHT) => Ok(n),
         _ => {
             let what = format!(
-                "weight: expected a whole number from 1 to {MAX_WEIGHT}, not {}",
+                "weight: expected an integer from 1 to {MAX_WEIGHT}, not {}",
                 **weight
             );
             Err(file.error(&weight.span(), what))

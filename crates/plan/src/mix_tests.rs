@@ -143,7 +143,7 @@ fn names_line_and_fix_of_errors() {
         ),
         (
             with("weight = 0"),
-            "mix.toml:4: weight: expected a whole number from 1 to",
+            "mix.toml:4: weight: expected an integer from 1 to",
         ),
         (
             with("weight = 1.5"),

@@ -22,7 +22,7 @@ const MAX_SOURCES: u128 = 1 << 20;
 /// Maximum number of attempts on one server process.
 pub const MAX_ATTEMPTS: u64 = 10_000;
 
-/// Parses a whole number, which may be 0.
+/// Parses an integer, which may be 0.
 ///
 /// # Errors
 /// Every function in this module returns an error message that explains how to fix the value.
@@ -31,13 +31,13 @@ pub fn count(text: &str) -> Result<u64, String> {
     n.ok_or_else(|| "must be at least 0".to_owned())
 }
 
-/// Parses a whole number of at least 1.
+/// Parses an integer of at least 1.
 pub fn count_from_one(text: &str) -> Result<u64, String> {
     let n = unless_negative(text)?.filter(|n| *n > 0);
     n.ok_or_else(|| "must be at least 1".to_owned())
 }
 
-/// Parses a whole number in `range`.
+/// Parses an integer in `range`.
 pub fn count_within(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
     let n = unless_negative(text)?.filter(|n| range.contains(n));
     n.ok_or_else(|| {
@@ -69,7 +69,7 @@ pub fn attempts(text: &str) -> Result<u32, String> {
 pub fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
         let max = show_count(u64::MAX);
-        format!("must be a whole number from 0 to {max}")
+        format!("must be an integer from 0 to {max}")
     })
 }
 
@@ -213,7 +213,7 @@ pub fn speed(text: &str) -> Result<f64, String> {
 /// Maximum length of a name in characters, to keep tables narrow.
 pub const MAX_NAME: usize = 40;
 
-/// Largest count. An `f64` represents all whole numbers up to this value exactly.
+/// Largest count. An `f64` represents all integers up to this value exactly.
 pub const MAX_COUNT: u64 = 1 << 53;
 
 /// A string, number or boolean.
@@ -357,10 +357,10 @@ kind!(
 );
 
 kind!(
-    /// A whole number from `LOW` to `HIGH`, such as `1000` or `"1k"`.
+    /// An integer from `LOW` to `HIGH`, such as `1000` or `"1k"`.
     Count<const LOW: u64, const HIGH: u64>,
     u64,
-    format!("a whole number from {LOW} to {HIGH}, such as {LOW} or \"1k\""),
+    format!("an integer from {LOW} to {HIGH}, such as {LOW} or \"1k\""),
     |scalar| {
         let n = match scalar {
             Scalar::Integer(n) => u64::try_from(*n).ok()?,
@@ -421,10 +421,10 @@ kind!(
 );
 
 kind!(
-    /// A string, whole number or boolean, stored as text.
+    /// A string, integer or boolean, stored as text.
     ScalarText,
     String,
-    "a string, a whole number, true or false",
+    "a string, an integer, true or false",
     |scalar| match scalar {
         Scalar::Text(text) => Some(text.clone()),
         Scalar::Integer(n) => Some(n.to_string()),
@@ -490,7 +490,7 @@ mod tests {
                 .unwrap_err()
                 .contains("from 0 to 18,446,744,073,709,551,615")
         );
-        assert!(count("many").unwrap_err().contains("not a whole number"));
+        assert!(count("many").unwrap_err().contains("not an integer"));
     }
 
     #[test]

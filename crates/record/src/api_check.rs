@@ -71,7 +71,7 @@ pub struct ItemsFile {
     pub file: String,
     /// Number of items in the file.
     pub count: u64,
-    /// Items without a whole number, which the file does not contain.
+    /// Items without an integer, which the file does not contain.
     pub unreadable: u64,
     /// Number of items before the first attempt. Results of earlier versions can contain a number
     /// above 0; later versions require an empty set.

@@ -159,7 +159,7 @@ pub struct DurableState {
     pub unknown: u64,
     /// Expected totals (`scoring`); null for other checks.
     pub line: Option<TotalLine>,
-    /// Distance of the totals from the line, in scores; null if not a whole number.
+    /// Distance of the totals from the line, in scores; null if not an integer.
     pub distance: Option<i32>,
     /// Next free request number (`{seq}`). All numbers in the rounds so far are smaller.
     #[serde(default)]

@@ -303,7 +303,7 @@ pub struct AddressUse {
 ///
 /// The distance is the difference between the total and its expected value, as a 32-bit number of
 /// scores.
-/// The value -2^31 marks a distance that is not a whole number of scores.
+/// The value -2^31 marks a distance that is not an integer of scores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswersFile {
     /// File name within the result folder.

@@ -16,7 +16,7 @@ const TIME_BITS: u32 = 48;
 /// Latest representable time in ns.
 const LATEST: u64 = (1 << TIME_BITS) - 1;
 
-/// Stored instead of a distance that is not a whole number of scores.
+/// Stored instead of a distance that is not an integer of scores.
 const NONE: i32 = i32::MIN;
 
 /// Maximum rounding error accepted in a total, as a share of a score.
@@ -52,21 +52,21 @@ impl TotalLine {
     }
 
     /// Returns a total's distance from the line in scores.
-    /// Returns `None` if the distance is not a whole number.
+    /// Returns `None` if the distance is not an integer.
     #[must_use]
     pub fn distance(&self, number: u64, total: f64) -> Option<i32> {
         self.whole(number, total, number.max(self.drawn_at))
     }
 
     /// Returns the distance from this line to the line through 0, in scores.
-    /// Returns `None` if the distance is not a whole number.
+    /// Returns `None` if the distance is not an integer.
     #[must_use]
     pub fn from_zero(&self) -> Option<i32> {
         self.whole(0, 0.0, self.drawn_at)
     }
 
     /// Returns the distance from another line with the same score, as a number of scores.
-    /// Returns `None` if the distance is not a whole number.
+    /// Returns `None` if the distance is not an integer.
     #[must_use]
     pub fn ahead_of(&self, other: &TotalLine) -> Option<i32> {
         other.whole(0, self.before, self.drawn_at.max(other.drawn_at))
@@ -97,8 +97,8 @@ pub struct KeptScore(pub [u64; 3]);
 
 impl KeptScore {
     /// Packs a response.
-    /// `distance` is the total's distance from the line, or `None` if the distance is not a whole
-    /// number.
+    /// `distance` is the total's distance from the line, or `None` if the distance is not an
+    /// integer.
     #[must_use]
     pub fn new(number: u64, distance: Option<i32>, sent_ns: u64, done_ns: u64) -> Self {
         let distance = distance.unwrap_or(NONE) as u32;
@@ -115,7 +115,7 @@ impl KeptScore {
     }
 
     /// Returns the total's distance from the line in scores.
-    /// Returns `None` if the distance is not a whole number.
+    /// Returns `None` if the distance is not an integer.
     #[must_use]
     pub fn distance(&self) -> Option<i32> {
         let half = |word: u64| (word >> TIME_BITS) as u32;
@@ -138,7 +138,7 @@ impl KeptScore {
     /// Converts the response to another line and another clock.
     /// The new line is `by` scores below the current line, and the new clock started `earlier_ns`
     /// ns before the current clock.
-    /// If `by` is `None`, the distance between the lines is not a whole number of scores, so the
+    /// If `by` is `None`, the distance between the lines is not an integer of scores, so the
     /// new distance is unknown.
     #[must_use]
     pub fn moved(&self, by: Option<i32>, earlier_ns: u64) -> Self {
@@ -162,12 +162,12 @@ pub struct ScoringSummary {
     pub wrong_averages: u64,
     /// The first responses with a wrong average, as text.
     pub first_wrong_averages: Vec<String>,
-    /// Totals whose distance from the line is not a whole number of scores.
+    /// Totals whose distance from the line is not an integer of scores.
     /// Only the totals with the lowest numbers are kept, in ascending order of number.
     pub first_strange_totals: Vec<StrangeTotal>,
 }
 
-/// A total whose distance from the line is not a whole number of scores.
+/// A total whose distance from the line is not an integer of scores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StrangeTotal {
     /// Number of the response.

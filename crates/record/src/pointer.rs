@@ -52,7 +52,7 @@ impl fmt::Display for JsonPointer {
 /// The content of a place in a JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PointedValue {
-    /// A whole number from 0, or a string that contains one.
+    /// An integer from 0, or a string that contains one.
     Number(u64),
     /// JSON null.
     Null,
@@ -249,7 +249,7 @@ impl<'de> Visitor<'de> for NumberLeaf {
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<PointedValue, E> {
-        /// Below this limit, a float represents every whole number exactly.
+        /// Below this limit, a float represents every integer exactly.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         let is_whole = (0.0..EXACT).contains(&number) && number.fract() == 0.0;
         Ok(if is_whole {

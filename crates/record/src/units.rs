@@ -54,16 +54,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// Parses a count such as `5000`, `200k`, `2M`.
 ///
 /// # Errors
-/// Returns an error if the text is not a whole number, or if the number is above 2^53.
+/// Returns an error if the text is not an integer, or if the number is above 2^53.
 pub fn parse_count(text: &str) -> Result<u64, String> {
     let value = scaled(text)
         .filter(|value| value.fract() == 0.0)
         .ok_or_else(|| {
-            format!(
-                "\"{text}\" is not a whole number; use a number such as \"5000\", \"5k\" or \"2M\""
-            )
+            format!("\"{text}\" is not an integer; use a number such as \"5000\", \"5k\" or \"2M\"")
         })?;
-    // `-n` must be exact, but a double can't hold every whole number above 2^53.
+    // `-n` must be exact, but a double can't hold every integer above 2^53.
     if value > MAX_COUNT as f64 {
         let what = too_large(text);
         return Err(format!("{what}; the maximum is {}", show_count(MAX_COUNT)));
@@ -102,7 +100,7 @@ fn scaled(text: &str) -> Option<f64> {
     }
     // Round to a thousandth, so that 0.1k becomes 100 and 1.234M becomes 1,234,000.
     let value = number.parse::<f64>().ok()? * factor;
-    // From 10^12 up, `value * 1e3` may exceed 2^53, and rounding could change a whole number.
+    // From 10^12 up, `value * 1e3` may exceed 2^53, and rounding could change an integer.
     Some(if value < 1e12 {
         (value * 1e3).round() / 1e3
     } else {
@@ -135,7 +133,7 @@ pub fn show_duration(duration: Duration) -> String {
     }
 }
 
-/// Formats a whole number with thousands separators: `1,234,567`.
+/// Formats an integer with thousands separators: `1,234,567`.
 #[must_use]
 pub fn show_count(n: u64) -> String {
     let digits = n.to_string();
@@ -149,7 +147,7 @@ pub fn show_count(n: u64) -> String {
     out
 }
 
-/// Formats a rate without "/s": a whole number if the rate is at least 100, otherwise three
+/// Formats a rate without "/s": an integer if the rate is at least 100, otherwise three
 /// significant digits.
 #[must_use]
 pub fn show_rate(per_s: f64) -> String {

@@ -107,7 +107,7 @@ pub(super) fn unreadable(readback: &Readback, run: &TracedRun) -> Option<String>
     let is_unreadable = found.numbers.is_empty() && found.unreadable > 0;
     is_unreadable.then(|| {
         format!(
-            "readback.value \"{}\": no item in the response to GET {} has a whole number there; \
+            "readback.value \"{}\": no item in the response to GET {} has an integer there; \
              correct the pointer",
             readback.value, readback.path
         )

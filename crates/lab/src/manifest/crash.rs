@@ -176,7 +176,7 @@ mod tests {
             (
                 "rounds = 0",
                 TRIAL,
-                "e.toml:3: rounds: expected a whole number from 1 to 10000",
+                "e.toml:3: rounds: expected an integer from 1 to 10000",
             ),
             (
                 "rounds = 1\nkil = 1",

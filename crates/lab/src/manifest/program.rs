@@ -116,7 +116,7 @@ impl Knob {
         if is_bounded && !value.parse().is_ok_and(|n: u64| range.contains(&n)) {
             let upper = high.map_or(String::new(), |high| format!(" to {high}"));
             return Err(format!(
-                "{name}: expected a whole number from {low}{upper}, not \"{value}\""
+                "{name}: expected an integer from {low}{upper}, not \"{value}\""
             ));
         }
         Ok(())

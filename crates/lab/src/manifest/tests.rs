@@ -349,7 +349,7 @@ fn expands_a_sweep_to_a_trial_per_combination() {
     for (text, said) in [
         (
             "threads = [9]",
-            "e.toml:5: sweep: threads: expected a whole number from 1 to 4",
+            "e.toml:5: sweep: threads: expected an integer from 1 to 4",
         ),
         ("threads = []", "sweep: `threads` has no values"),
         ("threads = [1, 1]", "sweep: threads: duplicate value 1"),

@@ -197,7 +197,7 @@ fn a_users_own_server_has_knobs() {
         (
             command,
             &format!("{knob}\nsetting = {{ size = 9 }}"),
-            "e.toml:6: setting: size: expected a whole number from 0 to 8",
+            "e.toml:6: setting: size: expected an integer from 0 to 8",
         ),
     ] {
         let message = read(command, keys).unwrap_err();

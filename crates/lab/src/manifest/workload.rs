@@ -116,7 +116,7 @@ impl Workload {
                     .is_ok_and(|json| json == serde_json::json!({ "message": "Hello, World!" })),
                 "{\"message\":\"Hello, World!\"}",
             ),
-            Workload::Dispatcher => (text.trim().parse::<u64>().is_ok(), "a whole number"),
+            Workload::Dispatcher => (text.trim().parse::<u64>().is_ok(), "an integer"),
             Workload::Scoring => (
                 serde_json::from_slice(body).is_ok_and(|of: Scores| of.add_up()),
                 "averageScore, totalScore and numberOfTrials, with averageScore = totalScore / numberOfTrials",

@@ -74,7 +74,7 @@ fn names_line_and_fix_of_errors_in_experiments() {
         (
             "processes = 3",
             "processes = 0",
-            "e.toml:8: processes: expected a whole number from 1 to 1000",
+            "e.toml:8: processes: expected an integer from 1 to 1000",
         ),
         (
             "system = \"one\"",
@@ -99,7 +99,7 @@ fn names_line_and_fix_of_errors_in_experiments() {
         (
             "threads = 2",
             "threads = 5",
-            "e.toml:12: setting: threads: expected a whole number from 1 to 4, not \"5\"",
+            "e.toml:12: setting: threads: expected an integer from 1 to 4, not \"5\"",
         ),
         (
             "threads = 2",
@@ -134,7 +134,7 @@ fn names_line_and_fix_of_errors_in_experiments() {
         (
             "port = 8000",
             "port = 80000",
-            "e.toml:17: port: expected a whole number from 1 to 65535",
+            "e.toml:17: port: expected an integer from 1 to 65535",
         ),
         (
             "ratio = [\"one\", \"mine\"]",

@@ -2,7 +2,7 @@
 
 use floodmark_record::watch::{AlignmentMethod, ClockAlignment, ClockReading, MeasuredOffset};
 
-/// Rounding error of a series' start, which is a whole number of milliseconds.
+/// Rounding error of a series' start, which is an integer of milliseconds.
 const ROUNDING_MS: f64 = 0.5;
 
 /// Maximum difference, in ns, between two readings of the same host's offset. The offset is the

@@ -56,7 +56,7 @@ public final class Options {
         return value;
     }
 
-    /** Returns an option that is a whole number within bounds. */
+    /** Returns an option that is an integer within bounds. */
     public int count(String name, int low, int high) {
         try {
             int count = Integer.parseInt(text(name));
@@ -66,7 +66,7 @@ public final class Options {
         } catch (NumberFormatException notANumber) {
             // Reported below, like a number out of bounds.
         }
-        throw refuse("--" + name + ": expected a whole number from " + low + " to " + high + ", not \"" + text(name) + "\"");
+        throw refuse("--" + name + ": expected an integer from " + low + " to " + high + ", not \"" + text(name) + "\"");
     }
 
     /** Returns the port to listen on. */
