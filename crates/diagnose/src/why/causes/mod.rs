@@ -1,5 +1,5 @@
-//! The causes that a verdict can name, one file each. Everything that depends on a cause iterates
-//! over [`ALL`] (docs/decisions/0051-causes.md).
+//! The causes that a verdict can name, one file each, and the table of their properties
+//! (docs/decisions/0051-causes.md).
 
 use floodmark_record::cause::Cause;
 use floodmark_record::verdict::Verdict;
