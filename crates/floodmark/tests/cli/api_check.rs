@@ -378,7 +378,7 @@ fn a_wrong_location_of_the_value_is_named() {
         (register, "check.toml:5: read.value \"/valu\": "),
         (
             counter,
-            "check.toml:4: write.value \"/valu\": 30 responses with status 2xx or 3xx have no whole ",
+            "check.toml:4: write.value \"/valu\": 30 responses with status 2xx or 3xx have no integer ",
         ),
         (
             set,

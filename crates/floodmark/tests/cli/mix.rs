@@ -221,7 +221,7 @@ fn refuses_invalid_mixes_in_one_line() {
             url,
             of("path = \"/{rand:9-1}\"\n"),
             &[],
-            "mix.toml:3: the request \"a\": invalid template \"{rand:9-1}\"; write two whole",
+            "mix.toml:3: the request \"a\": invalid template \"{rand:9-1}\"; write two integers",
         ),
         (
             url,
