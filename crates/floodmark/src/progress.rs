@@ -1,5 +1,5 @@
 //! Progress of a measurement on stderr. A terminal shows a full-screen view or one updated line; a
-//! log or pipe gets separate lines. The progress also passes each event on to the metrics export.
+//! log or pipe gets separate lines. Each event is also forwarded to the metrics export.
 
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;

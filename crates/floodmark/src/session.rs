@@ -111,8 +111,8 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Measures into a new or resumed folder, prints the result, writes the output files, and
-    /// returns the command's ending.
+    /// Runs the measurement in a new or resumed result directory, prints the result, writes the
+    /// output files, and returns the command's ending.
     pub fn run(
         output: &'a OutputArgs,
         resume: Option<&'a Path>,

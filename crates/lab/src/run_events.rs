@@ -1,4 +1,4 @@
-//! Collects the events of one run: its rows, its throughput in steps of 100 ms, and the periods
+//! Collects the events of one run: its rows, its throughput in 100 ms intervals, and the periods
 //! without a response. Histograms are added up separately.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The figures of a run: of its window, of the steps of its rate, and of the groups of its mix.
+//! Figures for a run's window, its rate steps and its mix groups.
 //!
 //! The counts of groups come from the rows. Their times come from the worker's last event.
 

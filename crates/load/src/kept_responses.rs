@@ -216,7 +216,7 @@ impl NotOkBodies {
 pub fn body_in(data: &[u8], to_head: bool) -> Vec<u8> {
     let (mut reader, mut body) = (Reader::new(), Vec::new());
     reader.expect_response(to_head);
-    // The connection's own reader has reported any error.
+    // The connection's own reader has already reported any errors.
     let _ = reader.feed(data, &mut body);
     body.truncate(MAX_KEPT);
     body

@@ -592,7 +592,7 @@ impl Programs {
     /// Returns 1 for the first program with this process name, 2 for the second program, and so on.
     pub(crate) fn number(&mut self, root: &Root, pid: u32, name: &str) -> usize {
         let line = std::fs::read(root.path(format!("/proc/{pid}/cmdline"))).unwrap_or_default();
-        // The groups of threads have no trailing number: `python` and `python3` are one name.
+        // Group names omit trailing numbers, so `python` and `python3` count as the same name.
         let name = group_of(name, false, 1).into_owned();
         let program = (name, start_of_command(&line));
         let same_name = self.known.iter().filter(|known| known.0 == program.0);

@@ -417,7 +417,7 @@ pub struct GroupRow {
 }
 
 impl GroupRow {
-    /// Adds the figures of another thread, group or time.
+    /// Adds the figures of another thread, group or second.
     pub fn merge(&mut self, other: &GroupRow) {
         self.counts.merge(&other.counts);
         self.good += other.good;

@@ -138,7 +138,7 @@ impl KeptScore {
     /// Converts the response to another line and another clock.
     /// The new line is `by` scores below the current line, and the new clock started `earlier_ns`
     /// ns before the current clock.
-    /// If `by` is `None`, the distance between the lines is not an integer of scores, so the
+    /// If `by` is `None`, the distance between the lines is not a multiple of a score, so the
     /// new distance is unknown.
     #[must_use]
     pub fn moved(&self, by: Option<i32>, earlier_ns: u64) -> Self {

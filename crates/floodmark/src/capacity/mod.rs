@@ -143,7 +143,7 @@ impl Measurement for UrlSearch<'_> {
         match &record.capacity {
             Some(found) if found.finding == CapacityKind::Never => {
                 let message =
-                    "the server did not meet the objectives at any rate; see what limits it above";
+                    "the server did not meet the objectives at any rate; see the verdict above";
                 all.push(Ending::new(Exit::Check, message));
             }
             Some(found) if found.rate_per_s.is_none() && !self.stop.is_set() => {

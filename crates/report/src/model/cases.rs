@@ -289,7 +289,7 @@ pub(crate) fn thresholds(thresholds: &[Threshold]) -> Vec<ConditionCase> {
 pub fn unexpected_crash_outcome(trial: &CrashResult, expects_loss: bool) -> Option<String> {
     match trial.losses.first() {
         Some(loss) if !expects_loss => Some(format!(
-            "{}: {} of {} crash rounds lost data, first round {}: {}",
+            "{}: {} of {} crash rounds lost data, first in round {}: {}",
             trial.trial,
             trial.lost,
             trial.conclusive(),
@@ -310,7 +310,7 @@ fn attempt(run: &Run) -> String {
     format!("process {}, attempt {}", run.process, run.attempt)
 }
 
-/// Returns the case of a run: its throughput or its fault.
+/// Returns the test case for a run, with its throughput or its fault as the detail.
 pub(super) fn measurement(run: &Run, fault: &RunFault<'_>) -> ConditionCase {
     let (outcome, detail) = match (fault(run), run.ended.reason) {
         (_, EndReason::Interrupted) => (CaseOutcome::NotEvaluated, "interrupted".to_owned()),

@@ -205,7 +205,7 @@ pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
     let rules = &gate.rules;
     let unit = format!("{} ÷ {} by pair", rules.candidate, rules.baseline);
     let mut chart = Chart::new(
-        "Ratio of each pair, with the interval after it",
+        "Ratio of each pair, and the interval so far",
         &unit,
         axes,
         curves.collect(),

@@ -18,7 +18,7 @@ pub struct Suite {
     pub set_aside: &'static [&'static str],
 }
 
-/// All suites. The index is the key `round` of the cases.
+/// All suites, indexed by the key `round` of the cases.
 pub static SUITES: [Suite; 7] = [
     Suite {
         name: "own",
@@ -34,31 +34,31 @@ pub static SUITES: [Suite; 7] = [
     },
     Suite {
         name: "third-party-2",
-        help: "Second round of servers from package registries",
+        help: "Second batch of servers from package registries",
         heading: "# More servers from package registries\n",
         set_aside: &["bun", "varnish", "tornado"],
     },
     Suite {
         name: "third-party-3",
-        help: "Third round of servers from package registries",
+        help: "Third batch of servers from package registries",
         heading: "# Third batch of servers from package registries\n",
         set_aside: &["twisted", "squid", "cheroot"],
     },
     Suite {
         name: "third-party-4",
-        help: "Fourth round of servers from package registries",
+        help: "Fourth batch of servers from package registries",
         heading: "# Fourth batch of servers from package registries\n",
         set_aside: &["granian", "sanic", "poco"],
     },
     Suite {
         name: "third-party-5",
-        help: "Fifth round of servers from package registries",
+        help: "Fifth batch of servers from package registries",
         heading: "# Fifth batch of servers from package registries\n",
         set_aside: &["reactor", "microhttpd", "aiohttp", "ktor", "crystal"],
     },
     Suite {
         name: "third-party-6",
-        help: "Sixth round of servers from package registries",
+        help: "Sixth batch of servers from package registries",
         heading: "# Sixth batch of servers from package registries\n",
         set_aside: &["jdkhttp", "helidon", "micronaut", "httplib", "civetweb"],
     },

@@ -136,7 +136,7 @@ const CASES: &[Case] = &[
     ("T8/ramp", Alone, "arrivals follow the integral of a ramp from 0 to 1,000/s", varying_rate::ramp),
     ("T8/steps", Alone, "arrivals of three steps are on schedule, and each step has its own figures", varying_rate::steps),
     ("T9", SideBySide, "the server becomes faster 12 s into a run of 20 s", speedup::run),
-    ("T10", Alone, "an instant server: the client's maximum rate", ceiling::run),
+    ("T10", Alone, "the client's maximum rate, with a server that responds immediately", ceiling::run),
 ];
 
 /// Runs the cases and prints a report for each case.

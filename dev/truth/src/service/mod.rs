@@ -154,7 +154,7 @@ pub struct Limiter {
     pub delay_us: u64,
 }
 
-/// The state of a token bucket, as the generic cell rate algorithm (ITU-T I.371): the time when the
+/// The state of a token bucket in the generic cell rate algorithm (ITU-T I.371): the time when the
 /// bucket would be full.
 #[derive(Debug, Clone)]
 pub struct TokenBucket {

@@ -10,8 +10,8 @@ use crate::why::gain::GainModel;
 use crate::why::proof::CauseClass;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
-    // Threads that accept connections themselves also limit the number of connections. If accepted
-    // connections also wait for another limit, that limit matters more.
+    // Threads that accept connections themselves also limit the number of connections. If another
+    // limit also holds up accepted connections, that limit matters more.
     explained_by: &[Explanation {
         by: &[
             Cause::WorkerPool,

@@ -64,7 +64,7 @@ fn rejecting(facts: &RunFacts<'_>) -> Option<Finding> {
         EvidenceRank::Counted,
         format!("the server accepts {accepted} and rejects the rest: {rejected}"),
         vec![format!(
-            "requests.rejected: {} of {} responses; {accepted} ok of {} responses",
+            "requests.rejected: {} of {} responses; ok: {accepted} of {}",
             show_count(counts.rejected),
             show_count(responses),
             per_s(facts.responses_per_s)

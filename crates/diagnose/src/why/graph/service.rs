@@ -282,9 +282,9 @@ impl ServiceLimit {
     pub fn raise(&self, facts: &RunFacts<'_>, kind: &str) -> String {
         match setting_near(&facts.run.setting, self.held, kind) {
             Some((name, value)) => {
-                format!("raise `{name}` (now {value}), or make requests shorter")
+                format!("raise `{name}` (now {value}), or reduce the time per request")
             }
-            None => "raise the limit, or make requests shorter".to_owned(),
+            None => "raise the limit, or reduce the time per request".to_owned(),
         }
     }
 

@@ -107,7 +107,7 @@ fn a_server_without_state_loses_data_in_every_round() {
             printed.contains("crash round 1 lost data: the restart lost"),
             "{printed}"
         );
-        let summary = "no-state: 2 of 2 crash rounds lost data, first round 1: the restart lost";
+        let summary = "no-state: 2 of 2 crash rounds lost data, first in round 1: the restart lost";
         assert_eq!(printed.contains(summary), expected == 1, "{printed}");
         let result = lab.result();
         let csv = run(&["report", result.to_str().unwrap(), "--csv", "-"]);

@@ -295,8 +295,8 @@ impl CrashProcesses<'_, '_> {
     }
 }
 
-/// Returns the time of a round's crash after the start of the load, uniformly distributed over the
-/// range of the settings. `seed` and `round` determine the time.
+/// Returns the delay from the start of the load to the round's crash, uniformly distributed over
+/// the range in `settings`. `seed` and `round` determine the delay.
 pub fn crash_time(settings: &CrashSettings, seed: u64, round: u32) -> Duration {
     // 53 bits give every multiple of 2⁻⁵³ in [0, 1).
     let share = (mix(mix(seed) ^ u64::from(round)) >> 11) as f64 / (1_u64 << 53) as f64;
