@@ -114,7 +114,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
             }
         ),
         vec![format!(
-            "requests.rejected: {}, requests.wrong: {}, requests.malformed: {}, of {} responses; {} ok of {} responses",
+            "requests.rejected: {}, requests.wrong: {}, requests.malformed: {}, of {} responses; ok: {} of {}",
             show_count(counts.rejected),
             show_count(counts.wrong),
             show_count(counts.malformed),
