@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use floodmark_record::Record;
 use floodmark_record::run::{Run, SeriesRow};
 
+use crate::model::figures::setting_pairs;
+
 const RUN_COLUMNS: &str = "system,workload,setting,process,attempt,started_unix_ms";
 
 /// A function that returns the value for one second, or `None` if the value was not measured.
@@ -60,11 +62,7 @@ pub fn of_record(record: &Record) -> String {
 }
 
 fn names(run: &Run) -> String {
-    let setting = run
-        .setting
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"));
-    let setting = setting.collect::<Vec<_>>().join(";");
+    let setting = setting_pairs(&run.setting);
     let [system, workload, setting] =
         [&run.system, &run.workload, &setting].map(|text| quoted(text));
     let (process, attempt, started) = (run.process, run.attempt, run.started_unix_ms);

@@ -11,7 +11,7 @@ use crate::csv;
 use crate::markdown;
 use crate::model::blocks::Blocks;
 use crate::model::cases::{self, ConditionCase};
-use crate::model::table::{CellValue, ColumnCell, Table, data, listed, text};
+use crate::model::table::{ColumnCell, Table, data, listed, text};
 use crate::model::{
     capacity, claims, comparison, crash, gate, run_tables, summary, sweep, trend, tuning,
 };
@@ -137,7 +137,7 @@ impl ResultTables {
             for row in &table.rows {
                 out.push_str(&format!("{{\"table\":{}", Value::from(*name)));
                 for i in &named {
-                    let (name, value) = (table.columns[*i].name, json(&row.cells[*i].value));
+                    let (name, value) = (table.columns[*i].name, &row.cells[*i].value);
                     out.push_str(&format!(",{}:{value}", Value::from(name)));
                 }
                 out.push_str("}\n");
@@ -179,23 +179,12 @@ fn condition_rows(suite: &str, cases: &[ConditionCase]) -> Vec<Vec<ColumnCell>> 
     cases.iter().map(row).collect()
 }
 
-fn json(value: &CellValue) -> Value {
+fn field(value: &Value) -> String {
     match value {
-        CellValue::Missing => Value::Null,
-        CellValue::Text(text) => text.as_str().into(),
-        CellValue::Flag(flag) => (*flag).into(),
-        CellValue::Count(n) => (*n).into(),
-        CellValue::Number(number) => (*number).into(),
-    }
-}
-
-fn field(value: &CellValue) -> String {
-    match value {
-        CellValue::Missing => String::new(),
-        CellValue::Text(text) => csv::quoted(text).into_owned(),
-        CellValue::Flag(flag) => flag.to_string(),
-        CellValue::Count(n) => n.to_string(),
-        CellValue::Number(number) => csv::number(Some(*number)),
+        Value::Null => String::new(),
+        Value::String(text) => csv::quoted(text).into_owned(),
+        Value::Number(number) if number.is_f64() => csv::number(number.as_f64()),
+        value => value.to_string(),
     }
 }
 

@@ -110,12 +110,12 @@ fn cells(agent: &AgentRun) -> Vec<ColumnCell> {
         format!("{} ± {}", signed(skew), microseconds(bound))
     });
     vec![
-        shown("host", Detail::Roomy, host),
-        shown("ok/s", Detail::Essential, per_s),
-        shown("threads busy", Detail::Essential, busy),
-        shown("CPU/request", Detail::Page, cpu),
-        shown("skew", Detail::Essential, skew),
-        shown("validity", Detail::Essential, validity(agent)),
+        shown("host", host).at(Detail::Roomy),
+        shown("ok/s", per_s),
+        shown("threads busy", busy),
+        shown("CPU/request", cpu).at(Detail::Page),
+        shown("skew", skew),
+        shown("validity", validity(agent)),
     ]
 }
 

@@ -2,8 +2,8 @@
 
 use floodmark_record::Record;
 use floodmark_record::capacity::{
-    CapacityBound, CapacityEnd, CapacityKind, CapacityResult, CapacityTrial, ObjectiveFigure,
-    TrialCapacity, TrialOutcome, TrialStart,
+    CapacityBound, CapacityEnd, CapacityKind, CapacityResult, CapacityTrial, TrialCapacity,
+    TrialOutcome, TrialStart,
 };
 use floodmark_record::run::Run;
 use floodmark_record::worded::Worded;
@@ -14,12 +14,10 @@ use super::chart::{
     Axis, AxisFit, Chart, ChartMark, Curve, DotColor, MAX_CURVES, Quantity, more_in_table,
 };
 use super::figures::{
-    count_of, duration, interval, level, median, microseconds, optional, per_second, rate, seconds,
-    share, time,
+    count_of, cpus, duration, ends, interval, interval_or_none, joined, level, median,
+    microseconds, optional, per_second, rate, seconds, share, time,
 };
-use super::table::{
-    self, ColumnCell, Detail, Table, data, essential, listed, recorded_name, shown,
-};
+use super::table::{self, ColumnCell, Table, data, listed, shown};
 use super::text::{Emphasis, Span, TextLine, faint, line, plain};
 use super::{process_use, summary, verdict};
 
@@ -78,67 +76,59 @@ pub(crate) fn answer(result: &CapacityResult) -> Vec<TextLine> {
 /// Returns the capacity with its interval.
 fn capacity(result: &CapacityResult) -> Vec<Span> {
     let known = result.rate_per_s.map(rate).unwrap_or_default();
-    let figure = match result.bound {
-        None => known.clone(),
-        Some(CapacityBound::Lower) => format!("at least {known}"),
-        Some(CapacityBound::Upper) => format!("below {known}"),
-    };
-    let strong = |text: String| Emphasis::Strong.span(text);
-    let level = level(result.level);
-    match result.finding {
+    let figure = Emphasis::Strong.span(bounded(&known, result.bound));
+    let (figure, remark) = match result.finding {
         CapacityKind::Capacity | CapacityKind::Hysteresis => {
-            let range = result.interval().zip(result.rate_per_s);
-            let range = range.map_or_else(String::new, |(range, per_s)| {
-                format!(
-                    "{} ({level}; within this server process)",
-                    interval(per_s, &range)
-                )
-            });
+            let range = interval_or_none(result.rate_per_s, result.interval().as_ref());
+            let basis = format!("({}; within this server process)", level(result.level));
+            let range = if range.is_empty() {
+                range
+            } else {
+                format!("{range} {basis}")
+            };
             let rising = match result.finding {
                 CapacityKind::Hysteresis => "for a load that rises from idle",
                 _ => "",
             };
-            vec![strong(figure), plain(range), plain(rising)]
+            return vec![figure, plain(range), plain(rising)];
         }
         CapacityKind::NotStationary => {
             let last = result.last_per_s.map(rate).unwrap_or_default();
-            vec![
-                Emphasis::Warn.span("not stationary"),
-                plain(format!(
-                    "– {known} at the first trial, {last} at the last; find out what changes in the server \
-                     (warm-up, memory, throttling), and repeat"
-                )),
-            ]
+            let remark = format!(
+                "{known} at the first trial, {last} at the last; find out what changes in the server \
+                 (warm-up, memory, throttling), and repeat"
+            );
+            (Emphasis::Warn.span("not stationary"), remark)
         }
-        CapacityKind::ClientLimit => vec![
-            strong(figure),
-            plain(
-                "– at higher rates, the client cannot send on time; use more load threads (-t) or --agents",
-            ),
-        ],
-        CapacityKind::AboveHighest => {
-            vec![
-                strong(figure),
-                plain("– the search has tried no higher rate"),
-            ]
+        CapacityKind::ClientLimit => {
+            let remark = "at higher rates, the client cannot send on time; use more load threads (-t) or --agents";
+            (figure, remark.to_owned())
         }
+        CapacityKind::AboveHighest => (figure, "the search has tried no higher rate".to_owned()),
         CapacityKind::Never => {
-            vec![
-                Emphasis::Bad.span("none"),
-                plain(format!(
-                    "– the server misses the objectives even at {known}"
-                )),
-            ]
+            let remark = format!("the server misses the objectives even at {known}");
+            (Emphasis::Bad.span("none"), remark)
         }
         CapacityKind::Unfinished if result.rate_per_s.is_some() => {
-            vec![strong(figure), plain("– the search ended early")]
+            (figure, "the search ended early".to_owned())
         }
         CapacityKind::Unfinished if result.trials.is_empty() => {
-            vec![plain("unknown; no trial was complete")]
+            return vec![plain("unknown; no trial was complete")];
         }
-        CapacityKind::Unfinished => vec![plain(
-            "unknown; every trial was void; give the client its own CPUs (taskset -c) or another host",
-        )],
+        CapacityKind::Unfinished => {
+            let remark = "unknown; every trial was void; give the client its own CPUs (taskset -c) or another host";
+            return vec![plain(remark)];
+        }
+    };
+    vec![figure, plain(format!("– {remark}"))]
+}
+
+/// Marks a rate that is only a bound: `at least 48,000/s`.
+fn bounded(rate: &str, bound: Option<CapacityBound>) -> String {
+    match bound {
+        None => rate.to_owned(),
+        Some(CapacityBound::Lower) => format!("at least {rate}"),
+        Some(CapacityBound::Upper) => format!("below {rate}"),
     }
 }
 
@@ -175,9 +165,8 @@ fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
     let Some(per_s) = result.rate_per_s else {
         return Vec::new();
     };
-    let missed = result
-        .trials
-        .iter()
+    let trials = result.trials.iter();
+    let misses = trials
         .filter(|trial| trial.outcome == TrialOutcome::Miss && trial.start == TrialStart::Idle);
     let nearest = |trial: &&CapacityTrial| (trial.rate_per_s / (1.05 * per_s)).ln().abs();
     // A single trial may miss below the capacity. A capacity that falls is below its first value.
@@ -187,15 +176,13 @@ fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
     };
     let is_below = |trial: &CapacityTrial| trial.rate_per_s < lowest;
     let order = |trial: &&CapacityTrial| (is_below(trial), nearest(trial));
-    let first = missed.min_by(|a, b| {
+    let first = misses.min_by(|a, b| {
         let (a, b) = (order(a), order(b));
         a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
     });
     let mut lines = Vec::new();
     if let Some(trial) = first {
-        let figures = trial.missed();
-        let figures = figures.map(|of| format!("{} ({})", of.objective, of.figure));
-        let figures = figures.collect::<Vec<_>>().join(", ");
+        let figures = missed(trial);
         let at = rate(trial.rate_per_s);
         lines.push(if is_below(trial) {
             let text = "although the search found a higher capacity";
@@ -217,6 +204,15 @@ fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
         lines.extend(verdict::evidence(verdict));
     }
     lines
+}
+
+/// Returns the objectives that a trial missed, with their figures.
+fn missed(trial: &CapacityTrial) -> String {
+    let missed = trial.missed();
+    joined(
+        missed.map(|of| format!("{} ({})", of.objective, of.figure)),
+        ", ",
+    )
 }
 
 /// Returns the loads at rates around the capacity, in ascending order.
@@ -262,19 +258,18 @@ pub(crate) fn load_name(run: &Run, capacity_per_s: f64) -> String {
 }
 
 fn load_cells(run: &Run) -> Vec<ColumnCell> {
-    let cell = |head, text: String| shown(head, Detail::Essential, text);
     let times = &run.response_time_us;
     let percentile = |us| time(us, times, &run.plan);
     let counts = &run.requests;
     let due = counts.intended.saturating_sub(counts.in_flight_at_end);
-    let cpus = process_use::cpus(run.server.as_ref());
+    let server_cpus = process_use::cpus(run.server.as_ref());
     vec![
-        cell("offered/s", optional(run.plan.rate_per_s(), per_second)),
-        cell("ok/s", optional(run.throughput_per_s, per_second)),
-        cell("p50", percentile(times.p50)),
-        cell("p99", percentile(times.p99)),
-        cell("not ok", share(due.saturating_sub(counts.ok), due)),
-        cell("server CPUs", optional(cpus, |cpus| format!("{cpus:.2}"))),
+        shown("offered/s", optional(run.plan.rate_per_s(), per_second)),
+        shown("ok/s", optional(run.throughput_per_s, per_second)),
+        shown("p50", percentile(times.p50)),
+        shown("p99", percentile(times.p99)),
+        shown("not ok", share(due.saturating_sub(counts.ok), due)),
+        shown("server CPUs", optional(server_cpus, cpus)),
     ]
 }
 
@@ -382,53 +377,33 @@ fn trial_cells(search: &CapacityResult, number: u64, trial: &CapacityTrial) -> V
         TrialOutcome::Miss => Emphasis::Bad.span("missed"),
         TrialOutcome::Void => Emphasis::Warn.span("void"),
     };
-    let figures = |separator: &str, show: fn(&ObjectiveFigure) -> String| {
-        let figures = trial.figures.iter().map(show);
-        figures.collect::<Vec<_>>().join(separator)
-    };
-    let objectives = figures("; ", |of| format!("{}: {}", of.objective, of.figure));
+    let of_each = trial.figures.iter();
+    let objectives = of_each
+        .clone()
+        .map(|of| format!("{}: {}", of.objective, of.figure));
+    let figures = joined(of_each.map(|of| of.figure.clone()), ", ");
     let offered = Some(trial.rate_per_s);
     let [name, process] = search_name(search);
     vec![
         name,
         process,
         table::count("number", "number", number),
-        essential(table::number(
-            "offered_per_s",
-            "offered/s",
-            offered,
-            per_second,
-        )),
-        essential(table::text("start", "from", recorded_name(&trial.start))),
-        data("purpose", recorded_name(&trial.purpose)),
-        table::text("outcome", "outcome", recorded_name(&trial.outcome)),
-        table::text("figures", "figures", objectives),
+        table::number("offered_per_s", "offered/s", offered, per_second).essential(),
+        table::text("start", "from", trial.start).essential(),
+        data("purpose", trial.purpose),
+        table::text("outcome", "outcome", trial.outcome),
+        table::text("figures", "figures", joined(objectives, "; ")),
         data("at_s", trial.at_s),
-        essential(table::number(
-            "judged_s",
-            "length",
-            Some(trial.judged_s),
-            duration,
-        )),
-        shown("objectives", Detail::Essential, outcome),
-        shown(
-            "figures",
-            Detail::Essential,
-            figures(", ", |of| of.figure.clone()),
-        ),
+        table::number("judged_s", "length", Some(trial.judged_s), duration).essential(),
+        shown("objectives", outcome),
+        shown("figures", figures),
         data("throughput_per_s", trial.throughput_per_s),
         data("error_share", trial.error_share),
         table::number("response_p50_us", "p50", trial.p50_us, microseconds),
         table::number("response_p99_us", "p99", trial.p99_us, microseconds),
         data("server_cpus", trial.server_cpus),
         data("slow_cpu_share", trial.slow_cpu_share),
-        data(
-            "fault",
-            trial
-                .fault
-                .as_ref()
-                .map_or_else(String::new, Worded::to_string),
-        ),
+        data("fault", trial.fault.as_ref().map(Worded::to_string)),
     ]
 }
 
@@ -442,39 +417,30 @@ fn searches(record: &Record) -> impl Iterator<Item = &CapacityResult> {
 }
 
 fn search_name(search: &CapacityResult) -> [ColumnCell; 2] {
-    let trial = search.trial.as_deref().unwrap_or_default();
     [
-        table::text("trial", "trial", trial),
+        table::text("trial", "trial", &search.trial),
         table::count("process", "process", search.process),
     ]
 }
 
 fn search_cells(search: &CapacityResult) -> Vec<ColumnCell> {
-    let range = search.interval();
-    let range = search.rate_per_s.zip(range.as_ref());
-    let range = range.map_or_else(String::new, |(per_s, range)| interval(per_s, range));
+    let per_s = search.rate_per_s;
+    let range = interval_or_none(per_s, search.interval().as_ref());
     let falling = search.falling.as_ref();
     let end = search.end.as_ref();
-    let bound = search.bound.as_ref().map(recorded_name);
     let objectives = search.settings.objectives.join("; ");
     let elapsed_s = end.map(|end| end.elapsed_s.round());
-    let ended = end.map(|end| recorded_name(&end.reason));
     let [name, process] = search_name(search);
     vec![
         name,
         process,
         table::text("objectives", "objectives", objectives),
-        table::number(
-            "capacity_per_s",
-            "capacity/s",
-            search.rate_per_s,
-            per_second,
-        ),
+        table::number("capacity_per_s", "capacity/s", per_s, per_second),
         listed("capacity_low_per_s", "interval", search.low, range),
         data("capacity_high_per_s", search.high),
         data("confidence", search.level),
-        table::text("bound", "bound", bound.unwrap_or_default()),
-        table::text("finding", "finding", recorded_name(&search.finding)),
+        table::text("bound", "bound", search.bound),
+        table::text("finding", "finding", search.finding),
         data("falling_capacity_per_s", falling.map(|of| of.rate_per_s)),
         data("falling_low_per_s", falling.and_then(|of| of.low)),
         data("falling_high_per_s", falling.and_then(|of| of.high)),
@@ -483,7 +449,7 @@ fn search_cells(search: &CapacityResult) -> Vec<ColumnCell> {
         data("is_confirmed", search.is_confirmed),
         table::count("trials", "trials", search.trials.len() as u64),
         table::number("elapsed_s", "time", elapsed_s, seconds),
-        data("ended", ended.unwrap_or_default()),
+        data("ended", end.map(|end| end.reason)),
     ]
 }
 
@@ -500,15 +466,10 @@ pub fn capacity_trial_line(trial: &CapacityTrial, result: &CapacityResult) -> St
             format!("void: {fault}")
         }
         TrialOutcome::Miss => {
-            let missed = trial.missed();
-            let missed = missed.map(|of| format!("{} ({})", of.objective, of.figure));
-            let missed = format!("missed {}", missed.collect::<Vec<_>>().join(", "));
-            match trial.slow_cpu_share.filter(|_| trial.is_disturbed()) {
-                Some(share) => {
-                    format!("{missed}; CPUs slow for {:.0} % of the time", 100.0 * share)
-                }
-                None => missed,
-            }
+            let slow = trial.slow_cpu_share.filter(|_| trial.is_disturbed());
+            let slow =
+                slow.map(|share| format!("; CPUs slow for {:.0} % of the time", 100.0 * share));
+            format!("missed {}{}", missed(trial), slow.unwrap_or_default())
         }
     };
     let start = match trial.start {
@@ -551,17 +512,13 @@ pub fn capacity_progress_line(result: &CapacityResult) -> String {
 
 /// Returns the estimate so far.
 fn so_far(result: &CapacityResult) -> String {
-    match (result.interval(), result.rate_per_s, result.bound) {
-        (Some(range), Some(per_s), _) => {
-            format!("; capacity {} {}", rate(per_s), interval(per_s, &range))
-        }
-        (None, Some(per_s), Some(CapacityBound::Lower)) => {
-            format!("; capacity at least {}", rate(per_s))
-        }
-        (None, Some(per_s), Some(CapacityBound::Upper)) => {
-            format!("; capacity below {}", rate(per_s))
-        }
-        _ => String::new(),
+    let Some(per_s) = result.rate_per_s else {
+        return String::new();
+    };
+    match (result.interval(), result.bound) {
+        (Some(range), _) => format!("; capacity {} {}", rate(per_s), interval(per_s, &range)),
+        (None, Some(_)) => format!("; capacity {}", bounded(&rate(per_s), result.bound)),
+        (None, None) => String::new(),
     }
 }
 
@@ -605,16 +562,15 @@ pub(crate) fn trial_capacities(record: &Record) -> Table {
 
 fn trial_capacity_cells(record: &Record, trial: &TrialCapacity) -> Vec<ColumnCell> {
     let range = trial.interval.as_ref();
-    let shown_range = trial.rate_per_s.zip(range);
-    let shown_range = shown_range.map_or_else(String::new, |(per_s, range)| interval(per_s, range));
+    let (low, high) = ends(range);
+    let interval = interval_or_none(trial.rate_per_s, range);
     let at = |share: f64, of: fn(&Run) -> Option<f64>| {
         let runs = loads(record, &trial.trial);
         let runs = runs.filter(move |(_, level)| (level - share).abs() < TOLERANCE);
         median(runs.map(|(run, _)| of(run)))
     };
     let p99 = at(MODERATE, |run| run.response_time_us.p99);
-    let cpus = at(1.0, |run| process_use::cpus(run.server.as_ref()));
-    let cpus = optional(cpus, |cpus| format!("{cpus:.2}"));
+    let server_cpus = at(1.0, |run| process_use::cpus(run.server.as_ref()));
     let processes = match trial.bounded {
         0 => trial.processes.to_string(),
         bounded => format!("{} of {}", trial.processes, trial.processes + bounded),
@@ -622,27 +578,13 @@ fn trial_capacity_cells(record: &Record, trial: &TrialCapacity) -> Vec<ColumnCel
     let capacity = Emphasis::Strong.span(optional(trial.rate_per_s, per_second));
     vec![
         table::text("trial", "trial", &trial.trial),
-        essential(listed(
-            "capacity_per_s",
-            "capacity/s",
-            trial.rate_per_s,
-            capacity,
-        )),
-        essential(listed(
-            "capacity_low_per_s",
-            "interval",
-            range.map(|range| range.low),
-            shown_range,
-        )),
-        data("capacity_high_per_s", range.map(|range| range.high)),
+        listed("capacity_per_s", "capacity/s", trial.rate_per_s, capacity).essential(),
+        listed("capacity_low_per_s", "interval", low, interval).essential(),
+        data("capacity_high_per_s", high),
         data("confidence", range.map(|range| range.confidence)),
-        shown(
-            "p99 at 80 %",
-            Detail::Essential,
-            optional(p99, microseconds),
-        ),
-        shown("server CPUs", Detail::Essential, cpus),
-        shown("processes", Detail::Essential, processes),
+        shown("p99 at 80 %", optional(p99, microseconds)),
+        shown("server CPUs", optional(server_cpus, cpus)),
+        shown("processes", processes),
         table::count("processes", "processes", trial.processes),
         data("bounded_processes", trial.bounded),
     ]
@@ -806,11 +748,8 @@ pub(crate) fn trial_charts(record: &Record) -> Option<Chart> {
     curves.iter().flat_map(Curve::points).next()?;
     let axes = (AxisFit::FromZero(Quantity::Rate), AxisFit::Times);
     let unit = "p99 by offered requests per second, 50 to 105 % of the capacity";
-    let mut chart = Chart::new("Response time", unit, axes, curves);
-    chart
-        .notes
-        .extend(more_in_table(record.trial_capacities.len()));
-    Some(chart)
+    let chart = Chart::new("Response time", unit, axes, curves);
+    Some(chart.with_notes(more_in_table(record.trial_capacities.len())))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use floodmark_record::comparison::ClaimResult;
 
 use super::blocks::Blocks;
 use super::ratios::{holds, measured, published, subject};
-use super::table::{self, ColumnCell, Table, data, listed, recorded_name};
+use super::table::{self, ColumnCell, Table, data, listed};
 use super::text::{TextLine, faint, line, plain};
 
 /// Adds the claims of an experiment.
@@ -40,10 +40,10 @@ fn cells(claim: &ClaimResult) -> Vec<ColumnCell> {
         (Some(metric), 1) => metric.figure().unit().name(),
         _ => "ratio",
     };
-    let metric = claim.metric.map_or("", |metric| metric.name());
+    let metric = claim.metric.map(|metric| metric.name());
     vec![
         table::text("claim", "claim", &claim.text),
-        data("source", claim.source.as_deref().unwrap_or_default()),
+        data("source", &claim.source),
         data("metric", metric),
         listed("of", "of", claim.of.join(";"), subject(claim)),
         data("unit", unit),
@@ -51,12 +51,7 @@ fn cells(claim: &ClaimResult) -> Vec<ColumnCell> {
         listed("measured", "measured", claim.measured, measured(claim)),
         data("measured_low", claim.low),
         data("measured_high", claim.high),
-        listed(
-            "holds",
-            "holds",
-            recorded_name(&claim.holds),
-            holds(claim.holds),
-        ),
+        listed("holds", "holds", claim.holds, holds(claim.holds)),
         table::text("notes", "notes", claim.notes.join("; ")),
     ]
 }

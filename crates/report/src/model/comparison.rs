@@ -10,9 +10,7 @@ use super::blocks::Blocks;
 use super::figures::{count_of, optional};
 use super::ratios::{self, figure, interval, processes_needed};
 use super::summary::threshold;
-use super::table::{
-    self, CellValue, ColumnCell, Detail, Table, data, essential, listed, recorded_name, shown,
-};
+use super::table::{self, ColumnCell, Detail, Table, data, listed, shown};
 use super::text::{Emphasis, Span, TextLine, faint, gathered, line, plain};
 
 /// Metrics that a terminal shows for an experiment. The page and the record contain all metrics.
@@ -77,31 +75,31 @@ fn cells(of: &Comparison, a: &str, b: &str) -> Vec<ColumnCell> {
     let show = |value| figure(of.metric, value);
     let (figure_a, figure_b) = (of.figures_a.figure, of.figures_b.figure);
     let (n_a, n_b) = (of.figures_a.processes, of.figures_b.processes);
-    let needed = of.repetitions_needed.map(CellValue::from);
     let ratio = Emphasis::Strong.span(optional(of.ratio, show_ratio));
     vec![
         table::text("metric", "metric", of.metric.name()),
         table::text("a", "a", &of.a),
         table::text("b", "b", &of.b),
         data("unit", of.metric.figure().unit().name()),
-        shown(a, Detail::Roomy, show(figure_a)),
-        shown(b, Detail::Roomy, show(figure_b)),
+        shown(a, show(figure_a)).at(Detail::Roomy),
+        shown(b, show(figure_b)).at(Detail::Roomy),
         listed("figure_a", "figure of a", figure_a, show(figure_a)),
         listed("figure_b", "figure of b", figure_b, show(figure_b)),
-        essential(listed("ratio", "ratio", of.ratio, ratio)),
-        essential(listed("ratio_low", "95 % interval", of.low, interval(of))),
+        listed("ratio", "ratio", of.ratio, ratio).essential(),
+        listed("ratio_low", "95 % interval", of.low, interval(of)).essential(),
         data("ratio_high", of.high),
         data("confidence", of.confidence),
-        essential(listed(
+        listed(
             "conclusion",
             "conclusion",
-            recorded_name(&of.conclusion),
+            of.conclusion,
             conclusion(of.conclusion),
-        )),
-        shown("n", Detail::Roomy, faint(format!("{n_a}+{n_b}"))),
+        )
+        .essential(),
+        shown("n", faint(format!("{n_a}+{n_b}"))).at(Detail::Roomy),
         table::count("processes_a", "processes of a", n_a),
         table::count("processes_b", "processes of b", n_b),
-        data("processes_needed", needed.unwrap_or(CellValue::Missing)),
+        data("processes_needed", of.repetitions_needed),
     ]
 }
 

@@ -6,8 +6,8 @@ use floodmark_record::units::show_count;
 use super::blocks::Blocks;
 use super::figures::{NOT_MEASURED, count_of, glue, level, microseconds, optional, seconds};
 use super::run::history;
-use super::table::{self, Cell, ColumnCell, Detail, Table, data, essential, listed, shown};
-use super::text::{Emphasis, TextLine, plain};
+use super::table::{self, Cell, ColumnCell, Table, data, listed, shown};
+use super::text::{Emphasis, TextLine, line, plain};
 
 /// Explanation of the table.
 const EXPLANATION: &str = "recovery: median time from the restart to the first ok response, and to \
@@ -26,7 +26,7 @@ pub(crate) fn add(blocks: &mut Blocks, trials: &[CrashResult]) {
     blocks.lines(trials.iter().flat_map(|trial| {
         let first = trial.losses.first().into_iter();
         first.flat_map(|loss| {
-            let line = TextLine::new("", [plain(loss_text(trial, loss))]);
+            let line = line("", loss_text(trial, loss));
             [line].into_iter().chain(history(&loss.history))
         })
     }));
@@ -56,6 +56,7 @@ fn cells(trial: &CrashResult) -> Vec<ColumnCell> {
     let (first_ok, full_speed) = (&trial.first_ok, &trial.full_speed);
     let conclusive = trial.conclusive().to_string();
     let lost = emphasis.span(trial.lost.to_string());
+    let (bound, full_median) = (bound(trial), full_speed.median_ms);
     let (acknowledged, unknown) = (count(trial.acknowledged), count(trial.unknown));
     vec![
         table::text("trial", "trial", &trial.trial),
@@ -66,30 +67,26 @@ fn cells(trial: &CrashResult) -> Vec<ColumnCell> {
         table::text("signal", "signal", trial.signal.name()),
         data("rounds_requested", trial.rounds_requested),
         table::count("rounds", "rounds", trial.rounds),
-        shown("rounds", Detail::Essential, conclusive),
+        shown("rounds", conclusive),
         data("inconclusive", trial.inconclusive),
-        essential(listed("lost", "lost", trial.lost, lost)),
-        essential(listed(
+        listed("lost", "lost", trial.lost, lost).essential(),
+        listed(
             "upper_bound_loss_share",
             "upper bound",
             trial.upper_bound,
-            bound(trial),
-        )),
+            bound,
+        )
+        .essential(),
         data("confidence", trial.confidence),
-        shown("first ok", Detail::Essential, recovery(first_ok)),
-        shown("full speed", Detail::Essential, recovery(full_speed)),
+        shown("first ok", recovery(first_ok)),
+        shown("full speed", recovery(full_speed)),
         table::number("first_ok_median_ms", "first ok", first_ok.median_ms, ms),
         data("first_ok_max_ms", first_ok.max_ms),
-        table::number(
-            "full_speed_median_ms",
-            "full speed",
-            full_speed.median_ms,
-            ms,
-        ),
+        table::number("full_speed_median_ms", "full speed", full_median, ms),
         data("full_speed_max_ms", full_speed.max_ms),
-        shown("acknowledged", Detail::Essential, acknowledged),
+        shown("acknowledged", acknowledged),
         data("acknowledged", trial.acknowledged),
-        shown("unknown", Detail::Essential, unknown),
+        shown("unknown", unknown),
         data("unknown", trial.unknown),
     ]
 }
@@ -99,7 +96,7 @@ pub(crate) fn losses(trials: &[CrashResult]) -> Vec<TextLine> {
     let mut lines = Vec::new();
     for trial in trials {
         for (i, loss) in trial.losses.iter().take(MAX_LOSSES).enumerate() {
-            lines.push(TextLine::new("loss", [plain(loss_text(trial, loss))]));
+            lines.push(line("loss", loss_text(trial, loss)));
             if i == 0 {
                 lines.extend(history(&loss.history));
             }
@@ -107,7 +104,7 @@ pub(crate) fn losses(trials: &[CrashResult]) -> Vec<TextLine> {
         let more = trial.losses.len().saturating_sub(MAX_LOSSES);
         if more > 0 {
             let more = count_of(more as u64, "more loss");
-            lines.push(TextLine::new("", [plain(format!("{more} in the record"))]));
+            lines.push(line("", format!("{more} in the record")));
         }
     }
     lines
@@ -131,18 +128,10 @@ pub(crate) fn sentence(trial: &CrashResult) -> String {
         1 => "; 1 more round was inconclusive".to_owned(),
         n => format!("; {n} more rounds were inconclusive"),
     };
-    let left = if rounds < requested {
-        format!(
-            "; {} of {requested} rounds {} not run",
-            requested - rounds,
-            if requested - rounds == 1 {
-                "was"
-            } else {
-                "were"
-            }
-        )
-    } else {
-        String::new()
+    let left = match requested.saturating_sub(rounds) {
+        0 => String::new(),
+        1 => format!("; 1 of {requested} rounds was not run"),
+        n => format!("; {n} of {requested} rounds were not run"),
     };
     let bounded = match trial.upper_bound {
         Some(share) if share < 1.0 => format!(
@@ -166,12 +155,9 @@ fn result(trial: &CrashResult) -> TextLine {
 fn bound(trial: &CrashResult) -> String {
     optional(trial.upper_bound, |bound| {
         let percent = 100.0 * bound;
+        let steps = if percent < 10.0 { 10.0 } else { 1.0 };
         // Round up, because the figure is an upper bound. The margin absorbs rounding errors.
-        let up = |percent: f64| (percent - 1e-9).ceil();
-        let shown = match percent {
-            p if p < 10.0 => up(p * 10.0) / 10.0,
-            p => up(p),
-        };
+        let shown = (percent * steps - 1e-9).ceil() / steps;
         glue(&format!("{shown} %"))
     })
 }
@@ -185,10 +171,9 @@ fn recovery(times: &RecoveryTimes) -> Cell {
 }
 
 fn loss_text(trial: &CrashResult, loss: &CrashLoss) -> String {
-    let responses = loss.responses.iter();
-    let responses: String = responses
-        .map(|file| format!("; responses: {file}"))
-        .collect();
+    let responses = loss.responses.as_ref();
+    let responses = responses.map(|file| format!("; responses: {file}"));
+    let responses = responses.unwrap_or_default();
     format!(
         "{}, round {}: {}{responses}",
         trial.trial,

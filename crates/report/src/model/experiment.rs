@@ -8,7 +8,7 @@ use floodmark_record::run::{Run, Status};
 
 use super::blocks::Blocks;
 use super::figures::{
-    NOT_MEASURED, count_of, cpu_per_request, median, microseconds, optional, per_second, time,
+    NOT_MEASURED, count_of, cpu_per_request, cpus, median, microseconds, optional, per_second, time,
 };
 use super::table::{ColumnCell, Detail, Table, shown};
 use super::text::{Emphasis, Span, TextLine, faint, line, plain};
@@ -78,27 +78,23 @@ pub(crate) fn document(record: &Record) -> Blocks {
 }
 
 fn cells(runs: &TrialRuns<'_>) -> Vec<ColumnCell> {
-    let essential = |head, span: Span| shown(head, Detail::Essential, span);
     let median_of = |of: fn(&Run) -> Option<f64>| median(runs.iter().map(|run| of(run)));
     let ok = optional(median_of(|run| run.throughput_per_s), per_second);
     let cpu = cpu_per_request(median_of(|run| run.client.cpu_us_per_request));
     let cpu = cpu.unwrap_or_else(|| NOT_MEASURED.to_owned());
-    let cpus = |of| optional(median_of(of), |cpus| format!("{cpus:.2}"));
-    let store = if runs.iter().any(|run| run.store.is_some()) {
-        cpus(|run| process_use::cpus(run.store.as_ref()))
-    } else {
-        String::new()
-    };
-    let server = cpus(|run| process_use::cpus(run.server.as_ref()));
+    let server = median_of(|run| process_use::cpus(run.server.as_ref()));
+    let store = median_of(|run| process_use::cpus(run.store.as_ref()));
+    let has_store = runs.iter().any(|run| run.store.is_some());
+    let store = has_store.then(|| optional(store, cpus)).unwrap_or_default();
     vec![
-        essential("ok/s", Emphasis::Strong.span(ok)),
-        essential("p50", percentile(runs, Statistic::P50)),
-        essential("p99", percentile(runs, Statistic::P99)),
-        shown("CPU/request", Detail::Roomy, cpu),
-        essential("server", plain(server)),
-        essential("store", plain(store)),
-        essential("runs", plain(runs.len().to_string())),
-        essential("validity", validity(runs)),
+        shown("ok/s", Emphasis::Strong.span(ok)),
+        shown("p50", percentile(runs, Statistic::P50)),
+        shown("p99", percentile(runs, Statistic::P99)),
+        shown("CPU/request", cpu).at(Detail::Roomy),
+        shown("server", optional(server, cpus)),
+        shown("store", store),
+        shown("runs", runs.len().to_string()),
+        shown("validity", validity(runs)),
     ]
 }
 

@@ -1,5 +1,6 @@
 //! Figures as text with their units and precision. An unmeasured figure is "–", never zero.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use floodmark_record::interval::Interval;
@@ -34,6 +35,11 @@ pub(crate) fn microseconds(us: f64) -> String {
 /// kernel's CPU clock.
 pub(crate) fn cpu_per_request(us: Option<f64>) -> Option<String> {
     us.filter(|us| *us > 0.0).map(microseconds)
+}
+
+/// Formats a number of CPUs: `1.15`.
+pub(crate) fn cpus(cpus: f64) -> String {
+    format!("{cpus:.2}")
 }
 
 /// Formats seconds as a duration, or "–" if negative or not finite.
@@ -94,6 +100,17 @@ pub(crate) fn interval(value: f64, interval: &Interval) -> String {
     })
 }
 
+/// Formats the interval of a rate, or returns an empty text if the rate has none.
+pub(crate) fn interval_or_none(value: Option<f64>, range: Option<&Interval>) -> String {
+    let known = value.zip(range);
+    known.map_or_else(String::new, |(value, range)| interval(value, range))
+}
+
+/// Returns the lower and the upper end of an interval.
+pub(crate) fn ends(range: Option<&Interval>) -> (Option<f64>, Option<f64>) {
+    range.map(|range| (range.low, range.high)).unzip()
+}
+
 /// Formats an interval around `value`: `± 1.2 %` if symmetric, otherwise both bounds, formatted by
 /// `show`.
 pub(crate) fn interval_with(
@@ -145,11 +162,27 @@ pub(crate) fn median(figures: impl Iterator<Item = Option<f64>>) -> Option<f64> 
 }
 
 /// Formats settings: `a = 1, b = 2`.
-pub(crate) fn settings<'a>(settings: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
-    let each = settings
-        .into_iter()
-        .map(|(name, value)| format!("{name} = {value}"));
-    each.collect::<Vec<_>>().join(", ")
+pub(crate) fn settings<'a, V: Display>(
+    settings: impl IntoIterator<Item = (&'a String, V)>,
+) -> String {
+    let settings = settings.into_iter();
+    joined(
+        settings.map(|(name, value)| format!("{name} = {value}")),
+        ", ",
+    )
+}
+
+/// Formats settings for programs: `a=1;b=2`.
+pub(crate) fn setting_pairs<'a, V: Display>(
+    settings: impl IntoIterator<Item = (&'a String, V)>,
+) -> String {
+    let settings = settings.into_iter();
+    joined(settings.map(|(name, value)| format!("{name}={value}")), ";")
+}
+
+/// Joins texts with a separator.
+pub(crate) fn joined(texts: impl IntoIterator<Item = String>, separator: &str) -> String {
+    texts.into_iter().collect::<Vec<_>>().join(separator)
 }
 
 /// Replaces spaces with no-break spaces, so that `text` is never wrapped.

@@ -1,13 +1,12 @@
 //! A gate: its decision, its pairs and their chart.
 
 use floodmark_record::gate::{GateDecision, GateEnd, GatePair, GateResult};
-use floodmark_record::interval::Interval;
 use floodmark_record::units::show_ratio;
 
-use super::chart::{Axis, Chart, ChartMark, Curve, DotColor, Quantity, drawable};
-use super::figures::{count_of, duration, glue, level, optional};
-use super::ratios::figure;
-use super::table::{self, Detail, Table, data, essential, listed, shown};
+use super::chart::{Axis, Chart, Curve, DotColor, Quantity, drawable};
+use super::figures::{count_of, duration, ends, extremes, glue, level, optional};
+use super::ratios::{figure, range};
+use super::table::{self, Table, data, listed, shown};
 use super::text::{Emphasis, Span, TextLine, line, plain};
 
 /// Returns the result in labeled lines.
@@ -63,17 +62,9 @@ fn basis(gate: &GateResult) -> String {
         Some(interval) => format!(
             "{} interval: {}, {pairs}",
             level(interval.confidence),
-            glue(&range(interval))
+            glue(&range(interval.low, interval.high))
         ),
     }
-}
-
-fn range(interval: &Interval) -> String {
-    format!(
-        "{} – {}",
-        show_ratio(interval.low),
-        show_ratio(interval.high)
-    )
 }
 
 /// Returns why the gate is inconclusive, and what to do.
@@ -110,13 +101,12 @@ fn turns(gate: &GateResult) -> Option<String> {
 #[must_use]
 pub fn gate_pair(gate: &GateResult) -> Option<String> {
     let pair = gate.pairs.last()?;
-    let of = match gate.max_pairs {
-        Some(max_pairs) => format!(" of up to {max_pairs}"),
-        None => String::new(),
-    };
+    let of = gate.max_pairs.map(|most| format!(" of up to {most}"));
+    let of = of.unwrap_or_default();
     let mean = optional(gate.ratio, show_ratio);
     let interval = gate.interval.as_ref();
-    let interval = interval.map_or_else(String::new, |of| format!(" ({})", range(of)));
+    let interval = interval.map(|of| format!(" ({})", range(of.low, of.high)));
+    let interval = interval.unwrap_or_default();
     Some(format!(
         "pair {}{of}: {} ÷ {} = {}; mean so far: {mean}{interval}",
         pair.process,
@@ -132,8 +122,9 @@ pub(crate) fn table(gate: &GateResult) -> Table {
     let of = |value| figure(rules.metric, Some(value));
     let rows = gate.pairs.iter().map(|pair| {
         let (candidate, baseline) = (pair.candidate, pair.baseline);
-        let interval = pair.interval.as_ref();
-        let after = interval.map_or_else(String::new, range);
+        let (low, high) = ends(pair.interval.as_ref());
+        let after = low.zip(high).map(|(low, high)| range(low, high));
+        let after = after.unwrap_or_default();
         let ratio = Emphasis::Strong.span(show_ratio(pair.ratio()));
         let cells = vec![
             table::count("process", "pair", pair.process),
@@ -141,18 +132,13 @@ pub(crate) fn table(gate: &GateResult) -> Table {
             data("a", &rules.candidate),
             data("b", &rules.baseline),
             data("unit", rules.metric.figure().unit().name()),
-            shown(&rules.baseline, Detail::Essential, of(baseline)),
-            shown(&rules.candidate, Detail::Essential, of(candidate)),
+            shown(&rules.baseline, of(baseline)),
+            shown(&rules.candidate, of(candidate)),
             listed("figure_a", "candidate", candidate, of(candidate)),
             listed("figure_b", "baseline", baseline, of(baseline)),
-            essential(listed("ratio", "ratio", pair.ratio(), ratio)),
-            essential(listed(
-                "ratio_low",
-                "95 % interval after the pair",
-                interval.map(|of| of.low),
-                after,
-            )),
-            data("ratio_high", interval.map(|of| of.high)),
+            listed("ratio", "ratio", pair.ratio(), ratio).essential(),
+            listed("ratio_low", "95 % interval after the pair", low, after).essential(),
+            data("ratio_high", high),
         ];
         (pair.process.to_string(), cells)
     });
@@ -183,39 +169,24 @@ pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
         Curve::dots(color, "pair", points(|pair| Some(pair.ratio()))),
     ];
     // Early intervals are much wider than the spread of the ratios.
-    let ratios = gate
-        .pairs
-        .iter()
-        .map(GatePair::ratio)
-        .filter(|y| drawable(*y));
     let worse = gate.rules.ratio_at(gate.rules.margin);
-    let within = ratios.chain([1.0, worse]);
-    let lowest = within.clone().fold(f64::INFINITY, f64::min) - PADDING;
-    let highest = within.fold(0.0, f64::max) + PADDING;
-    let range = (lowest.max(0.0), highest);
+    let ratios = gate.pairs.iter().map(GatePair::ratio);
+    let within = ratios.filter(|y| drawable(*y)).chain([1.0, worse]);
+    let (lowest, highest) = extremes(&within.collect::<Vec<_>>())?;
+    let range = ((lowest - PADDING).max(0.0), highest + PADDING);
     let curves = curves.into_iter().map(|curve| clipped(curve, range));
-    let last = gate
-        .pairs
-        .last()
-        .map_or(1.0, |pair| f64::from(pair.process));
+    let last = gate.pairs.last()?.process;
     let axes = (
-        Axis::from_zero(last, Quantity::Number),
+        Axis::from_zero(last.into(), Quantity::Number),
         Axis::of_range(range, Quantity::Number),
     );
     let rules = &gate.rules;
     let unit = format!("{} ÷ {} by pair", rules.candidate, rules.baseline);
-    let mut chart = Chart::new(
-        "Ratio of each pair, and the interval so far",
-        &unit,
-        axes,
-        curves.collect(),
-    );
-    chart
-        .levels
-        .push(ChartMark::new(worse, "worse by the margin"));
-    chart.levels.push(ChartMark::new(1.0, "no difference"));
-    chart.notes.push(format!("{}.", ratio(gate)));
-    Some(chart)
+    let title = "Ratio of each pair, and the interval so far";
+    let chart = Chart::new(title, &unit, axes, curves.collect());
+    let chart = chart.with_level(worse, "worse by the margin");
+    let chart = chart.with_level(1.0, "no difference");
+    Some(chart.with_notes([format!("{}.", ratio(gate))]))
 }
 
 /// Limits the points of a curve to the range of the y axis.

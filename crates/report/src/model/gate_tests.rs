@@ -1,7 +1,9 @@
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::gate::{GatePair, GateRules};
+use floodmark_record::interval::Interval;
 
 use super::*;
+use crate::model::table::Detail;
 
 fn interval(low: f64, high: f64) -> Interval {
     Interval {

@@ -8,7 +8,7 @@ use floodmark_record::run::Run;
 use floodmark_record::units::{show_bytes, show_count};
 
 use super::figures::{glue, optional, per_second, share};
-use super::table::{self, Cell, ColumnCell, Detail, Row, Table, data, shown};
+use super::table::{self, Cell, ColumnCell, Row, Table, data, shown};
 use super::text::{Emphasis, Span, TextLine, line, plain};
 
 /// Maximum number of listed status codes or errors. The most frequent come first.
@@ -54,7 +54,7 @@ pub(crate) fn rates(throughput_per_s: Option<f64>, goodput_per_s: Option<f64>) -
 /// Returns a cell that contains the number of failed requests.
 pub(crate) fn failures(n: u64) -> ColumnCell {
     let failed = Emphasis::Bad.when(n > 0).span(show_count(n));
-    shown("not ok", Detail::Essential, failed)
+    shown("not ok", failed)
 }
 
 /// Returns the cells for the counts of each outcome.

@@ -114,10 +114,13 @@ pub(crate) fn figure(metric: ComparedMetric, value: Option<f64>) -> String {
 
 /// Formats both ends of a comparison's confidence interval.
 pub(crate) fn interval(comparison: &Comparison) -> String {
-    match comparison.low.zip(comparison.high) {
-        Some((low, high)) => format!("{} – {}", show_ratio(low), show_ratio(high)),
-        None => NOT_MEASURED.to_owned(),
-    }
+    let ends = comparison.low.zip(comparison.high);
+    ends.map_or_else(|| NOT_MEASURED.to_owned(), |(low, high)| range(low, high))
+}
+
+/// Formats a range of ratios: `0.921 – 0.966`.
+pub(crate) fn range(low: f64, high: f64) -> String {
+    format!("{} – {}", show_ratio(low), show_ratio(high))
 }
 
 #[cfg(test)]

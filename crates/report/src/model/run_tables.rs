@@ -7,12 +7,10 @@ use floodmark_record::times::Times;
 use floodmark_record::units::show_count;
 use floodmark_stats::saturation::KEPT_UP_SHARE;
 
-use super::figures::{count_of, per_second, rate, seconds, share, time};
+use super::figures::{count_of, per_second, rate, seconds, setting_pairs, share, time};
 use super::outcomes;
 use super::run::is_whole;
-use super::table::{
-    self, ColumnCell, Detail, Table, and_shown, data, essential, number, shown, text, time_of,
-};
+use super::table::{self, ColumnCell, Detail, Table, data, number, shown, text, time_of};
 use super::text::Emphasis;
 
 /// Minimum p99 of blocked time that a terminal shows, in microseconds.
@@ -71,22 +69,22 @@ fn time_cells(times: &Times, plan: &Plan) -> Vec<ColumnCell> {
     // If requests timed out, the mean is unknown. Don't show `> 5 s`, because the mean may be
     // lower.
     let mean = time(times.mean, &Times::default(), plan);
-    let cell = |head, detail, us| and_shown(detail, time_of("", head, us, (times, plan)));
+    let cell = |head, detail, us| time_of("", head, us, (times, plan)).at(detail);
     vec![
-        shown("mean", Detail::Page, mean),
+        shown("mean", mean).at(Detail::Page),
         cell("p50", Detail::Essential, times.p50),
         cell("p90", Detail::Roomy, times.p90),
         cell("p99", Detail::Essential, times.p99),
         cell("p99.9", Detail::Roomy, times.p99_9),
         cell("p99.99", Detail::Page, times.p99_99),
         cell("max", Detail::Essential, times.max),
-        shown("requests", Detail::Page, show_count(times.count)),
+        shown("requests", show_count(times.count)).at(Detail::Page),
     ]
 }
 
 /// Returns the response times that tables of runs, steps and requests contain.
 pub(crate) fn response_times(times: &Times, plan: &Plan) -> [ColumnCell; 7] {
-    let cell = |name, head, detail, us| and_shown(detail, time_of(name, head, us, (times, plan)));
+    let cell = |name, head, detail, us| time_of(name, head, us, (times, plan)).at(detail);
     [
         cell("response_p50_us", "p50", Detail::Essential, times.p50),
         data("response_p90_us", times.p90),
@@ -132,8 +130,8 @@ fn request_cells(run: &Run, group: &GroupFigures) -> Vec<ColumnCell> {
     let mut cells = name_cells(run);
     cells.extend([
         text("request", "request", &group.name),
-        shown("share", Detail::Roomy, share),
-        essential(throughput),
+        shown("share", share).at(Detail::Roomy),
+        throughput.essential(),
         goodput,
     ]);
     cells.extend(response_times(&group.response_time_us, &run.plan));
@@ -181,8 +179,8 @@ fn step_cells(run: &Run, step: &StepFigures) -> Vec<ColumnCell> {
         number("from_s", "from", Some(step.from_s), seconds),
         number("to_s", "to", Some(step.to_s), seconds),
         number("offered_per_s", "offered/s", Some(offered), per_second),
-        shown("offered", Detail::Essential, rate(offered)),
-        shown("achieved", Detail::Essential, emphasis.span(rate(achieved))),
+        shown("offered", rate(offered)),
+        shown("achieved", emphasis.span(rate(achieved))),
     ]);
     cells.extend(outcomes::rates(Some(achieved), Some(step.goodput_per_s)));
     cells.extend(response_times(&step.response_time_us, &run.plan));
@@ -193,18 +191,16 @@ fn step_cells(run: &Run, step: &StepFigures) -> Vec<ColumnCell> {
 
 /// Returns the cells that name a run in tables for programs.
 pub(crate) fn name_cells(run: &Run) -> Vec<ColumnCell> {
-    let setting = run.setting.iter();
-    let setting = setting.map(|(name, value)| format!("{name}={value}"));
     // A trial's name contains its system and its settings.
     let system = match run.trial {
         Some(_) => data("system", &run.system),
         None => table::text("system", "system", &run.system),
     };
     vec![
-        table::text("trial", "trial", run.trial.as_deref().unwrap_or_default()),
+        table::text("trial", "trial", &run.trial),
         system,
         data("workload", &run.workload),
-        data("setting", setting.collect::<Vec<_>>().join(";")),
+        data("setting", setting_pairs(&run.setting)),
         table::count("process", "process", run.process),
         table::count("attempt", "attempt", run.attempt),
     ]

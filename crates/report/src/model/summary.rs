@@ -8,14 +8,12 @@ use floodmark_record::worded::joined;
 
 use super::blocks::Blocks;
 use super::figures::{
-    NOT_MEASURED, count_of, cpu_per_request, interval, level, microseconds, optional, per_second,
-    rate,
+    NOT_MEASURED, count_of, cpu_per_request, cpus, ends, interval, interval_or_none, level,
+    microseconds, optional, per_second, rate,
 };
 use super::run::{self, same_load};
 use super::run_tables::{self, name_cells, response_times, service_times};
-use super::table::{
-    self, ColumnCell, Detail, Table, and_shown, data, essential, listed, recorded_name, shown,
-};
+use super::table::{self, ColumnCell, Detail, Table, data, listed, shown};
 use super::text::{Emphasis, TextLine, faint, line, plain};
 use super::verdict::cause_and_next;
 use super::{agents, outcomes, plan, process_use};
@@ -180,37 +178,35 @@ pub(crate) fn table<'a>(named: impl Iterator<Item = (String, &'a Run)>) -> Table
 
 fn cells(run: &Run) -> Vec<ColumnCell> {
     let missing = || NOT_MEASURED.to_owned();
+    let throughput_per_s = run.throughput_per_s;
     let within = run.throughput_interval.as_ref();
-    let measured = run.throughput_per_s.zip(within);
-    let range = measured.map(|(per_s, within)| interval(per_s, within));
-    let cause = run
-        .verdict
-        .as_ref()
-        .map_or("", |verdict| verdict.cause.name());
+    let (low, high) = ends(within);
+    let range = interval_or_none(throughput_per_s, within);
+    let shown_range = if range.is_empty() {
+        missing()
+    } else {
+        range.clone()
+    };
+    let cause = run.verdict.as_ref().map(|verdict| verdict.cause.name());
     let offered = run.plan.rate_per_s();
     let goodput = optional(run.goodput_per_s, per_second);
-    let [throughput, goodput_per_s] = outcomes::rates(run.throughput_per_s, run.goodput_per_s);
+    let [throughput, goodput_per_s] = outcomes::rates(throughput_per_s, run.goodput_per_s);
     let mut cells = name_cells(run);
     cells.extend([
         data("started_unix_ms", run.started_unix_ms),
-        data("ended", recorded_name(&run.ended.reason)),
-        data("validity", recorded_name(&run.validity.status)),
+        data("ended", run.ended.reason),
+        data("validity", run.validity.status),
         data("sending_s", run.sending_s),
         data("window_from_s", run.window.from_s),
         data("window_to_s", run.window.to_s),
         table::number("offered_per_s", "offered/s", offered, per_second),
-        essential(throughput),
+        throughput.essential(),
         goodput_per_s,
-        listed(
-            "throughput_low_per_s",
-            "interval",
-            within.map(|of| of.low),
-            range.clone().unwrap_or_default(),
-        ),
-        shown("interval", Detail::Page, range.unwrap_or_else(missing)),
-        data("throughput_high_per_s", within.map(|of| of.high)),
+        listed("throughput_low_per_s", "interval", low, range),
+        shown("interval", shown_range).at(Detail::Page),
+        data("throughput_high_per_s", high),
         data("throughput_confidence", within.map(|of| of.confidence)),
-        shown("goodput/s", Detail::Roomy, goodput),
+        shown("goodput/s", goodput).at(Detail::Roomy),
     ]);
     cells.extend(response_times(&run.response_time_us, &run.plan));
     cells.extend(service_times(&run.service_time_us));
@@ -222,33 +218,30 @@ fn cells(run: &Run) -> Vec<ColumnCell> {
     let (server, store) = (per_request(&run.server), per_request(&run.store));
     let store_cpu = run.store.as_ref().map_or_else(String::new, |_| cpu(store));
     let client = run.client.cpu_us_per_request.filter(|us| *us > 0.0);
-    let cpus = |name, head, of: &Option<Server>| {
-        let show = |cpus: f64| format!("{cpus:.2}");
-        table::number(name, head, process_use::cpus(of.as_ref()), show)
-    };
+    let used = |used: &Option<Server>| process_use::cpus(used.as_ref());
+    let client = table::number(
+        "client_cpu_us_per_request",
+        "client CPU/request",
+        client,
+        microseconds,
+    );
+    let reasons = joined(&run.validity.reasons);
     cells.extend([
-        and_shown(
-            Detail::Page,
-            table::number(
-                "client_cpu_us_per_request",
-                "client CPU/request",
-                client,
-                microseconds,
-            ),
-        ),
+        client.at(Detail::Page),
         data("server_cpu_us_per_request", server),
-        shown("server CPU/request", Detail::Page, cpu(server)),
+        shown("server CPU/request", cpu(server)).at(Detail::Page),
         data("store_cpu_us_per_request", store),
-        shown("store CPU/request", Detail::Page, store_cpu),
-        cpus("server_cpus", "server CPUs", &run.server),
-        cpus("store_cpus", "store CPUs", &run.store),
+        shown("store CPU/request", store_cpu).at(Detail::Page),
+        table::number("server_cpus", "server CPUs", used(&run.server), cpus),
+        table::number("store_cpus", "store CPUs", used(&run.store), cpus),
         table::text("cause", "cause", cause),
-        essential(listed(
+        listed(
             "validity_reasons",
             "validity",
-            joined(&run.validity.reasons),
+            reasons,
             run::validity_of(run),
-        )),
+        )
+        .essential(),
     ]);
     cells
 }

@@ -8,7 +8,7 @@ use floodmark_record::experiment::{PointThroughput, SweepPoint, Swept};
 use floodmark_record::run::Run;
 
 use super::chart::{AxisFit, Chart, Curve, MAX_CURVES, Quantity, drawable, more_in_table};
-use super::figures::{optional, per_second, rate, settings};
+use super::figures::{optional, per_second, rate, setting_pairs, settings};
 use super::table::{self, Cell, Row, Table, data, listed};
 use super::verdict;
 
@@ -37,11 +37,8 @@ pub(crate) fn curves(swept: &Swept) -> Vec<SweepCurve<'_>> {
         return curves;
     };
     for (point, measured) in swept.sweep.points.iter().zip(&swept.measured) {
-        let others = settings(
-            others
-                .iter()
-                .filter_map(|name| point.values.get_key_value(name)),
-        );
+        let others = others.iter();
+        let others = settings(others.filter_map(|name| point.values.get_key_value(name)));
         let of = CurvePoint {
             x: point.values.get(first).map_or("", String::as_str),
             trial: &point.trial,
@@ -69,24 +66,18 @@ pub(crate) fn points(record: &Record) -> Table {
     Table::of_data(record.sweeps.iter().flat_map(|swept| {
         let points = swept.sweep.points.iter().zip(&swept.measured);
         points.map(|(point, measured)| {
-            let values = point.values.iter();
-            let values = values.map(|(name, value)| format!("{name}={value}"));
             let is_best = swept.best.as_ref() == Some(&point.trial);
+            let role = if is_best { "best" } else { "" };
             let per_s = |name, head, of| table::number(name, head, of, per_second);
             vec![
                 table::text("trial", "trial", &point.trial),
                 data("sweep", &swept.sweep.name),
-                data("setting", values.collect::<Vec<_>>().join(";")),
+                data("setting", setting_pairs(&point.values)),
                 per_s("throughput_per_s", "ok/s", measured.throughput_per_s),
                 per_s("throughput_low_per_s", "low", measured.low),
                 per_s("throughput_high_per_s", "high", measured.high),
                 table::count("processes", "processes", measured.processes),
-                listed(
-                    "is_best",
-                    "role",
-                    is_best,
-                    if is_best { "best" } else { "" },
-                ),
+                listed("is_best", "role", is_best, role),
             ]
         })
     }))
@@ -98,9 +89,7 @@ pub(crate) fn cause_table(swept: &Swept, runs: &[Run]) -> Option<Table> {
     let causes = causes(swept, runs);
     let cell = |point: &CurvePoint<'_>| {
         let cause = causes.get(point.trial);
-        cause
-            .map_or_else(String::new, |cause| cause.name().to_owned())
-            .into()
+        cause.map_or("", |cause| cause.name()).into()
     };
     let has_others = swept.sweep.knobs.len() > 1;
     let caption = if has_others { "limit" } else { "" };
@@ -124,7 +113,7 @@ fn grid(swept: &Swept, content: &str, cell: impl Fn(&CurvePoint<'_>) -> Cell) ->
     let row = |x: &str| {
         let cells = curves.iter().map(|curve| {
             let point = curve.points.iter().find(|point| point.x == x);
-            point.map_or_else(|| String::new().into(), &cell)
+            point.map_or_else(|| "".into(), &cell)
         });
         Row::new(format!("{first} = {x}"), cells.collect())
     };
@@ -142,15 +131,13 @@ fn throughput(measured: &PointThroughput) -> Cell {
 fn causes<'a>(swept: &'a Swept, runs: &[Run]) -> BTreeMap<&'a str, Cause> {
     let points = swept.sweep.points.iter();
     let cause = |point: &'a SweepPoint| {
-        let (verdict, _) = verdict::most_frequent(of_point(point, runs))?;
+        let of_point = runs
+            .iter()
+            .filter(|run| run.trial.as_ref() == Some(&point.trial));
+        let (verdict, _) = verdict::most_frequent(of_point)?;
         Some((point.trial.as_str(), verdict.cause))
     };
     points.filter_map(cause).collect()
-}
-
-fn of_point<'a>(point: &SweepPoint, runs: &'a [Run]) -> impl Iterator<Item = &'a Run> {
-    runs.iter()
-        .filter(|run| run.trial.as_ref() == Some(&point.trial))
 }
 
 /// States that the best point of a sweep of numbers is the last one.
@@ -175,21 +162,14 @@ pub(crate) fn result(swept: &Swept) -> Option<String> {
         let mut points = swept.sweep.points.iter().zip(&swept.measured);
         let (point, measured) = points.find(|(point, _)| point.trial == *trial)?;
         let ends = measured.low.zip(measured.high);
-        let interval = ends.map_or_else(String::new, |(low, high)| {
-            format!(
-                ", 95 % interval: {} – {}",
-                per_second(low),
-                per_second(high)
-            )
-        });
+        let interval = ends.map(|(low, high)| [low, high].map(per_second).join(" – "));
+        let interval = interval.map(|ends| format!(", 95 % interval: {ends}"));
         let per_s = rate(measured.throughput_per_s?);
-        Some((values(swept, point), format!("{per_s}{interval}")))
+        let figure = format!("{per_s}{}", interval.unwrap_or_default());
+        Some((values(swept, point), figure))
     };
     let (best, highest) = of(swept.best.as_ref()?)?;
-    let enough = swept
-        .enough
-        .as_ref()
-        .filter(|enough| swept.best.as_ref() != Some(enough));
+    let enough = swept.enough.as_ref().filter(|_| swept.enough != swept.best);
     let enough = match enough.and_then(of) {
         Some((values, per_s)) => format!("{values} reaches 95 % of the maximum ({per_s})"),
         None => "no smaller setting reaches 95 % of the maximum".to_owned(),
@@ -230,9 +210,8 @@ pub(crate) fn chart(swept: &Swept) -> Option<Chart> {
     );
     let title = format!("{} by {first}", swept.sweep.name);
     let unit = format!("ok responses per second by {first}");
-    let mut chart = Chart::new(&title, &unit, axes, shown);
-    chart.notes.extend(more_in_table(all.len()));
-    Some(chart)
+    let chart = Chart::new(&title, &unit, axes, shown);
+    Some(chart.with_notes(more_in_table(all.len())))
 }
 
 #[cfg(test)]

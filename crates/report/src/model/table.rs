@@ -8,6 +8,7 @@ use floodmark_record::plan::Plan;
 use floodmark_record::times::Times;
 use floodmark_record::units::show_count;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::figures::{NOT_MEASURED, optional, time};
 use super::text::{Emphasis, Span, plain};
@@ -25,75 +26,11 @@ pub(crate) enum Detail {
     Tables,
 }
 
-/// A value for programs. Text is not escaped.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum CellValue {
-    /// Not measured, or not applicable.
-    Missing,
-    Text(String),
-    Flag(bool),
-    Count(u64),
-    /// A finite number in the unit that the column's name states.
-    Number(f64),
-}
-
-impl From<Option<f64>> for CellValue {
-    fn from(value: Option<f64>) -> Self {
-        let finite = value.filter(|value| value.is_finite());
-        finite.map_or(CellValue::Missing, CellValue::Number)
-    }
-}
-
-impl From<f64> for CellValue {
-    fn from(value: f64) -> Self {
-        Some(value).into()
-    }
-}
-
-impl From<u64> for CellValue {
-    fn from(n: u64) -> Self {
-        CellValue::Count(n)
-    }
-}
-
-impl From<u32> for CellValue {
-    fn from(n: u32) -> Self {
-        CellValue::Count(n.into())
-    }
-}
-
-impl From<bool> for CellValue {
-    fn from(flag: bool) -> Self {
-        CellValue::Flag(flag)
-    }
-}
-
-impl From<String> for CellValue {
-    fn from(text: String) -> Self {
-        if text.is_empty() {
-            CellValue::Missing
-        } else {
-            CellValue::Text(text)
-        }
-    }
-}
-
-impl From<&str> for CellValue {
-    fn from(text: &str) -> Self {
-        text.to_owned().into()
-    }
-}
-
-impl From<&String> for CellValue {
-    fn from(text: &String) -> Self {
-        text.clone().into()
-    }
-}
-
 /// A cell. The supplement is dropped if there is not enough room.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cell {
-    pub(crate) value: CellValue,
+    /// Value for programs; null if not measured or not applicable. Text is not escaped.
+    pub(crate) value: Value,
     pub(crate) span: Span,
     pub(crate) supplement: String,
 }
@@ -110,7 +47,7 @@ impl Cell {
 impl From<Span> for Cell {
     fn from(span: Span) -> Self {
         Cell {
-            value: CellValue::Missing,
+            value: Value::Null,
             span,
             supplement: String::new(),
         }
@@ -141,68 +78,70 @@ pub(crate) struct Column {
 }
 
 /// A cell with its column.
-pub(crate) type ColumnCell = (Column, Cell);
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ColumnCell(Column, Cell);
 
-/// Returns a cell that only programs read.
-pub(crate) fn data(name: &'static str, value: impl Into<CellValue>) -> ColumnCell {
+impl ColumnCell {
+    /// Shows the cell in documents with the given detail.
+    pub(crate) fn at(mut self, detail: Detail) -> Self {
+        self.0.detail = detail;
+        self
+    }
+
+    /// Shows the cell in all documents.
+    pub(crate) fn essential(self) -> Self {
+        self.at(Detail::Essential)
+    }
+}
+
+/// Returns a cell that only programs read. The value is null if the number is not finite or the text
+/// is empty.
+pub(crate) fn data(name: &'static str, value: impl Serialize) -> ColumnCell {
     let column = Column {
         name,
         head: String::new(),
         detail: Detail::Tables,
         is_listed: false,
     };
-    let value = value.into();
-    (
-        column,
-        Cell {
-            value,
-            ..Cell::from("")
-        },
-    )
+    let value = serde_json::to_value(value).ok();
+    let value = value.filter(|value| value != "").unwrap_or_default();
+    let cell = Cell::from("");
+    ColumnCell(column, Cell { value, ..cell })
 }
 
 /// Returns a cell that `floodmark report --format md` shows.
 pub(crate) fn listed(
     name: &'static str,
     head: impl Into<String>,
-    value: impl Into<CellValue>,
+    value: impl Serialize,
     cell: impl Into<Cell>,
 ) -> ColumnCell {
-    let (column, Cell { value, .. }) = data(name, value);
+    let ColumnCell(column, Cell { value, .. }) = data(name, value);
     let column = Column {
         head: head.into(),
         is_listed: true,
         ..column
     };
     let cell = cell.into();
-    (column, Cell { value, ..cell })
+    ColumnCell(column, Cell { value, ..cell })
 }
 
 /// Returns a cell that only documents show.
-pub(crate) fn shown(head: impl Into<String>, detail: Detail, cell: impl Into<Cell>) -> ColumnCell {
+pub(crate) fn shown(head: impl Into<String>, cell: impl Into<Cell>) -> ColumnCell {
     let column = Column {
         name: "",
         head: head.into(),
-        detail,
+        detail: Detail::Essential,
         is_listed: false,
     };
-    (column, cell.into())
+    ColumnCell(column, cell.into())
 }
 
-/// Returns a cell that documents show, too.
-pub(crate) fn and_shown(detail: Detail, (column, cell): ColumnCell) -> ColumnCell {
-    (Column { detail, ..column }, cell)
-}
-
-/// Returns a cell that documents show everywhere, too.
-pub(crate) fn essential(cell: ColumnCell) -> ColumnCell {
-    and_shown(Detail::Essential, cell)
-}
-
-/// Returns a listed cell with text. Empty text is a missing value.
-pub(crate) fn text(name: &'static str, head: &str, text: impl Into<String>) -> ColumnCell {
-    let text = text.into();
-    listed(name, head, text.as_str(), text.clone())
+/// Returns a listed cell with text, such as the name of an enum's value in records.
+pub(crate) fn text(name: &'static str, head: &str, text: impl Serialize) -> ColumnCell {
+    let ColumnCell(_, Cell { value, .. }) = data(name, text);
+    let text = value.as_str().unwrap_or_default().to_owned();
+    listed(name, head, value, text)
 }
 
 /// Returns a listed cell with a count.
@@ -232,13 +171,6 @@ pub(crate) fn time_of(
     let is_censored = us.is_none() && times.censored > 0;
     let text = time(us, times, plan);
     listed(name, head, us, Emphasis::Bad.when(is_censored).span(text))
-}
-
-/// Returns the name of an enum's value in records.
-pub(crate) fn recorded_name(value: &impl Serialize) -> String {
-    let value = serde_json::to_value(value).ok();
-    let name = value.as_ref().and_then(serde_json::Value::as_str);
-    name.unwrap_or_default().to_owned()
 }
 
 /// A row with one cell per column.
@@ -283,7 +215,7 @@ impl Table {
         heads: impl IntoIterator<Item = H>,
         rows: impl IntoIterator<Item = Row>,
     ) -> Self {
-        let column = |head: H| shown(head, Detail::Essential, "").0;
+        let column = |head: H| shown(head, "").0;
         Table {
             caption: String::new(),
             columns: heads.into_iter().map(column).collect(),
@@ -302,7 +234,8 @@ impl Table {
     ) -> Self {
         let mut table = Table::new([""; 0], []);
         for (name, cells) in rows {
-            let (columns, cells): (Vec<Column>, Vec<Cell>) = cells.into_iter().unzip();
+            let cells = cells.into_iter();
+            let (columns, cells) = cells.map(|ColumnCell(column, cell)| (column, cell)).unzip();
             if table.rows.is_empty() {
                 table.columns = columns;
             }

@@ -7,13 +7,12 @@ use floodmark_stats::trend::FEWEST_FIGURES;
 
 use super::blocks::{Block, Blocks};
 use super::chart::{Axis, Chart, ChartMark, Curve, CurvePiece, DotColor, Quantity, drawable};
-use super::figures::{NOT_MEASURED, count_of, glue, interval_with};
-use super::names::{iso_timestamp, minute};
+use super::figures::{NOT_MEASURED, count_of, ends, glue, interval_with};
+use super::names::{day, iso_timestamp, minute};
 use super::page::PageContent;
-use super::ratios::figure;
+use super::ratios::{figure, range};
 use super::table::{self, Cell, Row, Table, data, listed};
 use super::text::{Emphasis, Span, TextLine, line, plain};
-use crate::model::names::day;
 
 /// Maximum number of results in a table on a terminal; the latest are shown.
 const ON_TERMINAL: usize = 20;
@@ -121,10 +120,8 @@ fn results(series: &TrendSeries, most: usize) -> Table {
             std::iter::once(started).chain(figures).collect(),
         )
     });
-    let metrics = series
-        .trends
-        .iter()
-        .map(|trend| trend.metric.figure().title());
+    let metrics = series.trends.iter();
+    let metrics = metrics.map(|trend| trend.metric.figure().title());
     let heads = std::iter::once("started (UTC)".to_owned()).chain(metrics);
     let mut table = Table::new(heads, rows).captioned("result");
     let mut figures = series.trends.iter().flat_map(|trend| &trend.figures);
@@ -150,12 +147,9 @@ fn cell(trend: &Trend, i: usize) -> Cell {
     let begins = levels.find(|level| level.first as usize == i);
     let change = begins.and_then(|level| level.change);
     let emphasis = change.map_or(Emphasis::Plain, |change| quality(trend, change).0);
+    let both = |low, high| format!("[{} to {}]", show(low), show(high));
     let interval = of.interval.as_ref();
-    let interval = interval.map(|interval| {
-        interval_with(of.value, interval, |low, high| {
-            format!("[{} to {}]", show(low), show(high))
-        })
-    });
+    let interval = interval.map(|interval| interval_with(of.value, interval, both));
     Cell {
         supplement: interval.unwrap_or_default(),
         ..emphasis.span(show(of.value)).into()
@@ -184,31 +178,28 @@ pub(crate) fn levels(series: &TrendSeries, trend: &Trend) -> Vec<Span> {
         let change = after.change?;
         let (emphasis, word) = quality(trend, change);
         let since = &series.results.get(after.first as usize)?.name;
-        let interval = format!("{} – {}", show_ratio(change.low), show_ratio(change.high));
         Some(emphasis.span(format!(
             "{word} since {since}: {} instead of {}, ratio {} (95\u{a0}% interval: {});",
             show(after.figure),
             show(before.figure),
             show_ratio(change.ratio),
-            glue(&interval)
+            glue(&range(change.low, change.high))
         )))
     });
     let mut spans: Vec<Span> = std::iter::once(subject).chain(changes).collect();
-    let measured = trend.measured();
-    match spans.len() {
-        1 if measured < FEWEST_FIGURES => spans.push(plain(format!(
-            "too few measured results to find a change ({measured}); at least {FEWEST_FIGURES} are needed"
-        ))),
-        1 => spans.push(plain(format!(
-            "no lasting change in {}",
-            count_of(measured as u64, "result")
-        ))),
-        _ => {
-            if let Some(last) = spans.last_mut() {
-                last.text.pop();
-            }
-        }
+    if spans.len() > 1 {
+        // Only a further change needs a separator.
+        spans.last_mut().map(|last| last.text.pop());
+        return spans;
     }
+    let measured = trend.measured();
+    spans.push(plain(if measured < FEWEST_FIGURES {
+        format!(
+            "too few measured results to find a change ({measured}); at least {FEWEST_FIGURES} are needed"
+        )
+    } else {
+        format!("no lasting change in {}", count_of(measured as u64, "result"))
+    }));
     spans
 }
 
@@ -231,13 +222,12 @@ pub(crate) fn figures_table(report: &TrendReport) -> Table {
     Table::of_data(trends(report).flat_map(|(series, trend)| {
         let results = series.results.iter().zip(&trend.figures);
         results.map(move |(result, of)| {
-            let interval = of.as_ref().and_then(|of| of.interval.as_ref());
             let value = of.as_ref().map(|of| of.value);
-            let shown = interval.map_or_else(String::new, |of| {
-                let show = |value| figure(trend.metric, Some(value));
-                format!("{} – {}", show(of.low), show(of.high))
-            });
-            let started = iso_timestamp(result.started_unix_ms).unwrap_or_default();
+            let (low, high) = ends(of.as_ref().and_then(|of| of.interval.as_ref()));
+            let show = |value| figure(trend.metric, Some(value));
+            let shown = low.zip(high);
+            let shown = shown.map(|(low, high)| format!("{} – {}", show(low), show(high)));
+            let started = iso_timestamp(result.started_unix_ms);
             vec![
                 table::text("result", "result", &result.name),
                 table::text("series", "series", &series.name),
@@ -248,10 +238,10 @@ pub(crate) fn figures_table(report: &TrendReport) -> Table {
                 listed(
                     "figure_low",
                     "95 % interval",
-                    interval.map(|of| of.low),
-                    shown,
+                    low,
+                    shown.unwrap_or_default(),
                 ),
-                data("figure_high", interval.map(|of| of.high)),
+                data("figure_high", high),
                 data("processes", result.processes),
             ]
         })
@@ -267,7 +257,7 @@ pub(crate) fn changes_table(report: &TrendReport) -> Table {
             let first = series.results.get(after.first as usize)?;
             let figure =
                 |name, head, value| listed(name, head, value, figure(trend.metric, Some(value)));
-            let interval = format!("{} – {}", show_ratio(change.low), show_ratio(change.high));
+            let interval = range(change.low, change.high);
             Some(vec![
                 table::text("result", "first result", &first.name),
                 table::text("series", "series", &series.name),
@@ -328,8 +318,8 @@ pub(crate) fn chart(series: &TrendSeries, trend: &Trend) -> Option<Chart> {
     let dates = dates(series);
     let end = trend.figures.len() as u32;
     let ends = trend.levels.iter().skip(1).map(|level| level.first);
-    let ends = ends.chain([end]);
-    let pieces = trend.levels.iter().zip(ends).map(|(level, end)| {
+    let pieces = trend.levels.iter().zip(ends.chain([end]));
+    let pieces = pieces.map(|(level, end)| {
         let (first, last) = (f64::from(level.first + 1), f64::from(end));
         CurvePiece::of(vec![(first, level.figure), (last, level.figure)])
     });
@@ -338,11 +328,8 @@ pub(crate) fn chart(series: &TrendSeries, trend: &Trend) -> Option<Chart> {
         Curve::dots(DotColor::Neutral, "result", points.clone()),
     ];
     let bounds = ranges.iter().flat_map(|(_, (low, high))| [*low, *high]);
-    let values: Vec<f64> = points
-        .iter()
-        .map(|(_, value)| *value)
-        .chain(bounds)
-        .collect();
+    let values = points.iter().map(|(_, value)| *value);
+    let values: Vec<f64> = values.chain(bounds).collect();
     let x = Axis::of_ordinals(trend.figures.len(), dates);
     let y = y_axis(trend, &values);
     let title = trend.metric.figure().title();
@@ -350,20 +337,20 @@ pub(crate) fn chart(series: &TrendSeries, trend: &Trend) -> Option<Chart> {
         FigureUnit::Rate => "per second, by result",
         _ => "by result",
     };
-    let mut chart = Chart::new(&title, unit, (x, y), curves);
-    chart.ranges = ranges;
-    let marks = trend.levels.iter().filter_map(|level| {
-        let label = format!("× {}", show_ratio(level.change?.ratio));
-        Some(ChartMark::new(f64::from(level.first) + 0.5, label))
-    });
-    chart.marks = marks.collect();
-    let note = if chart.ranges.is_empty() {
+    let note = if ranges.is_empty() {
         "Horizontal lines show lasting levels."
     } else {
         "Vertical bars show 95 % intervals. Horizontal lines show lasting levels."
     };
-    chart.notes.push(note.to_owned());
-    Some(chart)
+    let marks = trend.levels.iter().filter_map(|level| {
+        let label = format!("× {}", show_ratio(level.change?.ratio));
+        Some(ChartMark::new(f64::from(level.first) + 0.5, label))
+    });
+    let chart = Chart::new(&title, unit, (x, y), curves).with_marks(marks);
+    Some(Chart {
+        ranges,
+        ..chart.with_notes([note.to_owned()])
+    })
 }
 
 /// Returns the position (from 1) and start date of up to [`MOST_DATES`] results.

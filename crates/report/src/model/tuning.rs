@@ -11,10 +11,11 @@ use floodmark_record::tuning::{
 
 use super::blocks::Blocks;
 use super::chart::{AxisFit, Chart, ChartMark, Curve, Quantity};
-use super::figures::{self, count_of, duration, level, microseconds, optional, rate};
-use super::table::{
-    self, Cell, ColumnCell, Detail, Table, and_shown, data, essential, listed, shown,
+use super::figures::{
+    self, count_of, duration, ends, interval, interval_or_none, joined, level, microseconds,
+    optional, per_second, rate, setting_pairs,
 };
+use super::table::{self, Cell, ColumnCell, Detail, Table, data, listed, shown};
 use super::text::{Emphasis, TextLine, line, plain};
 use super::{environment, experiment};
 
@@ -102,36 +103,30 @@ pub(crate) fn steps(tuning: &Tuning, of: &TunedFigure) -> Table {
 }
 
 fn step_cells(number: u64, step: &TuningStep, of: &TunedFigure) -> Vec<ColumnCell> {
-    let range = step.interval.as_ref();
-    let cause = step.cause.map_or("", |cause| cause.name());
+    let (low, high) = ends(step.interval.as_ref());
+    let cause = step.cause.map(|cause| cause.name());
     let process = table::count("process", "process", step.process);
     let [named, trial] = knob_cells(&step.values, &step.trial);
     vec![
         table::count("number", "number", number),
-        essential(table::text("action", "step", step.action.name())),
-        data("knob", step.knob.as_deref().unwrap_or_default()),
+        table::text("action", "step", step.action.name()).essential(),
+        data("knob", &step.knob),
         data("reason", &step.reason),
         named,
         trial,
-        shown(of.head, Detail::Essential, step_figure(step)),
-        and_shown(Detail::Roomy, process),
-        table::number(
-            "figure_per_s",
-            "figure/s",
-            step.figure_per_s,
-            figures::per_second,
-        ),
-        data("figure_low_per_s", range.map(|range| range.low)),
-        data("figure_high_per_s", range.map(|range| range.high)),
+        shown(of.head, step_figure(step)),
+        process.at(Detail::Roomy),
+        table::number("figure_per_s", "figure/s", step.figure_per_s, per_second),
+        data("figure_low_per_s", low),
+        data("figure_high_per_s", high),
         data("is_lower_bound", step.is_lower_bound),
-        essential(table::text("cause", "limit", cause)),
-        table::text("note", "note", step.note.as_deref().unwrap_or_default()),
+        table::text("cause", "limit", cause).essential(),
+        table::text("note", "note", &step.note),
     ]
 }
 
 fn knob_cells(values: &KnobValues, trial: &str) -> [ColumnCell; 2] {
-    let pairs = values.iter().map(|(name, value)| format!("{name}={value}"));
-    let pairs = pairs.collect::<Vec<_>>().join(";");
+    let pairs = setting_pairs(values);
     [
         listed("setting", "setting", pairs, setting(values)),
         data("trial", trial),
@@ -154,31 +149,19 @@ fn setting_cells(tuning: &Tuning, one: &TunedSetting) -> Vec<ColumnCell> {
         (false, false) => "",
     };
     let range = one.interval.as_ref();
-    let interval = one.figure_per_s.zip(range);
-    let interval = interval.map_or_else(String::new, |(per_s, range)| {
-        figures::interval(per_s, range)
-    });
-    let figure = optional(one.figure_per_s, figures::per_second);
+    let (low, high) = ends(range);
+    let interval = interval_or_none(one.figure_per_s, range);
+    let figure = optional(one.figure_per_s, per_second);
     let [named, trial] = knob_cells(&one.values, &one.trial);
     vec![
         named,
         trial,
-        shown("ok/s", Detail::Essential, figure.clone()),
+        shown("ok/s", figure.clone()),
         listed("figure_per_s", "figure/s", one.figure_per_s, figure),
-        listed(
-            "figure_low_per_s",
-            "interval",
-            range.map(|range| range.low),
-            interval,
-        ),
-        data("figure_high_per_s", range.map(|range| range.high)),
+        listed("figure_low_per_s", "interval", low, interval),
+        data("figure_high_per_s", high),
         data("is_lower_bound", one.is_lower_bound),
-        essential(table::number(
-            "response_p99_us",
-            "p99",
-            one.p99_us,
-            microseconds,
-        )),
+        table::number("response_p99_us", "p99", one.p99_us, microseconds).essential(),
         table::count("processes", "processes", one.processes),
         listed("is_chosen", "role", is_chosen, role),
         data("is_best", is_best),
@@ -187,16 +170,14 @@ fn setting_cells(tuning: &Tuning, one: &TunedSetting) -> Vec<ColumnCell> {
 }
 
 fn step_figure(step: &TuningStep) -> Cell {
-    let figure = step.figure_per_s;
-    let interval = figure.zip(step.interval.as_ref());
-    let interval = interval.map(|(figure, interval)| figures::interval(figure, interval));
-    let text = match figure {
-        Some(per_s) if step.is_lower_bound => format!("≥ {}", figures::per_second(per_s)),
-        Some(per_s) => figures::per_second(per_s),
+    let text = match step.figure_per_s {
+        Some(per_s) if step.is_lower_bound => format!("≥ {}", per_second(per_s)),
+        Some(per_s) => per_second(per_s),
         None if step.note.is_some() => "none".to_owned(),
         None => "failed".to_owned(),
     };
-    Cell::new(text, interval)
+    let interval = interval_or_none(step.figure_per_s, step.interval.as_ref());
+    Cell::new(text, Some(interval))
 }
 
 /// Returns the settings on the frontier by throughput and p99. Returns `None` if no setting trades
@@ -223,18 +204,15 @@ fn frontier(tuning: &Tuning) -> Option<Table> {
 /// Describes a measured server process: `threads = 8: 190/s ± 1.2 % (worker-pool: …)`.
 #[must_use]
 pub fn tuning_step(step: &TuningStep) -> String {
-    let figure = match step.figure_per_s {
-        Some(per_s) => {
-            let interval = step.interval.as_ref();
-            let interval =
-                interval.map(|interval| format!(" {}", figures::interval(per_s, interval)));
+    let figure = match (step.figure_per_s, &step.note) {
+        (Some(per_s), _) => {
             let figure = bounded(rate(per_s), step.is_lower_bound);
-            format!("{figure}{}", interval.unwrap_or_default())
+            let range = step.interval.as_ref();
+            let range = range.map(|range| format!(" {}", interval(per_s, range)));
+            format!("{figure}{}", range.unwrap_or_default())
         }
-        None => match &step.note {
-            Some(note) => format!("none ({note})"),
-            None => "failed".to_owned(),
-        },
+        (None, Some(note)) => format!("none ({note})"),
+        (None, None) => "failed".to_owned(),
     };
     // Repeated measurements of a setting usually have the same limit.
     let is_first = step.process == 1;
@@ -268,13 +246,12 @@ pub fn tuning_action(
 pub fn tuning_scope(tuning: &TuningDescription, capacity: Option<&CapacityGoal>) -> String {
     let knobs = tuning.knobs.iter();
     let knobs = knobs.map(|knob| format!("{} ({} to {})", knob.name, knob.low, knob.high));
-    let noun = if tuning.knobs.len() == 1 {
-        "knob"
-    } else {
-        "knobs"
-    };
-    let knobs = knobs.collect::<Vec<_>>().join(" and ");
-    let scope = format!("trial {}, {noun} {knobs}", tuning.trial);
+    let plural = if tuning.knobs.len() == 1 { "" } else { "s" };
+    let scope = format!(
+        "trial {}, knob{plural} {}",
+        tuning.trial,
+        joined(knobs, " and ")
+    );
     match capacity {
         None => scope,
         Some(goal) => format!(
@@ -296,9 +273,7 @@ fn bounded(figure: String, is_lower_bound: bool) -> String {
 
 /// Formats the values of knobs in reverse alphabetical order: `threads = 8, connections = 30`.
 fn setting(values: &KnobValues) -> String {
-    let each = values.iter().rev();
-    let each = each.map(|(name, value)| format!("{name} = {value}"));
-    each.collect::<Vec<_>>().join(", ")
+    figures::settings(values.iter().rev())
 }
 
 /// Returns the result in labeled lines.
@@ -388,21 +363,15 @@ fn choice(tuning: &Tuning) -> Option<String> {
 }
 
 fn ratio_of(ratio: &TuningRatio) -> String {
-    let show = |value: f64| format!("{:.1} %", value * 100.0);
-    match &ratio.interval {
-        None => show(ratio.ratio),
-        Some(interval) => {
-            let processes = match ratio.confirmed_by {
-                0 => String::new(),
-                n => format!(", {} each", count_of(u64::from(n), "fresh process")),
-            };
-            format!(
-                "{} ({}{processes})",
-                show(ratio.ratio),
-                bounds(interval, show_share)
-            )
-        }
-    }
+    let share = show_share(ratio.ratio);
+    let Some(interval) = &ratio.interval else {
+        return share;
+    };
+    let processes = match ratio.confirmed_by {
+        0 => String::new(),
+        n => format!(", {} each", count_of(n.into(), "fresh process")),
+    };
+    format!("{share} ({}{processes})", bounds(interval, show_share))
 }
 
 fn show_share(share: f64) -> String {
@@ -474,21 +443,27 @@ fn uncertainty(tuning: &Tuning, of: &TunedFigure) -> Option<String> {
     })
 }
 
+/// Returns the settings that differ from the chosen one in no other knob, by their value of `knob`.
+fn along<'a>(tuning: &'a Tuning, knob: &str) -> Vec<(u64, &'a TunedSetting)> {
+    let others = |one: &TunedSetting| {
+        let mut values = one.values.clone();
+        values.remove(knob);
+        values
+    };
+    let fixed = chosen(tuning).map(others);
+    let settings = tuning.settings.iter();
+    let settings = settings.filter(|one| Some(others(one)) == fixed);
+    let found = settings.filter_map(|one| Some((*one.values.get(knob)?, one)));
+    let mut found: Vec<(u64, &TunedSetting)> = found.collect();
+    found.sort_by_key(|(value, _)| *value);
+    found
+}
+
 /// Describes a knob that does not matter.
 fn irrelevance(tuning: &Tuning, knob: &str) -> String {
-    let chosen = chosen(tuning);
-    let is_on_line = |one: &&TunedSetting| {
-        chosen.is_some_and(|chosen| {
-            let others = one.values.iter().filter(|(name, _)| *name != knob);
-            others.eq(chosen.values.iter().filter(|(name, _)| *name != knob))
-        })
-    };
-    let values = tuning.settings.iter().filter(is_on_line);
-    let values: Vec<u64> = values
-        .filter_map(|one| one.values.get(knob).copied())
-        .collect();
-    let least = values.iter().min().copied().unwrap_or_default();
-    let most = values.iter().max().copied().unwrap_or_default();
+    let settings = along(tuning, knob);
+    let value = |of: Option<&(u64, _)>| of.map_or(0, |(value, _)| *value);
+    let (least, most) = (value(settings.first()), value(settings.last()));
     format!(
         "{knob} does not matter: all measured values from {least} to {most} are within 2 % of the best"
     )
@@ -524,30 +499,19 @@ fn settings_path(tuning: &Tuning) -> Option<Chart> {
     let title = format!("Path over {y} and {x}");
     let unit = format!("{y} by {x}; the line marks the chosen value");
     let quantities = (Quantity::Number, Quantity::Number);
-    let chosen = tuning.chosen.as_ref().and_then(|name| tuning.setting(name));
-    let chosen = chosen.and_then(|chosen| at(chosen, x));
+    let chosen = chosen(tuning).and_then(|chosen| at(chosen, x));
     chart(&title, &unit, points, quantities, chosen)
 }
 
 /// Returns the figure by the value of a knob, with the other knobs as in the chosen setting. The
 /// mark is the chosen value.
 fn by_knob(tuning: &Tuning, knob: &str, figure: &str) -> Option<Chart> {
-    let chosen = tuning.setting(tuning.chosen.as_ref()?)?;
-    let others = |setting: &TunedSetting| {
-        let mut values = setting.values.clone();
-        values.remove(knob);
-        values
-    };
-    let on_line = tuning.settings.iter();
-    let on_line = on_line.filter(|setting| others(setting) == others(chosen));
-    let points = on_line
-        .filter_map(|setting| Some((*setting.values.get(knob)? as f64, setting.figure_per_s?)));
-    let mut points: Vec<(f64, f64)> = points.collect();
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let points = along(tuning, knob).into_iter();
+    let points = points.filter_map(|(value, one)| Some((value as f64, one.figure_per_s?)));
     let title = format!("Figure by {knob}");
     let unit = format!("{figure} by {knob}; the line marks the chosen value");
     let quantities = (Quantity::Number, Quantity::Rate);
-    let chosen = chosen.values.get(knob).map(|value| *value as f64);
+    let chosen = chosen(tuning)?.values.get(knob).map(|value| *value as f64);
     chart(&title, &unit, points, quantities, chosen)
 }
 
@@ -562,12 +526,9 @@ fn chart(
 ) -> Option<Chart> {
     let curve = Curve::line(0, title, points);
     let axes = (AxisFit::FromZero(x), AxisFit::FromZero(y));
-    (curve.points().count() > 1).then(|| {
-        let mut chart = Chart::new(title, unit, axes, vec![curve]);
-        let marks = chosen.map(|at| ChartMark::new(at, "chosen"));
-        chart.marks.extend(marks);
-        chart
-    })
+    let mark = chosen.map(|at| ChartMark::new(at, "chosen"));
+    (curve.points().count() > 1)
+        .then(|| Chart::new(title, unit, axes, vec![curve]).with_marks(mark))
 }
 
 #[cfg(test)]

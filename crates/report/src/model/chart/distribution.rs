@@ -69,11 +69,9 @@ fn percentiles(timed: &[(usize, TimedRun<'_>)]) -> Chart {
     let decades = counts.fold(10.0, f64::max).log10();
     let axes = (Axis::of_shares(decades), AxisFit::Times);
     let title = "Response time by share of requests";
-    let mut chart = Chart::new(title, "within the window", axes, curves);
     let note = "Share of requests that took at most this long. Each further nine has the same width; the last point is the \
                 slowest request.";
-    chart.notes.push(note.to_owned());
-    chart
+    Chart::new(title, "within the window", axes, curves).with_notes([note.to_owned()])
 }
 
 fn histogram(one: &NamedRun<'_>) -> Result<Option<Histogram>, DamagedHistogram> {
@@ -177,11 +175,12 @@ fn bins(timed: &[(usize, TimedRun<'_>)]) -> Option<Chart> {
     };
     let axes = (x, AxisFit::FromZero(Quantity::Percent));
     let title = "Histogram of response times";
-    let mut chart = Chart::new(title, "percent of requests per bin", axes, curves);
-    if chart.x.log {
-        chart.notes.push("The time axis is logarithmic.".to_owned());
-    }
-    Some(chart)
+    let chart = Chart::new(title, "percent of requests per bin", axes, curves);
+    let note = chart
+        .x
+        .log
+        .then(|| "The time axis is logarithmic.".to_owned());
+    Some(chart.with_notes(note))
 }
 
 /// Returns the times below the timeout in microseconds, with their counts.

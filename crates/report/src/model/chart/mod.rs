@@ -263,6 +263,16 @@ impl Chart {
         self
     }
 
+    pub(crate) fn with_marks(mut self, marks: impl IntoIterator<Item = ChartMark>) -> Self {
+        self.marks.extend(marks);
+        self
+    }
+
+    pub(crate) fn with_notes(mut self, notes: impl IntoIterator<Item = String>) -> Self {
+        self.notes.extend(notes);
+        self
+    }
+
     /// Returns the values of each curve at up to [`MAX_VALUES`] positions on the x axis, for
     /// readers who cannot see the chart.
     pub(crate) fn values(&self) -> Vec<(f64, Vec<Option<f64>>)> {
