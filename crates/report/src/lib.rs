@@ -33,11 +33,11 @@ mod summary_tests;
 
 pub use model::capacity::{capacity_progress_line, capacity_trial_line};
 pub use model::cases::unexpected_crash_outcome;
+pub use model::comparison::{measured, published};
 pub use model::figures::{rate, seconds, share};
 pub use model::gate::{gate_pair, ratio as gate_ratio};
 pub use model::outcomes::OTHER_OUTCOMES;
 pub use model::plan::describe as describe_plan;
-pub use model::ratios::{measured, published};
 pub use model::tuning::{tuning_action, tuning_scope, tuning_step};
 pub use progress::LoadProgress;
 pub use style::Style;

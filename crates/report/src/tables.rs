@@ -12,9 +12,7 @@ use crate::markdown;
 use crate::model::blocks::Blocks;
 use crate::model::cases::{self, ConditionCase};
 use crate::model::table::{ColumnCell, Table, data, listed, text};
-use crate::model::{
-    capacity, claims, comparison, crash, gate, run_tables, summary, sweep, trend, tuning,
-};
+use crate::model::{capacity, comparison, crash, gate, run_tables, summary, sweep, trend, tuning};
 
 /// Name of the table of conditions.
 const CONDITIONS: &str = "conditions";
@@ -60,7 +58,7 @@ impl ResultTables {
                 "ratios",
                 Some(comparison::table(&record.comparisons, "a", "b")),
             ),
-            ("claims", Some(claims::table(&record.claims))),
+            ("claims", Some(comparison::claims_table(&record.claims))),
             (CONDITIONS, Some(Table::of_data(conditions))),
             ("capacity_trials", Some(capacity::all_trials(record))),
             ("skipped", Some(Table::of_data(skipped))),

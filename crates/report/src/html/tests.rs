@@ -133,7 +133,7 @@ fn of_steps_a_mix_and_a_failing_run() {
 fn of_compared_trials_and_claims() {
     let mut record = fixture::record(vec![fixture::closed()]);
     record.experiment = Some(floodmark_record::experiment::ExperimentDescription::default());
-    crate::model::claims::tests::add_comparisons_and_claims(&mut record);
+    crate::model::comparison::claims_tests::add_comparisons_and_claims(&mut record);
     record.claims[0].text = HOSTILE.to_owned();
     let (_, read) = page(&record);
     assert_inactive(&read);

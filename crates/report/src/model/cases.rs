@@ -10,7 +10,7 @@ use floodmark_record::gate::{GateDecision, GateResult};
 use floodmark_record::run::{CheckResult, Run};
 use floodmark_record::tuning::Tuning;
 
-use crate::model::{capacity, crash, gate, ratios, run};
+use crate::model::{capacity, comparison, crash, gate, run};
 
 /// Name of the suite for claims, which can refer to several trials.
 const CLAIMS: &str = "claims";
@@ -437,7 +437,7 @@ pub(super) fn claim(claim: &ClaimResult) -> ConditionCase {
         Holds::No => CaseOutcome::Failed,
         Holds::Undecided => CaseOutcome::NotEvaluated,
     };
-    let (published, measured) = (ratios::published(claim), ratios::measured(claim));
+    let (published, measured) = (comparison::published(claim), comparison::measured(claim));
     let mut detail = format!("published {published}; measured {measured}");
     for note in &claim.notes {
         detail.push_str(&format!("; {note}"));

@@ -1,16 +1,18 @@
-//! Comparisons: one row per metric, then notes. Each note names the metrics that it applies to.
+//! Comparisons of systems: one row per metric, then notes, which name the metrics that they apply to;
+//! the steps of a ladder, each compared with the previous step; and published claims with the measured
+//! figures. Ratios are described in plain language, without statistical terms.
 
 use floodmark_record::Record;
 use floodmark_record::comparison::{
-    ComparedMetric, ComparedResult, Comparison, ComparisonReport, Conclusion,
+    Agreement, ClaimResult, ComparedMetric, ComparedResult, Comparison, ComparisonReport,
+    Conclusion, Holds,
 };
-use floodmark_record::units::show_ratio;
+use floodmark_record::units::{show_count, show_ratio};
 
 use super::blocks::Blocks;
-use super::figures::{count_of, optional};
-use super::ratios::{self, figure, interval, processes_needed};
+use super::figures::{NOT_MEASURED, count_of, glue, level, optional};
 use super::summary::threshold;
-use super::table::{self, ColumnCell, Detail, Table, data, listed, shown};
+use super::table::{self, Cell, ColumnCell, Detail, Row, Table, data, listed, shown};
 use super::text::{Emphasis, Span, TextLine, faint, gathered, line, plain};
 
 /// Metrics that a terminal shows for an experiment. The page and the record contain all metrics.
@@ -122,7 +124,7 @@ fn results(comparisons: &[Comparison]) -> impl Iterator<Item = String> {
     let stated = comparisons
         .iter()
         .filter(|c| IN_SENTENCES.contains(&c.metric));
-    stated.map(ratios::result)
+    stated.map(result)
 }
 
 /// Adds a table and a summary for each pair of trials in an experiment.
@@ -180,6 +182,238 @@ fn methods(comparisons: &[&Comparison]) -> Vec<TextLine> {
     gathered("method", comparisons.iter().map(method))
 }
 
+/// Maximum number of server processes per system for which repeating a comparison is usually
+/// worthwhile.
+const MANY_PROCESSES: u32 = 100;
+
+/// Describes the result of a comparison in a sentence.
+pub(crate) fn result(comparison: &Comparison) -> String {
+    let (a, b) = (&comparison.a, &comparison.b);
+    let of = comparison.metric.figure().title();
+    let Some(ratio) = comparison.ratio else {
+        return format!("{of} of {a} and {b} cannot be compared");
+    };
+    let differ = format!("{of} of {a}: {} times that of {b}", show_ratio(ratio));
+    if comparison.low.is_none() {
+        return format!("{differ}; inconclusive: not enough server processes for an interval");
+    }
+    let level = level(comparison.confidence);
+    let interval = glue(&interval(comparison));
+    let needed = comparison.repetitions_needed.map(processes_needed);
+    let conclusion = match (comparison.conclusion, needed) {
+        (Conclusion::Different, _) => String::new(),
+        (Conclusion::Equivalent, _) => "; equivalent within 2 %".to_owned(),
+        (Conclusion::Undecided, None) => "; inconclusive".to_owned(),
+        (Conclusion::Undecided, Some(needed)) => format!("; inconclusive: {needed}"),
+    };
+    format!("{differ} ({level} interval: {interval}){conclusion}")
+}
+
+/// Describes how many server processes a conclusive comparison probably needs.
+pub(crate) fn processes_needed(processes: u32) -> String {
+    let needed = match processes {
+        10_000.. => "10,000 or more".to_owned(),
+        n => show_count(n.into()),
+    };
+    let advice = if processes > MANY_PROCESSES {
+        "; fewer on a quieter host"
+    } else {
+        ""
+    };
+    format!("probably needs {needed} server processes per side{advice}")
+}
+
+/// Returns one word that states whether a claim holds.
+pub(crate) fn holds(holds: Holds) -> Span {
+    match holds {
+        Holds::Yes => Emphasis::Good.span("yes"),
+        Holds::No => Emphasis::Bad.span("no"),
+        Holds::Undecided => Emphasis::Warn.span("inconclusive"),
+    }
+}
+
+/// Returns the metric and the trials of a claim: `p50, a ÷ b`.
+pub(crate) fn subject(claim: &ClaimResult) -> String {
+    let trials = match claim.of.as_slice() {
+        [a, b] => format!("{a} ÷ {b}"),
+        of => of.join(", "),
+    };
+    let metric = claim.metric.map(|metric| metric.to_string());
+    let parts = metric
+        .into_iter()
+        .chain([trials])
+        .filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the measured figure and interval for a claim, in the unit of the published figure.
+#[must_use]
+pub fn measured(claim: &ClaimResult) -> String {
+    let show = |value| claimed(claim, value);
+    match (claim.measured, claim.low.zip(claim.high)) {
+        (None, _) => NOT_MEASURED.to_owned(),
+        (Some(figure), None) => show(figure),
+        (Some(figure), Some((low, high))) => {
+            format!("{} ({} – {})", show(figure), show(low), show(high))
+        }
+    }
+}
+
+/// Returns the published figure of a claim and its tolerance.
+#[must_use]
+pub fn published(claim: &ClaimResult) -> String {
+    let shown = optional(claim.published, |figure| claimed(claim, figure));
+    match claim.agreement.filter(|_| claim.published.is_some()) {
+        Some(Agreement::Within(share)) => {
+            format!("{shown}, tolerance {} %", (share * 1e3).round() / 10.0)
+        }
+        Some(Agreement::AtLeast) => format!("at least {shown}"),
+        Some(Agreement::AtMost) => format!("at most {shown}"),
+        None => shown,
+    }
+}
+
+/// Formats a claim's figure, which is a ratio or the figure of one trial.
+fn claimed(claim: &ClaimResult, value: f64) -> String {
+    match (claim.metric, claim.of.len()) {
+        (Some(metric), 1) => figure(metric, Some(value)),
+        _ => show_ratio(value),
+    }
+}
+
+/// Formats a metric's figure with its unit.
+pub(crate) fn figure(metric: ComparedMetric, value: Option<f64>) -> String {
+    optional(value, |value| metric.figure().unit().show(value))
+}
+
+/// Formats both ends of a comparison's confidence interval.
+pub(crate) fn interval(comparison: &Comparison) -> String {
+    let ends = comparison.low.zip(comparison.high);
+    ends.map_or_else(|| NOT_MEASURED.to_owned(), |(low, high)| range(low, high))
+}
+
+/// Formats a range of ratios: `0.921 – 0.966`.
+pub(crate) fn range(low: f64, high: f64) -> String {
+    format!("{} – {}", show_ratio(low), show_ratio(high))
+}
+
+/// Metrics that are shown for each step, with their column headings.
+const COSTS: [(ComparedMetric, &str); 4] = [
+    (ComparedMetric::Throughput, "ok/s"),
+    (ComparedMetric::P50, "p50"),
+    (ComparedMetric::P99, "p99"),
+    (ComparedMetric::ServerCpuPerRequest, "server CPU"),
+];
+
+/// Returns the measured steps of a record's ladder, or `None` if there are none.
+pub(crate) fn ladder_table(record: &Record) -> Option<Table> {
+    let ladder = &record.experiment.as_ref()?.ladder;
+    let all = &record.comparisons;
+    let own = |step: &String, metric: ComparedMetric| {
+        let measured = all
+            .iter()
+            .filter(|c| c.metric == metric)
+            .find_map(|c| match step {
+                step if c.a == *step => c.figures_a.figure,
+                step if c.b == *step => c.figures_b.figure,
+                _ => None,
+            });
+        figure(metric, measured)
+    };
+    let with_step_below = |step: &String, metric: ComparedMetric| {
+        let mut comparisons = all.iter().filter(|c| c.a == *step && c.metric == metric);
+        comparisons.find(|c| ladder.contains(&c.b))
+    };
+    let note = "geometric means over server processes; second line: ratio to the previous step, with a 95 % interval if there are several processes; \
+                server CPU: server and store, per request";
+    let mut rows = Vec::new();
+    for step in ladder {
+        let own = COSTS.map(|(metric, _)| own(step, metric));
+        if own.iter().all(|text| text == NOT_MEASURED) {
+            continue;
+        }
+        let cells = own.map(|text| Emphasis::Strong.span(text).into());
+        rows.push(Row::new(step, cells.into()));
+        let costs = COSTS.map(|(metric, _)| with_step_below(step, metric));
+        if let Some(below) = costs.iter().flatten().next() {
+            let cells = costs.map(cost).into();
+            rows.push(Row::new(format!("  ÷ {}", below.b), cells));
+        }
+    }
+    (!rows.is_empty()).then(|| Table {
+        note: note.to_owned(),
+        ..Table::new(COSTS.map(|(_, head)| head), rows)
+    })
+}
+
+/// Formats the ratio to the previous step, with the interval as the cell's supplement.
+fn cost(comparison: Option<&Comparison>) -> Cell {
+    let Some((comparison, ratio)) = comparison.and_then(|c| Some((c, c.ratio?))) else {
+        return NOT_MEASURED.to_owned().into();
+    };
+    let interval = comparison
+        .low
+        .map(|_| format!("({})", interval(comparison)));
+    Cell::new(show_ratio(ratio), interval)
+}
+
+/// Adds the claims of an experiment.
+pub(crate) fn add_claims(blocks: &mut Blocks, claims: &[ClaimResult]) {
+    if claims.is_empty() {
+        return;
+    }
+    let explanation = "in parentheses: the 95 % interval over server processes";
+    blocks.section("claims", explanation);
+    for claim in claims {
+        let source = claim.source.iter();
+        let source: String = source.map(|source| format!(" ({source})")).collect();
+        blocks.lines([line("claim", format!("{}{source}", claim.text))]);
+        let mut subject = subject(claim);
+        if !subject.is_empty() {
+            subject.push_str(": ");
+        }
+        let (published, measured) = (published(claim), measured(claim));
+        let figures = format!("{subject}published {published}; measured {measured}; holds:");
+        blocks.lines([TextLine::new("", [plain(figures), holds(claim.holds)])]);
+        let notes = claim.notes.iter();
+        blocks.lines(notes.map(|note| TextLine::new("", [faint(note)])));
+    }
+}
+
+/// Returns a table with a row per claim.
+pub(crate) fn claims_table(claims: &[ClaimResult]) -> Table {
+    Table::of_data(claims.iter().map(claim_cells))
+}
+
+fn claim_cells(claim: &ClaimResult) -> Vec<ColumnCell> {
+    let unit = match (claim.metric, claim.of.len()) {
+        (Some(metric), 1) => metric.figure().unit().name(),
+        _ => "ratio",
+    };
+    let metric = claim.metric.map(|metric| metric.name());
+    vec![
+        table::text("claim", "claim", &claim.text),
+        data("source", &claim.source),
+        data("metric", metric),
+        listed("of", "of", claim.of.join(";"), subject(claim)),
+        data("unit", unit),
+        listed("published", "published", claim.published, published(claim)),
+        listed("measured", "measured", claim.measured, measured(claim)),
+        data("measured_low", claim.low),
+        data("measured_high", claim.high),
+        listed("holds", "holds", claim.holds, holds(claim.holds)),
+        table::text("notes", "notes", claim.notes.join("; ")),
+    ]
+}
+
 #[cfg(test)]
 #[path = "comparison_tests.rs"]
 pub(crate) mod tests;
+
+#[cfg(test)]
+#[path = "claims_tests.rs"]
+pub(crate) mod claims_tests;
+
+#[cfg(test)]
+#[path = "ladder_tests.rs"]
+pub(crate) mod ladder_tests;

@@ -102,3 +102,77 @@ fn names_cannot_control_a_terminal() {
     compared.a.name = "old\u{1b}[2J".to_owned();
     assert!(!terminal::comparison(&compared, style(80)).contains('\u{1b}'));
 }
+
+#[test]
+fn states_each_conclusion_in_a_sentence() {
+    let shown = |compared: &Comparison| result(compared).replace('\u{a0}', " ");
+    let mut compared = comparison(ComparedMetric::Throughput, Conclusion::Different);
+    assert_eq!(
+        shown(&compared),
+        "throughput of old: 0.943 times that of new (95 % interval: 0.921 – 0.966)"
+    );
+    (compared.ratio, compared.low, compared.high) = (Some(2.31), Some(2.1), Some(2.54));
+    assert_eq!(
+        shown(&compared),
+        "throughput of old: 2.310 times that of new (95 % interval: 2.100 – 2.540)"
+    );
+    (compared.ratio, compared.low, compared.high) = (Some(1.001), Some(0.99), Some(1.012));
+    compared.conclusion = Conclusion::Equivalent;
+    assert_eq!(
+        shown(&compared),
+        "throughput of old: 1.001 times that of new (95 % interval: 0.990 – 1.012); equivalent within 2 %"
+    );
+    let mut compared = comparison(ComparedMetric::P99, Conclusion::Undecided);
+    assert_eq!(
+        shown(&compared),
+        "response time p99 of old: 0.943 times that of new (95 % interval: 0.921 – 1.013); \
+         inconclusive: probably needs 14 server processes per side"
+    );
+    compared.repetitions_needed = Some(466);
+    assert!(
+        result(&compared)
+            .ends_with("probably needs 466 server processes per side; fewer on a quieter host")
+    );
+    (compared.low, compared.high, compared.repetitions_needed) = (None, None, None);
+    assert!(result(&compared).contains("0.943 times that of new; inconclusive: not enough"));
+    compared.ratio = None;
+    assert!(result(&compared).ends_with("cannot be compared"));
+}
+
+#[test]
+fn shows_a_claim_in_the_unit_of_the_published_figure() {
+    let mut claim = ClaimResult {
+        text: "no difference".to_owned(),
+        source: None,
+        metric: Some(ComparedMetric::P50),
+        of: vec!["a".to_owned(), "b".to_owned()],
+        published: Some(0.98),
+        agreement: Some(Agreement::Within(0.1)),
+        measured: Some(1.01),
+        low: Some(0.99),
+        high: Some(1.03),
+        holds: Holds::Yes,
+        notes: Vec::new(),
+    };
+    assert_eq!(subject(&claim), "p50, a ÷ b");
+    assert_eq!(published(&claim), "0.980, tolerance 10 %");
+    assert_eq!(measured(&claim), "1.010 (0.990 – 1.030)");
+    (claim.of, claim.agreement) = (vec!["a".to_owned()], Some(Agreement::AtMost));
+    (claim.published, claim.measured) = (Some(102_700.0), Some(900.0));
+    (claim.low, claim.high) = (None, None);
+    assert_eq!(published(&claim), "at most 103 ms");
+    assert_eq!(measured(&claim), "900 µs");
+    (claim.published, claim.measured) = (None, None);
+    assert_eq!([published(&claim), measured(&claim)], ["–", "–"]);
+}
+
+#[test]
+fn ratios_of_any_size_fit() {
+    let shown = [0.000_4, 0.998_7, 1.0, 9.876_5, 12.34, 1234.6, 1e9].map(show_ratio);
+    assert_eq!(
+        shown,
+        [
+            "< 0.001", "0.999", "1.000", "9.877", "12.3", "1,235", "1.0e9"
+        ]
+    );
+}

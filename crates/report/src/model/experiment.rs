@@ -13,8 +13,7 @@ use super::figures::{
 use super::table::{ColumnCell, Detail, Table, shown};
 use super::text::{Emphasis, Span, TextLine, faint, line, plain};
 use super::{
-    capacity, claims, comparison, crash, environment, gate, ladder, outcomes, process_use, run,
-    sweep, verdict,
+    capacity, comparison, crash, environment, gate, outcomes, process_use, run, sweep, verdict,
 };
 
 /// Explanation above the table of trials.
@@ -63,7 +62,7 @@ pub(crate) fn document(record: &Record) -> Blocks {
     blocks.lines(resumed(record).map(|text| line("resumed", text)));
     blocks.lines(environment::placements(record));
     blocks.lines(record.skipped.iter().map(|text| line("skipped", text)));
-    if let Some(mut ladder) = ladder::table(record) {
+    if let Some(mut ladder) = comparison::ladder_table(record) {
         blocks.section("ladder", &std::mem::take(&mut ladder.note));
         blocks.tables([ladder]);
     }
@@ -73,7 +72,7 @@ pub(crate) fn document(record: &Record) -> Blocks {
         blocks.lines(sweep::result(swept).map(|text| line("result", text)));
     }
     comparison::add_pairs(&mut blocks, record);
-    claims::add(&mut blocks, &record.claims);
+    comparison::add_claims(&mut blocks, &record.claims);
     blocks
 }
 

@@ -4,8 +4,8 @@ use floodmark_record::gate::{GateDecision, GateEnd, GatePair, GateResult};
 use floodmark_record::units::show_ratio;
 
 use super::chart::{Axis, Chart, Curve, DotColor, Quantity, drawable};
+use super::comparison::{figure, range};
 use super::figures::{count_of, duration, ends, extremes, glue, level, optional};
-use super::ratios::{figure, range};
 use super::table::{self, Table, data, listed, shown};
 use super::text::{Emphasis, Span, TextLine, line, plain};
 

@@ -7,10 +7,10 @@ use floodmark_stats::trend::FEWEST_FIGURES;
 
 use super::blocks::{Block, Blocks};
 use super::chart::{Axis, Chart, ChartMark, Curve, CurvePiece, DotColor, Quantity, drawable};
+use super::comparison::{figure, range};
 use super::figures::{NOT_MEASURED, count_of, ends, glue, interval_with};
 use super::names::{day, iso_timestamp, minute};
 use super::page::PageContent;
-use super::ratios::{figure, range};
 use super::table::{self, Cell, Row, Table, data, listed};
 use super::text::{Emphasis, Span, TextLine, line, plain};
 
