@@ -6,9 +6,7 @@ use floodmark_record::Record;
 use floodmark_record::comparison::ComparisonReport;
 
 use crate::model;
-use crate::model::blocks::{Block, Blocks};
-use crate::model::table::{Detail, Table};
-use crate::model::text::{Emphasis, Span, TextLine};
+use crate::model::document::{Block, Blocks, Detail, Emphasis, Span, Table, TextLine};
 use crate::plain;
 
 /// Maximum number of rows in a table of a summary.

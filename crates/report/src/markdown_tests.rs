@@ -1,7 +1,6 @@
 use super::*;
 use crate::fixture;
-use crate::model::table::Row;
-use crate::model::text::{faint, line, plain as plain_span};
+use crate::model::document::{Row, faint, line, plain as plain_span};
 
 /// No limit that matters.
 const LARGE: usize = 1 << 20;

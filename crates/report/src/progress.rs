@@ -9,8 +9,8 @@ use floodmark_record::units::{show_count, show_ns};
 use floodmark_record::watch::ServerUsed;
 use floodmark_stats::Histogram;
 
+use crate::model::document::Emphasis;
 use crate::model::figures::{NOT_MEASURED, count_of, extremes, rate, seconds};
-use crate::model::text::Emphasis;
 use crate::style::Style;
 
 /// Minimum time over which rates and CPU use are shown. CPU time is only accurate to a few

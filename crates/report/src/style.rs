@@ -1,6 +1,6 @@
 //! Text style: color and width. The caller derives both from the terminal.
 
-use crate::model::text::Emphasis;
+use crate::model::document::Emphasis;
 
 /// Minimum width of drawn text. A narrower terminal wraps the text.
 const MIN_WIDTH: usize = 40;

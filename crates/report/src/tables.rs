@@ -9,9 +9,8 @@ use serde_json::Value;
 
 use crate::csv;
 use crate::markdown;
-use crate::model::blocks::Blocks;
 use crate::model::cases::{self, ConditionCase};
-use crate::model::table::{ColumnCell, Table, data, listed, text};
+use crate::model::document::{Blocks, ColumnCell, Table, data, listed, text_cell};
 use crate::model::{capacity, comparison, crash, gate, run_tables, summary, sweep, trend, tuning};
 
 /// Name of the table of conditions.
@@ -33,7 +32,7 @@ impl ResultTables {
         let skipped = record.skipped.iter().map(|reason| {
             let has_failed = record.failures.contains(reason);
             vec![
-                text("reason", "reason", reason),
+                text_cell("reason", "reason", reason),
                 data("has_failed", has_failed),
             ]
         });
@@ -168,10 +167,10 @@ fn condition_rows(suite: &str, cases: &[ConditionCase]) -> Vec<Vec<ColumnCell>> 
     let row = |case: &ConditionCase| {
         let outcome = case.outcome.name();
         vec![
-            text("suite", "suite", suite),
-            text("condition", "condition", &case.name),
+            text_cell("suite", "suite", suite),
+            text_cell("condition", "condition", &case.name),
             listed("outcome", "outcome", outcome, outcome.replace('_', " ")),
-            text("detail", "detail", &case.detail),
+            text_cell("detail", "detail", &case.detail),
         ]
     };
     cases.iter().map(row).collect()

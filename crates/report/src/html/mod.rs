@@ -15,11 +15,11 @@ use floodmark_record::trend::TrendReport;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-use crate::model::blocks::{Block, Blocks, Ranking};
+use crate::model::document::{
+    Block, Blocks, Cell, Column, Detail, Emphasis, Ranking, Row, Span, Table, TextLine,
+};
 use crate::model::figures::rate;
 use crate::model::page::PageContent;
-use crate::model::table::{Cell, Column, Detail, Row, Table};
-use crate::model::text::{Emphasis, Span, TextLine};
 use crate::plain::{self, Harmless};
 
 pub use crate::model::chart::DamagedHistogram;

@@ -2,15 +2,13 @@
 
 use floodmark_record::run::{AgentRun, Run, Status};
 
-use super::blocks::Blocks;
+use super::document::{Blocks, ColumnCell, Detail, Emphasis, Span, Table, TextLine, plain, shown};
 use super::figures::{
     NOT_MEASURED, count_of, cpu_per_request, extremes, glue, median, microseconds, optional,
     per_second, rate,
 };
 use super::process_use;
 use super::run::is_whole;
-use super::table::{ColumnCell, Detail, Table, shown};
-use super::text::{Emphasis, Span, TextLine, plain};
 
 /// Maximum number of agents in the summary. A longer list is summarized in one line.
 const MAX_SHOWN: usize = 8;

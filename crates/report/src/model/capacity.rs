@@ -9,16 +9,17 @@ use floodmark_record::run::Run;
 use floodmark_record::worded::Worded;
 use floodmark_stats::capacity::pass_probability;
 
-use super::blocks::Blocks;
 use super::chart::{
     Axis, AxisFit, Chart, ChartMark, Curve, DotColor, MAX_CURVES, Quantity, more_in_table,
+};
+use super::document::{
+    Blocks, ColumnCell, Emphasis, Span, Table, TextLine, count_cell, data, faint, line, listed,
+    number_cell, plain, shown, text_cell,
 };
 use super::figures::{
     count_of, cpus, duration, ends, interval, interval_or_none, joined, level, median,
     microseconds, optional, per_second, rate, seconds, share, time,
 };
-use super::table::{self, ColumnCell, Table, data, listed, shown};
-use super::text::{Emphasis, Span, TextLine, faint, line, plain};
 use super::{process_use, summary, verdict};
 
 /// Maximum scatter up to which intervals are reliable, as a share. Longer trials scatter less.
@@ -387,20 +388,20 @@ fn trial_cells(search: &CapacityResult, number: u64, trial: &CapacityTrial) -> V
     vec![
         name,
         process,
-        table::count("number", "number", number),
-        table::number("offered_per_s", "offered/s", offered, per_second).essential(),
-        table::text("start", "from", trial.start).essential(),
+        count_cell("number", "number", number),
+        number_cell("offered_per_s", "offered/s", offered, per_second).essential(),
+        text_cell("start", "from", trial.start).essential(),
         data("purpose", trial.purpose),
-        table::text("outcome", "outcome", trial.outcome),
-        table::text("figures", "figures", joined(objectives, "; ")),
+        text_cell("outcome", "outcome", trial.outcome),
+        text_cell("figures", "figures", joined(objectives, "; ")),
         data("at_s", trial.at_s),
-        table::number("judged_s", "length", Some(trial.judged_s), duration).essential(),
+        number_cell("judged_s", "length", Some(trial.judged_s), duration).essential(),
         shown("objectives", outcome),
         shown("figures", figures),
         data("throughput_per_s", trial.throughput_per_s),
         data("error_share", trial.error_share),
-        table::number("response_p50_us", "p50", trial.p50_us, microseconds),
-        table::number("response_p99_us", "p99", trial.p99_us, microseconds),
+        number_cell("response_p50_us", "p50", trial.p50_us, microseconds),
+        number_cell("response_p99_us", "p99", trial.p99_us, microseconds),
         data("server_cpus", trial.server_cpus),
         data("slow_cpu_share", trial.slow_cpu_share),
         data("fault", trial.fault.as_ref().map(Worded::to_string)),
@@ -418,8 +419,8 @@ fn searches(record: &Record) -> impl Iterator<Item = &CapacityResult> {
 
 fn search_name(search: &CapacityResult) -> [ColumnCell; 2] {
     [
-        table::text("trial", "trial", &search.trial),
-        table::count("process", "process", search.process),
+        text_cell("trial", "trial", &search.trial),
+        count_cell("process", "process", search.process),
     ]
 }
 
@@ -434,21 +435,21 @@ fn search_cells(search: &CapacityResult) -> Vec<ColumnCell> {
     vec![
         name,
         process,
-        table::text("objectives", "objectives", objectives),
-        table::number("capacity_per_s", "capacity/s", per_s, per_second),
+        text_cell("objectives", "objectives", objectives),
+        number_cell("capacity_per_s", "capacity/s", per_s, per_second),
         listed("capacity_low_per_s", "interval", search.low, range),
         data("capacity_high_per_s", search.high),
         data("confidence", search.level),
-        table::text("bound", "bound", search.bound),
-        table::text("finding", "finding", search.finding),
+        text_cell("bound", "bound", search.bound),
+        text_cell("finding", "finding", search.finding),
         data("falling_capacity_per_s", falling.map(|of| of.rate_per_s)),
         data("falling_low_per_s", falling.and_then(|of| of.low)),
         data("falling_high_per_s", falling.and_then(|of| of.high)),
         data("last_capacity_per_s", search.last_per_s),
         data("scatter_share", search.scatter),
         data("is_confirmed", search.is_confirmed),
-        table::count("trials", "trials", search.trials.len() as u64),
-        table::number("elapsed_s", "time", elapsed_s, seconds),
+        count_cell("trials", "trials", search.trials.len() as u64),
+        number_cell("elapsed_s", "time", elapsed_s, seconds),
         data("ended", end.map(|end| end.reason)),
     ]
 }
@@ -577,7 +578,7 @@ fn trial_capacity_cells(record: &Record, trial: &TrialCapacity) -> Vec<ColumnCel
     };
     let capacity = Emphasis::Strong.span(optional(trial.rate_per_s, per_second));
     vec![
-        table::text("trial", "trial", &trial.trial),
+        text_cell("trial", "trial", &trial.trial),
         listed("capacity_per_s", "capacity/s", trial.rate_per_s, capacity).essential(),
         listed("capacity_low_per_s", "interval", low, interval).essential(),
         data("capacity_high_per_s", high),
@@ -585,7 +586,7 @@ fn trial_capacity_cells(record: &Record, trial: &TrialCapacity) -> Vec<ColumnCel
         shown("p99 at 80 %", optional(p99, microseconds)),
         shown("server CPUs", optional(server_cpus, cpus)),
         shown("processes", processes),
-        table::count("processes", "processes", trial.processes),
+        count_cell("processes", "processes", trial.processes),
         data("bounded_processes", trial.bounded),
     ]
 }

@@ -9,11 +9,12 @@ use floodmark_record::comparison::{
 };
 use floodmark_record::units::{show_count, show_ratio};
 
-use super::blocks::Blocks;
+use super::document::{
+    Blocks, Cell, ColumnCell, Detail, Emphasis, Row, Span, Table, TextLine, count_cell, data,
+    faint, gathered, line, listed, plain, shown, text_cell,
+};
 use super::figures::{NOT_MEASURED, count_of, glue, level, optional};
 use super::summary::threshold;
-use super::table::{self, Cell, ColumnCell, Detail, Row, Table, data, listed, shown};
-use super::text::{Emphasis, Span, TextLine, faint, gathered, line, plain};
 
 /// Metrics that a terminal shows for an experiment. The page and the record contain all metrics.
 const ON_TERMINAL: [ComparedMetric; 5] = [
@@ -79,9 +80,9 @@ fn cells(of: &Comparison, a: &str, b: &str) -> Vec<ColumnCell> {
     let (n_a, n_b) = (of.figures_a.processes, of.figures_b.processes);
     let ratio = Emphasis::Strong.span(optional(of.ratio, show_ratio));
     vec![
-        table::text("metric", "metric", of.metric.name()),
-        table::text("a", "a", &of.a),
-        table::text("b", "b", &of.b),
+        text_cell("metric", "metric", of.metric.name()),
+        text_cell("a", "a", &of.a),
+        text_cell("b", "b", &of.b),
         data("unit", of.metric.figure().unit().name()),
         shown(a, show(figure_a)).at(Detail::Roomy),
         shown(b, show(figure_b)).at(Detail::Roomy),
@@ -99,8 +100,8 @@ fn cells(of: &Comparison, a: &str, b: &str) -> Vec<ColumnCell> {
         )
         .essential(),
         shown("n", faint(format!("{n_a}+{n_b}"))).at(Detail::Roomy),
-        table::count("processes_a", "processes of a", n_a),
-        table::count("processes_b", "processes of b", n_b),
+        count_cell("processes_a", "processes of a", n_a),
+        count_cell("processes_b", "processes of b", n_b),
         data("processes_needed", of.repetitions_needed),
     ]
 }
@@ -392,7 +393,7 @@ fn claim_cells(claim: &ClaimResult) -> Vec<ColumnCell> {
     };
     let metric = claim.metric.map(|metric| metric.name());
     vec![
-        table::text("claim", "claim", &claim.text),
+        text_cell("claim", "claim", &claim.text),
         data("source", &claim.source),
         data("metric", metric),
         listed("of", "of", claim.of.join(";"), subject(claim)),
@@ -402,7 +403,7 @@ fn claim_cells(claim: &ClaimResult) -> Vec<ColumnCell> {
         data("measured_low", claim.low),
         data("measured_high", claim.high),
         listed("holds", "holds", claim.holds, holds(claim.holds)),
-        table::text("notes", "notes", claim.notes.join("; ")),
+        text_cell("notes", "notes", claim.notes.join("; ")),
     ]
 }
 

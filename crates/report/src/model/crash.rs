@@ -3,11 +3,12 @@
 use floodmark_record::crash::{CrashLoss, CrashResult, RecoveryTimes};
 use floodmark_record::units::show_count;
 
-use super::blocks::Blocks;
+use super::document::{
+    Blocks, Cell, ColumnCell, Emphasis, Table, TextLine, count_cell, data, line, listed,
+    number_cell, plain, shown, text_cell,
+};
 use super::figures::{NOT_MEASURED, count_of, glue, level, microseconds, optional, seconds};
 use super::run::history;
-use super::table::{self, Cell, ColumnCell, Table, data, listed, shown};
-use super::text::{Emphasis, TextLine, line, plain};
 
 /// Explanation of the table.
 const EXPLANATION: &str = "recovery: median time from the restart to the first ok response, and to \
@@ -59,14 +60,14 @@ fn cells(trial: &CrashResult) -> Vec<ColumnCell> {
     let (bound, full_median) = (bound(trial), full_speed.median_ms);
     let (acknowledged, unknown) = (count(trial.acknowledged), count(trial.unknown));
     vec![
-        table::text("trial", "trial", &trial.trial),
+        text_cell("trial", "trial", &trial.trial),
         data("system", &trial.system),
         data("workload", &trial.workload),
-        table::text("check", "check", &trial.check),
-        table::text("killed", "killed", trial.kill.name()),
-        table::text("signal", "signal", trial.signal.name()),
+        text_cell("check", "check", &trial.check),
+        text_cell("killed", "killed", trial.kill.name()),
+        text_cell("signal", "signal", trial.signal.name()),
         data("rounds_requested", trial.rounds_requested),
-        table::count("rounds", "rounds", trial.rounds),
+        count_cell("rounds", "rounds", trial.rounds),
         shown("rounds", conclusive),
         data("inconclusive", trial.inconclusive),
         listed("lost", "lost", trial.lost, lost).essential(),
@@ -80,9 +81,9 @@ fn cells(trial: &CrashResult) -> Vec<ColumnCell> {
         data("confidence", trial.confidence),
         shown("first ok", recovery(first_ok)),
         shown("full speed", recovery(full_speed)),
-        table::number("first_ok_median_ms", "first ok", first_ok.median_ms, ms),
+        number_cell("first_ok_median_ms", "first ok", first_ok.median_ms, ms),
         data("first_ok_max_ms", first_ok.max_ms),
-        table::number("full_speed_median_ms", "full speed", full_median, ms),
+        number_cell("full_speed_median_ms", "full speed", full_median, ms),
         data("full_speed_max_ms", full_speed.max_ms),
         shown("acknowledged", acknowledged),
         data("acknowledged", trial.acknowledged),

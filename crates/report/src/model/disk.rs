@@ -5,10 +5,8 @@ use std::cmp::Reverse;
 use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
 use floodmark_record::units::show_count;
 
-use super::blocks::Blocks;
+use super::document::{Blocks, Detail, Emphasis, Row, Span, Table, TextLine, faint, line, plain};
 use super::figures::{count_of, glue};
-use super::table::{Detail, Row, Table};
-use super::text::{Emphasis, TextLine, faint, line, plain};
 
 /// Maximum number of failures to show for the first row with failures. Later rows show one.
 const FIRST_FAILURES: usize = 3;
@@ -41,7 +39,7 @@ pub(crate) fn document(result: &DiskResult) -> Blocks {
     blocks
 }
 
-fn headline(result: &DiskResult) -> super::text::Span {
+fn headline(result: &DiskResult) -> Span {
     let sum = |count: fn(&DiskRow) -> u64| result.rows.iter().map(count).sum::<u64>();
     let states = count_of(sum(|row| row.images), "disk state");
     let failed = sum(|row| row.failed);

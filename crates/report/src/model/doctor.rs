@@ -3,9 +3,8 @@
 
 use floodmark_record::host::{HostFinding, Level};
 
-use super::blocks::Blocks;
+use super::document::{Blocks, Emphasis, TextLine, line, plain};
 use super::figures::count_of;
-use super::text::{Emphasis, TextLine, line, plain};
 
 /// Returns all findings, with an empty line after each finding that needs attention.
 pub(crate) fn document(findings: &[HostFinding]) -> Blocks {

@@ -4,8 +4,8 @@ use floodmark_record::Record;
 use floodmark_record::place::{HostLayout, Placement, RolePlacement, StorePlacement};
 use floodmark_record::units::{show_bytes, show_count};
 
+use super::document::{TextLine, gathered, line};
 use super::figures::{count_of, duration, settings};
-use super::text::{TextLine, gathered, line};
 
 /// Adds host, placements and versions.
 pub(crate) fn lines(record: &Record) -> Vec<TextLine> {
@@ -119,7 +119,7 @@ fn role(name: &str, placed: &RolePlacement) -> String {
 mod tests {
     use super::*;
     use crate::fixture;
-    use crate::model::text::line;
+    use crate::model::document::line;
 
     fn kept(cpus: &str, cpu_count: u32) -> RolePlacement {
         RolePlacement {

@@ -6,12 +6,12 @@ use floodmark_record::Record;
 use floodmark_record::figure::Statistic;
 use floodmark_record::run::{Run, Status};
 
-use super::blocks::Blocks;
+use super::document::{
+    Blocks, ColumnCell, Detail, Emphasis, Span, Table, TextLine, faint, line, plain, shown,
+};
 use super::figures::{
     NOT_MEASURED, count_of, cpu_per_request, cpus, median, microseconds, optional, per_second, time,
 };
-use super::table::{ColumnCell, Detail, Table, shown};
-use super::text::{Emphasis, Span, TextLine, faint, line, plain};
 use super::{
     capacity, comparison, crash, environment, gate, outcomes, process_use, run, sweep, verdict,
 };

@@ -5,9 +5,10 @@ use floodmark_record::units::show_ratio;
 
 use super::chart::{Axis, Chart, Curve, DotColor, Quantity, drawable};
 use super::comparison::{figure, range};
+use super::document::{
+    Emphasis, Span, Table, TextLine, count_cell, data, line, listed, plain, shown,
+};
 use super::figures::{count_of, duration, ends, extremes, glue, level, optional};
-use super::table::{self, Table, data, listed, shown};
-use super::text::{Emphasis, Span, TextLine, line, plain};
 
 /// Returns the result in labeled lines.
 pub(crate) fn lines(gate: &GateResult) -> Vec<TextLine> {
@@ -127,7 +128,7 @@ pub(crate) fn table(gate: &GateResult) -> Table {
         let after = after.unwrap_or_default();
         let ratio = Emphasis::Strong.span(show_ratio(pair.ratio()));
         let cells = vec![
-            table::count("process", "pair", pair.process),
+            count_cell("process", "pair", pair.process),
             data("metric", rules.metric.name()),
             data("a", &rules.candidate),
             data("b", &rules.baseline),

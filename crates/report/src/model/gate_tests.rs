@@ -3,7 +3,7 @@ use floodmark_record::gate::{GatePair, GateRules};
 use floodmark_record::interval::Interval;
 
 use super::*;
-use crate::model::table::Detail;
+use crate::model::document::Detail;
 
 fn interval(low: f64, high: f64) -> Interval {
     Interval {

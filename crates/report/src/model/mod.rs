@@ -5,7 +5,6 @@
 //! computing figures or choosing words.
 
 pub(crate) mod agents;
-pub(crate) mod blocks;
 pub(crate) mod capacity;
 pub(crate) mod cases;
 pub(crate) mod chart;
@@ -13,6 +12,7 @@ pub(crate) mod comparison;
 pub(crate) mod crash;
 pub(crate) mod disk;
 pub(crate) mod doctor;
+pub(crate) mod document;
 pub(crate) mod environment;
 pub(crate) mod experiment;
 pub(crate) mod figures;
@@ -28,16 +28,13 @@ pub(crate) mod run;
 pub(crate) mod run_tables;
 pub(crate) mod summary;
 pub(crate) mod sweep;
-pub(crate) mod table;
-pub(crate) mod text;
 pub(crate) mod trend;
 pub(crate) mod tuning;
 pub(crate) mod verdict;
 
 use floodmark_record::Record;
 
-use self::blocks::Blocks;
-use self::text::line;
+use self::document::{Blocks, line};
 
 /// Returns the result of any command as a document. `next` is the recommended next step.
 pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {

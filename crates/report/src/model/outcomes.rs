@@ -7,9 +7,11 @@ use floodmark_record::outcome::Counts;
 use floodmark_record::run::Run;
 use floodmark_record::units::{show_bytes, show_count};
 
+use super::document::{
+    Cell, ColumnCell, Emphasis, Row, Span, Table, TextLine, count_cell, data, line, number_cell,
+    plain, shown,
+};
 use super::figures::{glue, optional, per_second, share};
-use super::table::{self, Cell, ColumnCell, Row, Table, data, shown};
-use super::text::{Emphasis, Span, TextLine, line, plain};
 
 /// Maximum number of listed status codes or errors. The most frequent come first.
 const LISTED: usize = 5;
@@ -46,7 +48,7 @@ pub(crate) fn unanswered(counts: &Counts) -> bool {
 /// Returns the cells for throughput and goodput.
 pub(crate) fn rates(throughput_per_s: Option<f64>, goodput_per_s: Option<f64>) -> [ColumnCell; 2] {
     [
-        table::number("throughput_per_s", "ok/s", throughput_per_s, per_second),
+        number_cell("throughput_per_s", "ok/s", throughput_per_s, per_second),
         data("goodput_per_s", goodput_per_s),
     ]
 }
@@ -62,8 +64,8 @@ pub(crate) fn count_cells(of: &Counts) -> [ColumnCell; 12] {
     [
         data("intended", of.intended),
         data("sent", of.sent),
-        table::count("ok", "ok", of.ok),
-        table::count("not_ok", "not ok", not_ok(of)),
+        count_cell("ok", "ok", of.ok),
+        count_cell("not_ok", "not ok", not_ok(of)),
         data("rejected", of.rejected),
         data("wrong", of.wrong),
         data("malformed", of.malformed),

@@ -6,12 +6,10 @@ use floodmark_record::comparison::ComparisonReport;
 use floodmark_record::host::Environment;
 use floodmark_record::run::{Run, Status};
 
-use super::blocks::{Block, Blocks};
 use super::chart::{DamagedHistogram, distribution, observed, over_time};
+use super::document::{Block, Blocks, Row, Table, TextLine, faint, line, plain};
 use super::figures::count_of;
 use super::names::{self, NamedRun};
-use super::table::{Row, Table};
-use super::text::{TextLine, faint, line, plain};
 use super::{
     agents, capacity, comparison, crash, environment, gate, outcomes, plan, process_use, ranking,
     repeat, run, run_tables, summary, sweep, tuning,

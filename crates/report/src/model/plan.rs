@@ -5,8 +5,8 @@ use floodmark_record::plan::{
 };
 use floodmark_record::run::Run;
 
+use super::document::{Emphasis, Span, plain};
 use super::figures::{count_of, duration, rate};
-use super::text::{Emphasis, Span, plain};
 
 /// Returns the first line of a summary:
 ///

@@ -6,8 +6,8 @@ use floodmark_record::run::Run;
 use floodmark_record::units::{show_bytes, show_count};
 use floodmark_record::watch::Server;
 
+use super::document::{TextLine, faint, line, plain};
 use super::figures::{count_of, cpu_per_request, duration, extremes, glue, percent, rate};
-use super::text::{TextLine, faint, line, plain};
 
 /// Describes the client's CPU time per request and the busy share of its threads.
 pub(crate) fn client(run: &Run) -> TextLine {

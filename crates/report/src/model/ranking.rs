@@ -7,10 +7,9 @@ use floodmark_record::comparison::counted_attempts;
 use floodmark_record::run::{Run, Status};
 use floodmark_stats::attempts::geometric_median;
 
-use super::blocks::{RankedBar, Ranking};
+use super::document::{Emphasis, RankedBar, Ranking, plain};
 use super::figures::extremes;
 use super::names::{NamedRun, load_name};
-use super::text::{Emphasis, plain};
 use super::verdict;
 
 /// Minimum number of loads; fewer need no chart.

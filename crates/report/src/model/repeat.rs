@@ -10,8 +10,8 @@ use floodmark_record::plan::RequestPlan;
 use floodmark_record::run::Run;
 use floodmark_record::units::show_bytes;
 
+use super::document::{TextLine, line};
 use super::figures::seconds;
-use super::text::{TextLine, line};
 use super::{plan, process_use};
 
 /// Parts of header names that indicate secret values.

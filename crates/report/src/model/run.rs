@@ -6,9 +6,9 @@ use floodmark_record::run::{CheckResult, Run, Saturation, Status, SteadyClass};
 use floodmark_record::units::{show_count, show_ns};
 use floodmark_record::watch::{AlignmentMethod, RemoteObservation};
 
+use super::document::{Emphasis, Span, TextLine, faint, line, plain};
 use super::figures::{count_of, duration, glue, interval, level, percent, rate};
 use super::outcomes;
-use super::text::{Emphasis, Span, TextLine, faint, line, plain};
 
 /// Returns whether two runs are attempts at the same load: they belong to one trial, or their plans
 /// differ only in the seed.

@@ -7,11 +7,12 @@ use floodmark_record::times::Times;
 use floodmark_record::units::show_count;
 use floodmark_stats::saturation::KEPT_UP_SHARE;
 
+use super::document::{
+    ColumnCell, Detail, Emphasis, Table, count_cell, data, number_cell, shown, text_cell, time_cell,
+};
 use super::figures::{count_of, per_second, rate, seconds, setting_pairs, share, time};
 use super::outcomes;
 use super::run::is_whole;
-use super::table::{self, ColumnCell, Detail, Table, data, number, shown, text, time_of};
-use super::text::Emphasis;
 
 /// Minimum p99 of blocked time that a terminal shows, in microseconds.
 const BLOCKED_MATTERS_US: f64 = 1_000.0;
@@ -69,7 +70,7 @@ fn time_cells(times: &Times, plan: &Plan) -> Vec<ColumnCell> {
     // If requests timed out, the mean is unknown. Don't show `> 5 s`, because the mean may be
     // lower.
     let mean = time(times.mean, &Times::default(), plan);
-    let cell = |head, detail, us| time_of("", head, us, (times, plan)).at(detail);
+    let cell = |head, detail, us| time_cell("", head, us, (times, plan)).at(detail);
     vec![
         shown("mean", mean).at(Detail::Page),
         cell("p50", Detail::Essential, times.p50),
@@ -84,7 +85,7 @@ fn time_cells(times: &Times, plan: &Plan) -> Vec<ColumnCell> {
 
 /// Returns the response times that tables of runs, steps and requests contain.
 pub(crate) fn response_times(times: &Times, plan: &Plan) -> [ColumnCell; 7] {
-    let cell = |name, head, detail, us| time_of(name, head, us, (times, plan)).at(detail);
+    let cell = |name, head, detail, us| time_cell(name, head, us, (times, plan)).at(detail);
     [
         cell("response_p50_us", "p50", Detail::Essential, times.p50),
         data("response_p90_us", times.p90),
@@ -129,7 +130,7 @@ fn request_cells(run: &Run, group: &GroupFigures) -> Vec<ColumnCell> {
     let [throughput, goodput] = outcomes::rates(group.throughput_per_s, group.goodput_per_s);
     let mut cells = name_cells(run);
     cells.extend([
-        text("request", "request", &group.name),
+        text_cell("request", "request", &group.name),
         shown("share", share).at(Detail::Roomy),
         throughput.essential(),
         goodput,
@@ -176,9 +177,9 @@ fn step_cells(run: &Run, step: &StepFigures) -> Vec<ColumnCell> {
     let failed = failed.saturating_add(unsent);
     let mut cells = name_cells(run);
     cells.extend([
-        number("from_s", "from", Some(step.from_s), seconds),
-        number("to_s", "to", Some(step.to_s), seconds),
-        number("offered_per_s", "offered/s", Some(offered), per_second),
+        number_cell("from_s", "from", Some(step.from_s), seconds),
+        number_cell("to_s", "to", Some(step.to_s), seconds),
+        number_cell("offered_per_s", "offered/s", Some(offered), per_second),
         shown("offered", rate(offered)),
         shown("achieved", emphasis.span(rate(achieved))),
     ]);
@@ -194,14 +195,14 @@ pub(crate) fn name_cells(run: &Run) -> Vec<ColumnCell> {
     // A trial's name contains its system and its settings.
     let system = match run.trial {
         Some(_) => data("system", &run.system),
-        None => table::text("system", "system", &run.system),
+        None => text_cell("system", "system", &run.system),
     };
     vec![
-        table::text("trial", "trial", &run.trial),
+        text_cell("trial", "trial", &run.trial),
         system,
         data("workload", &run.workload),
         data("setting", setting_pairs(&run.setting)),
-        table::count("process", "process", run.process),
-        table::count("attempt", "attempt", run.attempt),
+        count_cell("process", "process", run.process),
+        count_cell("attempt", "attempt", run.attempt),
     ]
 }

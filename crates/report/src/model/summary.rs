@@ -6,15 +6,16 @@ use floodmark_record::run::{Run, Status};
 use floodmark_record::watch::Server;
 use floodmark_record::worded::joined;
 
-use super::blocks::Blocks;
+use super::document::{
+    Blocks, ColumnCell, Detail, Emphasis, Table, TextLine, data, faint, line, listed, number_cell,
+    plain, shown, text_cell,
+};
 use super::figures::{
     NOT_MEASURED, count_of, cpu_per_request, cpus, ends, interval, interval_or_none, level,
     microseconds, optional, per_second, rate,
 };
 use super::run::{self, same_load};
 use super::run_tables::{self, name_cells, response_times, service_times};
-use super::table::{self, ColumnCell, Detail, Table, data, listed, shown};
-use super::text::{Emphasis, TextLine, faint, line, plain};
 use super::verdict::cause_and_next;
 use super::{agents, outcomes, plan, process_use};
 
@@ -199,7 +200,7 @@ fn cells(run: &Run) -> Vec<ColumnCell> {
         data("sending_s", run.sending_s),
         data("window_from_s", run.window.from_s),
         data("window_to_s", run.window.to_s),
-        table::number("offered_per_s", "offered/s", offered, per_second),
+        number_cell("offered_per_s", "offered/s", offered, per_second),
         throughput.essential(),
         goodput_per_s,
         listed("throughput_low_per_s", "interval", low, range),
@@ -219,7 +220,7 @@ fn cells(run: &Run) -> Vec<ColumnCell> {
     let store_cpu = run.store.as_ref().map_or_else(String::new, |_| cpu(store));
     let client = run.client.cpu_us_per_request.filter(|us| *us > 0.0);
     let used = |used: &Option<Server>| process_use::cpus(used.as_ref());
-    let client = table::number(
+    let client = number_cell(
         "client_cpu_us_per_request",
         "client CPU/request",
         client,
@@ -232,9 +233,9 @@ fn cells(run: &Run) -> Vec<ColumnCell> {
         shown("server CPU/request", cpu(server)).at(Detail::Page),
         data("store_cpu_us_per_request", store),
         shown("store CPU/request", store_cpu).at(Detail::Page),
-        table::number("server_cpus", "server CPUs", used(&run.server), cpus),
-        table::number("store_cpus", "store CPUs", used(&run.store), cpus),
-        table::text("cause", "cause", cause),
+        number_cell("server_cpus", "server CPUs", used(&run.server), cpus),
+        number_cell("store_cpus", "store CPUs", used(&run.store), cpus),
+        text_cell("cause", "cause", cause),
         listed(
             "validity_reasons",
             "validity",

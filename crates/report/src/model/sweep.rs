@@ -8,8 +8,8 @@ use floodmark_record::experiment::{PointThroughput, SweepPoint, Swept};
 use floodmark_record::run::Run;
 
 use super::chart::{AxisFit, Chart, Curve, MAX_CURVES, Quantity, drawable, more_in_table};
+use super::document::{Cell, Row, Table, count_cell, data, listed, number_cell, text_cell};
 use super::figures::{optional, per_second, rate, setting_pairs, settings};
-use super::table::{self, Cell, Row, Table, data, listed};
 use super::verdict;
 
 /// Explanation below the table.
@@ -68,15 +68,15 @@ pub(crate) fn points(record: &Record) -> Table {
         points.map(|(point, measured)| {
             let is_best = swept.best.as_ref() == Some(&point.trial);
             let role = if is_best { "best" } else { "" };
-            let per_s = |name, head, of| table::number(name, head, of, per_second);
+            let per_s = |name, head, of| number_cell(name, head, of, per_second);
             vec![
-                table::text("trial", "trial", &point.trial),
+                text_cell("trial", "trial", &point.trial),
                 data("sweep", &swept.sweep.name),
                 data("setting", setting_pairs(&point.values)),
                 per_s("throughput_per_s", "ok/s", measured.throughput_per_s),
                 per_s("throughput_low_per_s", "low", measured.low),
                 per_s("throughput_high_per_s", "high", measured.high),
-                table::count("processes", "processes", measured.processes),
+                count_cell("processes", "processes", measured.processes),
                 listed("is_best", "role", is_best, role),
             ]
         })

@@ -5,14 +5,15 @@ use floodmark_record::trend::{LevelRatio, Trend, TrendReport, TrendResult, Trend
 use floodmark_record::units::show_ratio;
 use floodmark_stats::trend::FEWEST_FIGURES;
 
-use super::blocks::{Block, Blocks};
 use super::chart::{Axis, Chart, ChartMark, Curve, CurvePiece, DotColor, Quantity, drawable};
 use super::comparison::{figure, range};
+use super::document::{
+    Block, Blocks, Cell, Emphasis, Row, Span, Table, TextLine, data, line, listed, number_cell,
+    plain, text_cell,
+};
 use super::figures::{NOT_MEASURED, count_of, ends, glue, interval_with};
 use super::names::{day, iso_timestamp, minute};
 use super::page::PageContent;
-use super::table::{self, Cell, Row, Table, data, listed};
-use super::text::{Emphasis, Span, TextLine, line, plain};
 
 /// Maximum number of results in a table on a terminal; the latest are shown.
 const ON_TERMINAL: usize = 20;
@@ -229,10 +230,10 @@ pub(crate) fn figures_table(report: &TrendReport) -> Table {
             let shown = shown.map(|(low, high)| format!("{} – {}", show(low), show(high)));
             let started = iso_timestamp(result.started_unix_ms);
             vec![
-                table::text("result", "result", &result.name),
-                table::text("series", "series", &series.name),
-                table::text("started", "started", started),
-                table::text("metric", "metric", trend.metric.name()),
+                text_cell("result", "result", &result.name),
+                text_cell("series", "series", &series.name),
+                text_cell("started", "started", started),
+                text_cell("metric", "metric", trend.metric.name()),
                 data("unit", trend.metric.figure().unit().name()),
                 listed("figure", "figure", value, figure(trend.metric, value)),
                 listed(
@@ -259,13 +260,13 @@ pub(crate) fn changes_table(report: &TrendReport) -> Table {
                 |name, head, value| listed(name, head, value, figure(trend.metric, Some(value)));
             let interval = range(change.low, change.high);
             Some(vec![
-                table::text("result", "first result", &first.name),
-                table::text("series", "series", &series.name),
-                table::text("metric", "metric", trend.metric.name()),
+                text_cell("result", "first result", &first.name),
+                text_cell("series", "series", &series.name),
+                text_cell("metric", "metric", trend.metric.name()),
                 data("unit", trend.metric.figure().unit().name()),
                 figure("figure_before", "before", before.figure),
                 figure("figure_after", "after", after.figure),
-                table::number("ratio", "ratio", Some(change.ratio), show_ratio),
+                number_cell("ratio", "ratio", Some(change.ratio), show_ratio),
                 listed("ratio_low", "95 % interval", change.low, interval),
                 data("ratio_high", change.high),
             ])

@@ -9,14 +9,15 @@ use floodmark_record::tuning::{
     TuningStep,
 };
 
-use super::blocks::Blocks;
 use super::chart::{AxisFit, Chart, ChartMark, Curve, Quantity};
+use super::document::{
+    Blocks, Cell, ColumnCell, Detail, Emphasis, Table, TextLine, count_cell, data, line, listed,
+    number_cell, plain, shown, text_cell,
+};
 use super::figures::{
     self, count_of, duration, ends, interval, interval_or_none, joined, level, microseconds,
     optional, per_second, rate, setting_pairs,
 };
-use super::table::{self, Cell, ColumnCell, Detail, Table, data, listed, shown};
-use super::text::{Emphasis, TextLine, line, plain};
 use super::{environment, experiment};
 
 /// Explanation of the intervals.
@@ -105,23 +106,23 @@ pub(crate) fn steps(tuning: &Tuning, of: &TunedFigure) -> Table {
 fn step_cells(number: u64, step: &TuningStep, of: &TunedFigure) -> Vec<ColumnCell> {
     let (low, high) = ends(step.interval.as_ref());
     let cause = step.cause.map(|cause| cause.name());
-    let process = table::count("process", "process", step.process);
+    let process = count_cell("process", "process", step.process);
     let [named, trial] = knob_cells(&step.values, &step.trial);
     vec![
-        table::count("number", "number", number),
-        table::text("action", "step", step.action.name()).essential(),
+        count_cell("number", "number", number),
+        text_cell("action", "step", step.action.name()).essential(),
         data("knob", &step.knob),
         data("reason", &step.reason),
         named,
         trial,
         shown(of.head, step_figure(step)),
         process.at(Detail::Roomy),
-        table::number("figure_per_s", "figure/s", step.figure_per_s, per_second),
+        number_cell("figure_per_s", "figure/s", step.figure_per_s, per_second),
         data("figure_low_per_s", low),
         data("figure_high_per_s", high),
         data("is_lower_bound", step.is_lower_bound),
-        table::text("cause", "limit", cause).essential(),
-        table::text("note", "note", &step.note),
+        text_cell("cause", "limit", cause).essential(),
+        text_cell("note", "note", &step.note),
     ]
 }
 
@@ -161,8 +162,8 @@ fn setting_cells(tuning: &Tuning, one: &TunedSetting) -> Vec<ColumnCell> {
         listed("figure_low_per_s", "interval", low, interval),
         data("figure_high_per_s", high),
         data("is_lower_bound", one.is_lower_bound),
-        table::number("response_p99_us", "p99", one.p99_us, microseconds).essential(),
-        table::count("processes", "processes", one.processes),
+        number_cell("response_p99_us", "p99", one.p99_us, microseconds).essential(),
+        count_cell("processes", "processes", one.processes),
         listed("is_chosen", "role", is_chosen, role),
         data("is_best", is_best),
         data("is_on_frontier", one.on_frontier),

@@ -4,9 +4,8 @@
 use floodmark_record::run::Run;
 use floodmark_record::verdict::{Confidence, Tested, Verdict};
 
-use super::blocks::Blocks;
+use super::document::{Blocks, Emphasis, TextLine, faint, line, plain};
 use super::figures::rate;
-use super::text::{Emphasis, TextLine, faint, line, plain};
 
 /// Maximum number of loads for which a result includes evidence and next steps.
 const FEW: usize = 3;

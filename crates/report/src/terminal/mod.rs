@@ -12,9 +12,7 @@ use floodmark_record::trend::TrendReport;
 use floodmark_record::verdict::Verdict;
 
 use crate::model;
-use crate::model::blocks::{Block, Blocks};
-use crate::model::table::{Cell, Detail, Table};
-use crate::model::text::{Emphasis, Span, TextLine};
+use crate::model::document::{Block, Blocks, Cell, Detail, Emphasis, Span, Table, TextLine};
 use crate::plain;
 use crate::style::Style;
 
@@ -254,8 +252,7 @@ fn widths(rows: &[Vec<Span>]) -> Vec<usize> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::model::table::Row;
-    use crate::model::text::{faint, line, plain};
+    use crate::model::document::{Row, faint, line, plain};
 
     fn style(width: usize) -> Style {
         Style {

@@ -1,8 +1,12 @@
-//! Tables: rows of typed cells for the terminal, the page, Markdown, CSV and JSON Lines.
+//! The parts of a document: text with emphasis and labeled lines, tables, and blocks in reading
+//! order.
 //!
-//! A column with a name is part of `floodmark report --format csv`; its cells hold values for
-//! programs.
-//! A column with a heading has text for people.
+//! Tables consist of typed cells for the terminal, the page, Markdown, CSV and JSON Lines. A column
+//! with a name is part of `floodmark report --format csv`; its cells hold values for programs. A
+//! column with a heading has text for people.
+
+use std::borrow::Borrow;
+use std::collections::BTreeSet;
 
 use floodmark_record::plan::Plan;
 use floodmark_record::times::Times;
@@ -10,8 +14,116 @@ use floodmark_record::units::show_count;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::chart::Chart;
 use super::figures::{NOT_MEASURED, optional, time};
-use super::text::{Emphasis, Span, plain};
+
+/// Visual emphasis of text. The emphasis does not change the words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Emphasis {
+    /// Ordinary text.
+    Plain,
+    /// The main figure of a line.
+    Strong,
+    /// An explanation of a figure.
+    Faint,
+    /// A good result.
+    Good,
+    /// A warning.
+    Warn,
+    /// A failure.
+    Bad,
+    /// A step of a path, drawn as a box.
+    Step,
+}
+
+impl Emphasis {
+    /// Returns this emphasis if it applies, otherwise [`Emphasis::Plain`].
+    pub(crate) fn when(self, applies: bool) -> Self {
+        if applies { self } else { Emphasis::Plain }
+    }
+
+    /// Returns a span of `text` with this emphasis.
+    pub(crate) fn span(self, text: impl Into<String>) -> Span {
+        Span {
+            emphasis: self,
+            text: text.into(),
+        }
+    }
+}
+
+/// Text with one emphasis. No-break spaces keep a figure next to its unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) emphasis: Emphasis,
+    pub(crate) text: String,
+}
+
+/// Returns a span without emphasis.
+pub(crate) fn plain(text: impl Into<String>) -> Span {
+    Emphasis::Plain.span(text)
+}
+
+/// Returns a span of explanatory text.
+pub(crate) fn faint(text: impl Into<String>) -> Span {
+    Emphasis::Faint.span(text)
+}
+
+/// A labeled line. A line without a label continues the previous one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TextLine {
+    pub(crate) label: String,
+    pub(crate) spans: Vec<Span>,
+}
+
+impl TextLine {
+    pub(crate) fn new(label: impl Into<String>, spans: impl Into<Vec<Span>>) -> Self {
+        TextLine {
+            label: label.into(),
+            spans: spans.into(),
+        }
+    }
+
+    /// Prepends the name of a run, except to a continuation line.
+    pub(crate) fn of(mut self, name: &str) -> Self {
+        if !name.is_empty() && !self.label.is_empty() {
+            self.spans.insert(0, plain(format!("{name}:")));
+        }
+        self
+    }
+}
+
+/// Returns a labeled line of plain text.
+pub(crate) fn line(label: impl Into<String>, text: impl Into<String>) -> TextLine {
+    TextLine::new(label, [plain(text)])
+}
+
+/// Returns a line for each distinct text. The line starts with the names that the text belongs to,
+/// unless the text belongs to all names.
+pub(crate) fn gathered<N: Ord + Clone + Borrow<str>, T: IntoIterator<Item = String>>(
+    label: &str,
+    named: impl IntoIterator<Item = (N, T)>,
+) -> Vec<TextLine> {
+    let mut found: Vec<(String, Vec<N>)> = Vec::new();
+    let mut all = BTreeSet::new();
+    for (name, texts) in named {
+        all.insert(name.clone());
+        for text in texts {
+            match found.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, names)) if names.contains(&name) => {}
+                Some((_, names)) => names.push(name.clone()),
+                None => found.push((text, vec![name.clone()])),
+            }
+        }
+    }
+    let line = |(text, names): (String, Vec<N>)| {
+        if names.len() == all.len() {
+            line(label, text)
+        } else {
+            line(label, format!("{}: {text}", names.join(", ")))
+        }
+    };
+    found.into_iter().map(line).collect()
+}
 
 /// Detail level of a column or row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,20 +250,20 @@ pub(crate) fn shown(head: impl Into<String>, cell: impl Into<Cell>) -> ColumnCel
 }
 
 /// Returns a listed cell with text, such as the name of an enum's value in records.
-pub(crate) fn text(name: &'static str, head: &str, text: impl Serialize) -> ColumnCell {
+pub(crate) fn text_cell(name: &'static str, head: &str, text: impl Serialize) -> ColumnCell {
     let ColumnCell(_, Cell { value, .. }) = data(name, text);
     let text = value.as_str().unwrap_or_default().to_owned();
     listed(name, head, value, text)
 }
 
 /// Returns a listed cell with a count.
-pub(crate) fn count(name: &'static str, head: &str, n: impl Into<u64>) -> ColumnCell {
+pub(crate) fn count_cell(name: &'static str, head: &str, n: impl Into<u64>) -> ColumnCell {
     let n = n.into();
     listed(name, head, n, show_count(n))
 }
 
 /// Returns a listed cell with a number.
-pub(crate) fn number(
+pub(crate) fn number_cell(
     name: &'static str,
     head: &str,
     value: Option<f64>,
@@ -162,7 +274,7 @@ pub(crate) fn number(
 
 /// Returns a listed cell with a statistic of `times` in microseconds. A percentile among timed-out
 /// requests is emphasized.
-pub(crate) fn time_of(
+pub(crate) fn time_cell(
     name: &'static str,
     head: &str,
     us: Option<f64>,
@@ -321,5 +433,127 @@ impl Table {
             self.note = format!("{more} more in the record{separator}{}", self.note);
         }
         self
+    }
+}
+
+/// A part of a document.
+#[derive(Debug, Clone)]
+pub(crate) enum Block {
+    /// An empty line.
+    Gap,
+    /// Text over the full width.
+    Paragraph(Vec<Span>),
+    /// A labeled line.
+    Line(TextLine),
+    /// A labeled line that must not be wrapped.
+    Command(String, String),
+    /// A table.
+    Table(Table),
+    /// Heading and explanation of a section of a document.
+    Section(Span, Span),
+    /// A heading within a section of a page.
+    Subheading(String),
+    /// Loads ranked by their figure; shown only on the page.
+    Ranking(Ranking),
+    /// Charts next to each other; shown only on the page.
+    Charts(Vec<Chart>),
+}
+
+/// Parts of a document in reading order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Blocks(pub(crate) Vec<Block>);
+
+impl Blocks {
+    /// Returns the notes followed by the charts, or no blocks if there are no charts.
+    pub(crate) fn of_charts(charts: Vec<Chart>, notes: impl IntoIterator<Item = String>) -> Self {
+        let mut blocks = Blocks::default();
+        if !charts.is_empty() {
+            notes
+                .into_iter()
+                .for_each(|note| blocks.paragraph([faint(note)]));
+            blocks.0.push(Block::Charts(charts));
+        }
+        blocks
+    }
+
+    /// Limits each table to `rows` rows.
+    pub(crate) fn limited(self, rows: usize) -> Self {
+        let limited = |block| match block {
+            Block::Table(table) => Block::Table(table.limited(rows)),
+            other => other,
+        };
+        Blocks(self.0.into_iter().map(limited).collect())
+    }
+
+    pub(crate) fn gap(&mut self) {
+        self.0.push(Block::Gap);
+    }
+
+    /// Starts a section with an explanation next to the heading.
+    pub(crate) fn section(&mut self, heading: impl Into<String>, explanation: &str) {
+        self.gap();
+        let explanation = faint(format!("({explanation})"));
+        self.0
+            .push(Block::Section(Emphasis::Strong.span(heading), explanation));
+    }
+
+    pub(crate) fn paragraph(&mut self, spans: impl Into<Vec<Span>>) {
+        self.0.push(Block::Paragraph(spans.into()));
+    }
+
+    pub(crate) fn lines(&mut self, lines: impl IntoIterator<Item = TextLine>) {
+        self.0.extend(lines.into_iter().map(Block::Line));
+    }
+
+    /// Adds lines that describe the named run.
+    pub(crate) fn lines_of(&mut self, name: &str, lines: impl IntoIterator<Item = TextLine>) {
+        self.lines(lines.into_iter().map(|line| line.of(name)));
+    }
+
+    pub(crate) fn command(&mut self, label: &str, command: &str) {
+        self.0
+            .push(Block::Command(label.to_owned(), command.to_owned()));
+    }
+
+    pub(crate) fn subheading(&mut self, text: &str) {
+        self.0.push(Block::Subheading(text.to_owned()));
+    }
+
+    pub(crate) fn tables(&mut self, tables: impl IntoIterator<Item = Table>) {
+        self.0.extend(tables.into_iter().map(Block::Table));
+    }
+}
+
+/// One row of a ranking.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RankedBar {
+    pub(crate) name: String,
+    /// Figure per second.
+    pub(crate) per_s: f64,
+    /// Lower and upper end of the line on the bar, if known.
+    pub(crate) range: Option<(f64, f64)>,
+    /// Cause and validity.
+    pub(crate) about: Vec<Span>,
+}
+
+/// Figures as bars.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ranking {
+    /// What the bars and the lines on them show.
+    pub(crate) caption: String,
+    pub(crate) bars: Vec<RankedBar>,
+}
+
+impl Ranking {
+    /// Returns the upper end of the scale. Ranges that extend beyond it are cut off.
+    pub(crate) fn largest(&self) -> f64 {
+        const MOST_BEYOND: f64 = 1.25;
+        let ends = self
+            .bars
+            .iter()
+            .map(|bar| bar.range.map_or(bar.per_s, |(_, high)| high));
+        let highest = self.bars.iter().map(|bar| bar.per_s).fold(0.0, f64::max);
+        let end = ends.fold(f64::MIN_POSITIVE, f64::max);
+        end.min(MOST_BEYOND * highest).max(f64::MIN_POSITIVE)
     }
 }
