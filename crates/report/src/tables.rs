@@ -11,7 +11,7 @@ use crate::csv;
 use crate::markdown;
 use crate::model::cases::{self, ConditionCase};
 use crate::model::document::{Blocks, ColumnCell, Table, data, listed, text_cell};
-use crate::model::{capacity, comparison, crash, gate, run_tables, summary, sweep, trend, tuning};
+use crate::model::{capacity, comparison, crash, gate, run, summary, sweep, trend, tuning};
 
 /// Name of the table of conditions.
 const CONDITIONS: &str = "conditions";
@@ -50,8 +50,8 @@ impl ResultTables {
             ("gate_pairs", record.gate.as_ref().map(gate::table)),
             ("crash_rounds", crash::table(&record.crash)),
             ("runs", Some(summary::table(runs))),
-            ("requests", Some(run_tables::all_requests(record))),
-            ("steps", Some(run_tables::all_steps(record))),
+            ("requests", Some(run::all_requests(record))),
+            ("steps", Some(run::all_steps(record))),
             ("sweeps", Some(sweep::points(record))),
             (
                 "ratios",

@@ -6,13 +6,13 @@ use floodmark_record::comparison::ComparisonReport;
 use floodmark_record::host::Environment;
 use floodmark_record::run::{Run, Status};
 
-use super::chart::{DamagedHistogram, distribution, observed, over_time};
+use super::chart::{DamagedHistogram, distribution, over_time};
 use super::document::{Block, Blocks, Row, Table, TextLine, faint, line, plain};
 use super::figures::count_of;
 use super::names::{self, NamedRun};
 use super::{
     agents, capacity, comparison, crash, environment, gate, outcomes, plan, process_use, ranking,
-    repeat, run, run_tables, summary, sweep, tuning,
+    run, summary, sweep, tuning,
 };
 
 /// Maximum number of rows in a table.
@@ -51,7 +51,7 @@ impl PageContent {
         let (drawn, which) = names::drawn(&all);
         let mut curves = over_time::charts(&drawn, &record.environment);
         curves.extend(distribution::charts(&drawn)?);
-        let (observed, other_series) = observed::charts(&drawn);
+        let (observed, other_series) = over_time::observed_charts(&drawn);
         let which = which.map(|which| format!("{which}."));
         let curve_notes = which.into_iter().chain(over_time::notes(&drawn));
         let mut monitoring = Blocks::of_charts(observed, []);
@@ -77,8 +77,8 @@ impl PageContent {
         // The document of a load contains these parts.
         if !is_load {
             sections.extend([
-                ("Steps", tables(&drawn, run_tables::steps)),
-                ("Requests of the mix", tables(&drawn, run_tables::requests)),
+                ("Steps", tables(&drawn, run::steps)),
+                ("Requests of the mix", tables(&drawn, run::requests)),
             ]);
         }
         sections.extend([
@@ -290,7 +290,7 @@ fn figures(all: &[NamedRun<'_>], is_load: bool) -> Blocks {
         blocks.lines(process_use::totals(one.run));
         blocks.lines(run::held(one.run).into_iter().chain(run::tls(one.run)));
         blocks.lines(outcomes::traffic(&[one.run]));
-        if let Some(times) = run_tables::times(one.run) {
+        if let Some(times) = run::times(one.run) {
             blocks.subheading("Times");
             blocks.tables([times]);
         }
@@ -406,14 +406,14 @@ fn shared_lines(runs: &[(&str, Vec<TextLine>)]) -> Vec<TextLine> {
 /// Returns the command and the plan of each load.
 fn repetition(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
     let mut blocks = Blocks::default();
-    if let Some(command) = repeat::command(record) {
+    if let Some(command) = plan::command(record) {
         blocks.command("", &command);
     }
     for load in names::by_load(all) {
         if all.len() > load.len() {
             blocks.subheading(&load[0].name);
         }
-        blocks.lines(repeat::plan(load[0].run));
+        blocks.lines(plan::details(load[0].run));
     }
     blocks
 }

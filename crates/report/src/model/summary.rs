@@ -14,8 +14,7 @@ use super::figures::{
     NOT_MEASURED, count_of, cpu_per_request, cpus, ends, interval, interval_or_none, level,
     microseconds, optional, per_second, rate,
 };
-use super::run::{self, same_load};
-use super::run_tables::{self, name_cells, response_times, service_times};
+use super::run::{self, name_cells, response_times, same_load, service_times};
 use super::verdict::cause_and_next;
 use super::{agents, outcomes, plan, process_use};
 
@@ -53,16 +52,16 @@ fn add_run(blocks: &mut Blocks, run: &Run, next: Option<&str>) {
     blocks.lines(run::throughput(run));
     cause_and_next(blocks, [run], next);
     blocks.lines(run::window(run, false));
-    match run_tables::times(run) {
+    match run::times(run) {
         Some(table) => blocks.tables([table]),
         None => {
             let text = "not measured: no request succeeded or timed out";
             blocks.lines([line("times", text)]);
         }
     }
-    blocks.tables(run_tables::steps(run));
+    blocks.tables(run::steps(run));
     blocks.lines(run::saturation(run));
-    blocks.tables(run_tables::requests(run));
+    blocks.tables(run::requests(run));
     blocks.lines(outcomes::lines(&[run]));
     blocks.lines(run::held(run));
     blocks.lines([process_use::client(run)]);
@@ -103,9 +102,9 @@ fn add_attempts(blocks: &mut Blocks, runs: &[Run], overall: Option<&Overall>, ne
     }
     for (run, name) in named() {
         let captioned = |table: Table| table.captioned(name);
-        blocks.tables(run_tables::steps(run).map(captioned));
+        blocks.tables(run::steps(run).map(captioned));
         blocks.lines_of(name, run::saturation(run));
-        blocks.tables(run_tables::requests(run).map(captioned));
+        blocks.tables(run::requests(run).map(captioned));
     }
     blocks.lines(outcomes::lines(&runs.iter().collect::<Vec<_>>()));
     blocks.lines(process_use::ranges(runs));

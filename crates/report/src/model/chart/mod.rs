@@ -3,10 +3,7 @@
 //! A plotting library's ticks format units differently from the tables, and a damaged record can make
 //! the library search for ticks endlessly.
 
-mod curves;
 pub(crate) mod distribution;
-mod evidence;
-pub(crate) mod observed;
 pub(crate) mod over_time;
 
 use floodmark_record::units::show_bytes;

@@ -1,20 +1,26 @@
-//! Charts over time: throughput, response times, CPU, failures and connections. Each selected run
-//! has a curve.
+//! Charts over time: throughput, response times, CPU, failures, connections and monitored metrics.
+//! Each selected run has a curve. Each measurement is a step of the curve; missing measurements are
+//! gaps. Charts of one run also mark what its verdict cites.
 
+use floodmark_record::cause::Cause;
 use floodmark_record::fine_series::{FineThroughput, TimeBuckets};
 use floodmark_record::host::Environment;
-use floodmark_record::metric::{HostFigure, Role};
+use floodmark_record::metric::{
+    CgroupFigure, DiskFigure, HostFigure, JvmFigure, ListenerFigure, MetricKind, NetworkFigure,
+    PoolFigure, PostgresqlFigure, ProcessFigure, Role, SocketFigure, ThreadGroupFigure,
+    UpstreamFigure,
+};
+use floodmark_record::path::{Actor, ActorResource, StepKind};
 use floodmark_record::plan::Schedule;
 use floodmark_record::run::{Run, Saturation, SeriesRow};
 use floodmark_record::units::show_rate;
 use floodmark_record::{Metric, Observation};
 
-use super::curves::{Aggregation, CurveStep, joined, of_series, pieces, rows_per_step, steps};
 use super::{
     AreaColor, Axis, AxisFit, Chart, ChartBand, ChartMark, Curve, CurvePiece, CurveRole, HeatCell,
-    Quantity, drawable, evidence,
+    Quantity, drawable,
 };
-use crate::model::figures::seconds;
+use crate::model::figures::{extremes, seconds};
 use crate::model::names::NamedRun;
 
 /// Maximum share of the time axis for the warm-up. Per-second data of the warm-up is not recorded.
@@ -41,19 +47,8 @@ pub(crate) fn charts(drawn: &[NamedRun<'_>], environment: &Environment) -> Vec<C
     match drawn {
         [one] => charts.extend(cpu_charts(&time, one.run, environment)),
         _ => {
-            let mut cpus: Vec<CurveSpec<'_>> = vec![("client", |row| {
-                Some(row.client_user_cpus + row.client_system_cpus)
-            })];
-            if drawn.iter().any(|one| one.run.server.is_some()) {
-                cpus.push(("server", |row| {
-                    Some(row.server_user_cpus? + row.server_system_cpus?)
-                }));
-            }
-            if drawn.iter().any(|one| one.run.store.is_some()) {
-                cpus.push(("store", |row| {
-                    Some(row.store_user_cpus? + row.store_system_cpus?)
-                }));
-            }
+            let runs: Vec<&Run> = drawn.iter().map(|one| one.run).collect();
+            let cpus = [vec![CLIENT], server_side(&runs)].concat();
             charts.extend(add("CPU", "CPUs", Aggregation::Mean, &cpus));
         }
     }
@@ -81,9 +76,9 @@ fn connections_changed(run: &Run) -> bool {
 }
 
 /// The axis and notes that all charts over time share.
-pub(crate) struct TimeAxis {
-    pub(crate) axis: Axis,
-    pub(crate) shades: Vec<(f64, f64)>,
+struct TimeAxis {
+    axis: Axis,
+    shades: Vec<(f64, f64)>,
     marks: Vec<ChartMark>,
     bands: Vec<ChartBand>,
     /// Explanations of shades, marks and merged seconds.
@@ -92,7 +87,7 @@ pub(crate) struct TimeAxis {
 
 impl TimeAxis {
     /// Returns the time axis of the runs, or `None` if there is nothing to draw.
-    pub(crate) fn of(drawn: &[NamedRun<'_>]) -> Option<Self> {
+    fn of(drawn: &[NamedRun<'_>]) -> Option<Self> {
         let runs: Vec<&Run> = drawn.iter().map(|one| one.run).collect();
         // Runs without per-second data may still contain sampled metrics.
         let ends = runs
@@ -159,7 +154,7 @@ impl TimeAxis {
 
     fn mark_events(&mut self, runs: &[&Run], end: f64) {
         let [run] = runs else { return };
-        self.bands = evidence::bands(run);
+        self.bands = bands(run);
         let fell_behind = match &run.saturation {
             Some(Saturation::FellBehind(found)) => {
                 let offered = show_rate(found.offered_per_s);
@@ -171,11 +166,11 @@ impl TimeAxis {
         let last_response = run.server_gone_since_s;
         let last_response =
             last_response.map(|since| (since, "last response", "last response".to_owned()));
-        let first_failure = evidence::first_failure_s(run);
+        let first_failure = first_failure_s(run);
         let first_failure =
             first_failure.map(|at| (at, "first failures", "first failed requests".to_owned()));
-        let all = fell_behind.into_iter().chain(last_response);
-        for (at, label, what) in all.chain(first_failure) {
+        let all = [fell_behind, last_response, first_failure].into_iter();
+        for (at, label, what) in all.flatten() {
             if drawable(at) && at <= end {
                 self.marks.push(ChartMark::new(at, label));
                 self.notes
@@ -184,13 +179,7 @@ impl TimeAxis {
         }
     }
 
-    pub(crate) fn chart(
-        &self,
-        title: &str,
-        unit: &str,
-        y: impl Into<AxisFit>,
-        curves: Vec<Curve>,
-    ) -> Chart {
+    fn chart(&self, title: &str, unit: &str, y: impl Into<AxisFit>, curves: Vec<Curve>) -> Chart {
         let axes = (self.axis.clone(), y);
         Chart {
             shades: self.shades.clone(),
@@ -241,7 +230,7 @@ fn throughput(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Chart {
     let y = AxisFit::FromZero(Quantity::Count);
     let chart = time.chart("Throughput", unit, y, curves);
     match drawn {
-        [one] => evidence::with_limit(chart, one.run),
+        [one] => with_limit(chart, one.run),
         _ => chart,
     }
 }
@@ -343,88 +332,89 @@ fn response_times(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Vec<Chart> {
     let curves = combined(drawn, "Response time", Aggregation::Largest, specs).into_iter();
     let timed = curves.filter(|(_, curves)| curves.iter().flat_map(Curve::values).next().is_some());
     let charts = timed.map(|(title, curves)| {
-        let mut chart = time.chart(&title, "by end of the request", AxisFit::Times, curves);
-        chart.notes.extend(gap.clone());
-        chart
+        let chart = time.chart(&title, "by end of the request", AxisFit::Times, curves);
+        chart.with_notes(gap.clone())
     });
     charts.collect()
 }
 
-/// CPU use of one participant in a second, in CPUs.
-type OfRow = fn(&SeriesRow) -> Option<f64>;
-
-const CLIENT: (&str, OfRow) = ("client", |row| {
+/// CPU use of the participants, in CPUs.
+const CLIENT: CurveSpec<'_> = ("client", |row| {
     Some(row.client_user_cpus + row.client_system_cpus)
 });
 
-const SERVER: (&str, OfRow) = ("server", |row| {
+const SERVER: CurveSpec<'_> = ("server", |row| {
     Some(row.server_user_cpus? + row.server_system_cpus?)
 });
 
-const STORE: (&str, OfRow) = ("store", |row| {
+const STORE: CurveSpec<'_> = ("store", |row| {
     Some(row.store_user_cpus? + row.store_system_cpus?)
 });
 
-/// A host and the participants that run on it.
+/// Returns the CPU use of the server and the store, if they were monitored in any of the runs.
+fn server_side(runs: &[&Run]) -> Vec<CurveSpec<'static>> {
+    let has_server = runs.iter().any(|run| run.server.is_some());
+    let has_store = runs.iter().any(|run| run.store.is_some());
+    let all = [has_server.then_some(SERVER), has_store.then_some(STORE)];
+    all.into_iter().flatten().collect()
+}
+
+/// A host whose CPU use is drawn.
 struct Host {
     title: &'static str,
     /// Scope of the host's metrics.
     role: Option<Role>,
     cpus: u32,
-    participants: Vec<(&'static str, OfRow)>,
 }
 
 /// Returns a chart for each host of a run.
-pub(super) fn cpu_charts(time: &TimeAxis, run: &Run, environment: &Environment) -> Vec<Chart> {
-    let participants = |is_server_side: bool| {
-        let server = run.server.is_some().then_some(SERVER);
-        let store = run.store.is_some().then_some(STORE);
-        let all = [(!is_server_side).then_some(CLIENT), server, store];
-        all.into_iter().flatten().collect::<Vec<_>>()
-    };
-    let client_host = match &run.remote {
-        None => participants(false),
-        Some(_) => vec![CLIENT],
-    };
+fn cpu_charts(time: &TimeAxis, run: &Run, environment: &Environment) -> Vec<Chart> {
     let here = Host {
         title: "CPU",
         role: None,
         cpus: run.host_cpus(environment),
-        participants: client_host,
     };
-    let remote = run.remote.as_ref().map(|remote| Host {
-        title: "CPU of the server's host",
-        role: Some(Role::Server),
-        cpus: remote.environment.cpus,
-        participants: participants(true),
-    });
-    let hosts = [Some(here), remote].into_iter().flatten();
-    hosts
-        .filter_map(|host| cpu_chart(time, run, &host))
-        .collect()
+    let servers = server_side(&[run]);
+    let charts = match &run.remote {
+        None => vec![cpu_chart(
+            time,
+            run,
+            &here,
+            &[vec![CLIENT], servers].concat(),
+        )],
+        Some(remote) => {
+            let remote = Host {
+                title: "CPU of the server's host",
+                role: Some(Role::Server),
+                cpus: remote.environment.cpus,
+            };
+            let client = cpu_chart(time, run, &here, &[CLIENT]);
+            vec![client, cpu_chart(time, run, &remote, &servers)]
+        }
+    };
+    charts.into_iter().flatten().collect()
 }
 
 /// Returns the CPU use of participants on one host. Other programs and idle CPUs are included if
 /// the host was monitored.
-fn cpu_chart(time: &TimeAxis, run: &Run, host: &Host) -> Option<Chart> {
-    let parts = host.participants.iter().map(|(name, of)| {
-        let rows = run.series.iter().map(|row| CurveStep {
-            from_s: row.from_s,
-            to_s: row.to_s,
-            value: of(row),
-        });
-        ((*name).to_owned(), joined(rows, Aggregation::Mean))
-    });
-    let mut parts: Vec<(String, Vec<CurveStep>)> = parts.collect();
+fn cpu_chart(
+    time: &TimeAxis,
+    run: &Run,
+    host: &Host,
+    participants: &[CurveSpec<'static>],
+) -> Option<Chart> {
+    let parts = participants.iter();
+    let parts = parts.map(|(name, cpus)| (*name, joined(rows(run, cpus), Aggregation::Mean)));
+    let mut parts: Vec<(&str, Vec<CurveStep>)> = parts.collect();
     let first = parts.first()?.1.clone();
-    let used = |parts: &[(String, Vec<CurveStep>)], i: usize| -> f64 {
+    let used = |parts: &[(&str, Vec<CurveStep>)], i: usize| -> f64 {
         parts.iter().filter_map(|(_, steps)| steps[i].value).sum()
     };
     let busy = Metric::Host(host.role, HostFigure::Busy);
     let mut seen = run.observations.iter();
     if let Some(busy) = seen.find(|of| of.metric == busy && !of.is_peak) {
         let busy: Vec<Option<f64>> = first.iter().map(|row| mean(run, busy, row)).collect();
-        let rest = |parts: &[(String, Vec<CurveStep>)], limit: &dyn Fn(usize) -> Option<f64>| {
+        let rest = |parts: &[(&str, Vec<CurveStep>)], limit: &dyn Fn(usize) -> Option<f64>| {
             let rows = first.iter().enumerate().map(|(i, row)| CurveStep {
                 value: limit(i).map(|limit| (limit - used(parts, i)).max(0.0)),
                 ..*row
@@ -432,9 +422,9 @@ fn cpu_chart(time: &TimeAxis, run: &Run, host: &Host) -> Option<Chart> {
             rows.collect::<Vec<_>>()
         };
         let others = rest(&parts, &|i| busy[i]);
-        parts.push(("other programs".to_owned(), others));
+        parts.push(("other programs", others));
         let idle = rest(&parts, &|_| Some(f64::from(host.cpus)));
-        parts.push(("idle".to_owned(), idle));
+        parts.push(("idle", idle));
     }
     // A stack needs all of its parts. Rows without one of them are gaps.
     let is_known = |i: usize| parts.iter().all(|(_, steps)| steps[i].value.is_some());
@@ -442,7 +432,7 @@ fn cpu_chart(time: &TimeAxis, run: &Run, host: &Host) -> Option<Chart> {
         .iter()
         .enumerate()
         .map(|(i, (name, steps))| {
-            let color = match name.as_str() {
+            let color = match *name {
                 "idle" => AreaColor::Idle,
                 _ => AreaColor::Curve(i),
             };
@@ -457,7 +447,7 @@ fn cpu_chart(time: &TimeAxis, run: &Run, host: &Host) -> Option<Chart> {
                 CurvePiece::of(ends.flatten().collect())
             });
             Curve {
-                name: name.clone(),
+                name: (*name).to_owned(),
                 role: CurveRole::Area(color),
                 pieces: pieces.collect(),
             }
@@ -495,7 +485,7 @@ const MAX_COLUMNS: usize = 120;
 const INTENSITIES: f64 = 8.0;
 
 /// Returns the heat map of a run, or `None` if the record does not contain the distributions.
-pub(super) fn heat_map(time: &TimeAxis, run: &Run) -> Option<Chart> {
+fn heat_map(time: &TimeAxis, run: &Run) -> Option<Chart> {
     let each = run.series.len().div_ceil(MAX_COLUMNS).max(1);
     let columns: Vec<(f64, f64, TimeBuckets)> =
         run.series.chunks(each).filter_map(column).collect();
@@ -520,13 +510,18 @@ pub(super) fn heat_map(time: &TimeAxis, run: &Run) -> Option<Chart> {
         }
     }
     let y = Axis::of_decades(us(first), us(end));
-    let mut chart = time.chart("Distribution of response times", "by second", y, Vec::new());
-    chart.cells = cells;
-    chart.marks.clear();
+    let chart = time.chart("Distribution of response times", "by second", y, Vec::new());
+    let marks = Vec::new();
     let note = "The stronger the color of a cell, the larger its share of the second's responses; the faintest cells \
                 have less than 0.1 %.";
-    chart.notes.push(note.to_owned());
-    Some(chart)
+    Some(
+        Chart {
+            cells,
+            marks,
+            ..chart
+        }
+        .with_notes([note.to_owned()]),
+    )
 }
 
 /// Merges consecutive rows into one column. The drain after the last second has none.
@@ -547,70 +542,454 @@ fn intensity(share: f64) -> u8 {
     steps.ceil().clamp(1.0, INTENSITIES) as u8
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture;
-    use crate::model::names::NamedRun;
+/// Maximum number of steps in a curve; more would be narrower than a pixel.
+const MAX_STEPS: usize = 300;
 
-    #[test]
-    fn a_second_without_the_servers_cpu_is_a_gap() {
-        let mut run = fixture::watched();
-        run.series[4].server_user_cpus = None;
-        let drawn = [NamedRun {
-            name: String::new(),
-            run: &run,
-        }];
-        let time = TimeAxis::of(&drawn).unwrap();
-        let charts = cpu_charts(&time, &run, &Environment::default());
-        for curve in &charts[0].curves {
-            assert_eq!(curve.pieces.len(), 2, "{}", curve.name);
-            assert_eq!(curve.pieces[0].points.last().unwrap().0, 4.0);
-            assert_eq!(curve.pieces[1].points[0].0, 5.0);
+/// Maximum distance between consecutive steps, in seconds.
+const ADJACENT_S: f64 = 1e-3;
+
+/// Minimum length of a step whose rate is meaningful, in seconds. Regular samples may be this short,
+/// so a step must also be less than half as long as the preceding one to count as too short.
+const SLIVER_S: f64 = 0.05;
+
+/// Method of merging several measurements into one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Aggregation {
+    /// Mean weighted by length; used for rates and CPU.
+    Mean,
+    /// Maximum; used for percentiles. Unknown if any value is unknown.
+    Largest,
+}
+
+/// A value over a time range; `None` if not measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct CurveStep {
+    from_s: f64,
+    to_s: f64,
+    value: Option<f64>,
+}
+
+/// Returns the curve of `value` over the seconds of a run.
+fn of_series(
+    run: &Run,
+    by: Aggregation,
+    value: impl Fn(&SeriesRow) -> Option<f64>,
+) -> Vec<CurvePiece> {
+    pieces(run, &joined(rows(run, value), by))
+}
+
+/// Returns a step for each second of a run.
+fn rows(run: &Run, value: impl Fn(&SeriesRow) -> Option<f64>) -> impl Iterator<Item = CurveStep> {
+    run.series.iter().map(move |row| CurveStep {
+        from_s: row.from_s,
+        to_s: row.to_s,
+        value: value(row),
+    })
+}
+
+/// Returns the number of rows merged into one step, or `None` if no rows are merged.
+fn rows_per_step(rows: usize) -> Option<usize> {
+    Some(rows.div_ceil(MAX_STEPS)).filter(|n| *n > 1)
+}
+
+/// Merges steps until at most [`MAX_STEPS`] remain.
+fn joined(steps: impl Iterator<Item = CurveStep>, by: Aggregation) -> Vec<CurveStep> {
+    let sound =
+        |step: &CurveStep| drawable(step.from_s) && drawable(step.to_s) && step.to_s > step.from_s;
+    let steps = without_slivers(steps.filter(sound), by);
+    let each = rows_per_step(steps.len()).unwrap_or(1);
+    steps
+        .chunks(each)
+        .filter_map(|part| one(part, by))
+        .collect()
+}
+
+/// Merges steps that are too short for a rate into the preceding step. Otherwise a tick of CPU time
+/// in the last microseconds of a run would look like many CPUs. Percentiles of a short step cover
+/// few requests and are dropped.
+fn without_slivers(steps: impl Iterator<Item = CurveStep>, by: Aggregation) -> Vec<CurveStep> {
+    let mut kept: Vec<CurveStep> = Vec::new();
+    for step in steps {
+        match kept.last_mut() {
+            Some(last) if length_s(&step) < SLIVER_S.min(length_s(last) / 2.0) => {
+                if by == Aggregation::Mean && step.value.is_some() {
+                    last.value = one(&[*last, step], by).and_then(|both| both.value);
+                }
+                last.to_s = step.to_s;
+            }
+            _ => kept.push(step),
         }
     }
+    kept
+}
 
-    #[test]
-    fn each_second_is_a_column_and_rare_times_stay_visible() {
-        let mut run = fixture::closed();
-        for row in &mut run.series {
-            row.response_times = TimeBuckets::of([(500_000, 99_999), (40_000_000, 1)]);
+fn length_s(step: &CurveStep) -> f64 {
+    step.to_s - step.from_s
+}
+
+fn one(part: &[CurveStep], by: Aggregation) -> Option<CurveStep> {
+    let (first, last) = (part.first()?, part.last()?);
+    let value = match by {
+        Aggregation::Largest => {
+            let all: Option<Vec<f64>> = part.iter().map(|step| step.value).collect();
+            all.map(|all| all.into_iter().fold(0.0, f64::max))
         }
-        let drawn = [NamedRun {
-            name: String::new(),
-            run: &run,
-        }];
-        let time = TimeAxis::of(&drawn).unwrap();
-        let map = heat_map(&time, &run).unwrap();
-        assert_eq!(map.cells.len(), 2 * run.series.len());
-        let intensities: Vec<u8> = map.cells[..2].iter().map(|cell| cell.intensity).collect();
-        assert_eq!(intensities, [8, 1]);
-        assert!(map.y.from <= 500.0 && map.y.to >= 40_000.0, "{:?}", map.y);
-        run.series
-            .iter_mut()
-            .for_each(|row| row.response_times = None);
-        assert!(heat_map(&time, &run).is_none());
-    }
+        Aggregation::Mean => {
+            let (mut sum, mut length) = (0.0, 0.0);
+            for step in part {
+                let Some(value) = step.value else { continue };
+                sum += value * length_s(step);
+                length += length_s(step);
+            }
+            (length > 0.0).then(|| sum / length)
+        }
+    };
+    Some(CurveStep {
+        from_s: first.from_s,
+        to_s: last.to_s,
+        value,
+    })
+}
 
-    #[test]
-    fn a_long_run_has_few_columns() {
-        let mut run = fixture::closed();
-        let row = SeriesRow {
-            response_times: TimeBuckets::of([(500_000, 10)]),
-            ..run.series[0].clone()
+/// Converts steps to lines. Parts outside the run's window become separate pieces.
+fn pieces(run: &Run, steps: &[CurveStep]) -> Vec<CurvePiece> {
+    let mut pieces: Vec<CurvePiece> = Vec::new();
+    let mut end_s = f64::NEG_INFINITY;
+    for step in steps {
+        let Some(value) = step.value.filter(|value| drawable(*value)) else {
+            end_s = f64::NEG_INFINITY;
+            continue;
         };
-        run.series = (0..1_000)
-            .map(|i| SeriesRow {
-                from_s: f64::from(i),
-                to_s: f64::from(i + 1),
-                ..row.clone()
-            })
-            .collect();
-        let drawn = [NamedRun {
-            name: String::new(),
-            run: &run,
-        }];
-        let map = heat_map(&TimeAxis::of(&drawn).unwrap(), &run).unwrap();
-        assert!(map.cells.len() <= MAX_COLUMNS, "{}", map.cells.len());
+        let middle = f64::midpoint(step.from_s, step.to_s);
+        let faint = middle < run.window.from_s || middle > run.window.to_s;
+        let follows = (step.from_s - end_s).abs() < ADJACENT_S;
+        let ends = [(step.from_s, value), (step.to_s, value)];
+        match pieces.last_mut() {
+            Some(piece) if follows && piece.faint == faint => piece.points.extend(ends),
+            Some(piece) if follows => {
+                // Both pieces include this point, so that the curve has no gap.
+                let joint = piece.points.last().copied();
+                let points = joint.into_iter().chain(ends).collect();
+                pieces.push(CurvePiece { points, faint });
+            }
+            _ => pieces.push(CurvePiece {
+                points: ends.to_vec(),
+                faint,
+            }),
+        }
+        end_s = step.to_s;
+    }
+    pieces
+}
+
+/// Returns the values as steps, in seconds since the start of the measurement.
+fn steps(run: &Run, seen: &Observation) -> impl Iterator<Item = CurveStep> {
+    let warmup_s = run.warmup.as_ref().map_or(0.0, |warmup| warmup.duration_s);
+    let held = run.connections.held.as_ref();
+    let opening_s = held.map_or(0.0, |held| held.opening_ns as f64 / 1e9);
+    let before_s = run
+        .measured_from_ms
+        .map_or(warmup_s + opening_s, |ms| ms as f64 / 1e3);
+    let (start_s, step_s) = (seen.start_ms as f64 / 1e3, seen.step_ms as f64 / 1e3);
+    let end_s = run.series.last().map_or(run.sending_s, |row| row.to_s);
+    let step = move |(i, value): (usize, &f64)| {
+        let begun_s = start_s + i as f64 * step_s - before_s;
+        CurveStep {
+            from_s: match begun_s {
+                // A warm-up ends slightly after its last full second.
+                s if s > -step_s * OF_WARMUP => s.max(0.0),
+                s => s,
+            },
+            to_s: (begun_s + step_s).min(end_s),
+            value: Some(*value),
+        }
+    };
+    seen.values.iter().enumerate().map(step)
+}
+
+/// Maximum share of warm-up in a sample that is drawn as part of the measurement.
+const OF_WARMUP: f64 = 0.05;
+
+/// Maximum number of charts. The record contains all metrics.
+const MAX_CHARTS: usize = 8;
+
+/// Returns the rank of a metric's chart. Metrics that explain why requests waited or failed come
+/// first.
+fn priority(metric: &Metric) -> usize {
+    let pending = |pool: &str| Metric::CassandraPool(pool.to_owned(), PoolFigure::Pending);
+    let first = [
+        Metric::Sockets(Role::Server, SocketFigure::TimeWait),
+        Metric::Sockets(Role::Client, SocketFigure::TimeWait),
+        Metric::Network(None, NetworkFigure::TimeWait),
+        Metric::Network(None, NetworkFigure::FailedAttempts),
+        Metric::Network(None, NetworkFigure::ListenOverflows),
+        Metric::Listener(ListenerFigure::AcceptQueue),
+        Metric::Cgroup(Some(Role::Server), CgroupFigure::ThrottledTime),
+        Metric::Jvm(Role::Server, JvmFigure::CollectionTime),
+        Metric::Process(Role::Server, ProcessFigure::RunDelay),
+        Metric::Process(Role::Store, ProcessFigure::RunDelay),
+        Metric::Jvm(Role::Store, JvmFigure::CollectionTime),
+        Metric::Postgresql(PostgresqlFigure::WaitingForLocks),
+        Metric::Postgresql(PostgresqlFigure::Active),
+        pending("Native-Transport-Requests"),
+        pending("MutationStage"),
+        Metric::Host(None, HostFigure::Steal),
+        Metric::Process(Role::Server, ProcessFigure::Rss),
+        Metric::Process(Role::Store, ProcessFigure::Rss),
+        Metric::Disk(None, DiskFigure::BusyTime),
+    ];
+    let position = first.iter().position(|of| of == metric);
+    position.unwrap_or(first.len())
+}
+
+/// Returns the factor from recorded values to displayed ones, their unit and their quantity. A
+/// counter becomes a rate.
+fn display(key: &Observation) -> (f64, String, Quantity) {
+    let unit = key.metric.unit();
+    let per_s = 1e3 / key.step_ms.max(1) as f64;
+    match (key.metric.kind(), unit) {
+        (MetricKind::Counter, "bytes") => (per_s, "per second".to_owned(), Quantity::Bytes),
+        (MetricKind::Counter, "count") => (per_s, "per second".to_owned(), Quantity::Count),
+        (MetricKind::Counter, "CPU-seconds") => (per_s, "CPUs".to_owned(), Quantity::Count),
+        (MetricKind::Counter, "s") => (per_s, "s per second".to_owned(), Quantity::Count),
+        (MetricKind::Counter, unit) => (per_s, format!("{unit} per second"), Quantity::Count),
+        (_, "bytes") => (1.0, String::new(), Quantity::Bytes),
+        (_, "µs") => (1.0, String::new(), Quantity::Microseconds),
+        (_, "ms") => (1e3, String::new(), Quantity::Microseconds),
+        (_, unit) => (1.0, unit.to_owned(), Quantity::Count),
     }
 }
+
+/// Returns whether another chart already shows this metric.
+fn is_left_out(metric: &Metric) -> bool {
+    use ProcessFigure::{OnCpu, System, User};
+    matches!(
+        metric,
+        Metric::Process(_, User | System | OnCpu)
+            | Metric::Listener(ListenerFigure::AcceptQueueLimit)
+    )
+}
+
+/// Returns the charts of metrics that change; those cited by verdicts come first. Also returns the
+/// names of metrics without a chart.
+pub(crate) fn observed_charts(drawn: &[NamedRun<'_>]) -> (Vec<Chart>, Vec<String>) {
+    let Some(time) = TimeAxis::of(drawn) else {
+        return (Vec::new(), Vec::new());
+    };
+    let mut keys: Vec<&Observation> = Vec::new();
+    for one in drawn {
+        for seen in &one.run.observations {
+            let known = keys.iter().any(|key| same(key, seen));
+            if !known && !seen.is_peak && !is_left_out(&seen.metric) {
+                keys.push(seen);
+            }
+        }
+    }
+    let is_cited = |metric| drawn.iter().any(|one| is_cited(one.run, metric));
+    keys.sort_by_cached_key(|key| (!is_cited(&key.metric), priority(&key.metric)));
+    let charts = keys
+        .iter()
+        .map(|key| (key, observed_chart(&time, drawn, key)));
+    let mut charts = charts.filter(|(_, chart)| chart.curves.iter().any(is_changing));
+    let first = charts.by_ref().take(MAX_CHARTS);
+    let first = first.map(|(_, chart)| chart).collect();
+    (first, charts.map(|(key, _)| metric_name(key)).collect())
+}
+
+/// Returns whether the drawn values differ by more than 2 % of the largest. A chart
+/// of flat curves adds no information.
+fn is_changing(curve: &Curve) -> bool {
+    const FLAT: f64 = 0.02;
+    let values: Vec<f64> = curve.values().collect();
+    extremes(&values).is_some_and(|(least, largest)| largest - least > FLAT * largest)
+}
+
+fn same(a: &Observation, b: &Observation) -> bool {
+    (&a.metric, a.is_peak, &a.source) == (&b.metric, b.is_peak, &b.source)
+}
+
+fn metric_name(seen: &Observation) -> String {
+    format!("{} {}", seen.metric.subject(), seen.metric.name())
+}
+
+fn observed_chart(time: &TimeAxis, drawn: &[NamedRun<'_>], key: &Observation) -> Chart {
+    let (factor, unit, quantity) = display(key);
+    let scaled = |run: &Run, seen: &Observation| {
+        let steps = joined(steps(run, seen), Aggregation::Mean).into_iter();
+        let steps = steps.map(|step| CurveStep {
+            value: step.value.map(|value| factor * value),
+            ..step
+        });
+        steps.collect::<Vec<_>>()
+    };
+    let title = key.metric.title();
+    let curve = |(i, one): (usize, &NamedRun<'_>)| {
+        let seen = one.run.observations.iter().find(|seen| same(seen, key))?;
+        let name = match drawn.len() {
+            1 => &title,
+            _ => &one.name,
+        };
+        let pieces = pieces(one.run, &scaled(one.run, seen));
+        Some(Curve::measured(i, name, pieces))
+    };
+    let curves: Vec<Curve> = drawn.iter().enumerate().filter_map(curve).collect();
+    let step = seconds(key.step_ms as f64 / 1e3);
+    let source = format!("one value per {step}, from {}", key.source);
+    let unit = match unit.as_str() {
+        "" => source,
+        unit => format!("{unit}, {source}"),
+    };
+    let chart = time.chart(&title, &unit, AxisFit::FromZero(quantity), curves);
+    match drawn {
+        [one] => with_metric_limit(chart, one.run, &key.metric),
+        _ => chart,
+    }
+}
+
+/// Returns the chart with the metric's limit, if the metric comes close to it.
+fn with_metric_limit(chart: Chart, run: &Run, metric: &Metric) -> Chart {
+    const NEAR: f64 = 0.4;
+    let limit = limit_of(metric).and_then(|(limit, label)| {
+        let mut seen = run.observations.iter();
+        let values = &seen.find(|of| of.metric == limit)?.values;
+        let (_, largest) = extremes(values)?;
+        Some((largest, label))
+    });
+    match limit {
+        Some((limit, label)) if chart.y.to >= NEAR * limit => {
+            chart.with_level(limit, format!("{label}: {}", Quantity::Count.show(limit)))
+        }
+        _ => chart,
+    }
+}
+
+/// Maximum ratio of a limit to the highest throughput. A farther limit would flatten the curve.
+const FARTHEST_LIMIT: f64 = 2.0;
+
+/// Minimum share of a step that a garbage collection takes to be marked.
+const LONG_COLLECTION: f64 = 0.2;
+
+/// Maximum number of marked ranges. More would be narrower than a pixel.
+const MAX_BANDS: usize = 40;
+
+/// Returns the chart with the verdict's limit of throughput, if the axis can show it.
+fn with_limit(chart: Chart, run: &Run) -> Chart {
+    let limit = run.verdict.as_ref();
+    let limit = limit.and_then(|verdict| Some((verdict.limit_per_s?, verdict.cause)));
+    match limit {
+        Some((limit_per_s, cause)) if limit_per_s <= FARTHEST_LIMIT * chart.y.to => {
+            let label = format!("{cause}: at most {}/s", show_rate(limit_per_s));
+            chart.with_level(limit_per_s, label)
+        }
+        _ => chart,
+    }
+}
+
+/// Returns the start of the first second with failed requests, if the first second has none.
+fn first_failure_s(run: &Run) -> Option<f64> {
+    let first = run.series.iter().position(|row| row.failed > 0)?;
+    (first > 0).then(|| run.series[first].from_s)
+}
+
+/// Returns the time ranges that the verdict cites: garbage collections, and seconds in which no
+/// request succeeded.
+fn bands(run: &Run) -> Vec<ChartBand> {
+    let verdict = run.verdict.as_ref();
+    let is_cited = |cause| {
+        verdict.is_some_and(|verdict| verdict.cause == cause || verdict.also.contains(&cause))
+    };
+    let mut bands: Vec<ChartBand> = Vec::new();
+    let mut add = |from: f64, to: f64, label: &str| match bands.last_mut() {
+        Some(last) if last.label == label && from <= last.to + 1e-3 => last.to = to,
+        _ => bands.push(ChartBand {
+            from,
+            to,
+            label: label.to_owned(),
+        }),
+    };
+    if is_cited(Cause::ServerStall) {
+        let stalled = run.series.iter().filter(|row| row.throughput_per_s == 0.0);
+        stalled.for_each(|row| add(row.from_s, row.to_s, "no response"));
+    }
+    let collections = Metric::Jvm(Role::Server, JvmFigure::CollectionTime);
+    let mut seen = run.observations.iter();
+    if let Some(seen) = seen.find(|of| of.metric == collections && !of.is_peak)
+        && is_cited(Cause::Gc)
+    {
+        let is_long = |step: &CurveStep| {
+            step.from_s >= 0.0
+                && step
+                    .value
+                    .is_some_and(|s| s >= LONG_COLLECTION * (step.to_s - step.from_s))
+        };
+        let long = steps(run, seen).filter(is_long);
+        long.for_each(|step| add(step.from_s, step.to_s, "GC"));
+    }
+    bands.truncate(MAX_BANDS);
+    bands
+}
+
+/// Returns whether a step of the verdict's path is about a metric.
+fn is_cited(run: &Run, metric: &Metric) -> bool {
+    let Some(verdict) = &run.verdict else {
+        return false;
+    };
+    verdict.path.iter().any(|step| match step.kind {
+        StepKind::AcceptQueue | StepKind::Backlog => {
+            *metric == Metric::Listener(ListenerFigure::AcceptQueue)
+        }
+        StepKind::Threads => match metric {
+            Metric::ThreadGroup(_, group, ThreadGroupFigure::Working) => {
+                step.who.resource == Some(ActorResource::ThreadGroup(group.clone()))
+            }
+            _ => false,
+        },
+        StepKind::Connections => match metric {
+            Metric::Upstream(address, UpstreamFigure::Waiting | UpstreamFigure::Established) => {
+                step.who.resource == Some(ActorResource::Address(address.to_string()))
+            }
+            Metric::CassandraPool(_, PoolFigure::Pending) => step.who.actor == Actor::Store,
+            _ => false,
+        },
+        StepKind::Lock => match metric {
+            Metric::ThreadsBlocked { group, .. } => {
+                step.who.resource == Some(ActorResource::ThreadGroup(group.clone()))
+            }
+            _ => false,
+        },
+        StepKind::RowLock => *metric == Metric::Postgresql(PostgresqlFigure::WaitingForLocks),
+        StepKind::Gc => matches!(metric, Metric::Jvm(_, JvmFigure::CollectionTime)),
+        StepKind::Jit => matches!(metric, Metric::Jvm(_, JvmFigure::CompilerTime)),
+        StepKind::Files => matches!(metric, Metric::Process(_, ProcessFigure::OpenFiles)),
+        StepKind::Ports => matches!(metric, Metric::Sockets(_, SocketFigure::TimeWait)),
+        StepKind::Quota => matches!(metric, Metric::Cgroup(_, CgroupFigure::ThrottledTime)),
+        StepKind::Steal => matches!(metric, Metric::Host(_, HostFigure::Steal)),
+        StepKind::Disk | StepKind::Commit => {
+            matches!(metric, Metric::Disk(_, DiskFigure::BusyTime))
+        }
+        _ => false,
+    })
+}
+
+/// Returns the metric that is the upper limit of another, with the label of the limit.
+fn limit_of(metric: &Metric) -> Option<(Metric, &'static str)> {
+    Some(match metric {
+        Metric::Listener(ListenerFigure::AcceptQueue) => (
+            Metric::Listener(ListenerFigure::AcceptQueueLimit),
+            "maximum length",
+        ),
+        Metric::Process(role, ProcessFigure::OpenFiles) => (
+            Metric::Process(*role, ProcessFigure::OpenFilesLimit),
+            "open-file limit",
+        ),
+        Metric::ThreadGroup(role, group, ThreadGroupFigure::Working) => (
+            Metric::ThreadGroup(*role, group.clone(), ThreadGroupFigure::Threads),
+            "threads of the group",
+        ),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+#[path = "over_time_tests.rs"]
+mod tests;
