@@ -10,6 +10,7 @@ use floodmark_record::gate::{GateDecision, GateResult};
 use floodmark_record::run::{CheckResult, Run};
 use floodmark_record::tuning::Tuning;
 
+use crate::model::document::TextLine;
 use crate::model::{capacity, comparison, crash, gate, run};
 
 /// Name of the suite for claims, which can refer to several trials.
@@ -29,6 +30,15 @@ pub enum CaseOutcome {
 }
 
 impl CaseOutcome {
+    /// Returns the outcome of a condition. `None` stands for a condition that could not be evaluated.
+    fn of(is_met: Option<bool>) -> Self {
+        match is_met {
+            Some(true) => CaseOutcome::Passed,
+            Some(false) => CaseOutcome::Failed,
+            None => CaseOutcome::NotEvaluated,
+        }
+    }
+
     /// Returns the name used in tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -203,25 +213,22 @@ impl Suites {
             }
         }
         let has_rounds = |name: &str| record.crash.iter().any(|of| of.trial == name);
+        let reasons = [&["not measured"][..], &skipped].concat().join("; ");
         for suite in &mut self.0 {
             if suite.cases.is_empty() && !has_rounds(&suite.name) {
-                let mut reason = "not measured".to_owned();
-                for what in &skipped {
-                    reason.push_str(&format!("; {what}"));
-                }
                 let outcome = CaseOutcome::NotEvaluated;
-                suite
-                    .cases
-                    .push(ConditionCase::new("measurement", outcome, reason));
+                let case = ConditionCase::new("measurement", outcome, &reasons);
+                suite.cases.push(case);
             }
         }
     }
 
     fn add_conditions(&mut self, record: &Record) {
-        let expects_violation = record
+        let expected = record
             .experiment
             .as_ref()
-            .is_some_and(|about| about.expected_check == Some(ExpectedCheck::Violated));
+            .and_then(|about| about.expected_check);
+        let expects_violation = expected == Some(ExpectedCheck::Violated);
         for run in &record.runs {
             let checks = run.checks.iter();
             let cases = checks.map(|of| check(run, of, expects_violation));
@@ -274,11 +281,7 @@ fn is_about(what: &str, trial: &str) -> bool {
 /// Returns the results of `--fail-if`.
 pub(crate) fn thresholds(thresholds: &[Threshold]) -> Vec<ConditionCase> {
     let case = |of: &Threshold| {
-        let outcome = match of.met {
-            Some(true) => CaseOutcome::Failed,
-            Some(false) => CaseOutcome::Passed,
-            None => CaseOutcome::NotEvaluated,
-        };
+        let outcome = CaseOutcome::of(of.met.map(|met| !met));
         ConditionCase::new(format!("fail-if {}", of.condition), outcome, &of.figure)
     };
     thresholds.iter().map(case).collect()
@@ -305,38 +308,29 @@ pub fn unexpected_crash_outcome(trial: &CrashResult, expects_loss: bool) -> Opti
     }
 }
 
-/// Names the attempt of a run.
-fn attempt(run: &Run) -> String {
-    format!("process {}, attempt {}", run.process, run.attempt)
-}
-
 /// Returns the test case for a run, with its throughput or its fault as the detail.
-pub(super) fn measurement(run: &Run, fault: &RunFault<'_>) -> ConditionCase {
+fn measurement(run: &Run, fault: &RunFault<'_>) -> ConditionCase {
     let (outcome, detail) = match (fault(run), run.ended.reason) {
         (_, EndReason::Interrupted) => (CaseOutcome::NotEvaluated, "interrupted".to_owned()),
         (Some(fault), _) => fault,
         (None, _) => {
-            let throughput = run::throughput(run).into_iter().next();
-            let spans = throughput.into_iter().flat_map(|line| line.spans);
-            let texts = spans.map(|span| span.text);
-            let detail = texts.collect::<Vec<_>>().join(" ");
-            (CaseOutcome::Passed, detail)
+            let throughput = run::throughput(run).first().map(TextLine::text);
+            (CaseOutcome::Passed, throughput.unwrap_or_default())
         }
     };
     ConditionCase {
         time_s: run.sending_s,
-        ..ConditionCase::new(format!("measurement, {}", attempt(run)), outcome, detail)
+        ..ConditionCase::new(
+            format!("measurement, {}", run::attempt(run)),
+            outcome,
+            detail,
+        )
     }
 }
 
 /// Returns the case of a check. A violated check is no failure if the experiment expects violations.
-pub(super) fn check(run: &Run, check: &CheckResult, expects_violation: bool) -> ConditionCase {
-    let outcome = match check.held {
-        Some(true) => CaseOutcome::Passed,
-        Some(false) if expects_violation => CaseOutcome::Passed,
-        Some(false) => CaseOutcome::Failed,
-        None => CaseOutcome::NotEvaluated,
-    };
+fn check(run: &Run, check: &CheckResult, expects_violation: bool) -> ConditionCase {
+    let outcome = CaseOutcome::of(check.held.map(|held| held || expects_violation));
     let detail = match check.held {
         Some(false) => format!("violated: {}", check.detail),
         _ => check.detail.clone(),
@@ -344,7 +338,7 @@ pub(super) fn check(run: &Run, check: &CheckResult, expects_violation: bool) -> 
     ConditionCase {
         history: check.history.clone(),
         ..ConditionCase::new(
-            format!("check {}, {}", check.name, attempt(run)),
+            format!("check {}, {}", check.name, run::attempt(run)),
             outcome,
             detail,
         )
@@ -353,7 +347,7 @@ pub(super) fn check(run: &Run, check: &CheckResult, expects_violation: bool) -> 
 
 /// Returns whether any check is violated, as the experiment expects. Returns `None` without checks,
 /// or if `--only` may have excluded the trial whose check is violated.
-pub(super) fn expected_violation(record: &Record) -> Option<ConditionCase> {
+fn expected_violation(record: &Record) -> Option<ConditionCase> {
     let arguments = &record.tool.command;
     let is_partial = arguments.iter().any(|word| word.starts_with("--only"));
     let mut checks = record.runs.iter().flat_map(|run| &run.checks).peekable();
@@ -370,7 +364,7 @@ pub(super) fn expected_violation(record: &Record) -> Option<ConditionCase> {
 }
 
 /// Returns the case of a trial's crash rounds.
-pub(super) fn crash_rounds(of: &CrashResult, expects_loss: bool) -> ConditionCase {
+fn crash_rounds(of: &CrashResult, expects_loss: bool) -> ConditionCase {
     let name = format!("crash rounds, check {}", of.check);
     let sentence = crash::sentence(of);
     match unexpected_crash_outcome(of, expects_loss) {
@@ -390,29 +384,21 @@ pub(super) fn crash_rounds(of: &CrashResult, expects_loss: bool) -> ConditionCas
 
 /// Returns the case for a capacity search. It fails if the server missed an objective even at the
 /// lowest rate.
-pub(super) fn objectives(found: &CapacityResult) -> ConditionCase {
-    let process = match &found.trial {
-        Some(_) => format!(", process {}", found.process),
-        None => String::new(),
+fn objectives(found: &CapacityResult) -> ConditionCase {
+    let process = found.trial.as_ref();
+    let process = process.map_or_else(String::new, |_| format!(", process {}", found.process));
+    let objectives = found.settings.objectives.join(", ");
+    let name = format!("capacity for {objectives}{process}");
+    let is_met = match found.finding {
+        CapacityKind::Never => Some(false),
+        _ => found.rate_per_s.map(|_| true),
     };
-    let name = format!(
-        "capacity for {}{process}",
-        found.settings.objectives.join(", ")
-    );
-    let outcome = match (found.finding, found.rate_per_s) {
-        (CapacityKind::Never, _) => CaseOutcome::Failed,
-        (_, None) => CaseOutcome::NotEvaluated,
-        (_, Some(_)) => CaseOutcome::Passed,
-    };
-    let answer = capacity::answer(found).into_iter().next();
-    let spans = answer.into_iter().flat_map(|line| line.spans);
-    let texts = spans.map(|span| span.text);
-    let texts = texts.filter(|text| !text.is_empty());
-    ConditionCase::new(name, outcome, texts.collect::<Vec<_>>().join(" "))
+    let answer = capacity::answer(found).first().map(TextLine::text);
+    ConditionCase::new(name, CaseOutcome::of(is_met), answer.unwrap_or_default())
 }
 
 /// Returns whether a tuning has a result.
-pub(super) fn tuned(tuning: &Tuning) -> ConditionCase {
+fn tuned(tuning: &Tuning) -> ConditionCase {
     let outcome = match tuning.chosen {
         Some(_) => CaseOutcome::Passed,
         None => CaseOutcome::Error,
@@ -421,7 +407,7 @@ pub(super) fn tuned(tuning: &Tuning) -> ConditionCase {
 }
 
 /// Returns the decision of a gate.
-pub(super) fn gated(gate: &GateResult) -> ConditionCase {
+fn gated(gate: &GateResult) -> ConditionCase {
     let outcome = match gate.decision {
         GateDecision::Passed => CaseOutcome::Passed,
         GateDecision::Failed => CaseOutcome::Failed,
@@ -431,17 +417,18 @@ pub(super) fn gated(gate: &GateResult) -> ConditionCase {
 }
 
 /// Returns the case of a published claim.
-pub(super) fn claim(claim: &ClaimResult) -> ConditionCase {
+fn claim(claim: &ClaimResult) -> ConditionCase {
     let outcome = match claim.holds {
         Holds::Yes => CaseOutcome::Passed,
         Holds::No => CaseOutcome::Failed,
         Holds::Undecided => CaseOutcome::NotEvaluated,
     };
     let (published, measured) = (comparison::published(claim), comparison::measured(claim));
-    let mut detail = format!("published {published}; measured {measured}");
-    for note in &claim.notes {
-        detail.push_str(&format!("; {note}"));
-    }
+    let figures = [
+        format!("published {published}"),
+        format!("measured {measured}"),
+    ];
+    let detail = [&figures[..], &claim.notes].concat().join("; ");
     ConditionCase::new(format!("claim {}", claim.text), outcome, detail)
 }
 

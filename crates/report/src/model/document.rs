@@ -83,6 +83,13 @@ impl TextLine {
         }
     }
 
+    /// Returns the text without emphasis.
+    pub(crate) fn text(&self) -> String {
+        let texts = self.spans.iter().map(|span| span.text.as_str());
+        let texts = texts.filter(|text| !text.is_empty());
+        texts.collect::<Vec<_>>().join(" ")
+    }
+
     /// Prepends the name of a run, except to a continuation line.
     pub(crate) fn of(mut self, name: &str) -> Self {
         if !name.is_empty() && !self.label.is_empty() {
@@ -464,13 +471,20 @@ pub(crate) enum Block {
 pub(crate) struct Blocks(pub(crate) Vec<Block>);
 
 impl Blocks {
+    pub(crate) fn of_lines(lines: impl IntoIterator<Item = TextLine>) -> Self {
+        Blocks(lines.into_iter().map(Block::Line).collect())
+    }
+
     /// Returns the notes followed by the charts, or no blocks if there are no charts.
-    pub(crate) fn of_charts(charts: Vec<Chart>, notes: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn of_charts(
+        charts: impl IntoIterator<Item = Chart>,
+        notes: impl IntoIterator<Item = String>,
+    ) -> Self {
         let mut blocks = Blocks::default();
+        let charts = Vec::from_iter(charts);
         if !charts.is_empty() {
-            notes
-                .into_iter()
-                .for_each(|note| blocks.paragraph([faint(note)]));
+            let notes = notes.into_iter().map(|note| vec![faint(note)]);
+            blocks.0.extend(notes.map(Block::Paragraph));
             blocks.0.push(Block::Charts(charts));
         }
         blocks

@@ -171,19 +171,15 @@ fn reasons(record: &Record) -> Vec<TextLine> {
         {
             let text = status
                 .emphasis
-                .span(format!("{trial}, {}: {reason}", attempt(run)));
+                .span(format!("{trial}, {}: {reason}", run::attempt(run)));
             lines.push(TextLine::new(&status.text, [text]));
             known.push((trial, status));
         }
         let detail = run.ended.detail.as_ref();
-        let detail = detail.map(|detail| format!("{trial}, {}: {detail}", attempt(run)));
+        let detail = detail.map(|detail| format!("{trial}, {}: {detail}", run::attempt(run)));
         lines.extend(detail.map(|detail| line("ended", detail)));
     }
     lines
-}
-
-fn attempt(run: &Run) -> String {
-    format!("process {}, attempt {}", run.process, run.attempt)
 }
 
 /// Returns the first violation in each trial and the first check in each trial that was not
@@ -205,7 +201,7 @@ fn checks(trials: &[(&str, TrialRuns<'_>)]) -> Vec<TextLine> {
             let mut with_result = checks.iter().filter(|(_, check)| check.held == result);
             let n = with_result.clone().count();
             if let Some((run, check)) = with_result.next() {
-                let (first, detail) = (attempt(run), &check.detail);
+                let (first, detail) = (run::attempt(run), &check.detail);
                 let text = format!("in {n} of {all} of {trial}, first in {first}: {detail}");
                 let result = emphasis.span(format!("{} {words}", check.name));
                 lines.push(TextLine::new("check", [result, plain(text)]));

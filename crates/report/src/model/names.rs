@@ -91,24 +91,27 @@ pub(crate) fn drawn<'a>(all: &[NamedRun<'a>]) -> (Vec<NamedRun<'a>>, Option<Stri
         let last = MAX_CURVES - 1;
         let spread = (0..=last).map(|i| all[i * (all.len() - 1) / last].clone());
         let which = format!(
-            "The curves show {MAX_CURVES} of {n}, including the first and the last. The table shows all"
+            "The curves show {MAX_CURVES} of {n}, including the first and the last. The table shows all."
         );
         return (spread.collect(), Some(which));
     }
     let shown = loads.len().min(MAX_CURVES);
     loads.sort_by_key(|load| load.iter().all(|one| one.run.series.is_empty()));
-    let median = |load: &&[NamedRun<'a>]| {
-        let mut load = load.to_vec();
-        let throughput = |one: &NamedRun<'_>| one.run.throughput_per_s.unwrap_or(-1.0);
-        load.sort_by(|a, b| throughput(a).total_cmp(&throughput(b)));
-        load.swap_remove(load.len() / 2)
-    };
-    let drawn = loads.iter().take(shown).map(median).collect();
+    let drawn = loads.iter().take(shown);
+    let drawn = drawn.filter_map(|load| median(load.to_vec())).collect();
     let which = format!(
-        "The curves show the run with median throughput for {shown} of {}. The table shows all {n}",
+        "The curves show the run with median throughput for {shown} of {}. The table shows all {n}.",
         count_of(loads.len() as u64, "load")
     );
     (drawn, Some(which))
+}
+
+/// Returns the run with the median throughput, or `None` without runs.
+pub(crate) fn median(mut runs: Vec<NamedRun<'_>>) -> Option<NamedRun<'_>> {
+    let throughput = |one: &NamedRun<'_>| one.run.throughput_per_s.unwrap_or(-1.0);
+    runs.sort_by(|a, b| throughput(a).total_cmp(&throughput(b)));
+    let middle = runs.len() / 2;
+    runs.into_iter().nth(middle)
 }
 
 /// Formats a wall-clock time in UTC, from milliseconds since 1970: `2026-11-21 16:08:16 UTC`.

@@ -49,15 +49,10 @@ impl PageContent {
     pub(crate) fn of(record: &Record, next: Option<&str>) -> Result<PageContent, DamagedHistogram> {
         let all = names::named(record);
         let (drawn, which) = names::drawn(&all);
-        let mut curves = over_time::charts(&drawn, &record.environment);
-        curves.extend(distribution::charts(&drawn)?);
         let (observed, other_series) = over_time::observed_charts(&drawn);
-        let which = which.map(|which| format!("{which}."));
-        let curve_notes = which.into_iter().chain(over_time::notes(&drawn));
         let mut monitoring = Blocks::of_charts(observed, []);
         monitoring.tables(others(other_series));
-        let mut environment = Blocks::default();
-        environment.lines(environment::lines(record));
+        let mut environment = Blocks::of_lines(environment::lines(record));
         environment.gap();
         environment.lines(environment::host_settings(record));
         let is_load = record.experiment.is_none() && record.capacity.is_none();
@@ -65,11 +60,17 @@ impl PageContent {
             ("Capacity", capacity_section(record)),
             ("Ranking", ranking(record, &all)),
             ("Gate", gate_section(record)),
-            ("Crash rounds", crash_rounds(record)),
-            ("Tuning", tuned(record)),
+            (
+                "Crash rounds",
+                Blocks::of_lines(crash::losses(&record.crash)),
+            ),
+            ("Tuning", Blocks::of_charts(tuning::charts(record), [])),
             ("Sweeps", sweeps(record)),
-            ("Comparisons", comparisons(record)),
-            ("Curves", Blocks::of_charts(curves, curve_notes)),
+            (
+                "Comparisons",
+                Blocks::of_lines(comparison::appendix(&record.comparisons)),
+            ),
+            ("Curves", curves(&drawn, &record.environment, which)?),
             ("Figures", figures(&all, is_load)),
             ("Outcomes", all_outcomes(&drawn)),
             ("Agents", tables(&drawn, agents::table)),
@@ -111,20 +112,26 @@ impl PageContent {
         sides: [ComparedRuns<'_>; 2],
         environment: &Environment,
     ) -> Result<PageContent, DamagedHistogram> {
-        let drawn: Vec<NamedRun<'_>> = sides.iter().filter_map(median_run).collect();
-        let mut curves = over_time::charts(&drawn, environment);
-        curves.extend(distribution::charts(&drawn)?);
+        let drawn = sides.iter().filter_map(|side| {
+            let name = side.name;
+            let runs = side.runs.iter();
+            let named = runs.map(|run| NamedRun {
+                run,
+                name: name.to_owned(),
+            });
+            names::median(named.collect())
+        });
+        let drawn: Vec<NamedRun<'_>> = drawn.collect();
         let which = sides.iter().any(|side| side.runs.len() > 1).then(|| {
             "The curves show the run with the median throughput of each result.".to_owned()
         });
-        let notes = which.into_iter().chain(over_time::notes(&drawn));
         let (a, b) = (&compared.a.name, &compared.b.name);
         Ok(PageContent {
             title: format!("{a} ÷ {b}"),
             plans: plans(&drawn),
             answer: comparison::document(compared),
             sections: vec![
-                ("Curves", Blocks::of_charts(curves, notes)),
+                ("Curves", curves(&drawn, environment, which)?),
                 ("Outcomes", all_outcomes(&drawn)),
             ],
         })
@@ -145,36 +152,33 @@ fn answer(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) -> Blocks {
     blocks
 }
 
-/// Returns the run with the median throughput, or `None` without runs.
-fn median_run<'a>(side: &ComparedRuns<'a>) -> Option<NamedRun<'a>> {
-    let mut runs = side.runs.to_vec();
-    let throughput = |run: &Run| run.throughput_per_s.unwrap_or(-1.0);
-    runs.sort_by(|a, b| throughput(a).total_cmp(&throughput(b)));
-    Some(NamedRun {
-        run: runs.get(runs.len() / 2).copied()?,
-        name: side.name.to_owned(),
-    })
+/// Returns the charts of the drawn runs. `which` is a note on the selection of these runs.
+///
+/// # Errors
+/// Fails if a histogram is damaged.
+fn curves(
+    drawn: &[NamedRun<'_>],
+    environment: &Environment,
+    which: Option<String>,
+) -> Result<Blocks, DamagedHistogram> {
+    let mut charts = over_time::charts(drawn, environment);
+    charts.extend(distribution::charts(drawn)?);
+    let notes = which.into_iter().chain(over_time::notes(drawn));
+    Ok(Blocks::of_charts(charts, notes))
 }
 
 /// Returns a collapsed list of the metrics without a chart, or `None` if there are none.
 fn others(names: Vec<String>) -> Option<Table> {
     let summary = count_of(names.len() as u64, "other metric");
-    let rows = names.into_iter();
-    let rows = rows.map(|name| Row::new(name, Vec::new()));
-    let table = Table::new([""; 0], rows);
-    (!table.rows.is_empty()).then(|| Table {
-        collapsed: Some(format!("{summary} in the record")),
-        ..table
-    })
+    let rows = names.into_iter().map(|name| Row::new(name, Vec::new()));
+    let mut table = Table::new([""; 0], rows);
+    table.collapsed = Some(format!("{summary} in the record"));
+    table.not_empty()
 }
 
 /// Returns the page title, which is the method and URL of the requests.
 fn title(all: &[NamedRun<'_>]) -> String {
-    let url = |run: &Run| match run.plan.request.method.as_str() {
-        "GET" => run.plan.target.url.clone(),
-        method => format!("{method} {}", run.plan.target.url),
-    };
-    let mut urls = all.iter().map(|one| url(one.run));
+    let mut urls = all.iter().map(|one| plan::requests(&one.run.plan));
     match urls.next() {
         None => "No measurement".to_owned(),
         Some(first) if urls.all(|other| other == first) => first,
@@ -211,7 +215,7 @@ fn plans(all: &[NamedRun<'_>]) -> Blocks {
 /// Returns the charts and the trials of a search for a capacity.
 fn capacity_section(record: &Record) -> Blocks {
     let Some(found) = &record.capacity else {
-        return Blocks::of_charts(Vec::from_iter(capacity::trial_charts(record)), []);
+        return Blocks::of_charts(capacity::trial_charts(record), []);
     };
     let mut blocks = Blocks::of_charts(capacity::charts(record, found), []);
     blocks.subheading("Trials");
@@ -222,12 +226,10 @@ fn capacity_section(record: &Record) -> Blocks {
 /// Ranks the loads by throughput, or the trials by capacity. The points of a sweep and the settings
 /// of a tuning are not ranked.
 fn ranking(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
-    let loads: Vec<&[NamedRun<'_>]> = names::by_load(all).collect();
-    let is_explored = record.tuning.is_some() || !record.sweeps.is_empty();
-    let ranking = if is_explored {
+    let ranking = if record.tuning.is_some() || !record.sweeps.is_empty() {
         None
     } else if record.trial_capacities.is_empty() {
-        ranking::of_loads(&loads)
+        ranking::of_loads(&names::by_load(all).collect::<Vec<_>>())
     } else {
         ranking::of_capacities(record)
     };
@@ -235,23 +237,9 @@ fn ranking(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
 }
 
 fn gate_section(record: &Record) -> Blocks {
-    let Some(gate) = &record.gate else {
-        return Blocks::default();
-    };
-    let mut blocks = Blocks::of_charts(Vec::from_iter(gate::chart(gate)), []);
-    blocks.tables([gate::table(gate)]);
+    let mut blocks = Blocks::of_charts(record.gate.iter().filter_map(gate::chart), []);
+    blocks.tables(record.gate.as_ref().map(gate::table));
     blocks
-}
-
-fn crash_rounds(record: &Record) -> Blocks {
-    let mut blocks = Blocks::default();
-    blocks.lines(crash::losses(&record.crash));
-    blocks
-}
-
-fn tuned(record: &Record) -> Blocks {
-    let charts = tuning::of(record).map(|(tuning, of)| tuning::charts(tuning, &of.meaning));
-    Blocks::of_charts(charts.unwrap_or_default(), [])
 }
 
 fn sweeps(record: &Record) -> Blocks {
@@ -264,12 +252,6 @@ fn sweeps(record: &Record) -> Blocks {
         blocks.tables(sweep::cause_table(one, &record.runs));
         blocks.lines(sweep::open_end(one).map(|text| line("note", text)));
     }
-    blocks
-}
-
-fn comparisons(record: &Record) -> Blocks {
-    let mut blocks = Blocks::default();
-    blocks.lines(comparison::appendix(&record.comparisons));
     blocks
 }
 

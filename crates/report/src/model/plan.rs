@@ -22,13 +22,20 @@ use super::process_use;
 /// `floodmark load http://127.0.0.1:8080/  closed, 50 kept connections, 1 thread, 10 s`.
 pub(crate) fn headline(run: &Run, attempts: usize) -> [Span; 2] {
     let plan = &run.plan;
-    let what = match (&run.client.name, plan.request.method.as_str()) {
-        (Some(client), _) => format!("{client} {}", plan.target.url),
-        (None, "GET") => format!("floodmark load {}", plan.target.url),
-        (None, method) => format!("floodmark load {method} {}", plan.target.url),
+    let what = match &run.client.name {
+        Some(client) => format!("{client} {}", plan.target.url),
+        None => format!("floodmark load {}", requests(plan)),
     };
     let how = plain(format!("\u{a0}{}", describe(plan, attempts)));
     [Emphasis::Strong.span(what), how]
+}
+
+/// Returns the URL of the requests, after their method unless it is GET.
+pub(crate) fn requests(plan: &Plan) -> String {
+    match plan.request.method.as_str() {
+        "GET" => plan.target.url.clone(),
+        method => format!("{method} {}", plan.target.url),
+    }
 }
 
 /// Returns text such as `closed, 50 kept connections, 1 thread, 10 s`.

@@ -36,6 +36,11 @@ pub(crate) fn same_load(a: &Run, b: &Run) -> bool {
         && seedless(&a.plan) == seedless(&b.plan)
 }
 
+/// Names the attempt of a run.
+pub(crate) fn attempt(run: &Run) -> String {
+    format!("process {}, attempt {}", run.process, run.attempt)
+}
+
 /// Describes why a run did not complete.
 pub(crate) fn ended(run: &Run) -> Option<TextLine> {
     let gone = run.server_gone_since_s;

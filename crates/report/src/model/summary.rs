@@ -129,7 +129,7 @@ fn names(runs: &[Run]) -> Vec<String> {
     let several = runs.iter().any(|run| run.process != runs[0].process);
     let name = |run: &Run| {
         if several {
-            format!("process {}, attempt {}", run.process, run.attempt)
+            run::attempt(run)
         } else {
             format!("attempt {}", run.attempt)
         }

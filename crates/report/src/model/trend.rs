@@ -190,7 +190,9 @@ pub(crate) fn levels(series: &TrendSeries, trend: &Trend) -> Vec<Span> {
     let mut spans: Vec<Span> = std::iter::once(subject).chain(changes).collect();
     if spans.len() > 1 {
         // Only a further change needs a separator.
-        spans.last_mut().map(|last| last.text.pop());
+        if let Some(last) = spans.last_mut() {
+            last.text.pop();
+        }
         return spans;
     }
     let measured = trend.measured();

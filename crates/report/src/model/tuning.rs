@@ -470,8 +470,12 @@ fn irrelevance(tuning: &Tuning, knob: &str) -> String {
     )
 }
 
-/// Returns the charts of a tuning. `figure` is the label of the tuned figure.
-pub(crate) fn charts(tuning: &Tuning, figure: &str) -> Vec<Chart> {
+/// Returns the charts of a record's tuning.
+pub(crate) fn charts(record: &Record) -> Vec<Chart> {
+    let Some((tuning, of)) = of(record) else {
+        return Vec::new();
+    };
+    let figure = &of.meaning;
     let path = path(tuning, figure).into_iter();
     let knobs = tuning.settings.first().into_iter();
     let knobs = knobs.flat_map(|setting| setting.values.keys().rev());

@@ -6,7 +6,6 @@ use floodmark_record::tuning::{TuningEnd, TuningRatio};
 use super::*;
 use crate::fixture;
 use crate::model::chart::ChartMark;
-use crate::model::tuning;
 use crate::style::Style;
 use crate::terminal;
 
@@ -113,8 +112,7 @@ fn shows_steps_result_and_frontier() {
 #[test]
 fn draws_the_path_and_each_knob_with_several_values() {
     let record = tuned_record();
-    let (tuning, of) = of(&record).unwrap();
-    let charts = tuning::charts(tuning, &of.meaning);
+    let charts = charts(&record);
     let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
     assert_eq!(
         titles,

@@ -6,6 +6,7 @@ use floodmark_record::verdict::{Confidence, Tested, Verdict};
 
 use super::document::{Blocks, Emphasis, TextLine, faint, line, plain};
 use super::figures::rate;
+use super::run;
 
 /// Maximum number of loads for which a result includes evidence and next steps.
 const FEW: usize = 3;
@@ -25,7 +26,7 @@ pub(crate) fn document<'a>(judged: impl IntoIterator<Item = (&'a Run, Option<Ver
         let throughput = run.throughput_per_s.map(rate);
         blocks.paragraph([
             plain(name),
-            faint(format!("process {}, attempt {}:", run.process, run.attempt)),
+            faint(format!("{}:", run::attempt(run))),
             plain(throughput.unwrap_or_else(|| "no throughput".to_owned())),
         ]);
         match verdict {
