@@ -5,7 +5,6 @@
 //! changes what is measured or recorded, except that the key `q` requests a stop.
 
 mod draw;
-mod figures;
 mod screen;
 mod state;
 mod view;
