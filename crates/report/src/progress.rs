@@ -10,7 +10,7 @@ use floodmark_record::watch::ServerUsed;
 use floodmark_stats::Histogram;
 
 use crate::model::document::Emphasis;
-use crate::model::figures::{NOT_MEASURED, count_of, extremes, rate, seconds};
+use crate::model::figures::{count_of, extremes, joined, optional, rate, seconds};
 use crate::style::Style;
 
 /// Minimum time over which rates and CPU use are shown. CPU time is only accurate to a few
@@ -149,8 +149,7 @@ impl LoadProgress {
         }
         // Ignore a damaged histogram; only this second's percentiles are then missing.
         let response = row.histograms.get(&TimeKind::Response);
-        let response = response.and_then(|text| Histogram::decode(text).ok());
-        last.response = response;
+        last.response = response.and_then(|text| Histogram::decode(text).ok());
     }
 
     /// Returns the counts of the current phase.
@@ -200,10 +199,9 @@ impl LoadProgress {
     /// known.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
-        let share = match (self.warming_up, self.requests, self.length_s) {
-            (true, ..) => self.elapsed_s / self.warmup_s,
-            (false, Some(n), _) => self.done() as f64 / n as f64,
-            (false, None, length_s) => self.elapsed_s / length_s?,
+        let share = match self.requests.filter(|_| !self.warming_up) {
+            Some(n) => self.done() as f64 / n as f64,
+            None => self.elapsed_s / self.phase_s()?,
         };
         share.is_finite().then(|| share.clamp(0.0, 1.0))
     }
@@ -211,16 +209,20 @@ impl LoadProgress {
     /// Returns the estimated remaining time of the current phase in seconds; `None` if unknown.
     #[must_use]
     pub fn left_s(&self) -> Option<f64> {
-        let length_s = if self.warming_up {
-            Some(self.warmup_s)
-        } else {
-            self.length_s
-        };
-        let left_s = match length_s {
+        let left_s = match self.phase_s() {
             Some(length_s) => length_s - self.elapsed_s,
             None => self.left_of(self.requests?),
         };
         (left_s.is_finite() && left_s > 0.0).then_some(left_s)
+    }
+
+    /// Returns the length of the current phase, if it is known in advance.
+    fn phase_s(&self) -> Option<f64> {
+        if self.warming_up {
+            Some(self.warmup_s)
+        } else {
+            self.length_s
+        }
     }
 }
 
@@ -284,22 +286,18 @@ impl LoadProgress {
         let counts = self.counts();
         let failed = Some(self.done() - counts.ok).filter(|n| *n > 0);
         let quantile = |q| last.response.as_ref().and_then(|times| times.quantile(q));
+        let failed = failed.map(|n| format!("{} failed", show_count(n)));
+        let ok = format!("{} ok", show_count(counts.ok));
         let connections = count_of(last.open_connections, "connection");
         let parts = [
             (Emphasis::Strong, Some(self.position())),
             (Emphasis::Plain, Some(self.achieved())),
-            (
-                Emphasis::Bad,
-                failed.map(|n| format!("{} failed", show_count(n))),
-            ),
+            (Emphasis::Bad, failed),
             (Emphasis::Plain, quantile(0.99).map(|ns| time("p99", ns))),
             (Emphasis::Plain, quantile(0.50).map(|ns| time("p50", ns))),
             (Emphasis::Plain, self.agents()),
             (Emphasis::Plain, (self.elapsed_s > 0.0).then(|| self.cpus())),
-            (
-                Emphasis::Plain,
-                Some(format!("{} ok", show_count(counts.ok))),
-            ),
+            (Emphasis::Plain, Some(ok)),
             (Emphasis::Faint, Some(connections.replace('\u{a0}', " "))),
         ];
         let shown = parts.into_iter();
@@ -310,14 +308,11 @@ impl LoadProgress {
     /// changes.
     #[must_use]
     pub fn achieved(&self) -> String {
+        let ok = rate(self.last.ok_per_s);
         if self.has_profile {
-            format!(
-                "{} of {}",
-                rate(self.last.ok_per_s),
-                rate(self.last.intended_per_s)
-            )
+            format!("{ok} of {}", rate(self.last.intended_per_s))
         } else {
-            rate(self.last.ok_per_s)
+            ok
         }
     }
 
@@ -326,11 +321,7 @@ impl LoadProgress {
     pub fn agents(&self) -> Option<String> {
         let per_s = &self.last.agents_per_s;
         if per_s.len() <= LISTED_AGENTS {
-            let each = per_s.iter().map(|per_s| match per_s {
-                Some(per_s) => rate(*per_s),
-                None => NOT_MEASURED.to_owned(),
-            });
-            let each = each.collect::<Vec<_>>().join(" ");
+            let each = joined(per_s.iter().map(|per_s| optional(*per_s, rate)), " ");
             return (!each.is_empty()).then(|| format!("agents {each}"));
         }
         let silent = match per_s.iter().filter(|per_s| per_s.is_none()).count() {
@@ -344,12 +335,9 @@ impl LoadProgress {
 
     /// Describes the CPUs used in the last second: `CPUs 0.81 client 1.15 server`.
     fn cpus(&self) -> String {
-        let last = &self.last;
-        let mut text = format!("CPUs {:.2} client", last.client_cpus);
-        for (role, cpus) in [("server", last.server_cpus), ("store", last.store_cpus)] {
-            text.extend(cpus.map(|cpus| format!(" {cpus:.2} {role}")));
-        }
-        text
+        let used = self.role_cpus().into_iter();
+        let used = used.filter_map(|(role, cpus)| Some(format!("{:.2} {role}", cpus?)));
+        format!("CPUs {}", joined(used, " "))
     }
 
     /// Returns the number of requests that have ended or were never sent.
@@ -376,18 +364,15 @@ impl LoadProgress {
         if all_sent && in_flight > 0 {
             return format!("all sent, waiting for {} responses", show_count(in_flight));
         }
-        let Some(length_s) = self.length_s else {
-            return self
-                .requests
-                .map_or_else(|| whole_seconds(self.elapsed_s), |n| self.share_of(n));
+        let of = match (self.length_s, self.requests) {
+            (Some(length_s), _) => self.elapsed_of(length_s),
+            (None, Some(n)) => return self.share_of(n),
+            (None, None) => return whole_seconds(self.elapsed_s),
         };
-        let of = self.elapsed_of(length_s);
+        let step = step_at(&self.steps, self.elapsed_s) + 1;
         match self.steps.len() {
             0 => of,
-            n => format!(
-                "step {} of {n}, {of}",
-                step_at(&self.steps, self.elapsed_s) + 1
-            ),
+            n => format!("step {step} of {n}, {of}"),
         }
     }
 
@@ -411,16 +396,12 @@ impl LoadProgress {
     fn share_of(&self, requests: u64) -> String {
         let done = self.done();
         let left_s = self.left_of(requests);
-        let left = if left_s.is_finite() && left_s > 0.0 {
-            format!(", {} left", whole_seconds(left_s.ceil()))
-        } else {
-            String::new()
+        let left = match left_s {
+            s if s.is_finite() && s > 0.0 => format!(", {} left", whole_seconds(s.ceil())),
+            _ => String::new(),
         };
-        format!(
-            "{} of {} requests{left}",
-            show_count(done),
-            show_count(requests)
-        )
+        let (done, all) = (show_count(done), show_count(requests));
+        format!("{done} of {all} requests{left}")
     }
 }
 

@@ -28,7 +28,9 @@ impl ResultTables {
         let conditions = cases::conditions(record);
         let conditions = conditions.iter();
         let conditions = conditions.flat_map(|suite| condition_rows(&suite.name, &suite.cases));
-        let tuned = tuning::of(record);
+        let settings = record.tuning.as_ref().map(tuning::settings);
+        let steps = tuning::of(record).map(|(tuning, of)| tuning::steps(tuning, &of));
+        let pairs = record.gate.as_ref().map(gate::table);
         let skipped = record.skipped.iter().map(|reason| {
             let has_failed = record.failures.contains(reason);
             vec![
@@ -37,30 +39,21 @@ impl ResultTables {
             ]
         });
         ResultTables::of([
-            ("trial_capacities", Some(capacity::trial_capacities(record))),
-            ("capacities", Some(capacity::searches_table(record))),
-            (
-                "tuning_settings",
-                record.tuning.as_ref().map(tuning::settings),
-            ),
-            (
-                "tuning_steps",
-                tuned.map(|(tuning, of)| tuning::steps(tuning, &of)),
-            ),
-            ("gate_pairs", record.gate.as_ref().map(gate::table)),
+            ("trial_capacities", capacity::trial_capacities(record)),
+            ("capacities", capacity::searches_table(record)),
+            ("tuning_settings", settings.unwrap_or_default()),
+            ("tuning_steps", steps.unwrap_or_default()),
+            ("gate_pairs", pairs.unwrap_or_default()),
             ("crash_rounds", crash::table(&record.crash)),
-            ("runs", Some(summary::table(runs))),
-            ("requests", Some(run::all_requests(record))),
-            ("steps", Some(run::all_steps(record))),
-            ("sweeps", Some(sweep::points(record))),
-            (
-                "ratios",
-                Some(comparison::table(&record.comparisons, "a", "b")),
-            ),
-            ("claims", Some(comparison::claims_table(&record.claims))),
-            (CONDITIONS, Some(Table::of_data(conditions))),
-            ("capacity_trials", Some(capacity::all_trials(record))),
-            ("skipped", Some(Table::of_data(skipped))),
+            ("runs", summary::table(runs)),
+            ("requests", run::all_requests(record)),
+            ("steps", run::all_steps(record)),
+            ("sweeps", sweep::points(record)),
+            ("ratios", comparison::table(&record.comparisons, "a", "b")),
+            ("claims", comparison::claims_table(&record.claims)),
+            (CONDITIONS, Table::of_data(conditions)),
+            ("capacity_trials", capacity::all_trials(record)),
+            ("skipped", Table::of_data(skipped)),
         ])
     }
 
@@ -70,11 +63,8 @@ impl ResultTables {
         let suite = cases::comparison_name(compared);
         let conditions = condition_rows(&suite, &cases::thresholds(&compared.thresholds));
         ResultTables::of([
-            (
-                "ratios",
-                Some(comparison::table(&compared.comparisons, "a", "b")),
-            ),
-            (CONDITIONS, Some(Table::of_data(conditions))),
+            ("ratios", comparison::table(&compared.comparisons, "a", "b")),
+            (CONDITIONS, Table::of_data(conditions)),
         ])
     }
 
@@ -82,15 +72,14 @@ impl ResultTables {
     #[must_use]
     pub fn of_trends(report: &TrendReport) -> Self {
         ResultTables::of([
-            ("trend_changes", Some(trend::changes_table(report))),
-            ("trend_figures", Some(trend::figures_table(report))),
+            ("trend_changes", trend::changes_table(report)),
+            ("trend_figures", trend::figures_table(report)),
         ])
     }
 
-    fn of<const N: usize>(tables: [(&'static str, Option<Table>); N]) -> Self {
+    fn of<const N: usize>(tables: [(&'static str, Table); N]) -> Self {
         let tables = tables.into_iter();
-        let filled = tables.filter_map(|(name, table)| Some((name, table?.not_empty()?)));
-        ResultTables(filled.collect())
+        ResultTables(tables.filter(|(_, table)| !table.rows.is_empty()).collect())
     }
 
     /// Returns the names of the tables.

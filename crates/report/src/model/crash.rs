@@ -22,7 +22,7 @@ const MAX_LOSSES: usize = 20;
 
 /// Adds the crash rounds of an experiment.
 pub(crate) fn add(blocks: &mut Blocks, trials: &[CrashResult]) {
-    blocks.tables(table(trials));
+    blocks.tables(table(trials).not_empty());
     blocks.lines(trials.iter().map(result));
     blocks.lines(trials.iter().flat_map(|trial| {
         let first = trial.losses.first().into_iter();
@@ -33,14 +33,13 @@ pub(crate) fn add(blocks: &mut Blocks, trials: &[CrashResult]) {
     }));
 }
 
-/// Returns the table of all trials, or `None` without crash rounds.
-pub(crate) fn table(trials: &[CrashResult]) -> Option<Table> {
-    let rows = trials
-        .iter()
-        .map(|trial| (trial.trial.clone(), cells(trial)));
+/// Returns the table of all trials.
+pub(crate) fn table(trials: &[CrashResult]) -> Table {
+    let rows = trials.iter();
+    let rows = rows.map(|trial| (trial.trial.clone(), cells(trial)));
     let mut table = Table::of(rows, EXPLANATION);
     table.supplement_note = SUPPLEMENT;
-    table.not_empty()
+    table
 }
 
 fn cells(trial: &CrashResult) -> Vec<ColumnCell> {

@@ -314,7 +314,7 @@ impl Row {
 }
 
 /// A table.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Table {
     /// Heading of the row names.
     pub(crate) caption: String,
@@ -336,12 +336,9 @@ impl Table {
     ) -> Self {
         let column = |head: H| shown(head, "").0;
         Table {
-            caption: String::new(),
             columns: heads.into_iter().map(column).collect(),
             rows: rows.into_iter().collect(),
-            note: String::new(),
-            supplement_note: "",
-            collapsed: None,
+            ..Table::default()
         }
     }
 
@@ -351,7 +348,7 @@ impl Table {
         rows: impl IntoIterator<Item = (String, Vec<ColumnCell>)>,
         note: &str,
     ) -> Self {
-        let mut table = Table::new([""; 0], []);
+        let mut table = Table::default();
         for (name, cells) in rows {
             let cells = cells.into_iter();
             let (columns, cells) = cells.map(|ColumnCell(column, cell)| (column, cell)).unzip();
@@ -403,7 +400,7 @@ impl Table {
             .filter(|i| !self.rows.iter().all(|row| is_blank(text(row, *i))))
             .collect();
         let Some((first, others)) = listed.split_first() else {
-            return Table::new([""; 0], []);
+            return Table::default();
         };
         let rows = self.rows.iter().map(|row| {
             let cells = others.iter().map(|i| text(row, *i).into());

@@ -4,8 +4,8 @@
 use floodmark_record::run::Run;
 use floodmark_record::verdict::{Confidence, Tested, Verdict};
 
-use super::document::{Blocks, Emphasis, TextLine, faint, line, plain};
-use super::figures::rate;
+use super::document::{Blocks, Emphasis, Span, TextLine, faint, line, plain};
+use super::figures::{joined, rate};
 use super::run;
 
 /// Maximum number of loads for which a result includes evidence and next steps.
@@ -56,10 +56,10 @@ fn cause_of(verdict: &Verdict, alike: usize, runs: usize) -> TextLine {
         Confidence::Unknown => None,
     };
     let share = (alike != runs).then(|| format!("{alike} of {runs} runs"));
-    let qualifiers: Vec<String> = confidence.into_iter().chain(share).collect();
+    let qualifiers = joined(confidence.into_iter().chain(share), "; ");
     let mut spans = vec![Emphasis::Strong.span(verdict.cause.name())];
     if !qualifiers.is_empty() {
-        spans.push(faint(format!("({})", qualifiers.join("; "))));
+        spans.push(faint(format!("({qualifiers})")));
     }
     spans.push(plain(format!("– {}", verdict.summary)));
     TextLine::new("why", spans)
@@ -68,40 +68,26 @@ fn cause_of(verdict: &Verdict, alike: usize, runs: usize) -> TextLine {
 /// Returns the path to the limit, the evidence for a cause and the throughput that the cause
 /// allows.
 pub(crate) fn evidence(verdict: &Verdict) -> Vec<TextLine> {
-    let mut path = Vec::new();
-    for step in &verdict.path {
-        if !path.is_empty() {
-            path.push(plain("→"));
-        }
-        path.push(Emphasis::Step.span(step.to_string()));
+    let steps = verdict.path.iter();
+    let steps = steps.map(|step| Emphasis::Step.span(step.to_string()));
+    let path: Vec<Span> = steps.flat_map(|step| [plain("→"), step]).skip(1).collect();
+    let mut lines = Vec::new();
+    if !path.is_empty() {
+        lines.push(TextLine::new("path", path));
     }
-    let path = Some(path).filter(|path| !path.is_empty());
-    let mut lines: Vec<TextLine> = path
-        .map(|path| TextLine::new("path", path))
-        .into_iter()
-        .collect();
     lines.extend(verdict.evidence.iter().map(|text| line("evidence", text)));
     let limit = verdict.limit_per_s.map(rate);
     lines.extend(limit.map(|limit| line("limit", format!("upper bound: {limit}"))));
     lines.extend(verdict.gain.as_ref().map(|gain| {
         let range = format!("{} to {}", rate(gain.low_per_s), rate(gain.high_per_s));
-        line(
-            "gain",
-            format!("predicted without this limit: {range} ({})", gain.basis),
-        )
+        let gain = format!("predicted without this limit: {range} ({})", gain.basis);
+        line("gain", gain)
     }));
     lines
 }
 
-/// Describes each perturbation: the change, the predicted effect and the measured effect.
-fn tests(verdict: &Verdict) -> Vec<TextLine> {
-    let tested = verdict.tested.iter();
-    tested
-        .map(|tested| line("tested", perturbation(tested)))
-        .collect()
-}
-
-fn perturbation(tested: &Tested) -> String {
+/// Describes a perturbation: the change, the predicted effect and the measured effect.
+fn perturbation(tested: &Tested) -> TextLine {
     let measured = match (tested.ratio, &tested.interval) {
         (Some(ratio), Some(i)) => format!("× {ratio:.3} ({:.3} – {:.3})", i.low, i.high),
         _ => "not measured".to_owned(),
@@ -116,7 +102,8 @@ fn perturbation(tested: &Tested) -> String {
         None => "",
     };
     let change = tested.knob.as_deref().unwrap_or(tested.change.words());
-    format!("{change}: throughput {measured}, {predicted}{agrees}")
+    let text = format!("{change}: throughput {measured}, {predicted}{agrees}");
+    line("tested", text)
 }
 
 /// Returns the cause that limited each trial, with evidence and next step if there are few trials.
@@ -130,7 +117,7 @@ pub(crate) fn of_trials(trials: &[(&str, Vec<&Run>)]) -> Vec<TextLine> {
         lines.push(cause.of(name));
         if few {
             lines.extend(evidence(verdict));
-            lines.extend(tests(verdict));
+            lines.extend(verdict.tested.iter().map(perturbation));
             lines.push(line("next", &verdict.next));
         }
     }
@@ -145,7 +132,7 @@ fn all(verdict: &Verdict) -> Vec<TextLine> {
     let mut lines = vec![cause_of(verdict, 1, 1)];
     lines.extend(evidence(verdict));
     lines.push(line("next", &verdict.next));
-    lines.extend(tests(verdict));
+    lines.extend(verdict.tested.iter().map(perturbation));
     lines.extend(verdict.also.iter().map(|cause| {
         let cost = verdict.costs.iter().find(|cost| cost.cause == *cause);
         let cost = cost.map(|cost| faint(format!("– {}", cost.summary)));
