@@ -11,7 +11,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Sparkline, Widget};
 
 use crate::MIN_SIZE;
-use crate::state::{BracketStep, LiveState, RunFigures, SearchProgress, TrialList, TrialProgress};
+use crate::progress::{RunProgress, failed};
+use crate::state::{BracketStep, LiveState, SearchProgress, TrialList, TrialProgress};
 
 /// Minimum size of the full layout: columns and rows.
 const WIDE: (u16, u16) = (80, 24);
@@ -47,7 +48,7 @@ impl Page<'_> {
             width: usize::from(width),
         };
         let run = self.state.run.as_ref();
-        Line::from(run.map_or_else(String::new, |run| run.progress.line(style)))
+        Line::from(run.map_or_else(String::new, |run| run.line(style)))
     }
 
     /// Returns the progress bar with its text.
@@ -56,16 +57,16 @@ impl Page<'_> {
         let text = match run {
             _ if self.state.is_ending => "ending the load".to_owned(),
             None => "starting".to_owned(),
-            Some(run) => match (&run.opening, run.progress.left_s()) {
+            Some(run) => match (&run.opening, run.left_s()) {
                 (Some(opening), _) => opening.clone(),
-                (None, Some(left_s)) if !run.progress.position().contains(" left") => {
+                (None, Some(left_s)) if !run.position().contains(" left") => {
                     let left = floodmark_report::seconds(left_s.ceil());
-                    format!("{} · {left} left", run.progress.position())
+                    format!("{} · {left} left", run.position())
                 }
-                (None, _) => run.progress.position(),
+                (None, _) => run.position(),
             },
         };
-        let share = run.and_then(|run| run.progress.share()).unwrap_or(0.0);
+        let share = run.and_then(|run| run.share()).unwrap_or(0.0);
         let taken = text.chars().count() + 2;
         let bar_width = usize::from(width).saturating_sub(taken);
         let mut spans = self.theme.bar(share, bar_width);
@@ -286,14 +287,14 @@ fn position(page: &Page<'_>) -> Line<'static> {
     Line::from(page.theme.strong(text))
 }
 
-fn figures(page: &Page<'_>, run: &RunFigures) -> Vec<Line<'static>> {
-    let counts = run.progress.counts();
-    let failed = (counts.ended() - counts.ok) + counts.connect_failed + counts.unsent;
+fn figures(page: &Page<'_>, run: &RunProgress) -> Vec<Line<'static>> {
+    let counts = run.counts();
+    let failed = failed(&counts);
     let mut outcomes = vec![Span::raw(format!("{} ok", show_count(counts.ok)))];
     if failed > 0 {
         outcomes.push(page.theme.bad(&format!("  {} failed", show_count(failed))));
     }
-    let second = run.progress.response();
+    let second = run.last.response.as_ref();
     let show = |of: fn(&Histogram) -> Option<u64>| time(second.and_then(of));
     let times = format!(
         "p50 {}  p99 {}  max {}",
@@ -306,7 +307,7 @@ fn figures(page: &Page<'_>, run: &RunFigures) -> Vec<Line<'static>> {
         .map(|(name, cpus)| format!("{cpus:.2} {name}"))
         .collect();
     let mut lines = vec![
-        Line::from(page.theme.strong(&run.progress.achieved())),
+        Line::from(page.theme.strong(&run.achieved())),
         Line::from(times),
         Line::from(outcomes),
     ];
@@ -332,20 +333,20 @@ fn title(page: &Page<'_>, text: &str, area: Rect, buffer: &mut Buffer) -> Rect {
 }
 
 /// Draws the throughput of the last second and its history.
-fn draw_throughput(page: &Page<'_>, run: &RunFigures, area: Rect, buffer: &mut Buffer) {
+fn draw_throughput(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffer) {
     let area = title(page, "throughput", area, buffer);
-    let mut spans = vec![page.theme.strong(&run.progress.achieved())];
+    let mut spans = vec![page.theme.strong(&run.achieved())];
     if let Some(most) = run.history.iter().copied().max_by(f64::total_cmp) {
         spans.push(page.theme.faint(&format!("  maximum {}", rate(most))));
     }
-    let agents = run.progress.agents().map(Line::from);
+    let agents = run.agents().map(Line::from);
     let chart = below(area, 1 + u16::from(agents.is_some()));
     put(buffer, area, [Line::from(spans)].into_iter().chain(agents));
     history(page, run, chart, buffer);
 }
 
 /// Draws the throughput of each second. The newest second is on the right.
-fn history(page: &Page<'_>, run: &RunFigures, area: Rect, buffer: &mut Buffer) {
+fn history(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffer) {
     let skipped = run.history.len().saturating_sub(usize::from(area.width));
     let mut values: Vec<u64> = run
         .history
@@ -354,7 +355,7 @@ fn history(page: &Page<'_>, run: &RunFigures, area: Rect, buffer: &mut Buffer) {
         .map(|of| *of as u64)
         .collect();
     if values.is_empty() {
-        values.push(run.progress.ok_per_s() as u64);
+        values.push(run.last.ok_per_s as u64);
     }
     bars(page, &values, area, buffer);
 }
@@ -368,9 +369,9 @@ fn bars(page: &Page<'_>, values: &[u64], area: Rect, buffer: &mut Buffer) {
 }
 
 /// Draws percentiles of the response time, and its histogram in the current phase.
-fn draw_times(page: &Page<'_>, run: &RunFigures, area: Rect, buffer: &mut Buffer) {
+fn draw_times(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffer) {
     let area = title(page, "response time", area, buffer);
-    let second = run.progress.response();
+    let second = run.last.response.as_ref();
     let so_far = Some(&run.response);
     let line = |name: &str, of: fn(&Histogram) -> Option<u64>| {
         let show = |times: Option<&Histogram>| time(times.and_then(of));
@@ -414,15 +415,15 @@ fn time(ns: Option<u64>) -> String {
 }
 
 /// Draws the outcomes of the current phase, and the responses by status.
-fn draw_outcomes(page: &Page<'_>, run: &RunFigures, area: Rect, buffer: &mut Buffer) {
+fn draw_outcomes(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffer) {
     let area = title(page, "outcomes", area, buffer);
     put(buffer, area, outcome_lines(page, run));
 }
 
 /// Returns a line per outcome, and a line with the statuses.
-fn outcome_lines(page: &Page<'_>, run: &RunFigures) -> Vec<Line<'static>> {
-    let counts = run.progress.counts();
-    let ended = counts.ended() + counts.connect_failed + counts.unsent;
+fn outcome_lines(page: &Page<'_>, run: &RunProgress) -> Vec<Line<'static>> {
+    let counts = run.counts();
+    let ended = counts.ok + failed(&counts);
     let line =
         |name: &str, n: u64| format!("{name:<15}{:>12}{:>9}", show_count(n), share(n, ended));
     let mut lines = vec![Line::from(line("ok", counts.ok))];
@@ -439,7 +440,7 @@ fn outcome_lines(page: &Page<'_>, run: &RunFigures) -> Vec<Line<'static>> {
 }
 
 /// Draws the CPUs that each role used in the last second.
-fn draw_cpus(page: &Page<'_>, run: &RunFigures, area: Rect, buffer: &mut Buffer) {
+fn draw_cpus(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffer) {
     let host = run.host_cpus();
     let text = match host {
         Some(cpus) => format!("CPU (of {cpus:.0})"),
@@ -461,11 +462,11 @@ fn draw_cpus(page: &Page<'_>, run: &RunFigures, area: Rect, buffer: &mut Buffer)
 }
 
 /// Returns the CPUs that client, server, store and other programs used in the last second, if known.
-fn used_cpus(run: &RunFigures) -> Vec<(&'static str, f64)> {
+fn used_cpus(run: &RunProgress) -> Vec<(&'static str, f64)> {
     if run.history.is_empty() {
         return Vec::new();
     }
-    let roles = run.progress.role_cpus().into_iter();
+    let roles = run.role_cpus().into_iter();
     let all = roles.chain([("others", run.other_cpus())]);
     all.filter_map(|(name, used)| Some((name, used?))).collect()
 }

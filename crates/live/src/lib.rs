@@ -5,6 +5,7 @@
 //! changes what is measured or recorded, except that the key `q` requests a stop.
 
 mod draw;
+mod progress;
 mod screen;
 mod state;
 mod view;

@@ -3,24 +3,85 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use floodmark_record::Event;
 use floodmark_record::capacity::{
     CapacityKind, CapacityPlan, CapacityResult, CapacityTrial, TrialOutcome, TrialPurpose,
     TrialStart,
 };
 use floodmark_record::events::{EndReason, GroupRow, PartRow, Phase, RunId, SecondRow, WorkerEnd};
 use floodmark_record::outcome::Counts;
-use floodmark_record::plan::Plan;
+use floodmark_record::plan::{Model, Plan, Schedule, Spacing};
+use floodmark_record::profile::{RateStep, Replay};
 use floodmark_record::times::TimeKind;
+use floodmark_record::units::Bytes;
 use floodmark_record::watch::{HostUsed, ServerUsed};
+use floodmark_record::{Event, Timetable};
 use floodmark_stats::Histogram;
 
 use crate::LiveState;
 
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
+pub(crate) fn closed_plan() -> Plan {
+    Plan::of("127.0.0.1:8080".parse::<SocketAddr>().unwrap().into())
+}
+
+fn open_plan(schedule: Schedule) -> Plan {
+    let mut plan = closed_plan();
+    let hold = false;
+    plan.model = Model::Open { schedule, hold };
+    plan
+}
+
+/// Returns a plan with three steps in 10 s.
+pub(crate) fn steps_plan() -> Plan {
+    let steps = [1000.0, 2000.0, 5000.0].map(|rate_per_s| RateStep {
+        rate_per_s,
+        duration_s: 10.0 / 3.0,
+    });
+    open_plan(Schedule::Steps {
+        steps: steps.to_vec(),
+        spacing: Spacing::Constant,
+    })
+}
+
+/// Returns a plan that replays 8 s.
+pub(crate) fn replay_plan() -> Plan {
+    let replay = Replay {
+        file: "access.log".to_owned(),
+        speed: 2.0,
+        peak_per_s: 1800,
+        window_s: 8.0,
+        timetable_bytes: Bytes(0),
+        timetable_checksum: String::new(),
+        timetable: Timetable::default(),
+    };
+    let requests = 12_000;
+    open_plan(Schedule::Replay { replay, requests })
+}
+
+/// Returns one second with `ok` responses that took up to 1000 µs, and `failed` resets.
+pub(crate) fn second_row(index: u64, ok: u64, failed: u64) -> SecondRow {
+    let Event::Second(row) = second(index, ok, failed) else {
+        unreachable!("a second is a row")
+    };
+    let mut response = Histogram::new();
+    (1..=ok).for_each(|i| response.record(i * 1_000_000 / ok));
+    SecondRow {
+        counts: Counts {
+            intended: ok + failed,
+            sent: ok + failed,
+            ok,
+            reset: failed,
+            ..Counts::default()
+        },
+        user_s: 0.3,
+        system_s: 0.51,
+        histograms: BTreeMap::from([(TimeKind::Response, response.encode())]),
+        ..row
+    }
+}
+
 pub(crate) fn began(trial: Option<&str>) -> Event {
-    let address: SocketAddr = "127.0.0.1:8080".parse().unwrap();
     Event::RunBegan {
         run: RunId {
             system: "hello".to_owned(),
@@ -30,7 +91,7 @@ pub(crate) fn began(trial: Option<&str>) -> Event {
             process: 1,
             attempt: 1,
         },
-        plan: Plan::of(address.into()),
+        plan: closed_plan(),
         unix_ms: 0,
     }
 }

@@ -59,35 +59,6 @@ pub(crate) fn closed_plan() -> Plan {
     Plan::of("127.0.0.1:8080".parse::<SocketAddr>().unwrap().into())
 }
 
-/// Returns one second with `ok` responses that took up to 1000 µs, and `failed` resets.
-pub(crate) fn second(index: u64, ok: u64, failed: u64) -> SecondRow {
-    let response: Vec<u64> = (1..=ok).map(|i| i * 1_000_000 / ok).collect();
-    SecondRow {
-        phase: Phase::Measure,
-        index,
-        from_ns: index * 1_000_000_000,
-        to_ns: (index + 1) * 1_000_000_000,
-        counts: Counts {
-            intended: ok + failed,
-            sent: ok + failed,
-            ok,
-            reset: failed,
-            ..Counts::default()
-        },
-        good: ok,
-        ok_in_window: ok,
-        good_in_window: ok,
-        bytes_sent: 80 * ok,
-        bytes_received: 132 * ok,
-        connects: 0,
-        open_connections: 50,
-        user_s: 0.3,
-        system_s: 0.51,
-        histograms: BTreeMap::from([(TimeKind::Response, histogram(&response).encode())]),
-        groups: Vec::new(),
-    }
-}
-
 pub(crate) fn interval(around: f64, share: f64) -> Interval {
     Interval {
         low: around * (1.0 - share),

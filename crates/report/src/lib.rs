@@ -1,5 +1,4 @@
-//! Presents results: a record as terminal text, HTML, Markdown, JUnit XML, tables or HDR text, and
-//! live progress.
+//! Presents results: a record as terminal text, HTML, Markdown, JUnit XML, tables or HDR text.
 //!
 //! `model` turns a record into documents with words, units and precision; `terminal`, `html` and
 //! `markdown` draw the documents. This crate does not measure anything and does not read the
@@ -7,11 +6,11 @@
 //!
 //! Modules depend one way only, from the last line to the first:
 //!
-//! - `plain`, and in `model` the words of figures (`figures`) and text with emphasis (`text`)
-//! - `table`, `chart` and `blocks`: the parts of a document
+//! - `plain`, and in `model` the words of figures (`figures`)
+//! - `chart` and `document`: the parts of a document
 //! - one module for each part of a result, such as `run`, `verdict` and `capacity`
 //! - `summary` and `experiment`: whole documents, which `model` chooses from; and `page`
-//! - the renderers and writers, and `progress`
+//! - the renderers and writers
 
 pub mod csv;
 pub mod hdr;
@@ -19,7 +18,6 @@ pub mod html;
 pub mod junit;
 pub mod markdown;
 pub mod plain;
-pub mod progress;
 pub mod style;
 pub mod tables;
 pub mod terminal;
@@ -34,10 +32,10 @@ mod summary_tests;
 pub use model::capacity::{capacity_progress_line, capacity_trial_line};
 pub use model::cases::unexpected_crash_outcome;
 pub use model::comparison::{measured, published};
-pub use model::figures::{rate, seconds, share};
+pub use model::document::Emphasis;
+pub use model::figures::{count_of, rate, seconds, share};
 pub use model::gate::{gate_pair, ratio as gate_ratio};
 pub use model::outcomes::OTHER_OUTCOMES;
 pub use model::plan::describe as describe_plan;
 pub use model::tuning::{tuning_action, tuning_scope, tuning_step};
-pub use progress::LoadProgress;
 pub use style::Style;

@@ -22,7 +22,8 @@ impl Style {
     }
 
     /// Colors `text` by its emphasis. Returns the text unchanged if colors are disabled.
-    pub(crate) fn paint(&self, emphasis: Emphasis, text: &str) -> String {
+    #[must_use]
+    pub fn paint(&self, emphasis: Emphasis, text: &str) -> String {
         match sgr(emphasis) {
             Some(code) if self.color => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
             _ => text.to_owned(),

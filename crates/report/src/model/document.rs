@@ -19,7 +19,7 @@ use super::figures::{NOT_MEASURED, optional, time};
 
 /// Visual emphasis of text. The emphasis does not change the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Emphasis {
+pub enum Emphasis {
     /// Ordinary text.
     Plain,
     /// The main figure of a line.

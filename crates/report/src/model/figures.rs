@@ -139,7 +139,8 @@ pub(crate) fn level(confidence: f64) -> String {
 }
 
 /// Formats a count with its noun: `1 thread`, `2 threads`.
-pub(crate) fn count_of(n: u64, noun: &str) -> String {
+#[must_use]
+pub fn count_of(n: u64, noun: &str) -> String {
     let plural = match (n, noun) {
         (1, _) => "",
         (_, noun) if noun.ends_with('s') => "es",

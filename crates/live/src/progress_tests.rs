@@ -1,6 +1,5 @@
 use super::*;
-use crate::fixture;
-use crate::style::Style;
+use crate::testing;
 use floodmark_record::events::GroupRow;
 
 const WIDE: Style = Style {
@@ -10,30 +9,30 @@ const WIDE: Style = Style {
 
 #[test]
 fn duration_run() {
-    let mut progress = LoadProgress::new(&fixture::closed_plan());
+    let mut progress = RunProgress::new(&testing::closed_plan());
     assert_eq!(progress.line(WIDE), "0 s of 10 s  0/s  0 ok  0 connections");
-    progress.feed(&fixture::second(0, 1000, 0));
-    progress.feed(&fixture::second(1, 2000, 5));
+    progress.on(&Event::Second(testing::second_row(0, 1000, 0)));
+    progress.on(&Event::Second(testing::second_row(1, 2000, 5)));
     let before = "2 s of 10 s  2,000/s  5 failed  p99 990 µs  p50 500 µs";
     let wide = Style { width: 120, ..WIDE };
     assert_eq!(
         progress.line(wide),
         format!("{before}  CPUs 0.81 client  3,000 ok  50 connections")
     );
-    progress.server_used(&ServerUsed {
+    progress.on(&Event::ServerUsed(ServerUsed {
         over_s: 2.0,
         user_s: 0.5,
         system_s: 1.8,
-    });
+    }));
     assert_eq!(
         progress.line(wide),
         format!("{before}  CPUs 0.81 client 1.15 server  3,000 ok  50 connections")
     );
-    progress.store_used(&ServerUsed {
+    progress.on(&Event::StoreUsed(ServerUsed {
         over_s: 1.0,
         user_s: 0.2,
         system_s: 0.1,
-    });
+    }));
     let with_store = progress.line(Style { width: 140, ..WIDE });
     assert!(
         with_store.contains("CPUs 0.81 client 1.15 server 0.30 store  3,000 ok"),
@@ -43,10 +42,12 @@ fn duration_run() {
 
 #[test]
 fn shows_the_agents_side_by_side() {
-    let mut progress = LoadProgress::new(&fixture::closed_plan());
+    let mut progress = RunProgress::new(&testing::closed_plan());
     let mut shown = |per_s: &[Option<f64>]| {
-        progress.agent_rates(per_s);
-        progress.feed(&fixture::second(0, 1000, 0));
+        progress.on(&Event::AgentRates {
+            ok_per_s: per_s.to_vec(),
+        });
+        progress.on(&Event::Second(testing::second_row(0, 1000, 0)));
         let line = progress.line(Style { width: 140, ..WIDE });
         let (_, rest) = line.split_once("p50 500 µs  ").unwrap();
         rest.split_once("  CPUs").unwrap().0.to_owned()
@@ -59,16 +60,16 @@ fn shows_the_agents_side_by_side() {
 
 #[test]
 fn a_very_short_row_does_not_change_rates() {
-    let mut progress = LoadProgress::new(&fixture::closed_plan());
-    progress.feed(&fixture::second(0, 1000, 0));
-    let mut row = fixture::second(1, 500, 0);
+    let mut progress = RunProgress::new(&testing::closed_plan());
+    progress.on(&Event::Second(testing::second_row(0, 1000, 0)));
+    let mut row = testing::second_row(1, 500, 0);
     row.to_ns = row.from_ns + 99_000_000;
-    progress.feed(&row);
-    progress.server_used(&ServerUsed {
+    progress.on(&Event::Second(row.clone()));
+    progress.on(&Event::ServerUsed(ServerUsed {
         over_s: 0.01,
         user_s: 0.16,
         system_s: 0.0,
-    });
+    }));
     let line = progress.line(Style { width: 120, ..WIDE });
     assert!(line.contains("1,000/s"), "{line}");
     assert!(line.contains("CPUs 0.81 client  1,500 ok"), "{line}");
@@ -76,8 +77,8 @@ fn a_very_short_row_does_not_change_rates() {
 
 #[test]
 fn a_narrow_terminal_shows_the_most_important_parts() {
-    let mut progress = LoadProgress::new(&fixture::closed_plan());
-    progress.feed(&fixture::second(0, 1000, 5));
+    let mut progress = RunProgress::new(&testing::closed_plan());
+    progress.on(&Event::Second(testing::second_row(0, 1000, 5)));
     for width in 1..100 {
         let style = Style {
             color: false,
@@ -94,12 +95,12 @@ fn a_narrow_terminal_shows_the_most_important_parts() {
 
 #[test]
 fn estimates_the_rest_of_a_counted_run() {
-    let mut plan = fixture::closed_plan();
+    let mut plan = testing::closed_plan();
     plan.model = floodmark_record::plan::Model::Closed {
         length: floodmark_record::plan::Length::Requests(10_000),
     };
-    let mut progress = LoadProgress::new(&plan);
-    progress.feed(&fixture::second(0, 2500, 0));
+    let mut progress = RunProgress::new(&plan);
+    progress.on(&Event::Second(testing::second_row(0, 2500, 0)));
     assert!(
         progress
             .line(WIDE)
@@ -114,18 +115,18 @@ fn parts_count_until_their_second_ends() {
         from_ns: from_ms * 1_000_000,
         to_ns: (from_ms + 100) * 1_000_000,
         sums: GroupRow {
-            counts: fixture::second(0, ok, 0).counts,
+            counts: testing::second_row(0, ok, 0).counts,
             ..GroupRow::default()
         },
         groups: Vec::new(),
     };
-    let mut progress = LoadProgress::new(&fixture::closed_plan());
+    let mut progress = RunProgress::new(&testing::closed_plan());
     assert_eq!(
         (progress.share(), progress.left_s()),
         (Some(0.0), Some(10.0))
     );
-    progress.feed_part(&part(0, 100));
-    progress.feed_part(&part(100, 140));
+    progress.on(&Event::Part(part(0, 100)));
+    progress.on(&Event::Part(part(100, 140)));
     assert_eq!(
         progress.line(WIDE),
         "0 s of 10 s  1,200/s  CPUs 0.00 client  240 ok  0 connections"
@@ -134,23 +135,23 @@ fn parts_count_until_their_second_ends() {
         (progress.share(), progress.left_s()),
         (Some(0.02), Some(9.8))
     );
-    progress.feed(&fixture::second(0, 1000, 0));
-    progress.feed_part(&part(1000, 90));
+    progress.on(&Event::Second(testing::second_row(0, 1000, 0)));
+    progress.on(&Event::Part(part(1000, 90)));
     assert_eq!(progress.counts().ok, 1090);
     // The rate of a whole second is more precise than the rate of its parts.
-    assert_eq!(progress.ok_per_s(), 1000.0);
+    assert_eq!(progress.last.ok_per_s, 1000.0);
 }
 
 #[test]
 fn counts_the_warmup_separately() {
-    let mut plan = fixture::closed_plan();
+    let mut plan = testing::closed_plan();
     plan.warmup = std::time::Duration::from_secs(5);
-    let mut progress = LoadProgress::new(&plan);
-    let mut row = fixture::second(0, 700, 0);
+    let mut progress = RunProgress::new(&plan);
+    let mut row = testing::second_row(0, 700, 0);
     row.phase = Phase::Warmup;
-    progress.feed(&row);
+    progress.on(&Event::Second(row.clone()));
     assert!(progress.line(WIDE).starts_with("warm-up 1 s of 5 s  700/s"));
-    progress.feed(&fixture::second(0, 1000, 0));
+    progress.on(&Event::Second(testing::second_row(0, 1000, 0)));
     assert!(progress.line(WIDE).contains(" 1,000 ok"));
     progress.length_s = Some(0.6);
     assert!(progress.line(WIDE).starts_with("600 ms of 600 ms "));
@@ -158,18 +159,18 @@ fn counts_the_warmup_separately() {
 
 #[test]
 fn shows_a_changing_rate_with_the_achieved_one() {
-    let mut progress = LoadProgress::new(&fixture::steps().plan);
-    progress.feed(&fixture::second(0, 900, 100));
+    let mut progress = RunProgress::new(&testing::steps_plan());
+    progress.on(&Event::Second(testing::second_row(0, 900, 100)));
     assert!(
         progress
             .line(WIDE)
             .starts_with("step 1 of 3, 1 s of 10 s  900/s of 1,000/s  100 failed")
     );
-    (1..8).for_each(|i| progress.feed(&fixture::second(i, 900, 0)));
+    (1..8).for_each(|i| progress.on(&Event::Second(testing::second_row(i, 900, 0))));
     assert!(progress.line(WIDE).starts_with("step 3 of 3, 8 s of 10 s"));
-    let replay = fixture::replay().plan;
-    let mut progress = LoadProgress::new(&replay);
-    progress.feed(&fixture::second(0, 900, 0));
+    let replay = testing::replay_plan();
+    let mut progress = RunProgress::new(&replay);
+    progress.on(&Event::Second(testing::second_row(0, 900, 0)));
     assert!(
         progress
             .line(WIDE)
@@ -179,11 +180,11 @@ fn shows_a_changing_rate_with_the_achieved_one() {
 
 #[test]
 fn shows_responses_awaited_after_the_last_request() {
-    let mut progress = LoadProgress::new(&fixture::closed_plan());
+    let mut progress = RunProgress::new(&testing::closed_plan());
     for i in 0..10 {
-        let mut row = fixture::second(i, 1000, 0);
+        let mut row = testing::second_row(i, 1000, 0);
         row.counts.sent += 2;
-        progress.feed(&row);
+        progress.on(&Event::Second(row.clone()));
     }
     assert!(
         progress
@@ -199,9 +200,9 @@ fn shows_opened_connections() {
         failed,
         of: 100_000,
     };
-    let line = LoadProgress::opening_line(&report(34_000, 0));
+    let line = opening_line(&report(34_000, 0));
     assert_eq!(line, "opening connections: 34,000 of 100,000");
-    let mut progress = LoadProgress::new(&fixture::closed_plan());
+    let mut progress = RunProgress::new(&testing::closed_plan());
     let lines: Vec<String> = (1..=20)
         .filter_map(|n| progress.plain_opening_line(&report(n * 1000, 5)))
         .collect();
@@ -216,10 +217,10 @@ fn shows_opened_connections() {
 
 #[test]
 fn returns_a_plain_line_every_five_seconds() {
-    let mut progress = LoadProgress::new(&fixture::closed_plan());
+    let mut progress = RunProgress::new(&testing::closed_plan());
     let mut lines = Vec::new();
     for i in 0..10 {
-        progress.feed(&fixture::second(i, 1000, 1));
+        progress.on(&Event::Second(testing::second_row(i, 1000, 1)));
         lines.extend(progress.plain_line());
     }
     assert_eq!(
@@ -233,11 +234,11 @@ fn returns_a_plain_line_every_five_seconds() {
 
 #[test]
 fn hides_the_figures_of_a_damaged_histogram() {
-    let mut progress = LoadProgress::new(&fixture::closed_plan());
-    let mut row = fixture::second(0, 1000, 0);
+    let mut progress = RunProgress::new(&testing::closed_plan());
+    let mut row = testing::second_row(0, 1000, 0);
     row.histograms
         .insert(TimeKind::Response, "garbage".to_owned());
-    progress.feed(&row);
+    progress.on(&Event::Second(row.clone()));
     assert_eq!(
         progress.line(WIDE),
         "1 s of 10 s  1,000/s  CPUs 0.81 client  1,000 ok  50 connections"
