@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use floodmark_record::events::{EndReason, Phase, SecondRow, ThreadUsage};
+use floodmark_record::events::{EndReason, ThreadUsage};
 use floodmark_record::host::{Environment, ToolInfo};
 use floodmark_record::interval::Interval;
 use floodmark_record::outcome::Counts;
 use floodmark_record::plan::*;
 use floodmark_record::result::Record;
 use floodmark_record::run::*;
-use floodmark_record::times::{TimeKind, Times};
+use floodmark_record::times::Times;
 use floodmark_record::tls::{TlsPlan, TlsRun, TlsUse, Trust};
 use floodmark_record::units::Rate;
 use floodmark_record::watch::{Server, ServerSeen};

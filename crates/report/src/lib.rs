@@ -18,7 +18,6 @@ pub mod html;
 pub mod junit;
 pub mod markdown;
 pub mod plain;
-pub mod style;
 pub mod tables;
 pub mod terminal;
 
@@ -38,4 +37,4 @@ pub use model::gate::{gate_pair, ratio as gate_ratio};
 pub use model::outcomes::OTHER_OUTCOMES;
 pub use model::plan::describe as describe_plan;
 pub use model::tuning::{tuning_action, tuning_scope, tuning_step};
-pub use style::Style;
+pub use terminal::Style;

@@ -96,18 +96,14 @@ fn drawn_table(table: &Table) -> String {
     let heads = shown.iter().map(|i| escaped(&table.columns[*i].head));
     let caption = [escaped(&table.caption)].into_iter();
     let mut out = row(caption.chain(heads).collect());
-    let alignments = shown.iter().map(|_| "---:".to_owned());
-    out.push_str(&row(["---".to_owned()]
-        .into_iter()
-        .chain(alignments)
-        .collect()));
+    let mut alignments = vec!["---:".to_owned(); shown.len() + 1];
+    alignments[0] = "---".to_owned();
+    out.push_str(&row(alignments));
     for of in table.rows.iter().filter(|row| row.detail <= Detail::Roomy) {
         let cells = shown.iter().map(|i| {
             let cell = &of.cells[*i];
-            let supplement = escaped(&cell.supplement);
-            format!("{} {supplement}", emphasized(&cell.span))
-                .trim_end()
-                .to_owned()
+            let text = format!("{} {}", emphasized(&cell.span), escaped(&cell.supplement));
+            text.trim_end().to_owned()
         });
         let name = [escaped(&of.name)].into_iter();
         out.push_str(&row(name.chain(cells).collect()));

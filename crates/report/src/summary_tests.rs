@@ -9,8 +9,8 @@ use floodmark_record::plan::Model;
 use floodmark_record::result::Overall;
 use floodmark_record::run::{Run, Saturation, Status, SteadyClass, WarmupRun, Window};
 
+use crate::Style;
 use crate::fixture;
-use crate::style::Style;
 use crate::terminal;
 
 const PLAIN: Style = Style {

@@ -8,7 +8,7 @@ use super::figures::{
     per_second, rate,
 };
 use super::process_use;
-use super::run::is_whole;
+use super::run::{is_whole, status_word};
 
 /// Maximum number of agents in the summary. A longer list is summarized in one line.
 const MAX_SHOWN: usize = 8;
@@ -85,12 +85,12 @@ fn summary(run: &Run) -> Option<String> {
 
 fn of_agents<'a>(run: &Run, agents: impl IntoIterator<Item = &'a AgentRun>) -> Table {
     let rows = agents.into_iter().map(|of| (of.name.clone(), cells(of)));
-    let clocks = "skew: the agent's clock minus the coordinator's, ± maximum error";
-    let note = if is_whole(run) {
-        clocks.to_owned()
+    let scope = if is_whole(run) {
+        ""
     } else {
-        format!("figures of the whole measurement; {clocks}")
+        "figures of the whole measurement; "
     };
+    let note = format!("{scope}skew: the agent's clock minus the coordinator's, ± maximum error");
     Table::of(rows, &note).captioned("agent")
 }
 
@@ -98,10 +98,8 @@ fn cells(agent: &AgentRun) -> Vec<ColumnCell> {
     let missing = || NOT_MEASURED.to_owned();
     let busy = process_use::busy_range(&agent.client.threads).unwrap_or_else(missing);
     let cpu = cpu_per_request(agent.client.cpu_us_per_request).unwrap_or_else(missing);
-    let host = match agent.host.as_str() {
-        "" => missing(),
-        host => host.to_owned(),
-    };
+    let host = Some(agent.host.clone()).filter(|host| !host.is_empty());
+    let host = host.unwrap_or_else(missing);
     let per_s = optional(agent.throughput_per_s, per_second);
     let skew = agent.skew_us.zip(agent.bound_us);
     let skew = skew.map_or_else(missing, |(skew, bound)| {
@@ -121,9 +119,7 @@ fn validity(agent: &AgentRun) -> Span {
     match (&agent.lost, agent.validity.status) {
         (Some(_), _) if agent.cpus == 0 => Emphasis::Warn.span("not started"),
         (Some(_), _) => Emphasis::Bad.span("lost"),
-        (None, Status::Valid) => Emphasis::Good.span("valid"),
-        (None, Status::Bound) => Emphasis::Warn.span("bound"),
-        (None, Status::Invalid) => Emphasis::Bad.span("invalid"),
+        (None, status) => status_word(status),
     }
 }
 
@@ -142,7 +138,7 @@ mod tests {
     fn summarized(run: &Run, width: usize) -> String {
         let mut blocks = Blocks::default();
         add(&mut blocks, run);
-        let style = crate::style::Style {
+        let style = crate::Style {
             color: false,
             width,
         };
@@ -172,7 +168,7 @@ mod tests {
             attempt,
             ..fixture::sent_by_agents(2)
         });
-        let style = crate::style::Style {
+        let style = crate::Style {
             color: false,
             width: 200,
         };

@@ -153,10 +153,8 @@ fn trials(result: &CapacityResult) -> String {
         n => text.push_str(&format!(", {n} void because the client was late")),
     }
     if let Some(scatter) = result.scatter {
-        text.push_str(&format!(
-            "; scatter between trials {:.1} %",
-            100.0 * scatter
-        ));
+        let percent = 100.0 * scatter;
+        text.push_str(&format!("; scatter between trials {percent:.1} %"));
     }
     text
 }
@@ -181,17 +179,16 @@ fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
         let (a, b) = (order(a), order(b));
         a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
     });
-    let mut lines = Vec::new();
-    if let Some(trial) = first {
-        let figures = missed(trial);
-        let at = rate(trial.rate_per_s);
-        lines.push(if is_below(trial) {
+    let first = first.map(|trial| {
+        let what = format!("{} at {}", missed(trial), rate(trial.rate_per_s));
+        if is_below(trial) {
             let text = "although the search found a higher capacity";
-            line("missed", format!("{figures} at {at}, {text}"))
+            line("missed", format!("{what}, {text}"))
         } else {
-            line("fails first", format!("{figures} at {at}"))
-        });
-    }
+            line("fails first", what)
+        }
+    });
+    let mut lines = Vec::from_iter(first);
     // The last load has the highest rate. If no rate meets the objectives, the load over a single
     // connection shows why.
     let run = match result.finding {
@@ -237,10 +234,7 @@ pub(crate) fn of_run<'a>(record: &'a Record, run: &Run) -> Option<&'a CapacityRe
 
 /// Names a run of a search by its trial, if any, and its load.
 pub(crate) fn run_name(found: &CapacityResult, run: &Run) -> String {
-    let load = match found.rate_per_s {
-        Some(per_s) => load_name(run, per_s),
-        None => load_name(run, f64::INFINITY),
-    };
+    let load = load_name(run, found.rate_per_s.unwrap_or(f64::INFINITY));
     match &run.trial {
         Some(trial) => format!("{trial}, process {}, {load}", run.process),
         None => load,
@@ -531,11 +525,8 @@ const TOLERANCE: f64 = 0.01;
 
 /// Adds a table of the trials, and what limits them above their capacity.
 pub(crate) fn add_trial_capacities(blocks: &mut Blocks, record: &Record) {
-    let Some(goal) = record
-        .experiment
-        .as_ref()
-        .and_then(|asked| asked.capacity.as_ref())
-    else {
+    let experiment = record.experiment.as_ref();
+    let Some(goal) = experiment.and_then(|asked| asked.capacity.as_ref()) else {
         return;
     };
     blocks.tables([trial_capacities(record)]);
@@ -545,12 +536,9 @@ pub(crate) fn add_trial_capacities(blocks: &mut Blocks, record: &Record) {
          capacity)",
         goal.objectives.join(", ")
     ))]);
-    let overloaded: Vec<(&str, Vec<&Run>)> = record
-        .trial_capacities
-        .iter()
-        .map(|trial| (trial.trial.as_str(), overloaded(record, &trial.trial)))
-        .collect();
-    blocks.lines(verdict::of_trials(&overloaded));
+    let trials = record.trial_capacities.iter();
+    let trials = trials.map(|trial| (trial.trial.as_str(), overloaded(record, &trial.trial)));
+    blocks.lines(verdict::of_trials(&trials.collect::<Vec<_>>()));
     blocks.lines(remarks(record));
 }
 
@@ -613,11 +601,8 @@ fn overloaded<'a>(record: &'a Record, trial: &'a str) -> Vec<&'a Run> {
 fn remarks(record: &Record) -> Vec<TextLine> {
     let mut lines = Vec::new();
     for found in &record.capacities {
-        let name = format!(
-            "{}, process {}",
-            found.trial.as_deref().unwrap_or_default(),
-            found.process
-        );
+        let trial = found.trial.as_deref().unwrap_or_default();
+        let name = format!("{trial}, process {}", found.process);
         if found.finding != CapacityKind::Capacity {
             lines.extend(answer(found).into_iter().map(|line| line.of(&name)));
         }
@@ -627,13 +612,13 @@ fn remarks(record: &Record) -> Vec<TextLine> {
     let notes = record.capacities.iter().flat_map(precision);
     let mut notes: Vec<String> = notes.collect();
     notes.sort_unstable();
-    notes.chunk_by(|a, b| a == b).for_each(|same| {
-        let searches = match same.len() {
-            1 => "1 search".to_owned(),
-            n => format!("{n} searches"),
-        };
-        lines.push(line("note", format!("{searches}: {}", same[0])));
-    });
+    lines.extend(notes.chunk_by(|a, b| a == b).map(|same| {
+        let plural = if same.len() == 1 { "" } else { "es" };
+        line(
+            "note",
+            format!("{} search{plural}: {}", same.len(), same[0]),
+        )
+    }));
     lines
 }
 
@@ -649,89 +634,69 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
     let (Some(per_s), Some(scatter)) = (result.rate_per_s, result.scatter) else {
         return Vec::new();
     };
-    let least = result
-        .low
-        .map_or(per_s, |low| 0.95 * low)
-        .min(SHOWN.0 * per_s);
-    let most = result
-        .high
-        .map_or(per_s, |high| 1.05 * high)
-        .max(SHOWN.1 * per_s);
-    let range = (least, most);
-    let idle: Vec<&CapacityTrial> = result
-        .trials
-        .iter()
-        .filter(|trial| trial.start == TrialStart::Idle)
-        .collect();
-    let shown = || {
-        let trials = idle.iter().copied();
-        trials.filter(|trial| (range.0..=range.1).contains(&trial.rate_per_s))
-    };
-    let hidden = idle.len() - shown().count();
+    let least = result.low.map_or(per_s, |low| 0.95 * low);
+    let most = result.high.map_or(per_s, |high| 1.05 * high);
+    let range = (least.min(SHOWN.0 * per_s), most.max(SHOWN.1 * per_s));
+    let is_shown = |rate: &f64| (range.0..=range.1).contains(rate);
+    let trials = result.trials.iter();
+    let idle = trials.filter(|trial| trial.start == TrialStart::Idle);
+    let (shown, hidden): (Vec<&CapacityTrial>, Vec<_>) =
+        idle.partition(|trial| is_shown(&trial.rate_per_s));
+    let hidden = hidden.len();
     let note = (hidden > 0).then(|| format!("Trials outside this range: {hidden}."));
-    let axis = || Axis::of_range(range, Quantity::Rate);
-    let with = |mut chart: Chart| {
+    let chart = |title, unit, y, curves| {
+        let axes = (Axis::of_range(range, Quantity::Rate), y);
+        let mut chart = Chart::new(title, unit, axes, curves).with_notes(note.clone());
         chart.shades.extend(result.low.zip(result.high));
-        chart.marks.push(ChartMark::new(per_s, "capacity"));
-        chart.notes.extend(note.clone());
-        chart
+        chart.with_marks([ChartMark::new(per_s, "capacity")])
     };
-    let dots = |outcome, of: &dyn Fn(&CapacityTrial) -> Option<f64>| {
-        let trials = shown().filter(|trial| trial.outcome == outcome);
-        let points = trials.filter_map(|trial| Some((trial.rate_per_s, of(trial)?)));
-        points.collect::<Vec<_>>()
+    let dots = |outcome, name, y: fn(&CapacityTrial) -> Option<f64>| {
+        let color = match outcome {
+            TrialOutcome::Pass => DotColor::Good,
+            _ => DotColor::Bad,
+        };
+        let trials = shown.iter().filter(|trial| trial.outcome == outcome);
+        let points = trials.filter_map(|trial| Some((trial.rate_per_s, y(trial)?)));
+        Curve::dots(color, name, points)
     };
-    let share = |percent: f64| move |_: &CapacityTrial| Some(percent);
-    let curve = (0..=POINTS).map(|i| {
+    let levels = |color, name, y: fn(&Run) -> Option<f64>| {
+        let points = open_runs(record);
+        let points = points.filter_map(|run| Some((run.plan.rate_per_s()?, y(run)?)));
+        Curve::line(color, name, points.filter(|(rate, _)| is_shown(rate)))
+    };
+    let expected = (0..=POINTS).map(|i| {
         let at = range.0 + (range.1 - range.0) * f64::from(i) / f64::from(POINTS);
         (at, 100.0 * pass_probability((per_s / at).ln(), scatter))
     });
-    let passes = with(Chart::new(
-        "Trials that meet the objectives",
-        "% by offered requests per second",
-        (axis(), AxisFit::FromZero(Quantity::Percent)),
-        vec![
-            Curve::line(0, "expected share", curve),
-            Curve::dots(
-                DotColor::Good,
-                "met",
-                dots(TrialOutcome::Pass, &share(100.0)),
-            ),
-            Curve::dots(
-                DotColor::Bad,
-                "missed",
-                dots(TrialOutcome::Miss, &share(0.0)),
-            ),
-        ],
-    ));
-    let p99 = |trial: &CapacityTrial| trial.p99_us;
-    let levels = |of: fn(&Run) -> Option<f64>| {
-        let open = record.runs.iter().filter(|run| run.plan.is_open());
-        let points = open.filter_map(|run| Some((run.plan.rate_per_s()?, of(run)?)));
-        let points = points.filter(|(rate, _)| (range.0..=range.1).contains(rate));
-        points.collect::<Vec<_>>()
-    };
-    let curves = vec![
-        Curve::line(0, "p50", levels(|run| run.response_time_us.p50)),
-        Curve::line(3, "p99", levels(|run| run.response_time_us.p99)),
-        Curve::dots(
-            DotColor::Good,
-            "p99 of trials that met the objectives",
-            dots(TrialOutcome::Pass, &p99),
-        ),
-        Curve::dots(
-            DotColor::Bad,
-            "p99 of trials that missed",
-            dots(TrialOutcome::Miss, &p99),
-        ),
+    let shares = vec![
+        Curve::line(0, "expected share", expected),
+        dots(TrialOutcome::Pass, "met", |_| Some(100.0)),
+        dots(TrialOutcome::Miss, "missed", |_| Some(0.0)),
     ];
-    let times = with(Chart::new(
-        "Response time",
+    let p99 = |trial: &CapacityTrial| trial.p99_us;
+    let times = vec![
+        levels(0, "p50", |run| run.response_time_us.p50),
+        levels(3, "p99", |run| run.response_time_us.p99),
+        dots(
+            TrialOutcome::Pass,
+            "p99 of trials that met the objectives",
+            p99,
+        ),
+        dots(TrialOutcome::Miss, "p99 of trials that missed", p99),
+    ];
+    let (share, by_rate) = (
+        AxisFit::FromZero(Quantity::Percent),
         "by offered requests per second",
-        (axis(), AxisFit::Times),
-        curves,
-    ));
-    vec![passes, times]
+    );
+    vec![
+        chart(
+            "Trials that meet the objectives",
+            &format!("% {by_rate}"),
+            share,
+            shares,
+        ),
+        chart("Response time", by_rate, AxisFit::Times, times),
+    ]
 }
 
 /// Returns the response times of an experiment's trials by offered rate, for the first server

@@ -2,9 +2,9 @@ use floodmark_record::Record;
 use floodmark_record::comparison::{Agreement, ComparedMetric, Conclusion, Holds};
 
 use super::*;
+use crate::Style;
 use crate::fixture;
 use crate::model::comparison::tests::comparison;
-use crate::style::Style;
 use crate::terminal;
 
 fn claim(text: &str, holds: Holds, notes: &[&str]) -> ClaimResult {

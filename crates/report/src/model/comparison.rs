@@ -13,7 +13,7 @@ use super::document::{
     Blocks, Cell, ColumnCell, Detail, Emphasis, Row, Span, Table, TextLine, count_cell, data,
     faint, gathered, line, listed, plain, shown, text_cell,
 };
-use super::figures::{NOT_MEASURED, count_of, glue, level, optional};
+use super::figures::{NOT_MEASURED, count_of, glue, joined, level, optional};
 use super::summary::threshold;
 
 /// Metrics that a terminal shows for an experiment. The page and the record contain all metrics.
@@ -240,11 +240,8 @@ pub(crate) fn subject(claim: &ClaimResult) -> String {
         of => of.join(", "),
     };
     let metric = claim.metric.map(|metric| metric.to_string());
-    let parts = metric
-        .into_iter()
-        .chain([trials])
-        .filter(|part| !part.is_empty());
-    parts.collect::<Vec<_>>().join(", ")
+    let parts = metric.into_iter().chain([trials]);
+    joined(parts.filter(|part| !part.is_empty()), ", ")
 }
 
 /// Returns the measured figure and interval for a claim, in the unit of the published figure.
@@ -311,14 +308,12 @@ pub(crate) fn ladder_table(record: &Record) -> Option<Table> {
     let ladder = &record.experiment.as_ref()?.ladder;
     let all = &record.comparisons;
     let own = |step: &String, metric: ComparedMetric| {
-        let measured = all
-            .iter()
-            .filter(|c| c.metric == metric)
-            .find_map(|c| match step {
-                step if c.a == *step => c.figures_a.figure,
-                step if c.b == *step => c.figures_b.figure,
-                _ => None,
-            });
+        let mut compared = all.iter().filter(|c| c.metric == metric);
+        let measured = compared.find_map(|c| match step {
+            step if c.a == *step => c.figures_a.figure,
+            step if c.b == *step => c.figures_b.figure,
+            _ => None,
+        });
         figure(metric, measured)
     };
     let with_step_below = |step: &String, metric: ComparedMetric| {
@@ -341,21 +336,17 @@ pub(crate) fn ladder_table(record: &Record) -> Option<Table> {
             rows.push(Row::new(format!("  ÷ {}", below.b), cells));
         }
     }
-    (!rows.is_empty()).then(|| Table {
-        note: note.to_owned(),
-        ..Table::new(COSTS.map(|(_, head)| head), rows)
-    })
+    let mut table = Table::new(COSTS.map(|(_, head)| head), rows);
+    table.note = note.to_owned();
+    table.not_empty()
 }
 
 /// Formats the ratio to the previous step, with the interval as the cell's supplement.
 fn cost(comparison: Option<&Comparison>) -> Cell {
-    let Some((comparison, ratio)) = comparison.and_then(|c| Some((c, c.ratio?))) else {
-        return NOT_MEASURED.to_owned().into();
-    };
-    let interval = comparison
-        .low
-        .map(|_| format!("({})", interval(comparison)));
-    Cell::new(show_ratio(ratio), interval)
+    let range = comparison.filter(|c| c.ratio.is_some() && c.low.is_some());
+    let range = range.map(|c| format!("({})", interval(c)));
+    let ratio = comparison.and_then(|c| c.ratio);
+    Cell::new(optional(ratio, show_ratio), range)
 }
 
 /// Adds the claims of an experiment.

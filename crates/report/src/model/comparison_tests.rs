@@ -2,7 +2,7 @@ use floodmark_record::comparison::Compared;
 use floodmark_record::host::ToolInfo;
 
 use super::*;
-use crate::style::Style;
+use crate::Style;
 use crate::terminal;
 
 pub(crate) fn comparison(metric: ComparedMetric, conclusion: Conclusion) -> Comparison {

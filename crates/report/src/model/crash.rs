@@ -188,8 +188,8 @@ pub(crate) mod tests {
     use floodmark_record::crash::{CrashSignal, CrashTarget};
 
     use super::*;
+    use crate::Style;
     use crate::fixture;
-    use crate::style::Style;
     use crate::terminal;
 
     pub(crate) fn trial(name: &str, rounds: u32, losses: Vec<CrashLoss>) -> CrashResult {

@@ -65,6 +65,7 @@ fn name(row: &DiskRow) -> &str {
 fn table(result: &DiskResult) -> Table {
     let rows = result.rows.iter().map(|row| {
         let failed = Emphasis::Bad.when(row.failed > 0);
+        let crashed = Emphasis::Bad.when(row.crashed > 0);
         let after = row.acknowledged_after_error.map(show_count);
         let cells = vec![
             show_count(row.acknowledged).into(),
@@ -74,10 +75,7 @@ fn table(result: &DiskResult) -> Table {
             show_count(row.recovered).into(),
             show_count(row.refused).into(),
             failed.span(show_count(row.failed)).into(),
-            Emphasis::Bad
-                .when(row.crashed > 0)
-                .span(show_count(row.crashed))
-                .into(),
+            crashed.span(show_count(row.crashed)).into(),
             glue(&format!("{:.1} ms", row.mean_ms)).into(),
         ];
         Row::new(name(row), cells)
@@ -132,7 +130,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::style::Style;
+    use crate::Style;
     use crate::terminal;
 
     fn row(fault: Option<&str>, failed: u64) -> DiskRow {

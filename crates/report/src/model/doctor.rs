@@ -49,7 +49,7 @@ fn add(blocks: &mut Blocks, finding: &HostFinding) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::style::Style;
+    use crate::Style;
     use crate::terminal;
 
     fn finding(topic: &str, level: Level, found: &str, spoils: &str, mend: &[&str]) -> HostFinding {

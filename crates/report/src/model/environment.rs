@@ -1,49 +1,44 @@
 //! The host, the placement of client and server, and the floodmark version of a record.
 
+use std::collections::BTreeMap;
+
 use floodmark_record::Record;
 use floodmark_record::place::{HostLayout, Placement, RolePlacement, StorePlacement};
 use floodmark_record::units::{show_bytes, show_count};
 
 use super::document::{TextLine, gathered, line};
-use super::figures::{count_of, duration, settings};
+use super::figures::{count_of, duration, joined, settings};
 
 /// Adds host, placements and versions.
 pub(crate) fn lines(record: &Record) -> Vec<TextLine> {
     let host = &record.environment;
-    let model = host.cpu_model.iter().map(|model| format!(", {model}"));
-    let cpus = format!("{}{}", host.cpus, model.collect::<String>());
+    let model = host.cpu_model.as_ref().map(|model| format!(", {model}"));
+    let cpus = format!("{}{}", host.cpus, model.unwrap_or_default());
     let mut lines = vec![line("kernel", &host.kernel), line("CPUs", cpus)];
     let cgroup = host.cgroup.as_ref();
     let quota = cgroup.and_then(|cgroup| cgroup.cpu_quota);
-    let memory =
-        |label: &str, bytes: Option<u64>| bytes.map(|bytes| line(label, show_bytes(bytes)));
+    let limit = cgroup.and_then(|cgroup| cgroup.memory_bytes);
+    let memory = |label, bytes: Option<u64>| bytes.map(|bytes| line(label, show_bytes(bytes)));
     lines.extend(memory("memory", host.memory_bytes));
     lines.extend(quota.map(|cpus| line("CPU quota", format!("{cpus} CPUs"))));
-    lines.extend(memory(
-        "memory limit",
-        cgroup.and_then(|cgroup| cgroup.memory_bytes),
-    ));
+    lines.extend(memory("memory limit", limit));
     lines.extend(placements(record));
     let tool = format!("{} {}", record.tool.name, record.tool.version);
     lines.push(line("measured by", tool));
-    let judges = record
-        .judges
-        .iter()
-        .map(|(judge, version)| format!("{judge} {version}"));
-    let judges: Vec<String> = judges.collect();
-    if !judges.is_empty() {
-        lines.push(line("judged by", judges.join(", ")));
-    }
+    let judges = record.judges.iter();
+    let judges = joined(
+        judges.map(|(judge, version)| format!("{judge} {version}")),
+        ", ",
+    );
+    lines.extend((!judges.is_empty()).then(|| line("judged by", judges)));
     lines
 }
 
 /// Adds the limits and kernel settings of the host.
 pub(crate) fn host_settings(record: &Record) -> Vec<TextLine> {
     let host = &record.environment;
-    let limits = host
-        .limits
-        .iter()
-        .map(|(name, n)| line(name, show_count(*n)));
+    let limits = host.limits.iter();
+    let limits = limits.map(|(name, n)| line(name, show_count(*n)));
     let sysctls = host.sysctls.iter().map(|(name, value)| line(name, value));
     limits.chain(sysctls).collect()
 }
@@ -69,21 +64,15 @@ fn describe(place: &Placement) -> String {
         HostLayout::Separate => "separate network namespaces joined by a veth pair: ",
     };
     let delay = delay(place.delay_s, "delay each way");
-    let store = place
-        .store
-        .as_ref()
-        .map_or_else(String::new, describe_store);
+    let store = place.store.as_ref().map(describe_store);
+    let store = store.unwrap_or_default();
     let (client, server) = (role("client", &place.client), role("server", &place.server));
     format!("{hosts}{client}, {server}{store}{delay}")
 }
 
 /// Returns text such as `, store postgresql, 20 ms of round-trip delay through floodmark's proxy`.
 fn describe_store(store: &StorePlacement) -> String {
-    let with = if store.setting.is_empty() {
-        String::new()
-    } else {
-        format!(" with {}", settings(&store.setting))
-    };
+    let with = with(&store.setting);
     let running = if store.started {
         ""
     } else {
@@ -108,10 +97,14 @@ fn role(name: &str, placed: &RolePlacement) -> String {
         Some(cpus) => format!("{name} on CPUs {cpus}"),
         None => format!("{name} on all {}", count_of(placed.cpu_count.into(), "CPU")),
     };
-    if placed.sysctls.is_empty() {
-        on
-    } else {
-        format!("{on} with {}", settings(&placed.sysctls))
+    format!("{on}{}", with(&placed.sysctls))
+}
+
+/// Returns text such as ` with a = 1, b = 2`, or an empty text without settings.
+fn with(values: &BTreeMap<String, String>) -> String {
+    match settings(values) {
+        none if none.is_empty() => none,
+        values => format!(" with {values}"),
     }
 }
 

@@ -84,14 +84,14 @@ fn cells(runs: &TrialRuns<'_>) -> Vec<ColumnCell> {
     let server = median_of(|run| process_use::cpus(run.server.as_ref()));
     let store = median_of(|run| process_use::cpus(run.store.as_ref()));
     let has_store = runs.iter().any(|run| run.store.is_some());
-    let store = has_store.then(|| optional(store, cpus)).unwrap_or_default();
+    let store = has_store.then(|| optional(store, cpus));
     vec![
         shown("ok/s", Emphasis::Strong.span(ok)),
         shown("p50", percentile(runs, Statistic::P50)),
         shown("p99", percentile(runs, Statistic::P99)),
         shown("CPU/request", cpu).at(Detail::Roomy),
         shown("server", optional(server, cpus)),
-        shown("store", store),
+        shown("store", store.unwrap_or_default()),
         shown("runs", runs.len().to_string()),
         shown("validity", validity(runs)),
     ]
@@ -117,10 +117,8 @@ fn validity(runs: &TrialRuns<'_>) -> Span {
         return plain(NOT_MEASURED);
     };
     let mut worst = run::validity_of(worst);
-    let alike = runs
-        .iter()
-        .filter(|run| run::validity_of(run) == worst)
-        .count();
+    let all = runs.iter().map(|run| run::validity_of(run));
+    let alike = all.filter(|status| *status == worst).count();
     if alike < runs.len() {
         worst.text.push_str(&format!(" {alike} of {}", runs.len()));
     }
@@ -136,13 +134,14 @@ pub(crate) fn resumed(record: &Record) -> Option<String> {
         n => format!("{n} times"),
     };
     let runs = record.resumed.iter().map(|one| one.anew.len() as u64).sum();
-    if !record.crash.is_empty() {
-        return Some(format!("interrupted; resumed {times}"));
-    }
-    let runs = count_of(runs, "run");
-    Some(format!(
-        "interrupted; resumed {times}; {runs} repeated on fresh server processes"
-    ))
+    let repeated = match record.crash.len() {
+        0 => format!(
+            "; {} repeated on fresh server processes",
+            count_of(runs, "run")
+        ),
+        _ => String::new(),
+    };
+    Some(format!("interrupted; resumed {times}{repeated}"))
 }
 
 /// Returns the number of server log lines that contain each text, summed over all runs of a trial.
@@ -151,10 +150,9 @@ fn log_lines(runs: &TrialRuns<'_>) -> Vec<TextLine> {
     for errors in runs.iter().flat_map(|run| &run.log_errors) {
         *sums.entry(&errors.text).or_default() += errors.lines;
     }
-    let found = sums.iter().filter(|(_, lines)| **lines > 0);
-    found
-        .map(|(text, lines)| line("log", run::log_lines(text, *lines)))
-        .collect()
+    let found = sums.into_iter().filter(|(_, lines)| *lines > 0);
+    let found = found.map(|(text, lines)| line("log", run::log_lines(text, lines)));
+    found.collect()
 }
 
 /// Returns one reason for each status of a trial that is not valid, and the reasons why runs ended
@@ -216,10 +214,8 @@ fn checks(trials: &[(&str, TrialRuns<'_>)]) -> Vec<TextLine> {
     }
     lines.extend(held.iter().map(|(name, trials)| {
         let trials = plain(format!("in all runs of {}", trials.join(", ")));
-        TextLine::new(
-            "check",
-            [Emphasis::Good.span(format!("{name} held")), trials],
-        )
+        let held = Emphasis::Good.span(format!("{name} held"));
+        TextLine::new("check", [held, trials])
     }));
     lines
 }

@@ -5,8 +5,8 @@ use floodmark_record::run::CheckResult;
 use floodmark_record::watch::LogErrors;
 
 use super::*;
+use crate::Style;
 use crate::fixture;
-use crate::style::Style;
 use crate::terminal;
 
 fn drawn(record: &Record) -> String {

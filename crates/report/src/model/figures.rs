@@ -1,5 +1,6 @@
 //! Figures as text with their units and precision. An unmeasured figure is "–", never zero.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -166,19 +167,14 @@ pub(crate) fn median(figures: impl Iterator<Item = Option<f64>>) -> Option<f64> 
 pub(crate) fn settings<'a, V: Display>(
     settings: impl IntoIterator<Item = (&'a String, V)>,
 ) -> String {
-    let settings = settings.into_iter();
-    joined(
-        settings.map(|(name, value)| format!("{name} = {value}")),
-        ", ",
-    )
+    let each = settings.into_iter();
+    joined(each.map(|(name, value)| format!("{name} = {value}")), ", ")
 }
 
 /// Formats settings for programs: `a=1;b=2`.
-pub(crate) fn setting_pairs<'a, V: Display>(
-    settings: impl IntoIterator<Item = (&'a String, V)>,
-) -> String {
-    let settings = settings.into_iter();
-    joined(settings.map(|(name, value)| format!("{name}={value}")), ";")
+pub(crate) fn setting_pairs<V: Display>(settings: &BTreeMap<String, V>) -> String {
+    let each = settings.iter();
+    joined(each.map(|(name, value)| format!("{name}={value}")), ";")
 }
 
 /// Joins texts with a separator.

@@ -8,7 +8,7 @@ use super::comparison::{figure, range};
 use super::document::{
     Emphasis, Span, Table, TextLine, count_cell, data, line, listed, plain, shown,
 };
-use super::figures::{count_of, duration, ends, extremes, glue, level, optional};
+use super::figures::{count_of, duration, ends, extremes, glue, joined, level, optional};
 
 /// Returns the result in labeled lines.
 pub(crate) fn lines(gate: &GateResult) -> Vec<TextLine> {
@@ -24,8 +24,7 @@ pub(crate) fn lines(gate: &GateResult) -> Vec<TextLine> {
 
 /// Returns the result without the decision, in one line.
 pub(crate) fn detail(gate: &GateResult) -> String {
-    let parts = [ratio(gate)].into_iter().chain(reason(gate));
-    parts.collect::<Vec<_>>().join("; ")
+    joined([ratio(gate)].into_iter().chain(reason(gate)), "; ")
 }
 
 /// Returns the decision with its emphasis.

@@ -5,7 +5,7 @@ use floodmark_record::run::Run;
 use jiff::Timestamp;
 
 use super::chart::MAX_CURVES;
-use super::figures::{count_of, settings};
+use super::figures::{count_of, joined, settings};
 use super::run::same_load;
 use super::{capacity, plan};
 
@@ -39,20 +39,15 @@ pub(crate) fn named(record: &Record) -> Vec<NamedRun<'_>> {
         if let Some(found) = capacity::of_run(record, run) {
             return capacity::run_name(found, run);
         }
-        let texts = parts
-            .iter()
-            .map(|part| part(run))
-            .filter(|text| !text.is_empty());
-        let name = texts.collect::<Vec<_>>().join(", ");
+        let texts = parts.iter().map(|part| part(run));
+        let name = joined(texts.filter(|text| !text.is_empty()), ", ");
         if name.is_empty() { attempt(run) } else { name }
     };
     // Experiments interleave the runs of different trials.
     let mut loads: Vec<Vec<NamedRun<'_>>> = Vec::new();
     for run in runs {
-        let named = NamedRun {
-            run,
-            name: name(run),
-        };
+        let name = name(run);
+        let named = NamedRun { run, name };
         match loads.iter_mut().find(|load| same_load(load[0].run, run)) {
             Some(load) => load.push(named),
             None => loads.push(vec![named]),

@@ -11,7 +11,7 @@ use super::document::{
     Cell, ColumnCell, Emphasis, Row, Span, Table, TextLine, count_cell, data, line, number_cell,
     plain, shown,
 };
-use super::figures::{glue, optional, per_second, share};
+use super::figures::{glue, joined, optional, per_second, share};
 
 /// Maximum number of listed status codes or errors. The most frequent come first.
 const LISTED: usize = 5;
@@ -107,9 +107,9 @@ pub(crate) fn bodies(runs: &[&Run]) -> Vec<TextLine> {
     for response in runs.iter().flat_map(|run| &run.not_ok_responses) {
         first.entry(response.status).or_insert(&response.body);
     }
-    let line = |(status, body): (u16, &str)| match body {
-        "" => line(format!("body of {status}"), "(empty)"),
-        body => line(format!("body of {status}"), body),
+    let line = |(status, body): (u16, &str)| {
+        let body = if body.is_empty() { "(empty)" } else { body };
+        line(format!("body of {status}"), body)
     };
     first.into_iter().map(line).collect()
 }
@@ -144,33 +144,25 @@ fn outcomes(counts: &Counts) -> Vec<Span> {
         ok.push_str(&format!(" ({})", share(counts.ok, counts.intended)));
     }
     let mut spans = vec![plain(ok)];
-    for (name, count) in OTHER_OUTCOMES {
+    let others = OTHER_OUTCOMES.map(|(name, count)| (name, count(counts)));
+    for (i, (name, n)) in others.into_iter().filter(|(_, n)| *n > 0).enumerate() {
+        spans[i].text.push(',');
         let emphasis = Emphasis::Bad.when(name != IN_FLIGHT);
-        if count(counts) > 0 {
-            if let Some(last) = spans.last_mut() {
-                last.text.push(',');
-            }
-            spans.push(emphasis.span(glue(&format!("{} {name}", show_count(count(counts))))));
-        }
+        spans.push(emphasis.span(glue(&format!("{} {name}", show_count(n)))));
     }
     spans
 }
 
 /// Returns an equation such as `12,000 = sent 11,900 + unsent 50 + connect failed 50`.
 fn equation(counts: &Counts) -> String {
-    let (unsent, failed) = (counts.unsent, counts.connect_failed);
-    let terms = [
-        ("sent", counts.sent),
-        ("unsent", unsent),
-        ("connect failed", failed),
+    let unsent = [
+        ("unsent", counts.unsent),
+        ("connect failed", counts.connect_failed),
     ];
-    let terms = terms
-        .iter()
-        .enumerate()
-        .filter(|(i, (_, n))| *i == 0 || *n > 0);
-    let terms = terms.map(|(_, (name, n))| glue(&format!("{name} {}", show_count(*n))));
-    let sum = terms.collect::<Vec<_>>().join(" + ");
-    format!("{} = {sum}", show_count(counts.intended))
+    let unsent = unsent.into_iter().filter(|(_, n)| *n > 0);
+    let terms = [("sent", counts.sent)].into_iter().chain(unsent);
+    let terms = terms.map(|(name, n)| glue(&format!("{name} {}", show_count(n))));
+    format!("{} = {}", show_count(counts.intended), joined(terms, " + "))
 }
 
 /// Returns text such as `200 × 17, 503 × 2`, most frequent first; `None` without entries.
@@ -182,7 +174,7 @@ pub(crate) fn frequencies<K: Display>(label: &str, counted: &BTreeMap<K, u64>) -
     let listed = listed.map(|(name, n)| format!("{name}\u{a0}×\u{a0}{}", show_count(**n)));
     let more = all.len().saturating_sub(LISTED);
     let more = (more > 0).then(|| format!("{more} more"));
-    let text = listed.chain(more).collect::<Vec<_>>().join(", ");
+    let text = joined(listed.chain(more), ", ");
     (!text.is_empty()).then(|| line(label, text))
 }
 
@@ -194,18 +186,13 @@ pub(crate) fn traffic(runs: &[&Run]) -> Option<TextLine> {
     let sent: u64 = runs.iter().map(|run| run.bytes.sent).sum();
     let received: u64 = runs.iter().map(|run| run.bytes.received).sum();
     // Byte counts cover the whole measurement, including the drain.
-    let length_s: f64 = runs
-        .iter()
-        .filter_map(|run| run.series.last())
-        .map(|last| last.to_s)
-        .sum();
+    let last = runs.iter().filter_map(|run| run.series.last());
+    let length_s: f64 = last.map(|last| last.to_s).sum();
     let per_s = optional(Some(length_s).filter(|s| *s > 0.0), |s| {
         format!("{}/s", show_bytes((received as f64 / s) as u64))
     });
     let [sent, received, per_s] =
         [show_bytes(sent), show_bytes(received), per_s].map(|text| glue(&text));
-    Some(line(
-        "traffic",
-        format!("sent {sent}, received {received} ({per_s})"),
-    ))
+    let text = format!("sent {sent}, received {received} ({per_s})");
+    Some(line("traffic", text))
 }

@@ -10,6 +10,7 @@ use floodmark_stats::attempts::geometric_median;
 use super::document::{Emphasis, RankedBar, Ranking, plain};
 use super::figures::extremes;
 use super::names::{NamedRun, load_name};
+use super::run::status_word;
 use super::verdict;
 
 /// Minimum number of loads; fewer need no chart.
@@ -91,7 +92,7 @@ fn bar(load: &[NamedRun<'_>]) -> Option<RankedBar> {
     let worst = runs().map(|run| run.validity.status).max()?;
     match worst {
         Status::Valid => {}
-        Status::Invalid => about.push(Emphasis::Bad.span("invalid")),
+        Status::Invalid => about.push(status_word(worst)),
         Status::Bound => about.push(Emphasis::Warn.span("lower bound")),
     }
     let mut checks = load.iter().flat_map(|one| &one.run.checks);

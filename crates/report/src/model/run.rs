@@ -154,10 +154,8 @@ pub(crate) fn saturation(run: &Run) -> Option<TextLine> {
                 glue(&format!("{} achieved", rate(found.achieved_per_s)))
             );
             let method = faint(format!("({})", found.method));
-            TextLine::new(
-                "fell behind",
-                [plain("at"), Emphasis::Warn.span(at), plain(then), method],
-            )
+            let at = [plain("at"), Emphasis::Warn.span(at)];
+            TextLine::new("fell behind", [at, [plain(then), method]].concat())
         }
         Saturation::KeptUp {
             up_to_per_s,
@@ -177,10 +175,9 @@ pub(crate) fn tls(run: &Run) -> Option<TextLine> {
     let handshakes = count_of(tls.used.handshakes, "handshake");
     let resumed = glue(&format!("{} resumed", show_count(tls.used.resumed)));
     // Handshakes of kept connections finish before the clock starts.
-    let cost = match tls.handshake_cpu_share.filter(|share| *share > 0.0) {
-        Some(share) => format!(", {} of the client's CPU", percent(share * 100.0)),
-        None => String::new(),
-    };
+    let cost = tls.handshake_cpu_share.filter(|share| *share > 0.0);
+    let cost = cost.map(|share| format!(", {} of the client's CPU", percent(share * 100.0)));
+    let cost = cost.unwrap_or_default();
     let text = format!("{}; {handshakes}, {resumed}{cost}", suites.join(", "));
     Some(line("TLS", text))
 }
@@ -189,20 +186,25 @@ pub(crate) fn tls(run: &Run) -> Option<TextLine> {
 pub(crate) fn validity(run: &Run) -> Vec<TextLine> {
     let status = validity_of(run);
     let dash = || status.emphasis.span("–");
-    let mut reasons = run.validity.reasons.iter();
-    let mut first = vec![status.clone()];
-    if let Some(reason) = reasons.next() {
-        first.extend([dash(), plain(reason.to_string())]);
-    }
-    let mut lines = vec![TextLine::new("validity", first)];
-    lines.extend(reasons.map(|reason| TextLine::new("", [dash(), plain(reason.to_string())])));
-    lines
+    let reasons = run.validity.reasons.iter();
+    let mut reasons = reasons.map(|reason| vec![dash(), plain(reason.to_string())]);
+    let first = [vec![status.clone()], reasons.next().unwrap_or_default()].concat();
+    let first = TextLine::new("validity", first);
+    let others = reasons.map(|reason| TextLine::new("", reason));
+    [first].into_iter().chain(others).collect()
 }
 
 /// Returns the status in one word. A run without any response is never called valid.
 pub(crate) fn validity_of(run: &Run) -> Span {
     match run.validity.status {
         Status::Valid if outcomes::unanswered(&run.requests) => Emphasis::Bad.span("no response"),
+        status => status_word(status),
+    }
+}
+
+/// Returns a status in one word.
+pub(crate) fn status_word(status: Status) -> Span {
+    match status {
         Status::Valid => Emphasis::Good.span("valid"),
         Status::Bound => Emphasis::Warn.span("bound"),
         Status::Invalid => Emphasis::Bad.span("invalid"),
@@ -227,8 +229,7 @@ pub(crate) fn check(check: &CheckResult) -> TextLine {
 
 /// Returns the operations around a violation.
 pub(crate) fn history(operations: &[String]) -> Vec<TextLine> {
-    let line = |operation: &String| TextLine::new("", [plain(operation)]);
-    operations.iter().map(line).collect()
+    operations.iter().map(|text| line("", text)).collect()
 }
 
 /// Returns the notes, the log lines and the list of missing data.
@@ -274,10 +275,8 @@ fn remote_host(remote: &RemoteObservation) -> String {
     };
     let cpus = count_of(remote.environment.cpus.into(), "CPU");
     let error = glue(&show_ns(aligned.error_ms * 1e6));
-    let but = match &aligned.but {
-        Some(but) => format!("; {but}"),
-        None => String::new(),
-    };
+    let but = aligned.but.as_ref().map(|but| format!("; {but}"));
+    let but = but.unwrap_or_default();
     format!("server host ({cpus}) monitored by floodmark observe; {clock}, ± {error}{but}")
 }
 

@@ -11,7 +11,7 @@ use super::document::{
     Block, Blocks, Cell, Emphasis, Row, Span, Table, TextLine, data, line, listed, number_cell,
     plain, text_cell,
 };
-use super::figures::{NOT_MEASURED, count_of, ends, glue, interval_with};
+use super::figures::{NOT_MEASURED, count_of, ends, glue, interval_with, joined};
 use super::names::{day, iso_timestamp, minute};
 use super::page::PageContent;
 
@@ -43,26 +43,25 @@ pub(crate) fn document(report: &TrendReport) -> Blocks {
 impl PageContent {
     /// Builds the page of trends.
     pub(crate) fn of_trends(report: &TrendReport) -> PageContent {
-        let (mut answer, mut charts, mut tables) = Default::default();
+        let (mut answer, mut charts, mut tables) = <(Blocks, Blocks, Blocks)>::default();
         for series in &report.series {
-            headed(&mut answer, report, series, |blocks| {
-                for trend in &series.trends {
-                    let mut spans = levels(series, trend);
-                    spans[0].text = capitalized(&spans[0].text);
-                    blocks.paragraph(spans);
+            if report.series.len() > 1 {
+                for blocks in [&mut answer, &mut charts, &mut tables] {
+                    blocks.subheading(&series.name);
                 }
-            });
-            headed(&mut charts, report, series, |blocks| {
-                let drawn = series.trends.iter();
-                let drawn = drawn.filter_map(|trend| chart(series, trend));
-                blocks.0.push(Block::Charts(drawn.collect()));
-                blocks.lines(host_changes(series));
-            });
-            headed(&mut tables, report, series, |blocks| {
-                blocks.tables([results(series, ON_PAGE)]);
-            });
+            }
+            for trend in &series.trends {
+                let mut spans = levels(series, trend);
+                spans[0].text = capitalized(&spans[0].text);
+                answer.paragraph(spans);
+            }
+            let drawn = series.trends.iter();
+            let drawn = drawn.filter_map(|trend| chart(series, trend));
+            charts.0.push(Block::Charts(drawn.collect()));
+            charts.lines(host_changes(series));
+            tables.tables([results(series, ON_PAGE)]);
         }
-        let names = report.series.iter().map(|series| series.name.as_str());
+        let names = report.series.iter().map(|series| series.name.clone());
         // A result can contain several trials.
         let mut all: Vec<TrendResult> = Vec::new();
         for result in report.series.iter().flat_map(|series| &series.results) {
@@ -72,28 +71,14 @@ impl PageContent {
         }
         let mut plans = Blocks::default();
         plans.paragraph([plain(format!("{}.", period(&all)))]);
-        let mut rest = Blocks::default();
-        rest.lines(notes(report));
+        let rest = Blocks::of_lines(notes(report));
         PageContent {
-            title: format!("Trend of {}", names.collect::<Vec<_>>().join(", ")),
+            title: format!("Trend of {}", joined(names, ", ")),
             plans,
             answer,
             sections: vec![("Trends", charts), ("Results", tables), ("Notes", rest)],
         }
     }
-}
-
-/// Adds content below the name of its series, if there are several series.
-fn headed(
-    blocks: &mut Blocks,
-    report: &TrendReport,
-    series: &TrendSeries,
-    add: impl FnOnce(&mut Blocks),
-) {
-    if report.series.len() > 1 {
-        blocks.subheading(&series.name);
-    }
-    add(blocks);
 }
 
 /// Returns the number of results and the period they cover: `14 results from … to …`.

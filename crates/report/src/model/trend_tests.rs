@@ -4,8 +4,8 @@ use floodmark_record::host::ToolInfo;
 use floodmark_record::trend::{HostChange, TrendFigure, TrendLevel};
 
 use super::*;
+use crate::Style;
 use crate::fixture::interval;
-use crate::style::Style;
 use crate::{html, terminal};
 
 const RATES: [f64; 14] = [

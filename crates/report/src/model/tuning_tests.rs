@@ -4,9 +4,9 @@ use floodmark_record::interval::Interval;
 use floodmark_record::tuning::{TuningEnd, TuningRatio};
 
 use super::*;
+use crate::Style;
 use crate::fixture;
 use crate::model::chart::ChartMark;
-use crate::style::Style;
 use crate::terminal;
 
 fn interval(low: f64, high: f64) -> Option<Interval> {

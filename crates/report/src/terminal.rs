@@ -14,7 +14,47 @@ use floodmark_record::verdict::Verdict;
 use crate::model;
 use crate::model::document::{Block, Blocks, Cell, Detail, Emphasis, Span, Table, TextLine};
 use crate::plain;
-use crate::style::Style;
+
+/// Minimum width of drawn text. A narrower terminal wraps the text.
+const MIN_WIDTH: usize = 40;
+
+/// How text is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Whether colors (ANSI SGR sequences) are used.
+    pub color: bool,
+    /// Maximum number of columns in a line.
+    pub width: usize,
+}
+
+impl Style {
+    /// Returns the number of columns to draw.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        self.width.max(MIN_WIDTH)
+    }
+
+    /// Colors `text` by its emphasis. Returns the text unchanged if colors are disabled.
+    #[must_use]
+    pub fn paint(&self, emphasis: Emphasis, text: &str) -> String {
+        match sgr(emphasis) {
+            Some(code) if self.color => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+/// Uses only the eight basic colors, which every terminal supports and themes keep readable.
+fn sgr(emphasis: Emphasis) -> Option<&'static str> {
+    match emphasis {
+        Emphasis::Plain | Emphasis::Step => None,
+        Emphasis::Strong => Some("1"),
+        Emphasis::Faint => Some("2"),
+        Emphasis::Good => Some("32"),
+        Emphasis::Warn => Some("33"),
+        Emphasis::Bad => Some("31"),
+    }
+}
 
 /// Width of the label before a value, in characters.
 const LABEL: usize = 13;
@@ -40,13 +80,11 @@ pub fn result(record: &Record, next: Option<&str>, style: Style) -> String {
 /// Draws the result of a record's experiment. Returns an empty string for other records.
 #[must_use]
 pub fn experiment(record: &Record, style: Style) -> String {
-    draw(
-        &match record.tuning {
-            Some(_) => model::tuning::document(record),
-            None => model::experiment::document(record),
-        },
-        style,
-    )
+    let document = match record.tuning {
+        Some(_) => model::tuning::document(record),
+        None => model::experiment::document(record),
+    };
+    draw(&document, style)
 }
 
 /// Draws the result of `floodmark capacity`.
@@ -101,10 +139,8 @@ pub(crate) fn draw(blocks: &Blocks, style: Style) -> String {
             Block::Paragraph(spans) => canvas.wrap(2, spans),
             Block::Line(line) => canvas.line(line),
             Block::Command(label, command) => {
-                let command = plain::line(command);
-                canvas
-                    .out
-                    .push_str(format!("{label:<LABEL$}{command}").trim_end());
+                let text = format!("{label:<LABEL$}{}", plain::line(command));
+                canvas.out.push_str(text.trim_end());
                 canvas.out.push('\n');
             }
             Block::Table(table) => canvas.table(table),
@@ -206,23 +242,15 @@ fn cells(table: &Table, supplements: bool, detail: Detail) -> Vec<Vec<Span>> {
     let span =
         |emphasis: Emphasis, text: &str| emphasis.span(plain::line(text).replace(NO_BREAK, " "));
     let cell = |cell: &Cell| {
-        if supplements && !cell.supplement.is_empty() {
-            span(
-                cell.span.emphasis,
-                &format!("{} {}", cell.span.text, cell.supplement),
-            )
-        } else {
-            span(cell.span.emphasis, &cell.span.text)
-        }
+        let supplement = if supplements { &cell.supplement } else { "" };
+        let text = format!("{} {supplement}", cell.span.text);
+        span(cell.span.emphasis, text.trim_end())
     };
     let columns = table.shown(detail);
     let heads = columns.iter().map(|i| &table.columns[*i].head);
     let heads = heads.map(|head| span(Emphasis::Faint, head));
-    let mut rows = vec![Vec::from_iter(
-        [span(Emphasis::Plain, &table.caption)]
-            .into_iter()
-            .chain(heads),
-    )];
+    let caption = [span(Emphasis::Plain, &table.caption)].into_iter();
+    let mut rows = vec![Vec::from_iter(caption.chain(heads))];
     for row in table.rows.iter().filter(|row| row.detail <= detail) {
         let shown = columns.iter().map(|i| cell(&row.cells[*i]));
         let name = [span(Emphasis::Plain, &row.name)].into_iter();
@@ -237,13 +265,10 @@ fn widths(rows: &[Vec<Span>]) -> Vec<usize> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let texts = rows.iter().filter_map(|row| row.get(column));
-        let widest = texts
-            .map(|span| span.text.chars().count())
-            .max()
-            .unwrap_or(0);
-        match column {
-            0 => LABEL.max(widest),
-            _ => widest + GAP,
+        let widest = texts.map(|span| span.text.chars().count()).max();
+        match (column, widest.unwrap_or(0)) {
+            (0, widest) => LABEL.max(widest),
+            (_, widest) => widest + GAP,
         }
     };
     (0..columns).map(width).collect()
@@ -330,5 +355,20 @@ pub(crate) mod tests {
             drawn_tables([table], 80).lines().last(),
             Some("a-name-longer-than-a-label  123,456,789  x")
         );
+    }
+
+    #[test]
+    fn uses_no_escape_sequence_without_color() {
+        let mut style = Style {
+            color: false,
+            width: 80,
+        };
+        assert_eq!(style.paint(Emphasis::Bad, "wrong"), "wrong");
+        style.color = true;
+        assert_eq!(
+            style.paint(Emphasis::Bad, "wrong"),
+            "\u{1b}[31mwrong\u{1b}[0m"
+        );
+        assert_eq!(style.paint(Emphasis::Plain, "so"), "so");
     }
 }
