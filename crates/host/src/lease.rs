@@ -18,7 +18,7 @@ use procfs_core::process::Stat;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::child::Child;
-use crate::lock::{create_in_use, sweep_abandoned};
+use crate::files::{create_in_use, sweep_abandoned};
 
 /// Maximum time to wait until killed processes have ended.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);

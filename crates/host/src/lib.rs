@@ -5,30 +5,21 @@
 //! Invariant: this crate knows neither HTTP nor the purpose of a child.
 
 pub mod child;
-pub mod cpus;
 pub mod delay;
-pub mod lease;
-pub mod limits;
-pub mod lock;
+mod files;
+mod lease;
 pub mod namespace;
-pub mod output;
-pub mod placement;
-pub mod process_set;
-pub mod replace;
-pub mod scratch;
-pub mod signals;
+mod placement;
+mod signals;
 pub mod slow;
-pub mod stdin;
+mod streams;
 
 pub use child::{Child, ChildError, ChildUsage};
-pub use cpus::Cpus;
+pub use files::{Scratch, lock, replace_file, sweep_folders, sync_folder};
 pub use lease::{Lease, sweep};
-pub use limits::{OpenFiles, Raised, open_files, raise_open_files};
 pub use namespace::Namespace;
-pub use placement::ProcessPlacement;
-pub use process_set::ProcessSet;
-pub use replace::{replace_file, sync_folder};
+pub use placement::{Cpus, OpenFiles, ProcessPlacement, Raised, open_files, raise_open_files};
 pub use rustix::process::Signal;
-pub use scratch::{Scratch, sweep_folders};
-pub use signals::{Stop, before_immediate_exit};
-pub use stdin::{stdin_is_closed, stdin_is_readable};
+pub use signals::{INTERRUPTED, Stop, before_immediate_exit};
+pub use slow::ProcessSet;
+pub use streams::{failure_line, stdin_is_closed, stdin_is_readable, without_colors};

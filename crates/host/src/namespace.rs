@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::sync::Arc;
 use std::{io, thread};
 
@@ -46,8 +47,16 @@ impl Namespace {
             // SAFETY: the call changes only the network namespace of this thread, not its file
             // descriptors.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
-            Ok(Namespace(File::open("/proc/thread-self/ns/net")?.into()))
+            Self::open(Path::new("/proc/thread-self/ns/net"))
         })?
+    }
+
+    /// Opens the namespace of a process, from a file such as `/proc/PID/ns/net`.
+    ///
+    /// # Errors
+    /// The process has ended or belongs to another user.
+    pub fn open(file: &Path) -> io::Result<Self> {
+        Ok(Namespace(File::open(file)?.into()))
     }
 
     /// Runs `work` on a new thread in this namespace. Threads started by `work` inherit the

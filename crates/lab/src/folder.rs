@@ -5,8 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use floodmark_host::lock::lock;
-use floodmark_host::replace_file;
+use floodmark_host::{lock, replace_file};
 use floodmark_plan::FileError;
 use floodmark_record::{Event, Record};
 

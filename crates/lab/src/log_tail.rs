@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use floodmark_host::output::{failure_line, without_colors};
+use floodmark_host::{failure_line, without_colors};
 
 /// Maximum length of a quoted line, in characters.
 const LINE_LIMIT: usize = 200;

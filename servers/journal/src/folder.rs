@@ -4,8 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use floodmark_host::lock::lock;
-use floodmark_host::sync_folder;
+use floodmark_host::{lock, sync_folder};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::{JournalError, failed};

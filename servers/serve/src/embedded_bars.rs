@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
-use floodmark_host::lock::lock;
+use floodmark_host::lock;
 use floodmark_host::sync_folder;
 use redb::backends::FileBackend;
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use floodmark_host::lock::lock;
+use floodmark_host::lock;
 use floodmark_host::sync_folder;
 use rustix::fs::OFlags;
 

@@ -4,8 +4,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-use floodmark_host::Child;
-use floodmark_host::output::without_colors;
+use floodmark_host::{Child, without_colors};
 use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;

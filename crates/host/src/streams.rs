@@ -1,4 +1,9 @@
-//! Finds the line in a program's output that best explains a failure.
+//! Standard streams: the state of stdin, and the line of a program's output that best explains a
+//! failure.
+
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Returns the line that best explains a failure, without colors. This is the last line that starts
 /// with "error:" (case-insensitive), even if usage text follows. Without such a line, or if a
@@ -39,6 +44,31 @@ pub fn without_colors(text: &str) -> String {
         plain.push_str(end.map_or("", |end| &part[end + 1..]));
     }
     plain
+}
+
+/// Returns whether the other end of stdin is closed. Reads nothing, so data that was written before
+/// is still available.
+#[must_use]
+pub fn stdin_is_closed() -> bool {
+    let stdin = std::io::stdin();
+    // The kernel always reports a closed end, in addition to the requested events.
+    let mut descriptors = [PollFd::new(&stdin, PollFlags::RDHUP)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let closed = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR | PollFlags::NVAL;
+    poll(&mut descriptors, Some(&now)).is_ok() && descriptors[0].revents().intersects(closed)
+}
+
+/// Waits until stdin has data or its other end is closed. Returns `false` if `timeout` expires or a
+/// signal interrupts the wait.
+#[must_use]
+pub fn stdin_is_readable(timeout: Duration) -> bool {
+    let stdin = std::io::stdin();
+    let mut descriptors = [PollFd::new(&stdin, PollFlags::IN)];
+    let timeout = Timespec::try_from(timeout).ok();
+    matches!(poll(&mut descriptors, timeout.as_ref()), Ok(1..))
 }
 
 #[cfg(test)]
