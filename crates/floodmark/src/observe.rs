@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use floodmark_host::{Stop, stdin_is_readable};
 use floodmark_observe::environment::environment;
-use floodmark_observe::server::{self, NotFound};
+use floodmark_observe::listener::{self, NotFound};
 use floodmark_observe::{MonitorTargets, Observer, Root};
 use floodmark_record::agent_lines::AgentCommand;
 use floodmark_record::target::Address;
@@ -179,7 +179,7 @@ fn answer_pings(args: &ObserveArgs, stop: &Stop) -> Result<(), Ending> {
 /// Returns the server process to monitor.
 fn watch(args: &ObserveArgs) -> Result<MonitorTargets, Ending> {
     check_server_pid(args.server_pid)?;
-    let found = server::on_port(&Root::host(), args.port, args.address);
+    let found = listener::on_port(&Root::host(), args.port, args.address);
     let addresses = match (found, args.server_pid) {
         (Ok(addresses), _) => addresses,
         // The process given with --server-pid may listen in another network namespace. floodmark

@@ -1,11 +1,22 @@
-//! CPU time, load and pressure: `/proc/stat`, `/proc/loadavg`, `/proc/pressure`.
+//! CPUs: their time, load and pressure (`/proc/stat`, `/proc/loadavg`, `/proc/pressure`), the CPUs on
+//! which threads may run, and how fast the CPUs of a server run.
 
+use std::collections::BTreeSet;
+use std::hint::black_box;
 use std::io;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
 
+use floodmark_host::Cpus;
+use floodmark_record::metric::Role;
+use floodmark_record::target::Address;
 use rustix::param::clock_ticks_per_second;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::Root;
-use crate::kernel_file::labelled;
+use crate::clock::thread_cpu;
+use crate::root::labelled;
+use crate::{MonitorTargets, Root, listener};
 
 /// Returns the clock ticks per second in `/proc`, usually 100.
 pub(crate) fn ticks_per_s() -> f64 {
@@ -73,14 +84,8 @@ pub(crate) fn parse_pressure(text: &str) -> Option<f64> {
 }
 
 /// Counts the CPUs in a list such as `0-3,8`.
-pub(crate) fn count_list(list: &str) -> Option<u32> {
-    let mut count = 0_u32;
-    for part in list.trim().split(',') {
-        let (low, high) = part.split_once('-').unwrap_or((part, part));
-        let (low, high): (u32, u32) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
-        count = count.checked_add(high.checked_sub(low)?.checked_add(1)?)?;
-    }
-    Some(count)
+fn count_list(list: &str) -> Option<u32> {
+    Some(Cpus::parse(list).ok()?.count())
 }
 
 /// Returns the CPUs that this process may use (`Cpus_allowed_list` of `/proc/self/status`).
@@ -111,10 +116,145 @@ pub(crate) fn model(root: &Root) -> Option<String> {
     Some(model.strip_prefix(':')?.trim().to_owned())
 }
 
+/// Maximum number of threads to read, because each takes a system call.
+const MOST_THREADS: usize = 4096;
+
+/// Returns the CPUs that the calling thread may run on, or `None` if unknown.
+pub(crate) fn of_this_thread() -> Option<BTreeSet<u32>> {
+    known(of_thread(None))
+}
+
+/// Returns the CPUs on which at least one thread of the processes may run, or `None` if unknown.
+/// Many servers restrict each of their threads to another CPU, so the main thread is not enough.
+pub(crate) fn of_processes(root: &Root, pids: &[u32]) -> Option<BTreeSet<u32>> {
+    let tasks = |pid: &u32| root.numbered(format!("/proc/{pid}/task"));
+    let threads = pids.iter().flat_map(tasks).take(MOST_THREADS);
+    let threads = threads.filter_map(|tid| Pid::from_raw(i32::try_from(tid).ok()?));
+    known(threads.flat_map(|tid| of_thread(Some(tid))))
+}
+
+fn known(cpus: impl Iterator<Item = u32>) -> Option<BTreeSet<u32>> {
+    let cpus: BTreeSet<u32> = cpus.collect();
+    (!cpus.is_empty()).then_some(cpus)
+}
+
+/// Returns the CPUs that a thread may run on; none if unknown.
+fn of_thread(tid: Option<Pid>) -> impl Iterator<Item = u32> {
+    let set = sched_getaffinity(tid).ok();
+    let is_set = move |cpu: &u32| set.as_ref().is_some_and(|set| set.is_set(*cpu as usize));
+    (0..CpuSet::MAX_CPU as u32).filter(is_set)
+}
+
+/// Interval between two samples of a CPU.
+const EVERY: Duration = Duration::from_millis(5);
+
+/// Steps of the work, which take a few microseconds. With two passes and a warm-up per sample,
+/// monitoring uses about 0.2 % of each CPU.
+const STEPS: u32 = 800;
+
+/// Maximum number of CPUs to measure.
+const MOST_CPUS: usize = 16;
+
+/// Time that the work took on a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CpuSpeedSample {
+    /// Number of the CPU.
+    pub cpu: u32,
+    /// CPU time of the work in nanoseconds. The work is always the same.
+    pub work_ns: u64,
+}
+
+/// Measures the speed of CPUs until it is dropped.
+#[derive(Debug)]
+pub struct CpuSpeedMonitor {
+    samples: Receiver<CpuSpeedSample>,
+}
+
+impl CpuSpeedMonitor {
+    /// Starts measuring up to 16 of the CPUs that a server on this host may use. Returns `None` if
+    /// the server's processes are unknown.
+    #[must_use]
+    pub fn of_server(targets: &MonitorTargets, addresses: &[Address]) -> Option<Self> {
+        let pids = match targets.server_pid {
+            Some(pid) => vec![pid],
+            None => listener::processes(&Root::host(), (Role::Server, "server"), addresses).ok()?,
+        };
+        let cpus = of_processes(&Root::host(), &pids)?;
+        let apart = cpus.len().div_ceil(MOST_CPUS).max(1);
+        Self::start(cpus.into_iter().step_by(apart))
+    }
+
+    /// Starts to measure CPUs. Returns `None` if no CPU can be measured.
+    fn start(cpus: impl Iterator<Item = u32>) -> Option<Self> {
+        let (sender, samples) = mpsc::channel();
+        let mut is_started = false;
+        for cpu in cpus {
+            let sender = sender.clone();
+            let thread = std::thread::Builder::new().name("cpu-speed".to_owned());
+            is_started |= thread.spawn(move || measure(cpu, &sender)).is_ok();
+        }
+        is_started.then_some(Self { samples })
+    }
+
+    /// Returns the samples since the last call.
+    #[must_use]
+    pub fn take(&self) -> Vec<CpuSpeedSample> {
+        self.samples.try_iter().collect()
+    }
+}
+
+/// Measures the speed of a CPU until the receiver of the samples is dropped or the CPU is not
+/// available.
+fn measure(cpu: u32, samples: &Sender<CpuSpeedSample>) {
+    let mut set = CpuSet::new();
+    set.set(cpu as usize);
+    if sched_setaffinity(None, &set).is_err() {
+        return;
+    }
+    loop {
+        std::thread::sleep(EVERY);
+        // Warm up: the first pass after a pause is slower, because its code was evicted from the
+        // caches.
+        work(STEPS / 4);
+        // Keep the faster of two passes, because an interrupt may have slowed down the other.
+        let took = timed(work).min(timed(work));
+        let sample = CpuSpeedSample {
+            cpu,
+            work_ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
+        };
+        if samples.send(sample).is_err() {
+            return;
+        }
+    }
+}
+
+/// Returns the CPU time of the work.
+fn timed(work: impl Fn(u32)) -> Duration {
+    let before = thread_cpu();
+    work(STEPS);
+    thread_cpu() - before
+}
+
+/// Mixes numbers in independent chains, so that the work needs several execution units at once.
+/// Work that only waits for its own results would not notice another thread on the same core.
+fn work(steps: u32) {
+    let [mut a, mut b, mut c, mut d] = black_box([1_u64, 2, 3, 4]);
+    for _ in 0..steps {
+        a ^= a << 13;
+        a ^= a >> 7;
+        a ^= a << 17;
+        b = b.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        c = c.wrapping_add(a ^ b);
+        d = (d << 5) ^ (d >> 3) ^ c;
+    }
+    black_box([a, b, c, d]);
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
-    use std::time::{Duration, Instant};
 
     const STAT: &str = "\
 cpu  7595 5 2332 167317 530 1 51 43 0 0
@@ -175,5 +315,64 @@ ctxt 1
         assert!(total_s <= begin.elapsed().as_secs_f64() * cpus + 0.1 * cpus);
         assert!(allowed(&root) <= online);
         assert!(load_average(&root).is_some());
+    }
+
+    #[test]
+    fn the_cpus_of_all_threads_count() {
+        let root = Root::host();
+        let own = of_this_thread().unwrap();
+        let pids = [std::process::id()];
+        assert_eq!(of_processes(&root, &pids), Some(own.clone()));
+        let last = own.last().copied().unwrap();
+        let restricted = std::thread::spawn(move || {
+            let mut set = CpuSet::new();
+            set.set(last as usize);
+            sched_setaffinity(None, &set).unwrap();
+            // The other threads of this process may still run anywhere.
+            (of_this_thread(), of_processes(&Root::host(), &pids))
+        });
+        let (of_thread, of_process) = restricted.join().unwrap();
+        assert_eq!(of_thread, Some([last].into()));
+        assert_eq!(of_process, Some(own));
+        assert_eq!(of_processes(&root, &[]), None);
+    }
+
+    /// Measures the speed of the CPUs that this thread may use for one second.
+    fn measured() -> Vec<CpuSpeedSample> {
+        let cpus = of_this_thread().unwrap();
+        let count = cpus.len() as u128;
+        let monitor = CpuSpeedMonitor::start(cpus.into_iter()).unwrap();
+        let begin = Instant::now();
+        std::thread::sleep(Duration::from_secs(1));
+        let samples = monitor.take();
+        let most = begin.elapsed().as_millis() / EVERY.as_millis() * count;
+        assert!(samples.len() as u128 <= most, "{}", samples.len());
+        assert!(
+            monitor.take().len() < samples.len(),
+            "samples were returned twice"
+        );
+        samples
+    }
+
+    #[test]
+    fn most_samples_of_a_cpu_agree() {
+        let mut samples = measured();
+        assert!(samples.len() >= 20, "{}", samples.len());
+        let cpu = samples[0].cpu;
+        samples.retain(|sample| sample.cpu == cpu);
+        samples.sort_unstable_by_key(|sample| sample.work_ns);
+        let at = |share: f64| samples[(samples.len() as f64 * share) as usize].work_ns;
+        assert!(at(0.1) > 500, "{} ns are too short to measure", at(0.1));
+        assert!(at(0.75) < 3 * at(0.1), "{} {} ns", at(0.1), at(0.75));
+    }
+
+    #[test]
+    fn a_server_is_found_by_its_address() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Ip(listener.local_addr().unwrap());
+        let targets = MonitorTargets::default();
+        assert!(CpuSpeedMonitor::of_server(&targets, std::slice::from_ref(&address)).is_some());
+        drop(listener);
+        assert!(CpuSpeedMonitor::of_server(&targets, &[address]).is_none());
     }
 }

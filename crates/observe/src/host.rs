@@ -9,11 +9,11 @@ use floodmark_record::Metric;
 use floodmark_record::metric::{CgroupFigure, DiskFigure, HostFigure, NetworkFigure, Role};
 use procfs_core::{DiskStats, FromRead};
 
-use crate::cpu::CpuTime;
-use crate::kernel_file::KernelFile;
+use crate::cpu::{self, CpuTime};
+use crate::root::{KernelFile, labelled};
+use crate::sampler::{HostCpu, SharedHostCpu};
 use crate::samples::Samples;
-use crate::targets::{HostCpu, SharedHostCpu};
-use crate::{Root, cgroup, cpu, netstat};
+use crate::{Root, cgroup};
 
 /// Sampled counters of `/proc/net/netstat`.
 const NETSTAT: [NetworkFigure; 10] = [
@@ -47,16 +47,6 @@ const PRESSURE: [(&str, HostFigure); 3] = [
     ("/proc/pressure/memory", HostFigure::MemoryPressure),
 ];
 
-const THROTTLING: [CgroupFigure; 2] = [CgroupFigure::ThrottledPeriods, CgroupFigure::ThrottledTime];
-
-const DISKS: [DiskFigure; 5] = [
-    DiskFigure::ReadBytes,
-    DiskFigure::WrittenBytes,
-    DiskFigure::Writes,
-    DiskFigure::BusyTime,
-    DiskFigure::Flushes,
-];
-
 /// Minimum sampling interval. The counters cover the whole host. Reading `netstat` and `snmp` takes
 /// 80 µs.
 const STEP: Duration = Duration::from_millis(200);
@@ -69,23 +59,6 @@ const SHARE: f64 = 0.002;
 
 /// Bytes per sector in `/proc/diskstats`, independent of the disk's own sector size.
 const SECTOR: f64 = 512.0;
-
-/// Returns the metrics of all samplers in this file, for any placement of server and client.
-pub(crate) fn produced() -> Vec<Metric> {
-    let mut all = Vec::new();
-    for scope in [None, Some(Role::Server)] {
-        all.extend(CPUS.map(|figure| Metric::Host(scope, figure)));
-        all.extend(PRESSURE.map(|(_, figure)| Metric::Host(scope, figure)));
-        all.extend(THROTTLING.map(|figure| Metric::Cgroup(scope, figure)));
-        all.extend(DISKS.map(|figure| Metric::Disk(scope, figure)));
-    }
-    for scope in [None, Some(Role::Server), Some(Role::Client)] {
-        let counters = NETSTAT.into_iter().chain(SNMP);
-        let figures = counters.chain([NetworkFigure::TimeWait]);
-        all.extend(figures.map(|figure| Metric::Network(scope, figure)));
-    }
-    all
-}
 
 /// Starts all samplers of the host.
 pub(crate) fn open(samples: &mut Samples, root: &Root, live: &SharedHostCpu) {
@@ -131,7 +104,7 @@ pub(crate) fn network(samples: &mut Samples, root: &Root, of: Option<Role>, fold
     for (file, figures) in [("netstat", &NETSTAT[..]), ("snmp", &SNMP[..])] {
         let file = format!("{folder}/{file}");
         let text = root.read(&file).unwrap_or_default();
-        let exists = |figure: &&NetworkFigure| netstat::pick(&text, &[figure.name()]).is_some();
+        let exists = |figure: &&NetworkFigure| pick(&text, &[figure.name()]).is_some();
         let (figures, absent): (Vec<NetworkFigure>, Vec<NetworkFigure>) =
             figures.iter().partition(exists);
         let [names, absent] =
@@ -144,14 +117,14 @@ pub(crate) fn network(samples: &mut Samples, root: &Root, of: Option<Role>, fold
                 .into_iter()
                 .map(|figure| Metric::Network(of, figure));
             add_file(samples, root, &file, STEP, metrics.collect(), move |text| {
-                netstat::pick(text, &names)
+                pick(text, &names)
             });
         }
     }
     let metrics = vec![Metric::Network(of, NetworkFigure::TimeWait)];
     let file = format!("{folder}/sockstat");
     add_file(samples, root, &file, STEP, metrics, |text| {
-        Some(vec![netstat::time_wait(text)? as f64])
+        Some(vec![time_wait(text)? as f64])
     });
 }
 
@@ -174,7 +147,9 @@ fn cpus(samples: &mut Samples, root: &Root, live: SharedHostCpu) {
 /// Samples the throttling of a control group.
 pub(crate) fn throttling(samples: &mut Samples, root: &Root, of: Option<Role>, level: &Path) {
     let file = level.join("cpu.stat").display().to_string();
-    let metrics = THROTTLING.map(|figure| Metric::Cgroup(of, figure)).into();
+    let metrics = CgroupFigure::ALL
+        .map(|figure| Metric::Cgroup(of, figure))
+        .into();
     add_file(samples, root, &file, STEP, metrics, |text| {
         let throttling = cgroup::parse_throttling(text)?;
         Some(vec![throttling.throttled as f64, throttling.throttled_s])
@@ -187,7 +162,9 @@ fn disks(samples: &mut Samples, root: &Root) {
     let is_skipped = |name: &String| SKIPPED.iter().any(|prefix| name.starts_with(prefix));
     let names = root.names("/sys/block").filter(|name| !is_skipped(name));
     let names: Vec<String> = names.collect();
-    let metrics = DISKS.map(|figure| Metric::Disk(None, figure)).into();
+    let metrics = DiskFigure::ALL
+        .map(|figure| Metric::Disk(None, figure))
+        .into();
     let (file, step) = ("/proc/diskstats", DISK_STEP);
     add_file(samples, root, file, step, metrics, move |text| {
         Some(parse_disks(text, &names)?.into())
@@ -209,10 +186,34 @@ fn parse_disks(text: &str, names: &[String]) -> Option<[f64; 5]> {
     Some(sums)
 }
 
+/// Parses counters from the contents of either file, in the order of `names`.
+pub(crate) fn pick(text: &str, names: &[&str]) -> Option<Vec<f64>> {
+    let mut values = vec![f64::NAN; names.len()];
+    for group in ["TcpExt:", "Tcp:"] {
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(group));
+        while let (Some(heads), Some(counters)) = (lines.next(), lines.next()) {
+            let heads = heads.split_ascii_whitespace();
+            for (head, counter) in heads.zip(counters.split_ascii_whitespace()) {
+                if let Some(at) = names.iter().position(|name| *name == head) {
+                    values[at] = counter.parse::<u64>().ok()? as f64;
+                }
+            }
+        }
+    }
+    let all = values.iter().all(|value| !value.is_nan());
+    all.then_some(values)
+}
+
+/// Returns the number of sockets in TIME_WAIT for both IP versions together.
+pub(crate) fn time_wait(sockstat: &str) -> Option<u64> {
+    let mut words = labelled(sockstat, "TCP:")?.split_ascii_whitespace();
+    words.find(|word| *word == "tw")?;
+    words.next()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
 
     #[test]
     fn sums_whole_disks_in_bytes_and_seconds() {
@@ -269,5 +270,51 @@ mod tests {
         let each = (crate::clock::thread_cpu() - before).as_secs_f64() / 100.0;
         println!("{:.1} µs per sample of all host files", each * 1e6);
         assert!(each < 0.005, "a sample takes {each} s of CPU time");
+    }
+
+    const NETSTAT: &str = "\
+TcpExt: SyncookiesSent TW TWRecycled DelayedACKs DelayedACKLocked DelayedACKLost ListenOverflows ListenDrops TCPTimeWaitOverflow TCPReqQFullDoCookies TCPReqQFullDrop TCPSynRetrans
+TcpExt: 3 217333 709 1 2 4 12 13 0 5 6 7
+IpExt: InNoRoutes InOctets
+IpExt: 0 55240573
+MPTcpExt: MPCapableSYNRX MPJoinRejected
+MPTcpExt: 9 9
+";
+    const SNMP: &str = "\
+Ip: Forwarding DefaultTTL InReceives
+Ip: 2 64 2886
+IcmpMsg: InType3
+IcmpMsg: 1
+Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails EstabResets CurrEstab InSegs OutSegs RetransSegs InErrs OutRsts InCsumErrors
+Tcp: 1 200 120000 -1 83 2 1 59 0 2718 2142 11 0 90 0
+Udp: InDatagrams NoPorts
+Udp: 167 0
+";
+
+    #[test]
+    fn reads_counters_in_the_order_of_their_names() {
+        let values = pick(NETSTAT, &["TWRecycled", "TW"]);
+        assert_eq!(values, Some(vec![709.0, 217_333.0]));
+        assert_eq!(pick(SNMP, &["ActiveOpens"]), Some(vec![83.0]));
+        assert_eq!(pick(SNMP, &["TW"]), None, "in the other file");
+    }
+
+    #[test]
+    fn rejects_damaged_texts() {
+        for text in [
+            "",
+            "TcpExt: TW",
+            "TcpExt: TW\nTcpExt:\n",
+            "TcpExt: TW\nTcpExt: x\n",
+        ] {
+            assert_eq!(pick(text, &["TW"]), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn counts_sockets_in_time_wait() {
+        let text = "sockets: used 1216\nTCP: inuse 101 orphan 2 tw 27804 alloc 215 mem 233\nUDP: inuse 0 mem 0\n";
+        assert_eq!(time_wait(text), Some(27_804));
+        assert_eq!(time_wait("sockets: used 16\n"), None);
     }
 }

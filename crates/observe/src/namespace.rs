@@ -1,10 +1,8 @@
 //! Network namespaces of other processes, such as containers or roles that emulate separate hosts.
 
-use std::fs::{self, File};
-use std::io;
-use std::os::fd::AsFd;
+use std::{fs, io};
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use floodmark_host::Namespace;
 
 use crate::Root;
 
@@ -29,17 +27,7 @@ pub(crate) fn within<T: Send>(
     let Some(pid) = pid else {
         return function();
     };
-    let namespace = File::open(root.path(format!("/proc/{pid}/ns/net")))?;
-    let enter = move || {
-        // Only this thread changes its namespace, and the thread ends right after `function`.
-        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
-        function()
-    };
-    std::thread::scope(|scope| scope.spawn(enter).join()).unwrap_or_else(|_| {
-        Err(io::Error::other(
-            "the thread in the network namespace panicked",
-        ))
-    })
+    Namespace::open(&root.path(format!("/proc/{pid}/ns/net")))?.within(function)?
 }
 
 #[cfg(test)]

@@ -1,14 +1,17 @@
-//! Reads the files of a process or thread: `stat`, `schedstat` and `status`.
+//! Reads the files of a process or thread (`stat`, `schedstat` and `status`), and lists the CPU use of
+//! all processes.
 
 use std::fs::File;
 use std::io;
+use std::time::Instant;
 
+use floodmark_record::host::BusyProcess;
 use procfs_core::FromRead;
 use procfs_core::process::Stat;
 
 use crate::Root;
 use crate::cpu::ticks_per_s;
-use crate::kernel_file::labelled;
+use crate::root::labelled;
 
 /// Reads `/proc/PID/stat`.
 pub(crate) fn stat(root: &Root, pid: u32) -> io::Result<Stat> {
@@ -35,6 +38,12 @@ pub fn is_running(root: &Root, pid: u32) -> bool {
     stat(root, pid).is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
+/// Returns the process group of a process.
+#[must_use]
+pub fn group(root: &Root, pid: u32) -> Option<u32> {
+    Some(stat(root, pid).ok()?.pgrp.cast_unsigned())
+}
+
 /// Returns the CPU seconds that a process has used since it started, including ended threads.
 ///
 /// # Errors
@@ -47,19 +56,54 @@ fn own_cpu_s(stat: &Stat) -> f64 {
     (stat.utime + stat.stime) as f64 / ticks_per_s()
 }
 
-/// Returns the PID, name and CPU seconds of every visible process except kernel threads, sorted by
-/// PID. Kernel threads have no memory.
-pub(crate) fn all_cpu(root: &Root) -> Vec<(u32, String, f64)> {
-    let of = |pid| {
-        let stat = stat(root, pid).ok().filter(|stat| stat.vsize > 0)?;
-        let cpu_s = own_cpu_s(&stat);
-        Some((pid, stat.comm, cpu_s))
-    };
-    root.numbered("/proc").into_iter().filter_map(of).collect()
+/// CPU time of every visible process at one moment.
+#[derive(Debug)]
+pub(crate) struct ProcessListing {
+    at: Instant,
+    /// PID, name and CPU seconds of each process, sorted by PID.
+    pub(crate) processes: Vec<(u32, String, f64)>,
+}
+
+impl ProcessListing {
+    /// Lists every visible process except kernel threads, which have no memory.
+    pub(crate) fn read(root: &Root) -> Self {
+        let at = Instant::now();
+        let of = |pid| {
+            let stat = stat(root, pid).ok().filter(|stat| stat.vsize > 0)?;
+            let cpu_s = own_cpu_s(&stat);
+            Some((pid, stat.comm, cpu_s))
+        };
+        let processes = root.numbered("/proc").into_iter().filter_map(of).collect();
+        Self { at, processes }
+    }
+
+    /// Returns the CPU use of each process since an earlier listing, busiest first. Idle processes
+    /// and processes that ended are omitted.
+    pub(crate) fn since(&self, earlier: &Self) -> Vec<BusyProcess> {
+        let seconds = self.at.saturating_duration_since(earlier.at).as_secs_f64();
+        let used = |(pid, name, cpu_s): &(u32, String, f64)| {
+            let before = &earlier.processes;
+            // A process that started after the earlier listing used all of its CPU time since then.
+            let before_s = before
+                .binary_search_by_key(pid, |(pid, ..)| *pid)
+                .map_or(0.0, |index| before[index].2);
+            BusyProcess {
+                pid: *pid,
+                name: name.clone(),
+                cpus: (cpu_s - before_s).max(0.0) / seconds.max(1e-3),
+            }
+        };
+        let busy = self.processes.iter().map(used);
+        let mut busy: Vec<BusyProcess> = busy.filter(|process| process.cpus > 0.0).collect();
+        busy.sort_by(|a, b| b.cpus.total_cmp(&a.cpus));
+        busy
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -95,7 +139,7 @@ mod tests {
         let used = cpu_s(&root, own).unwrap();
         assert!(used >= 0.08, "{used}");
         let listed = |(pid, _, cpu): &(u32, String, f64)| *pid == own && *cpu >= used;
-        assert!(all_cpu(&root).iter().any(listed));
+        assert!(ProcessListing::read(&root).processes.iter().any(listed));
     }
 
     #[test]
@@ -103,5 +147,46 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         assert!(cpu_s(&Root::host(), child.id()).is_err());
+    }
+
+    #[test]
+    fn ranks_processes_by_cpu_use() {
+        let at = Instant::now();
+        let listing = |seconds, all: &[(u32, f64)]| ProcessListing {
+            at: at + Duration::from_secs(seconds),
+            processes: all
+                .iter()
+                .map(|(pid, s)| (*pid, format!("p{pid}"), *s))
+                .collect(),
+        };
+        let found = |before: &[(u32, f64)], after: &[(u32, f64)]| {
+            let busy = listing(2, after).since(&listing(0, before));
+            let is_named = |p: &BusyProcess| p.name == format!("p{}", p.pid);
+            assert!(busy.iter().all(is_named), "{busy:?}");
+            busy.iter().map(|p| (p.pid, p.cpus)).collect::<Vec<_>>()
+        };
+        for (what, before, after, busy) in [
+            ("nothing", &[][..], &[][..], vec![]),
+            (
+                "busiest first, without idle processes",
+                &[(1, 5.0), (2, 5.0), (3, 5.0)],
+                &[(1, 6.0), (2, 5.0), (3, 8.0)],
+                vec![(3, 1.5), (1, 0.5)],
+            ),
+            (
+                "a new process is measured from its start; an ended process is ignored",
+                &[(1, 5.0), (2, 9.0)],
+                &[(1, 6.0), (7, 1.5)],
+                vec![(7, 0.75), (1, 0.5)],
+            ),
+            (
+                "a PID that was reused by another process",
+                &[(1, 5.0)],
+                &[(1, 0.5)],
+                vec![],
+            ),
+        ] {
+            assert_eq!(found(before, after), busy, "{what}");
+        }
     }
 }

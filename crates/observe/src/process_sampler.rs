@@ -16,70 +16,38 @@ use procfs_core::process::Io;
 use rustix::param::page_size;
 
 use crate::blocked::BlockedThreads;
-use crate::code_profile::CodeProfile;
+use crate::code::CodeProfile;
 use crate::cpu::ticks_per_s;
-use crate::figures::Figures;
 use crate::jvm::Jvm;
-use crate::samples::Samples;
+use crate::sampler::{SharedCpu, UsedCpu};
+use crate::samples::{Figures, Samples};
 use crate::sock_diag::SockDiag;
-use crate::targets::{SharedCpu, UsedCpu};
+use crate::sockets::Upstreams;
 use crate::threads::{NAMED, ThreadGroups, Threads};
 use crate::tree::{ENDED, Ticks, Tree};
-use crate::upstreams::Upstreams;
-use crate::{Root, affinity, cgroup, host, jvm, limits, namespace, threads};
+use crate::{Root, cgroup, cpu, environment, host, namespace};
 
-/// Interval between searches for new child processes. A search takes 0.1 to 0.3 ms per hundred
-/// processes on the host. The tree's CPU time includes children that end between searches.
-const SEARCH_STEP: Duration = Duration::from_millis(500);
+/// Interval between searches for new child processes, and maximum CPU share. A search takes 0.1 to
+/// 0.3 ms per hundred processes on the host. The tree's CPU time includes children that end between
+/// searches.
+const SEARCH: (Duration, f64) = (Duration::from_millis(500), 0.002);
 
-/// Interval between samples of figures that are expensive to read and change slowly.
-const SLOW_STEP: Duration = Duration::from_secs(1);
+/// Interval between samples of figures that are expensive to read and change slowly, and maximum CPU
+/// share for each of them.
+const SLOW: (Duration, f64) = (Duration::from_secs(1), 0.002);
+const THREAD_NAMES: (Duration, f64) = (Duration::from_secs(1), 0.004);
 
-/// Maximum CPU shares for sampling processes, threads, system calls of threads, slowly changing
-/// values and threads by name.
+/// Maximum CPU shares for sampling processes, threads and system calls of threads.
 const PROCESSES_SHARE: f64 = 0.003;
 const THREADS_SHARE: f64 = 0.004;
 const SYSTEM_CALLS_SHARE: f64 = 0.004;
-const SLOW_SHARE: f64 = 0.002;
-const THREAD_NAMES_SHARE: f64 = 0.004;
 
 /// Maximum number of threads reported by name per second. The record names fewer threads, because
 /// it undercounts a thread that is not reported in every second.
 const MAX_DRAINED: usize = 64;
 
-/// Figures from `/proc/PID/stat`, `schedstat`, `status`, `/proc/PID/io` and `/proc/PID/fd`.
-const STAT: [ProcessFigure; 5] = [
-    ProcessFigure::User,
-    ProcessFigure::System,
-    ProcessFigure::Rss,
-    ProcessFigure::Threads,
-    ProcessFigure::Processes,
-];
-const SCHEDULING: [ProcessFigure; 2] = [ProcessFigure::OnCpu, ProcessFigure::RunDelay];
-const SWITCHES: [ProcessFigure; 2] = [
-    ProcessFigure::VoluntarySwitches,
-    ProcessFigure::InvoluntarySwitches,
-];
-const IO: [ProcessFigure; 2] = [ProcessFigure::ReadBytes, ProcessFigure::WriteBytes];
-const FILES: [ProcessFigure; 2] = [ProcessFigure::OpenFiles, ProcessFigure::OpenFilesLimit];
-
 /// CPU time of a JVM's own threads.
 const JVM_THREADS: [JvmFigure; 2] = [JvmFigure::CompilerTime, JvmFigure::CollectorTime];
-
-/// Returns the metrics of a role's process tree.
-pub(crate) fn produced(role: Role) -> Vec<Metric> {
-    let mut all = process_metrics(role, STAT);
-    for figures in [SCHEDULING, SWITCHES, IO] {
-        all.extend(process_metrics(role, figures));
-    }
-    if role != Role::Client {
-        all.extend(process_metrics(role, FILES));
-        all.extend(jvm::produced(role));
-        all.extend(JVM_THREADS.map(|figure| Metric::Jvm(role, figure)));
-        all.extend(threads::produced(role));
-    }
-    all
-}
 
 /// Samples the processes of one role.
 pub(crate) struct ProcessSampler {
@@ -133,16 +101,29 @@ impl ProcessSampler {
         format!("{}: {files}", self.role.name())
     }
 
-    fn open_processes(&self, samples: &mut Samples, live: SharedCpu) {
-        let ticks_per_s = ticks_per_s();
-        let metrics = process_metrics(self.role, STAT);
+    fn metrics<const N: usize>(&self, figures: [ProcessFigure; N]) -> Vec<Metric> {
+        figures.map(|of| Metric::Process(self.role, of)).into()
+    }
+
+    /// Starts sampling figures of the tree, which `read` returns in the same order.
+    fn add<const N: usize>(
+        &self,
+        samples: &mut Samples,
+        (files, timing): (&str, (Duration, f64)),
+        figures: [ProcessFigure; N],
+        mut read: impl FnMut(&mut Tree) -> io::Result<[f64; N]> + 'static,
+    ) {
         let tree = Rc::clone(&self.tree);
-        let (source, timing) = (
-            self.source("/proc/PID/stat"),
-            (samples.step, PROCESSES_SHARE),
-        );
-        samples.add_values(&source, timing, metrics, move || {
-            let mut tree = tree.borrow_mut();
+        let read = move || read(&mut tree.borrow_mut());
+        samples.add_values(&self.source(files), timing, self.metrics(figures), read);
+    }
+
+    fn open_processes(&self, samples: &mut Samples, live: SharedCpu) {
+        use ProcessFigure::{Processes, Rss, System, Threads, User};
+        let ticks_per_s = ticks_per_s();
+        let source = ("/proc/PID/stat", (samples.step, PROCESSES_SHARE));
+        let figures = [User, System, Rss, Threads, Processes];
+        self.add(samples, source, figures, move |tree| {
             let used = tree.read()?;
             let [user_s, system_s] =
                 [used.user, used.system].map(|ticks| ticks as f64 / ticks_per_s);
@@ -154,20 +135,13 @@ impl ProcessSampler {
                 });
             }
             let rss_bytes = tree.rss_pages() * page_size() as u64;
-            let (threads, processes) = (tree.threads(), tree.members.len());
-            Ok([
-                user_s,
-                system_s,
-                rss_bytes as f64,
-                threads as f64,
-                processes as f64,
-            ])
+            let [rss_bytes, threads, processes] =
+                [rss_bytes, tree.threads(), tree.members.len() as u64].map(|count| count as f64);
+            Ok([user_s, system_s, rss_bytes, threads, processes])
         });
-        let tree = Rc::clone(&self.tree);
-        let (source, timing) = (self.source("children"), (SEARCH_STEP, SLOW_SHARE));
-        samples.add(&source, timing, Vec::new(), move |_| {
-            tree.borrow_mut().find_children();
-            Ok(())
+        self.add(samples, ("children", SEARCH), [], |tree| {
+            tree.find_children();
+            Ok([])
         });
     }
 
@@ -182,7 +156,7 @@ impl ProcessSampler {
         };
         self.threads = Some(Rc::clone(&threads));
         let is_jvm = role != Role::Client && self.open_jvm(samples);
-        let mut metrics = process_metrics(role, SCHEDULING);
+        let mut metrics = self.metrics([ProcessFigure::OnCpu, ProcessFigure::RunDelay]);
         if is_jvm {
             metrics.extend(JVM_THREADS.map(|figure| Metric::Jvm(role, figure)));
         }
@@ -199,28 +173,27 @@ impl ProcessSampler {
         let tree = Rc::clone(&self.tree);
         let mut groups = (role != Role::Client).then(|| ThreadGroups::of(role));
         let source = self.source("/proc/PID/task/TID/{stat,status,wchan}");
-        let metrics = process_metrics(role, SWITCHES);
-        samples.add(
-            &source,
-            (SLOW_STEP, THREAD_NAMES_SHARE),
-            metrics,
-            move |figures| {
-                let mut threads = threads.borrow_mut();
-                threads.list(&tree.borrow(), true);
-                threads.read_stat();
-                let (voluntary, involuntary) = threads.read_switches()?;
-                figures.extend([voluntary as f64, involuntary as f64]);
-                if let Some(groups) = &mut groups {
-                    groups.begin();
-                    threads.report_activity(|activity| groups.add(activity, figures));
-                    groups.end(figures);
-                }
-                if let Some(blocked) = &blocked {
-                    blocked.borrow_mut().report(figures);
-                }
-                Ok(())
-            },
-        );
+        let metrics = self.metrics([
+            ProcessFigure::VoluntarySwitches,
+            ProcessFigure::InvoluntarySwitches,
+        ]);
+        let read = move |figures: &mut Figures| {
+            let mut threads = threads.borrow_mut();
+            threads.list(&tree.borrow(), true);
+            threads.read_stat();
+            let (voluntary, involuntary) = threads.read_switches()?;
+            figures.extend([voluntary as f64, involuntary as f64]);
+            if let Some(groups) = &mut groups {
+                groups.begin();
+                threads.report_activity(|activity| groups.add(activity, figures));
+                groups.end(figures);
+            }
+            if let Some(blocked) = &blocked {
+                blocked.borrow_mut().report(figures);
+            }
+            Ok(())
+        };
+        samples.add(&source, THREAD_NAMES, metrics, read);
     }
 
     /// Starts sampling what blocked threads wait for.
@@ -235,10 +208,8 @@ impl ProcessSampler {
         let diag = namespace::within(&self.root, namespace_of, SockDiag::open).ok();
         let blocked = BlockedThreads::new(&self.root, self.role, diag);
         let blocked = Rc::new(RefCell::new(blocked));
-        let (source, timing) = (
-            self.source("/proc/PID/task/TID/syscall"),
-            (samples.step, SYSTEM_CALLS_SHARE),
-        );
+        let source = self.source("/proc/PID/task/TID/syscall");
+        let timing = (samples.step, SYSTEM_CALLS_SHARE);
         let (sampled, threads) = (Rc::clone(&blocked), Rc::clone(threads));
         samples.add(&source, timing, Vec::new(), move |_| {
             sampled.borrow_mut().sample(&mut threads.borrow_mut())
@@ -258,7 +229,7 @@ impl ProcessSampler {
                 Err(line) => samples.missing(line),
                 Ok(Some(mut jvm)) => {
                     let (path, metrics) = (jvm.path.clone(), jvm.metrics(self.role));
-                    let timing = (samples.step, SLOW_SHARE);
+                    let timing = (samples.step, SLOW.1);
                     samples.add_values(&path, timing, metrics, move || jvm.read());
                     return true;
                 }
@@ -270,11 +241,10 @@ impl ProcessSampler {
     /// Starts sampling the bytes read and written. As with CPU time, a parent's counters include
     /// its ended children.
     fn open_io(&self, samples: &mut Samples) {
-        let (tree, root) = (Rc::clone(&self.tree), self.root.clone());
-        let mut highest = [0, 0];
-        let (source, metrics) = (self.source("/proc/PID/io"), process_metrics(self.role, IO));
-        samples.add_values(&source, (SLOW_STEP, SLOW_SHARE), metrics, move || {
-            let each = of_members(&tree.borrow(), |pid| {
+        let (root, mut highest) = (self.root.clone(), [0, 0]);
+        let figures = [ProcessFigure::ReadBytes, ProcessFigure::WriteBytes];
+        self.add(samples, ("/proc/PID/io", SLOW), figures, move |tree| {
+            let each = of_members(tree, |pid| {
                 let text = root.read(format!("/proc/{pid}/io"))?;
                 let io = Io::from_read(text.as_bytes());
                 Ok(io.map_or((0, 0), |io| (io.read_bytes, io.write_bytes)))
@@ -288,18 +258,13 @@ impl ProcessSampler {
 
     /// Starts sampling the open files and the limit of the process that is closest to its limit.
     fn open_files(&self, samples: &mut Samples) {
-        let (tree, root) = (Rc::clone(&self.tree), self.root.clone());
-        let (source, metrics) = (
-            self.source("/proc/PID/fd"),
-            process_metrics(self.role, FILES),
-        );
-        samples.add_values(&source, (SLOW_STEP, SLOW_SHARE), metrics, move || {
-            let each = of_members(&tree.borrow(), |pid| open_files(&root, pid))?;
+        let root = self.root.clone();
+        let figures = [ProcessFigure::OpenFiles, ProcessFigure::OpenFilesLimit];
+        self.add(samples, ("/proc/PID/fd", SLOW), figures, move |tree| {
+            let each = of_members(tree, |pid| open_files(&root, pid))?.into_iter();
             let share = |[open, limit]: &[f64; 2]| open / limit;
-            let nearest = each
-                .into_iter()
-                .max_by(|a, b| share(a).total_cmp(&share(b)));
-            Ok(nearest.into_iter().flatten())
+            let nearest = each.max_by(|a, b| share(a).total_cmp(&share(b)));
+            Ok(nearest.unwrap_or_default())
         });
     }
 
@@ -307,9 +272,8 @@ impl ProcessSampler {
     /// `port`.
     pub(crate) fn open_upstreams(&self, samples: &mut Samples, port: u16, diag: SockDiag) {
         let mut upstreams = Upstreams::new(diag, &self.root, Rc::clone(&self.tree), port);
-        let timing = (SLOW_STEP, SLOW_SHARE);
         let read = move |figures: &mut Figures| upstreams.read(figures);
-        samples.add("sock_diag: upstreams", timing, Vec::new(), read);
+        samples.add("sock_diag: upstreams", SLOW, Vec::new(), read);
     }
 
     /// Starts sampling the code that the processes execute.
@@ -318,8 +282,7 @@ impl ProcessSampler {
         let source = self.source("code (perf_event_open)");
         match CodeProfile::start(&self.root, &self.tree) {
             Ok(mut profile) => {
-                let timing = (SLOW_STEP, SLOW_SHARE);
-                samples.add_values(&source, timing, metrics.into(), move || Ok(profile.read()));
+                samples.add_values(&source, SLOW, metrics.into(), move || Ok(profile.read()));
             }
             Err(error) => samples.missing(format!("{source}: {error}")),
         }
@@ -383,7 +346,7 @@ impl ProcessSampler {
 
     /// Returns the CPUs on which at least one thread of the tree may run; `None` if unknown.
     pub(crate) fn allowed_cpus(&self) -> Option<BTreeSet<u32>> {
-        affinity::of_processes(&self.root, &self.members())
+        cpu::of_processes(&self.root, &self.members())
     }
 
     /// Returns the processes and threads, with their usage since [`ProcessSampler::mark`].
@@ -408,10 +371,6 @@ impl ProcessSampler {
             other_threads,
         }
     }
-}
-
-fn process_metrics<const N: usize>(role: Role, figures: [ProcessFigure; N]) -> Vec<Metric> {
-    figures.map(|figure| Metric::Process(role, figure)).into()
 }
 
 /// Returns a figure for each readable process in a tree.
@@ -442,7 +401,7 @@ fn open_files(root: &Root, pid: u32) -> io::Result<[f64; 2]> {
         0 => std::fs::read_dir(&folder)?.count() as u64,
         open => open,
     };
-    let limits = limits::parse(&root.read(format!("/proc/{pid}/limits"))?);
+    let limits = environment::parse_limits(&root.read(format!("/proc/{pid}/limits"))?);
     let limit = limits.get("nofile").copied().unwrap_or(u64::MAX);
     Ok([open as f64, limit as f64])
 }
@@ -463,7 +422,7 @@ mod tests {
         drop(held);
         // Other tests in this process open and close files concurrently.
         assert!(open >= 50.0 && open <= limit, "{before} {open} {limit}");
-        assert_eq!(limit, limits::open_files(&root).unwrap().soft as f64);
+        assert_eq!(limit, environment::open_files(&root).unwrap().soft as f64);
         assert!(open_files(&root, u32::MAX).is_err());
     }
 }

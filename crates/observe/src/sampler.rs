@@ -1,16 +1,29 @@
-//! The thread that monitors host, server, client and store during a load.
+//! Monitors host, server, client and store during a load: on a thread of floodmark, or on the server's
+//! host during a load from another host.
 
+use std::collections::{BTreeSet, HashSet};
 use std::io;
-use std::sync::Mutex;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use floodmark_record::watch::Observed;
+use floodmark_record::Metric;
+use floodmark_record::host::BusyProcess;
+use floodmark_record::metric::{ListenerFigure, Role};
+use floodmark_record::target::Address;
+use floodmark_record::watch::{ClockReading, Observed, ObservedSecond, SeriesGroup, Watcher};
 
-use crate::clock::thread_cpu;
-use crate::monitor::Monitor;
-use crate::targets::{HostCpu, LiveCpu, MonitorTargets, UsedCpu};
+use crate::clock::{self, thread_cpu};
+use crate::process::ProcessListing;
+use crate::process_sampler::ProcessSampler;
+use crate::samples::{self, Samples};
+use crate::sock_diag::SockDiag;
+use crate::sockets::{Ends, Sockets};
+use crate::store::{self, StoreMonitor};
+use crate::{Root, cgroup, host, listener, namespace};
 
 /// Interval between samples of CPU, run delay and accept queue. One sample per second would miss
 /// stalls of 0.1 s. More expensive samples are taken less often.
@@ -20,12 +33,7 @@ pub const EVERY: Duration = Duration::from_millis(50);
 pub type Sampled = (Observed, Vec<String>);
 
 /// A command to the sampler's thread.
-pub(crate) enum MonitorCommand {
-    /// Start sampling the client's processes with these PIDs.
-    Clients(Vec<u32>),
-    /// The measurement started at this moment.
-    Measuring(Instant),
-}
+type MonitorCommand = Box<dyn FnOnce(&mut Monitor) + Send>;
 
 /// Monitors the host, the server, the client and the store's processes. On the host, it samples
 /// network, CPUs, control group and disks. For the server, it also samples threads, sockets and the
@@ -70,12 +78,14 @@ impl Sampler {
 
     /// Starts sampling the client, which consists of one or more processes.
     pub fn clients(&self, pids: &[u32]) {
-        self.send(MonitorCommand::Clients(pids.to_vec()));
+        let pids = pids.to_vec();
+        self.send(move |monitor| monitor.open_client(&pids));
     }
 
     /// Marks the start of the measurement. Thread CPU usage is measured from this point.
     pub fn measuring(&self) {
-        self.send(MonitorCommand::Measuring(Instant::now()));
+        let now = Instant::now();
+        self.send(move |monitor| monitor.mark(now));
     }
 
     /// Returns the server's CPU time at the last sample. Returns `None` if the server isn't
@@ -97,10 +107,10 @@ impl Sampler {
         last(&self.live.host)
     }
 
-    fn send(&self, command: MonitorCommand) {
+    fn send(&self, command: impl FnOnce(&mut Monitor) + Send + 'static) {
         if let Some(commands) = &self.commands {
             // A failed thread is reported when it is joined.
-            let _ = commands.send(command);
+            let _ = commands.send(Box::new(command));
         }
     }
 
@@ -144,13 +154,13 @@ fn run(
     let cpu = thread_cpu();
     let mut monitor = Monitor::open(every, targets, live);
     drop(opened);
-    early
-        .into_iter()
-        .for_each(|command| monitor.handle(command));
+    for command in early {
+        command(&mut monitor);
+    }
     loop {
         let wait = monitor.samples.next();
         match received.recv_timeout(wait.saturating_duration_since(Instant::now())) {
-            Ok(command) => monitor.handle(command),
+            Ok(command) => command(&mut monitor),
             Err(RecvTimeoutError::Timeout) => monitor.samples.take(Instant::now()),
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -158,12 +168,481 @@ fn run(
     monitor.finish(cpu)
 }
 
+/// Interval between connection samples, and maximum CPU share. For each sample, the kernel scans its
+/// whole connection table, which takes up to 1 ms even with few connections.
+const CONNECTIONS: (Duration, f64) = (Duration::from_millis(250), 0.004);
+
+/// Maximum CPU share for sampling the listener.
+const LISTENER_SHARE: f64 = 0.002;
+
+/// Maximum number of processes outside the experiment that are recorded.
+const OTHER_PROCESSES: usize = 3;
+
+/// State of the sampler's thread.
+struct Monitor {
+    root: Root,
+    targets: MonitorTargets,
+    samples: Samples,
+    server: Option<ProcessSampler>,
+    store: Option<ProcessSampler>,
+    store_monitor: Option<StoreMonitor>,
+    client: Option<ProcessSampler>,
+    measured_from: Option<Instant>,
+    /// All processes at the start of the measurement.
+    processes: Option<ProcessListing>,
+}
+
+impl Monitor {
+    fn new(root: &Root, samples: Samples, targets: &MonitorTargets) -> Self {
+        Self {
+            root: root.clone(),
+            targets: targets.clone(),
+            samples,
+            server: None,
+            store: None,
+            store_monitor: None,
+            client: None,
+            measured_from: None,
+            processes: None,
+        }
+    }
+
+    /// Starts sampling the host, the server and the store.
+    fn open(every: Duration, targets: &MonitorTargets, live: &LiveCpu) -> Self {
+        let root = &Root::host();
+        let mut monitor = Self::new(root, Samples::new(every), targets);
+        host::open(&mut monitor.samples, root, &live.host);
+        let server = monitor.open_processes(&live.server);
+        monitor.server = or_missing(&mut monitor.samples, server).flatten();
+        if let Some(store) = &targets.store {
+            monitor.open_store(store, &live.store);
+        }
+        // Open these before the client starts, so that the counters include the whole load.
+        let namespace_of = monitor.server_namespace();
+        if let Some(server) = namespace_of {
+            monitor.open_counters(Role::Server, server);
+        }
+        let own = cgroup::throttled_level(root, "self");
+        monitor.open_server_groups(own.as_deref(), namespace_of);
+        monitor
+    }
+
+    /// Starts sampling a server and its host for a load from another host. The caller must drain
+    /// the samples.
+    ///
+    /// # Errors
+    /// The server was not found.
+    fn open_server(targets: &MonitorTargets) -> Result<Self, String> {
+        let root = &Root::host();
+        let mut monitor = Self::new(root, Samples::drained(EVERY), targets);
+        monitor.server = monitor.open_processes(&SharedCpu::default())?;
+        host::machine(&mut monitor.samples, root, &SharedHostCpu::default());
+        let namespace_of = monitor.server_namespace();
+        match namespace_of {
+            Some(server) => monitor.open_counters(Role::Server, server),
+            None => host::network(&mut monitor.samples, root, None, "/proc/net"),
+        }
+        monitor.open_server_groups(None, namespace_of);
+        monitor.open_sockets(Ends::Server, namespace_of);
+        monitor.open_listener(namespace_of);
+        Ok(monitor)
+    }
+
+    /// Starts sampling the server's processes. Does nothing if there is no server, or if a remote
+    /// observer samples the server.
+    fn open_processes(&mut self, live: &SharedCpu) -> Result<Option<ProcessSampler>, String> {
+        let (addresses, pid) = (&self.targets.addresses, self.targets.server_pid);
+        if self.targets.observed_remotely || addresses.is_empty() && pid.is_none() {
+            return Ok(None);
+        }
+        let (samples, who) = (&mut self.samples, (Role::Server, "server"));
+        open_processes(samples, &self.root, who, pid, addresses, live).map(Some)
+    }
+
+    /// Starts sampling a store's processes, and its statistics if the kind of store is known.
+    fn open_store(&mut self, store: &MonitoredStore, live: &SharedCpu) {
+        let (samples, root) = (&mut self.samples, &self.root);
+        let who = format!("store: {}", store.name);
+        let addresses = [Address::Ip(store.address)];
+        let role = (Role::Store, who.as_str());
+        let opened = open_processes(samples, root, role, store.pid, &addresses, live);
+        self.store = or_missing(samples, opened);
+        let store_monitor = StoreMonitor::start(root, samples.begin, store);
+        let store_monitor = store_monitor
+            .map_err(|error| format!("{who}: cannot start the sampler thread: {error}"));
+        self.store_monitor = or_missing(samples, store_monitor).flatten();
+    }
+
+    /// Starts sampling the server's control group if it differs from `own`, and the connections
+    /// that the server opens.
+    fn open_server_groups(&mut self, own: Option<&Path>, namespace_of: Option<u32>) {
+        let Some(server) = &self.server else {
+            return;
+        };
+        let samples = &mut self.samples;
+        server.open_cgroup(samples, own);
+        server.open_code(samples);
+        let addresses = self.targets.ip_addresses();
+        let port = addresses.first().map_or(0, SocketAddr::port);
+        match namespace::within(&self.root, namespace_of, SockDiag::open) {
+            Ok(diag) => server.open_upstreams(samples, port, diag),
+            Err(error) => samples.missing(format!("upstreams: sock_diag: {error}")),
+        }
+    }
+
+    /// Returns the PID of a server process if its network namespace differs from this thread's.
+    fn server_namespace(&self) -> Option<u32> {
+        let pid = *self.server.as_ref()?.pids.first()?;
+        namespace::is_other(&self.root, pid).then_some(pid)
+    }
+
+    /// Starts sampling the network counters of a process's namespace.
+    fn open_counters(&mut self, role: Role, pid: u32) {
+        let net = format!("/proc/{pid}/net");
+        host::network(&mut self.samples, &self.root, Some(role), &net);
+    }
+
+    /// Starts sampling the client's processes.
+    fn open_client(&mut self, pids: &[u32]) {
+        for sampler in self.server.iter().chain(&self.store) {
+            pids.iter().for_each(|pid| sampler.exclude(*pid));
+        }
+        let (samples, live) = (&mut self.samples, SharedCpu::default());
+        let client = ProcessSampler::open(samples, &self.root, Role::Client, pids, None, &live);
+        let client = client.map_err(|error| format!("client: {error}"));
+        self.client = or_missing(samples, client);
+        if let Some(pid) = pids.first() {
+            self.open_network(*pid);
+        }
+    }
+
+    /// Starts the measurement.
+    fn mark(&mut self, at: Instant) {
+        self.measured_from = Some(at);
+        for sampler in self.server.iter_mut().chain(&mut self.store) {
+            sampler.mark();
+        }
+        self.processes = Some(ProcessListing::read(&self.root));
+    }
+
+    /// Starts sampling the sockets of all local roles. If the client has its own network namespace,
+    /// also starts sampling that namespace's network counters.
+    fn open_network(&mut self, client: u32) {
+        let server_namespace = self.server_namespace();
+        let client_namespace = namespace::is_other(&self.root, client).then_some(client);
+        if let Some(client) = client_namespace {
+            self.open_counters(Role::Client, client);
+        }
+        if self.targets.observed_remotely {
+            self.open_sockets(Ends::Client, client_namespace);
+        } else if server_namespace.is_none() && client_namespace.is_none() {
+            self.open_sockets(Ends::Both, None);
+        } else {
+            self.open_sockets(Ends::Server, server_namespace);
+            self.open_sockets(Ends::Client, client_namespace);
+        }
+        // A remote server has no listener on this host.
+        if self.server.is_some() {
+            self.open_listener(server_namespace);
+        }
+    }
+
+    fn open_sockets(&mut self, ends: Ends, namespace_of: Option<u32>) {
+        let addresses = self.targets.ip_addresses();
+        if addresses.is_empty() {
+            return;
+        }
+        let samples = &mut self.samples;
+        match namespace::within(&self.root, namespace_of, SockDiag::open) {
+            Ok(diag) => {
+                let mut sockets = Sockets::new(diag, ends, addresses);
+                let metrics = Sockets::metrics(ends);
+                samples.add_values("sock_diag", CONNECTIONS, metrics, move || {
+                    sockets.connections()
+                });
+            }
+            Err(error) => samples.missing(format!("sockets: sock_diag: {error}")),
+        }
+    }
+
+    fn open_listener(&mut self, namespace_of: Option<u32>) {
+        let addresses = self.targets.ip_addresses();
+        // If this fails, the connection sampler has already reported the failure.
+        if let Ok(diag) = namespace::within(&self.root, namespace_of, SockDiag::open)
+            && !addresses.is_empty()
+        {
+            let mut sockets = Sockets::new(diag, Ends::Server, addresses);
+            let timing = (self.samples.step, LISTENER_SHARE);
+            let metrics = ListenerFigure::ALL.map(Metric::Listener).into();
+            let (samples, read) = (&mut self.samples, move || sockets.listener());
+            samples.add_values("sock_diag: listener", timing, metrics, read);
+        }
+    }
+
+    /// Returns the busiest processes outside the experiment since the start of the measurement.
+    fn other_processes(&self) -> Vec<BusyProcess> {
+        let Some(before) = &self.processes else {
+            return Vec::new();
+        };
+        let samplers = [&self.server, &self.store, &self.client];
+        let members = samplers.into_iter().flatten();
+        let mut participants: Vec<u32> = members.flat_map(ProcessSampler::members).collect();
+        participants.push(std::process::id());
+        let mut busy = ProcessListing::read(&self.root).since(before);
+        busy.retain(|process| !participants.contains(&process.pid));
+        busy.truncate(OTHER_PROCESSES);
+        busy
+    }
+
+    /// Takes the last samples. `cpu_before` is the CPU time of this thread before its first sample.
+    fn finish(mut self, cpu_before: Duration) -> Sampled {
+        self.samples.take_last(Instant::now());
+        let other_processes = self.other_processes();
+        let begin = self.samples.begin;
+        let [server, store] =
+            [&self.server, &self.store].map(|of| of.as_ref().map(ProcessSampler::seen));
+        let wall_s = begin.elapsed().as_secs_f64();
+        let store_samples = self.store_monitor.map(StoreMonitor::stop);
+        let room =
+            samples::MAX_JSON_LENGTH - store_samples.as_ref().map_or(0, |_| store::MAX_JSON_LENGTH);
+        let (mut observations, mut missing) = self.samples.finish(room);
+        merge_ends(&mut missing);
+        let store_samples = store_samples.unwrap_or_default();
+        observations.extend(store_samples.observations);
+        missing.extend(store_samples.missing);
+        let since = |at: Instant| at.saturating_duration_since(begin);
+        let observed = Observed {
+            observations,
+            measured_from_ms: self
+                .measured_from
+                .and_then(|at| u64::try_from(since(at).as_millis()).ok()),
+            server,
+            store,
+            other_processes,
+            watcher: Some(Watcher {
+                cpu_s: (thread_cpu().saturating_sub(cpu_before) + store_samples.cpu).as_secs_f64(),
+                wall_s,
+            }),
+            clocks: Some(clock::read(&self.root, begin)),
+            remote: None,
+        };
+        (observed, missing)
+    }
+}
+
+/// Keeps one line per ended process tree, because each sampler of a tree reports the end. Drops
+/// such lines about the client, because floodmark reports the client's end elsewhere.
+fn merge_ends(missing: &mut Vec<String>) {
+    let mut ended = HashSet::new();
+    missing.retain(|line| match line.split_once(": ") {
+        _ if !line.contains("sampling stopped") => true,
+        Some((role @ ("server" | "store"), _)) => ended.insert(role.to_owned()),
+        Some(("client", _)) => false,
+        _ => true,
+    });
+}
+
+/// Returns the value. After an error, returns `None` and adds the message to the missing sources.
+fn or_missing<T>(samples: &mut Samples, opened: Result<T, String>) -> Option<T> {
+    opened.map_err(|line| samples.missing(line)).ok()
+}
+
+/// Starts sampling the processes of a role. If no PID is given, samples the processes that listen
+/// on the addresses. Each error message starts with `name`.
+fn open_processes(
+    samples: &mut Samples,
+    root: &Root,
+    (role, name): (Role, &str),
+    pid: Option<u32>,
+    addresses: &[Address],
+    live: &SharedCpu,
+) -> Result<ProcessSampler, String> {
+    let pids = match pid {
+        Some(pid) => vec![pid],
+        None => listener::processes(root, (role, name), addresses)?,
+    };
+    // floodmark may be a child of the server under test. In tests, floodmark may itself be the
+    // server.
+    let own = Some(std::process::id()).filter(|own| !pids.contains(own));
+    ProcessSampler::open(samples, root, role, &pids, own, live)
+        .map_err(|error| format!("{name}: process {pids:?}: {error}"))
+}
+
+/// Samples a server and its host on the calling thread.
+///
+/// Memory use and sampling cost don't grow with time, because drained samples are dropped.
+pub struct Observer {
+    monitor: Monitor,
+    cpu_before: Duration,
+    /// Time of the last sample.
+    taken: Instant,
+    drained_to_ms: u64,
+}
+
+impl Observer {
+    /// Starts observing a server.
+    ///
+    /// # Errors
+    /// The server's processes don't exist or can't be read. The error is a one-line message.
+    pub fn open(targets: &MonitorTargets) -> Result<Self, String> {
+        let cpu_before = thread_cpu();
+        Ok(Self {
+            monitor: Monitor::open_server(targets)?,
+            cpu_before,
+            taken: Instant::now(),
+            drained_to_ms: 0,
+        })
+    }
+
+    /// Returns the name and the PIDs of the server's initial processes.
+    #[must_use]
+    pub fn server(&self) -> (String, Vec<u32>) {
+        let server = self.monitor.server.as_ref();
+        let server = server.map(|server| (server.name.clone(), server.pids.clone()));
+        server.unwrap_or_default()
+    }
+
+    /// Returns the CPUs on which at least one of the server's threads may run; `None` if unknown.
+    #[must_use]
+    pub fn allowed_cpus(&self) -> Option<BTreeSet<u32>> {
+        self.monitor.server.as_ref()?.allowed_cpus()
+    }
+
+    /// Returns whether any server process is running.
+    #[must_use]
+    pub fn server_is_alive(&self) -> bool {
+        let server = self.monitor.server.as_ref();
+        server.is_some_and(ProcessSampler::is_alive)
+    }
+
+    /// Reads the monotonic clock and the wall clock.
+    #[must_use]
+    pub fn clocks(&self) -> ClockReading {
+        clock::read(&self.monitor.root, self.monitor.samples.begin)
+    }
+
+    /// Waits until the next sample is due, then takes it.
+    pub fn step(&mut self) {
+        let due = self.monitor.samples.next();
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        self.taken = Instant::now();
+        self.monitor.samples.take(self.taken);
+    }
+
+    /// Returns new groups and all samples since the previous call.
+    pub fn drain(&mut self) -> (Vec<SeriesGroup>, ObservedSecond) {
+        let (new, groups, mut missing) = self.monitor.samples.drain();
+        let server = self.monitor.server.as_mut();
+        let threads = server.map(ProcessSampler::drain_threads);
+        let (threads, other_threads) = threads.unwrap_or_default();
+        let clocks = self.clocks();
+        let from_ms = self.drained_to_ms;
+        let begin = self.monitor.samples.begin;
+        let steps = self.taken.saturating_duration_since(begin).as_millis() / EVERY.as_millis();
+        let to_ms = u64::try_from(steps * EVERY.as_millis()).unwrap_or(u64::MAX);
+        self.drained_to_ms = to_ms.max(from_ms);
+        if !self.server_is_alive() {
+            // Report the server's end once, not once per sampler.
+            missing = vec!["server: the process ended".to_owned()];
+        }
+        let second = ObservedSecond {
+            from_ms,
+            to_ms: self.drained_to_ms,
+            clocks,
+            groups,
+            threads,
+            other_threads,
+            watcher_cpu_s: thread_cpu().saturating_sub(self.cpu_before).as_secs_f64(),
+            missing,
+        };
+        (new, second)
+    }
+}
+
+/// Targets to monitor in addition to the host.
+#[derive(Debug, Clone, Default)]
+pub struct MonitorTargets {
+    /// Addresses of the server.
+    pub addresses: Vec<Address>,
+    /// PID of the server. Without a PID, the server is found by its address.
+    pub server_pid: Option<u32>,
+    /// Whether a remote observer samples the server and the server's end of each connection.
+    pub observed_remotely: bool,
+    /// The store behind the server.
+    pub store: Option<MonitoredStore>,
+}
+
+impl MonitorTargets {
+    /// Returns the addresses of the server, except unix sockets.
+    pub(crate) fn ip_addresses(&self) -> Vec<SocketAddr> {
+        self.addresses.iter().filter_map(Address::ip).collect()
+    }
+}
+
+/// A database behind the server under test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MonitoredStore {
+    /// Name of the store, for messages.
+    pub name: String,
+    /// Kind of the store, if known.
+    pub kind: Option<StoreKind>,
+    /// Address of the store.
+    pub address: SocketAddr,
+    /// PID of the process that started the store. Without a PID, the store is found by its address.
+    pub pid: Option<u32>,
+}
+
+/// Kind of database whose statistics can be queried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreKind {
+    /// Apache Cassandra, through CQL.
+    Cassandra,
+    /// PostgreSQL.
+    Postgresql,
+}
+
+/// Total CPU time that a role's processes have used so far, including ended processes.
+#[derive(Debug, Clone, Copy)]
+pub struct UsedCpu {
+    /// Time of the sample.
+    pub at: Instant,
+    /// CPU time in user mode.
+    pub user: Duration,
+    /// CPU time in the kernel.
+    pub system: Duration,
+}
+
+/// CPU time of the host since boot, summed over all CPUs.
+#[derive(Debug, Clone, Copy)]
+pub struct HostCpu {
+    /// Time of the sample.
+    pub at: Instant,
+    /// Time that programs and interrupts have used, in seconds.
+    pub busy_s: f64,
+    /// Total, including idle and stolen time, in seconds.
+    pub total_s: f64,
+}
+
+/// The last sample of a role's processes, shared with the live view.
+pub(crate) type SharedCpu = Arc<Mutex<Option<UsedCpu>>>;
+
+/// The last sample of the host, shared with the live view.
+pub(crate) type SharedHostCpu = Arc<Mutex<Option<HostCpu>>>;
+
+/// CPU usage shown during the load.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LiveCpu {
+    pub server: SharedCpu,
+    pub store: SharedCpu,
+    pub host: SharedHostCpu,
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+
     use super::*;
     use crate::testing::{max, series, sum};
-    use floodmark_record::target::Address;
-    use std::net::{TcpListener, TcpStream};
 
     fn start(every_ms: u64, targets: MonitorTargets) -> Sampler {
         Sampler::start_at(Instant::now(), Duration::from_millis(every_ms), targets)

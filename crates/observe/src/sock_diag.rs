@@ -41,7 +41,7 @@ const SOCKET_ID: usize = 48;
 const MESSAGE: usize = 72;
 
 /// State from `tcp_states.h`.
-const LISTEN: u32 = 1 << 10;
+pub(crate) const LISTEN: u32 = 1 << 10;
 
 /// Size of the receive buffer. The kernel sends at most 32 KiB per datagram.
 const ROOM: usize = 32 << 10;

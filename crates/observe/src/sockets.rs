@@ -1,12 +1,20 @@
-//! Samples connections on the target's port by end and state, their queues, and the listener.
+//! Samples connections on the target's port by end and state, their queues, and the listener; and the
+//! connections that the server opened, such as those to its store.
 
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 
 use floodmark_record::Metric;
-use floodmark_record::metric::{ListenerFigure, Role, SocketFigure, TcpInfoFigure};
+use floodmark_record::metric::{Role, SocketFigure, TcpInfoFigure, UpstreamFigure};
 
+use crate::Root;
+use crate::listener::socket_inodes;
+use crate::samples::Figures;
 use crate::sock_diag::{SockDiag, Socket, TcpInfo};
+use crate::tree::Tree;
 
 /// State `LISTEN` (`TCP_LISTEN` in `tcp_states.h`).
 const LISTEN: u32 = 10;
@@ -17,19 +25,20 @@ const CONNECTIONS: u32 = !(1 << LISTEN);
 /// Number of connections whose `tcp_info` is read per sample.
 const INSPECTED: usize = 8;
 
-/// Counted states, numbered as in `tcp_states.h`. `SYN_RECV` is 3, but 12 inside the kernel.
-const STATES: [(SocketFigure, &[u8]); 7] = [
-    (SocketFigure::Established, &[1]),
-    (SocketFigure::SynSent, &[2]),
-    (SocketFigure::SynReceived, &[3, 12]),
-    (SocketFigure::FinWait, &[4, 5]),
-    (SocketFigure::TimeWait, &[6]),
-    (SocketFigure::CloseWait, &[8]),
-    (SocketFigure::LastAck, &[9, 11]),
-];
-
-/// Number of values per end: one per state and two queues.
-const VALUES_PER_END: usize = STATES.len() + 2;
+/// Returns the figure that counts the connections in a state, numbered as in `tcp_states.h`.
+/// `SYN_RECV` is 3, but 12 inside the kernel.
+fn figure_of(state: u8) -> Option<SocketFigure> {
+    Some(match state {
+        1 => SocketFigure::Established,
+        2 => SocketFigure::SynSent,
+        3 | 12 => SocketFigure::SynReceived,
+        4 | 5 => SocketFigure::FinWait,
+        6 => SocketFigure::TimeWait,
+        8 => SocketFigure::CloseWait,
+        9 | 11 => SocketFigure::LastAck,
+        _ => return None,
+    })
+}
 
 /// The connection ends that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,14 +91,11 @@ impl Sockets {
 
     /// Returns the metrics of [`Sockets::connections`].
     pub(crate) fn metrics(ends: Ends) -> Vec<Metric> {
-        let queues = [SocketFigure::ReceiveQueue, SocketFigure::SendQueue];
-        let figures = STATES.map(|(figure, _)| figure).into_iter().chain(queues);
         let roles = [Role::Server, Role::Client][ends.indexes()].iter();
-        let mut metrics: Vec<Metric> = roles
-            .flat_map(|role| figures.clone().map(|figure| Metric::Sockets(*role, figure)))
-            .collect();
+        let of = |role: &Role| SocketFigure::ALL.map(|figure| Metric::Sockets(*role, figure));
+        let mut metrics = Vec::from_iter(roles.flat_map(of));
         if ends != Ends::Client {
-            metrics.extend(TcpInfoFigure::ALL.iter().copied().map(Metric::TcpInfo));
+            metrics.extend(TcpInfoFigure::ALL.map(Metric::TcpInfo));
         }
         metrics
     }
@@ -98,7 +104,7 @@ impl Sockets {
     /// they are on this host, and otherwise the client's ends. From `tcp_info`, it reports mean
     /// round-trip time, retransmissions so far and unacknowledged segments.
     pub(crate) fn connections(&mut self) -> io::Result<Vec<f64>> {
-        let mut counts = [[0.0; VALUES_PER_END]; 2];
+        let mut counts = [[0.0; SocketFigure::ALL.len()]; 2];
         let mut established = [0, 0];
         let both = self.ends != Ends::Server;
         let (addresses, picked) = (&self.addresses, &mut self.picked);
@@ -111,12 +117,11 @@ impl Sockets {
             }
             let at = usize::from(!is_server);
             let count = &mut counts[at];
-            let mut states = STATES.iter();
-            if let Some(state) = states.position(|(_, numbers)| numbers.contains(&socket.state)) {
-                count[state] += 1.0;
+            if let Some(figure) = figure_of(socket.state) {
+                count[figure as usize] += 1.0;
             }
-            count[VALUES_PER_END - 2] += f64::from(socket.receive_queue);
-            count[VALUES_PER_END - 1] += f64::from(socket.send_queue);
+            count[SocketFigure::ReceiveQueue as usize] += f64::from(socket.receive_queue);
+            count[SocketFigure::SendQueue as usize] += f64::from(socket.send_queue);
             if socket.state != 1 {
                 return;
             }
@@ -154,12 +159,6 @@ impl Sockets {
         Ok([rtt_us / read.max(1.0), retransmitted, unacknowledged])
     }
 
-    /// Returns the metrics of [`Sockets::listener`].
-    pub(crate) fn listener_metrics() -> Vec<Metric> {
-        let figures = ListenerFigure::ALL.iter().copied();
-        figures.map(Metric::Listener).collect()
-    }
-
     /// Returns the number of connections waiting to be accepted and the limit on this number,
     /// summed over all listeners of the target.
     ///
@@ -191,12 +190,131 @@ fn includes(addresses: &[SocketAddr], address: SocketAddr) -> bool {
     })
 }
 
+/// State from `tcp_states.h`.
+const ESTABLISHED: u32 = 1 << 1;
+
+/// Maximum number of addresses with their own series.
+const MAX_ADDRESSES: usize = 8;
+
+/// Maximum number of connections inspected per address and sample.
+const INSPECTED_PER_ADDRESS: usize = 64;
+
+/// Connections that a process tree opened, by address.
+///
+/// A connection is waiting for a response if it last sent data after it last received data
+/// (`tcpi_last_data_sent` < `tcpi_last_data_recv`). The kernel reports both times in ticks of 1 to
+/// 10 ms. Within one tick, the order is unknown.
+pub(crate) struct Upstreams {
+    diag: SockDiag,
+    root: Root,
+    tree: Rc<RefCell<Tree>>,
+    /// The port under load, whose connections are sampled separately.
+    port: u16,
+    /// Whether a socket belongs to the tree, by inode.
+    known: HashMap<u64, bool>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Upstreams {
+    /// Returns a sampler of the tree's connections. `diag` must be in the tree's network namespace.
+    pub(crate) fn new(diag: SockDiag, root: &Root, tree: Rc<RefCell<Tree>>, port: u16) -> Self {
+        Self {
+            diag,
+            root: root.clone(),
+            tree,
+            port,
+            known: HashMap::new(),
+            addresses: Vec::new(),
+        }
+    }
+
+    /// Returns the connections that the tree opened.
+    fn opened(&mut self) -> io::Result<Vec<Socket>> {
+        let mut sockets = Vec::new();
+        self.diag
+            .each_of_others(self.port, ESTABLISHED, |socket| sockets.push(socket))?;
+        if sockets.is_empty() {
+            return Ok(sockets);
+        }
+        let listened = self.diag.listening_ports()?;
+        // A socket on the port of a local listener is the accepting end.
+        sockets.retain(|socket| !listened.contains(&socket.local.port()));
+        let mut inodes = sockets.iter().map(|socket| u64::from(socket.inode));
+        if inodes.any(|inode| !self.known.contains_key(&inode)) {
+            let own = self.own();
+            let inodes = sockets.iter().map(|socket| u64::from(socket.inode));
+            self.known = inodes.map(|inode| (inode, own.contains(&inode))).collect();
+        }
+        sockets.retain(|socket| self.known.get(&socket.inode.into()) == Some(&true));
+        Ok(sockets)
+    }
+
+    /// Returns the inodes of the tree's sockets.
+    fn own(&self) -> HashSet<u64> {
+        let members = &self.tree.borrow().members;
+        let inodes = members
+            .iter()
+            .flat_map(|member| socket_inodes(&self.root, member.pid));
+        inodes.collect()
+    }
+
+    /// Returns the number of connections that are waiting for a response, and the number of
+    /// connections for which this is unknown.
+    fn waiting(&mut self, sockets: &[Socket]) -> io::Result<(f64, f64)> {
+        let (mut waiting, mut unknown, mut read) = (0.0, 0.0, 0.0_f64);
+        for socket in sockets.iter().take(INSPECTED_PER_ADDRESS) {
+            let Some(info) = self.diag.info(socket)? else {
+                continue;
+            };
+            read += 1.0;
+            if info.last_sent_ms < info.last_received_ms {
+                waiting += 1.0;
+            } else if info.last_sent_ms == info.last_received_ms {
+                unknown += 1.0;
+            }
+        }
+        let each = sockets.len() as f64 / read.max(1.0);
+        Ok((waiting * each, unknown * each))
+    }
+
+    /// Reads the number of connections by address and state.
+    ///
+    /// # Errors
+    /// The kernel reports an error.
+    pub(crate) fn read(&mut self, figures: &mut Figures) -> io::Result<()> {
+        let mut by_address: HashMap<SocketAddr, Vec<Socket>> = HashMap::new();
+        for socket in self.opened()? {
+            by_address.entry(socket.remote).or_default().push(socket);
+        }
+        let new = by_address.keys().copied();
+        let mut new: Vec<SocketAddr> = new.filter(|to| !self.addresses.contains(to)).collect();
+        new.sort_unstable();
+        self.addresses.extend(new);
+        self.addresses.truncate(MAX_ADDRESSES);
+        for (address, sockets) in by_address {
+            if !self.addresses.contains(&address) {
+                continue;
+            }
+            let (waiting, unknown) = self.waiting(&sockets)?;
+            for (figure, count) in [
+                (UpstreamFigure::Established, sockets.len() as f64),
+                (UpstreamFigure::Waiting, waiting),
+                (UpstreamFigure::PerhapsWaiting, unknown),
+            ] {
+                figures.set(Metric::Upstream(address, figure), count);
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::{Shutdown, TcpListener, TcpStream};
     use std::time::{Duration, Instant};
+
+    use super::*;
 
     fn open(addresses: &[SocketAddr]) -> Sockets {
         Sockets::new(SockDiag::open().unwrap(), Ends::Both, addresses.to_vec())
@@ -348,5 +466,67 @@ mod tests {
         let now = connections(&mut sockets);
         assert!(now.iter().all(|(_, value)| *value == 0.0), "{now:?}");
         assert!(sockets.listener().is_err());
+    }
+
+    #[test]
+    fn distinguishes_waiting_from_idle_connections() {
+        let root = Root::host();
+        let store = TcpListener::bind("127.77.0.2:0").unwrap();
+        let address = store.local_addr().unwrap();
+        let mut pairs: Vec<_> = (0..3)
+            .map(|_| {
+                let client = TcpStream::connect(address).unwrap();
+                (client, store.accept().unwrap().0)
+            })
+            .collect();
+        // The first connection received a response and sent another request. The second connection
+        // received a response. The third has sent nothing.
+        for (client, server) in &mut pairs[..2] {
+            client.write_all(b"request").unwrap();
+            server.read_exact(&mut [0; 7]).unwrap();
+            std::thread::sleep(Duration::from_millis(60));
+            server.write_all(b"response").unwrap();
+            client.read_exact(&mut [0; 8]).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(60));
+        pairs[0].0.write_all(b"request").unwrap();
+        let tree = Tree::new(&root, &[std::process::id()], None).unwrap();
+        let tree = Rc::new(RefCell::new(tree));
+        let diag = SockDiag::open().unwrap();
+        let mut upstreams = Upstreams::new(diag, &root, tree, 1);
+        let mut figures = Figures::default();
+        upstreams.read(&mut figures).unwrap();
+        let value = |figure| {
+            let metric = Metric::Upstream(address, figure);
+            let mut metrics = figures.metrics().iter();
+            let at = metrics.position(|found| *found == metric);
+            at.map_or(0.0, |at| figures.values()[at])
+        };
+        assert_eq!(value(UpstreamFigure::Established), 3.0);
+        assert_eq!(value(UpstreamFigure::Waiting), 1.0);
+        // On a connection without traffic, both times are measured from the connect.
+        assert!(value(UpstreamFigure::PerhapsWaiting) <= 1.0);
+
+        // A process that opened no connections has no metrics.
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let tree = Tree::new(&root, &[child.id()], None).unwrap();
+        let diag = SockDiag::open().unwrap();
+        let mut others = Upstreams::new(diag, &root, Rc::new(RefCell::new(tree)), 1);
+        let mut figures = Figures::default();
+        others.read(&mut figures).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(figures.metrics().is_empty());
+        // Connections to the port under load are excluded.
+        let tree = Tree::new(&root, &[std::process::id()], None).unwrap();
+        let diag = SockDiag::open().unwrap();
+        let mut loaded = Upstreams::new(diag, &root, Rc::new(RefCell::new(tree)), address.port());
+        loaded.read(&mut figures).unwrap();
+        let of_store =
+            |metric: &Metric| matches!(metric, Metric::Upstream(to, _) if *to == address);
+        assert!(!figures.metrics().iter().any(of_store));
     }
 }

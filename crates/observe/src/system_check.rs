@@ -8,9 +8,9 @@ use floodmark_record::host::{
 };
 use rustix::io_uring::{io_uring_params, io_uring_setup};
 
-use crate::busy_processes::ProcessListing;
 use crate::cpu::{self, CpuTime};
-use crate::{Root, cgroup, clock, limits, netstat, sysctl, time_wait};
+use crate::process::ProcessListing;
+use crate::{Root, cgroup, clock, environment, host, listener};
 
 /// Reads facts about the host, and samples the host's load for the duration `sample`. Below 0.5 s,
 /// the kernel's 10 ms ticks make the CPU shares coarse.
@@ -18,8 +18,8 @@ use crate::{Root, cgroup, clock, limits, netstat, sysctl, time_wait};
 pub fn facts(root: &Root, sample: Duration) -> HostFacts {
     let mut missing = Vec::new();
     let load = load(root, sample, &mut missing);
-    let open_files = limits::open_files(root);
-    let ports = sysctl::ports(root);
+    let open_files = environment::open_files(root);
+    let ports = environment::ports(root);
     let online = cpu::online(root);
     for (name, present) in [
         ("/proc/self/limits", open_files.is_some()),
@@ -44,17 +44,17 @@ pub fn facts(root: &Root, sample: Duration) -> HostFacts {
         open_files,
         ports,
         time_wait: TimeWaitFacts {
-            reuse: sysctl::number(root, "net.ipv4.tcp_tw_reuse"),
-            reuse_delay_ms: sysctl::number(root, "net.ipv4.tcp_tw_reuse_delay"),
-            timestamps: sysctl::number(root, "net.ipv4.tcp_timestamps"),
-            max: sysctl::number(root, "net.ipv4.tcp_max_tw_buckets"),
-            now: netstat::time_wait(&root.read("/proc/net/sockstat").unwrap_or_default()),
-            ports_held: ports.and_then(|range| time_wait::read(root, range)),
+            reuse: environment::sysctl(root, "net.ipv4.tcp_tw_reuse"),
+            reuse_delay_ms: environment::sysctl(root, "net.ipv4.tcp_tw_reuse_delay"),
+            timestamps: environment::sysctl(root, "net.ipv4.tcp_timestamps"),
+            max: environment::sysctl(root, "net.ipv4.tcp_max_tw_buckets"),
+            now: host::time_wait(&root.read("/proc/net/sockstat").unwrap_or_default()),
+            ports_held: ports.and_then(|range| listener::ports_in_time_wait(root, range)),
         },
         accept_queue: AcceptQueueFacts {
-            somaxconn: sysctl::number(root, "net.core.somaxconn"),
-            syn_backlog: sysctl::number(root, "net.ipv4.tcp_max_syn_backlog"),
-            syncookies: sysctl::number(root, "net.ipv4.tcp_syncookies"),
+            somaxconn: environment::sysctl(root, "net.core.somaxconn"),
+            syn_backlog: environment::sysctl(root, "net.ipv4.tcp_max_syn_backlog"),
+            syncookies: environment::sysctl(root, "net.ipv4.tcp_syncookies"),
         },
         conntrack: conntrack(root),
         io_uring: read(root),
@@ -65,8 +65,8 @@ pub fn facts(root: &Root, sample: Duration) -> HostFacts {
 
 fn conntrack(root: &Root) -> Option<ConntrackFacts> {
     Some(ConntrackFacts {
-        count: sysctl::number(root, "net.netfilter.nf_conntrack_count")?,
-        max: sysctl::number(root, "net.netfilter.nf_conntrack_max")?,
+        count: environment::sysctl(root, "net.netfilter.nf_conntrack_count")?,
+        max: environment::sysctl(root, "net.netfilter.nf_conntrack_max")?,
     })
 }
 
@@ -123,7 +123,7 @@ pub fn read(root: &Root) -> IoUringFacts {
     IoUringFacts {
         available: errno.is_none(),
         errno,
-        disabled: sysctl::number(root, "kernel.io_uring_disabled"),
+        disabled: environment::sysctl(root, "kernel.io_uring_disabled"),
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
             .unwrap();
         let pid = child.id();
         let used = || {
-            let all = crate::process::all_cpu(&Root::host());
+            let all = ProcessListing::read(&Root::host()).processes;
             assert!(all.is_sorted_by_key(|(pid, ..)| *pid), "sorted by PID");
             all.into_iter().find(|(each, ..)| *each == pid)
         };

@@ -10,15 +10,15 @@ use std::io;
 use std::ops::AddAssign;
 
 use floodmark_record::Metric;
-use floodmark_record::metric::{Role, ThreadGroupFigure, WaitKind, WaitObject};
+use floodmark_record::metric::{Role, ThreadGroupFigure};
 use floodmark_record::watch::{OtherThreads, ServerThread};
 use procfs_core::FromRead;
 use procfs_core::process::Stat;
 
 use crate::Root;
-use crate::figures::Figures;
-use crate::kernel_file::KernelFile;
 use crate::process::{parse_schedstat, parse_switches};
+use crate::root::KernelFile;
+use crate::samples::Figures;
 use crate::tree::{Ticks, Tree};
 
 /// Maximum number of threads whose two files stay open, so that floodmark doesn't run out of file
@@ -454,23 +454,6 @@ impl ThreadGroupState {
         let works = |activity: &&(u64, u64)| waited(activity) || ran(activity);
         self.activities.iter().filter(works).count()
     }
-}
-
-/// Returns the metrics of a role's thread groups. Group and kernel function names are empty.
-pub(crate) fn produced(role: Role) -> impl Iterator<Item = Metric> {
-    let waiting = Metric::ThreadsWaitingIn {
-        role,
-        group: String::new(),
-        function: String::new(),
-    };
-    let blocked = Metric::ThreadsBlocked {
-        role,
-        group: String::new(),
-        object: WaitObject::Kind(WaitKind::Other),
-    };
-    let figures = ThreadGroupFigure::ALL.iter();
-    let groups = figures.map(move |figure| Metric::ThreadGroup(role, String::new(), *figure));
-    groups.chain([waiting, blocked])
 }
 
 /// The thread groups of a process tree.

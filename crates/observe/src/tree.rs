@@ -8,7 +8,7 @@ use procfs_core::FromRead;
 use procfs_core::process::Stat;
 
 use crate::Root;
-use crate::kernel_file::KernelFile;
+use crate::root::KernelFile;
 
 /// Tolerance in clock ticks when a child's last sample is compared with the CPU time charged to its
 /// parent. Both values are rounded down.

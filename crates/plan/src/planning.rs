@@ -7,7 +7,7 @@ use floodmark_load::budget::{self, Offer, SocketLocation};
 use floodmark_load::scoring;
 use floodmark_load::sources::unusable;
 use floodmark_load::worker;
-use floodmark_observe::{Root, cpu, sysctl};
+use floodmark_observe::{Root, cpu, environment};
 use floodmark_record::body::RequestBody;
 use floodmark_record::plan::{
     Backend, Check, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, DEFAULT_TIMEOUT, FiguresOf,
@@ -374,14 +374,14 @@ fn offer(target: &Target, open_files: Option<u64>) -> Offer {
     let loopback = target
         .ip_addresses()
         .all(|address| address.ip().to_canonical().is_loopback());
-    let reuse = sysctl::number(&root, "net.ipv4.tcp_tw_reuse");
+    let reuse = environment::sysctl(&root, "net.ipv4.tcp_tw_reuse");
     let delay_s =
-        sysctl::number(&root, "net.ipv4.tcp_tw_reuse_delay").map_or(1.0, |ms| ms as f64 / 1e3);
+        environment::sysctl(&root, "net.ipv4.tcp_tw_reuse_delay").map_or(1.0, |ms| ms as f64 / 1e3);
     Offer {
         ports: target
             .address
             .ip()
-            .and_then(|_| Some(sysctl::ports(&root)?.usable())),
+            .and_then(|_| Some(environment::ports(&root)?.usable())),
         fds: open_files,
         sockets: SocketLocation::Files,
         time_wait_s: reuse.map(|reuse| budget::time_wait_s(reuse, delay_s, loopback)),

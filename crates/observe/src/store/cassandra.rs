@@ -8,9 +8,8 @@ use std::time::Duration;
 use floodmark_record::Metric;
 use floodmark_record::metric::{CassandraFigure, PoolFigure, TableFigure, TableOperation};
 
-use super::monitor::{SHARE, StoreTarget, TIMEOUT};
-use crate::figures::Figures;
-use crate::samples::Samples;
+use super::{SHARE, StoreTarget, TIMEOUT};
+use crate::samples::{Figures, Samples};
 use floodmark_cql::{CqlConnection, CqlValue};
 
 /// Interval between thread pool queries.

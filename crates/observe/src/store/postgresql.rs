@@ -11,9 +11,8 @@ use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls, Statement};
 
-use super::monitor::{MIN_STEP, SHARE, StoreTarget, TIMEOUT};
-use crate::figures::Figures;
-use crate::samples::Samples;
+use super::{MIN_STEP, SHARE, StoreTarget, TIMEOUT};
+use crate::samples::{Figures, Samples};
 
 const SOURCE: &str = "postgresql: pg_stat_activity, pg_stat_database";
 

@@ -1,7 +1,6 @@
 use super::*;
-use crate::sampler::{EVERY, Sampler};
+use crate::sampler::{EVERY, MonitorTargets, Sampler, StoreKind};
 use crate::store::testing::watched;
-use crate::targets::{MonitorTargets, StoreKind};
 use crate::testing::{max, series, sum};
 use floodmark_truth::store::StartedStore;
 

@@ -2,7 +2,7 @@
 
 use floodmark_truth::store::StartedStore;
 
-use crate::targets::{MonitoredStore, StoreKind};
+use crate::sampler::{MonitoredStore, StoreKind};
 
 /// Returns a started store as a monitored store.
 pub(super) fn watched(store: &StartedStore, name: &str, kind: StoreKind) -> MonitoredStore {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use floodmark_host::{Child, ProcessSet, Signal};
 use floodmark_lab::manifest::Workload;
-use floodmark_observe::listener::{Listeners, find, parse_address, socket_inodes};
+use floodmark_observe::listener::{ESTABLISHED, Listeners, find, parse, socket_inodes};
 use floodmark_observe::{Root, family};
 use rustix::process::{Pid, kill_process};
 
@@ -92,13 +92,10 @@ fn store_of(server: u32, port: u16) -> Result<SocketAddr, Failure> {
 /// Parses `/proc/net/tcp` and returns the local and remote address of each established connection
 /// whose inode is in `own`.
 fn established(text: &str, own: &HashSet<u64>) -> Vec<(SocketAddr, SocketAddr)> {
-    let line = |line: &str| {
-        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let is_own = own.contains(&fields.get(9)?.parse().ok()?);
-        let addresses = (parse_address(fields[1])?, parse_address(fields[2])?);
-        (is_own && fields[3] == "01").then_some(addresses)
-    };
-    text.lines().filter_map(line).collect()
+    let sockets = parse(text, Some(ESTABLISHED)).filter(|socket| own.contains(&socket.inode));
+    sockets
+        .map(|socket| (socket.address, socket.remote))
+        .collect()
 }
 
 /// Kills a server (SIGKILL) and restarts it with the same command, environment and working folder.

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use floodmark_observe::{Root, sysctl};
+use floodmark_observe::{Root, environment};
 
 use crate::bench::Failure;
 
@@ -29,7 +29,7 @@ pub struct ConnectionLimits {
 impl ConnectionLimits {
     /// Reads the limits of this host.
     pub fn read() -> Result<Self, Failure> {
-        let ports = sysctl::ports(&Root::host())
+        let ports = environment::ports(&Root::host())
             .ok_or("/proc/sys/net/ipv4/ip_local_port_range: cannot be read")?;
         Ok(ConnectionLimits {
             files: floodmark_host::open_files().hard,
