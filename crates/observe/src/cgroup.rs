@@ -10,29 +10,17 @@ use procfs_core::process::MountInfos;
 use procfs_core::{FromRead, ProcessCGroup, ProcessCGroups};
 
 use crate::Root;
-use crate::kernel_file::labelled;
+use crate::root::labelled;
 
 /// In version 1, this value and all larger values mean "no memory limit". The kernel reports
 /// `PAGE_COUNTER_MAX` in bytes, which is just below 2^63.
 const V1_MEMORY_UNLIMITED: u64 = 1 << 62;
 
-/// Version of a controller's interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CgroupVersion {
-    /// One hierarchy per controller (`cpu.cfs_quota_us`).
-    V1,
-    /// One hierarchy for all controllers (`cpu.max`).
-    V2,
-}
-
-/// A controller's folders, from this process's group up to the mount point.
+/// A controller's directories, from a process's group up to the mount point, as absolute paths on the
+/// host. In version 1, each controller has a hierarchy; in version 2, one hierarchy has all of them.
+/// The files of the two versions have different names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CgroupLevels {
-    /// Version of the interface.
-    pub version: CgroupVersion,
-    /// Absolute paths on the host, starting with the process's own group.
-    pub levels: Vec<PathBuf>,
-}
+pub(crate) struct CgroupLevels(Vec<PathBuf>);
 
 /// Throttling counters of a group since its creation.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -62,18 +50,21 @@ fn locate(cgroup: &str, mountinfo: &str, controller: &str) -> Option<CgroupLevel
     let groups = ProcessCGroups::from_read(cgroup.as_bytes()).ok()?.0;
     let has = |group: &&ProcessCGroup| group.controllers.iter().any(|name| name == controller);
     let is_v2 = |group: &&ProcessCGroup| group.hierarchy == 0 && group.controllers.is_empty();
-    // A controller attached to version 1 is not available in version 2.
-    let (version, group) = match groups.iter().find(has) {
-        Some(group) => (CgroupVersion::V1, group),
-        None => (CgroupVersion::V2, groups.iter().find(is_v2)?),
-    };
     let mounts = MountInfos::from_read(mountinfo.as_bytes()).ok()?;
-    let mount = mounts.iter().find(|mount| match version {
-        CgroupVersion::V1 => {
-            mount.fs_type == "cgroup" && mount.super_options.contains_key(controller)
-        }
-        CgroupVersion::V2 => mount.fs_type == "cgroup2",
-    })?;
+    let mut mounts = mounts.iter();
+    // A controller attached to version 1 is not available in version 2.
+    let (group, mount) = match groups.iter().find(has) {
+        Some(group) => (
+            group,
+            mounts.find(|mount| {
+                mount.fs_type == "cgroup" && mount.super_options.contains_key(controller)
+            })?,
+        ),
+        None => (
+            groups.iter().find(is_v2)?,
+            mounts.find(|mount| mount.fs_type == "cgroup2")?,
+        ),
+    };
     // In a container, the mount may show only part of the hierarchy, or the path may lie outside it
     // (`/../..`). In these cases, use the mount point.
     let is_normal = |part| matches!(part, Component::Normal(_));
@@ -81,61 +72,55 @@ fn locate(cgroup: &str, mountinfo: &str, controller: &str) -> Option<CgroupLevel
     let below = below.filter(|below| below.components().all(is_normal));
     let levels = below.unwrap_or(Path::new("")).ancestors();
     let levels = levels.map(|level| mount.mount_point.join(level));
-    Some(CgroupLevels {
-        version,
-        levels: levels.collect(),
-    })
+    Some(CgroupLevels(levels.collect()))
 }
 
 impl CgroupLevels {
     /// Returns the tightest CPU quota among this group and its ancestors, or `None` if there is no
     /// quota.
     pub(crate) fn quota(&self, root: &Root) -> Option<QuotaFacts> {
-        self.levels
-            .iter()
-            .filter_map(|level| self.quota_at(root, level))
-            .min_by(|a, b| a.cpus.total_cmp(&b.cpus))
-    }
-
-    fn quota_at(&self, root: &Root, level: &Path) -> Option<QuotaFacts> {
-        let (file, unlimited, quota_us, period_us) = match self.version {
-            CgroupVersion::V1 => {
-                let file = level.join("cpu.cfs_quota_us");
-                let quota = root.number(&file)?; // "-1" (no limit) does not parse
-                let period = root.number(level.join("cpu.cfs_period_us"))?;
-                (file, "-1", quota, period)
-            }
-            CgroupVersion::V2 => {
-                let file = level.join("cpu.max");
-                let text = root.line(&file)?;
-                let (quota, period) = text.split_once(' ')?; // "max 100000" means no limit
-                (file, "max", quota.parse().ok()?, period.parse().ok()?)
-            }
-        };
-        if period_us == 0 {
-            return None;
-        }
-        Some(QuotaFacts {
-            cpus: quota_us as f64 / period_us as f64,
-            period_ms: period_us as f64 / 1e3,
-            file: file.display().to_string(),
-            unlimited: unlimited.to_owned(),
-            throttled_periods: read_throttling(root, level).ok().map(|t| t.throttled),
-        })
+        let quotas = self.0.iter().filter_map(|level| quota_at(root, level));
+        quotas.min_by(|a, b| a.cpus.total_cmp(&b.cpus))
     }
 
     /// Returns the tightest memory limit among this group and its ancestors, in bytes.
     pub(crate) fn memory_limit(&self, root: &Root) -> Option<u64> {
-        let file = match self.version {
-            CgroupVersion::V1 => "memory.limit_in_bytes",
-            CgroupVersion::V2 => "memory.max",
+        let files = ["memory.max", "memory.limit_in_bytes"];
+        let limit = |level: &PathBuf| {
+            // "max" (no limit) does not parse.
+            let limit = files
+                .iter()
+                .find_map(|file| root.number(level.join(file)))?;
+            (limit < V1_MEMORY_UNLIMITED).then_some(limit)
         };
-        self.levels
-            .iter()
-            .filter_map(|level| root.number(level.join(file))) // "max" (no limit) does not parse
-            .filter(|limit| *limit < V1_MEMORY_UNLIMITED)
-            .min()
+        self.0.iter().filter_map(limit).min()
     }
+}
+
+fn quota_at(root: &Root, level: &Path) -> Option<QuotaFacts> {
+    let (v1, v2) = (level.join("cpu.cfs_quota_us"), level.join("cpu.max"));
+    let (file, unlimited, quota_us, period_us) = match root.line(&v2) {
+        Some(text) => {
+            let (quota, period) = text.split_once(' ')?; // "max 100000" means no limit
+            (v2, "max", quota.parse().ok()?, period.parse().ok()?)
+        }
+        None => {
+            let quota = root.number(&v1)?; // "-1" (no limit) does not parse
+            (
+                v1,
+                "-1",
+                quota,
+                root.number(level.join("cpu.cfs_period_us"))?,
+            )
+        }
+    };
+    (period_us > 0).then(|| QuotaFacts {
+        cpus: quota_us as f64 / period_us as f64,
+        period_ms: period_us as f64 / 1e3,
+        file: file.display().to_string(),
+        unlimited: unlimited.to_owned(),
+        throttled_periods: read_throttling(root, level).ok().map(|t| t.throttled),
+    })
 }
 
 /// Returns the folder of the control group with a process's tightest CPU quota. If there is no
@@ -145,7 +130,7 @@ pub(crate) fn throttled_level(root: &Root, process: impl fmt::Display) -> Option
     if let Some(quota) = group.quota(root) {
         return Path::new(&quota.file).parent().map(Path::to_owned);
     }
-    let mut levels = group.levels.into_iter();
+    let mut levels = group.0.into_iter();
     levels.find(|level| read_throttling(root, level).is_ok())
 }
 
@@ -211,16 +196,15 @@ mod tests {
         (folder, root)
     }
 
-    fn levels(cgroup: &str, mounts: &str, controller: &str) -> (CgroupVersion, Vec<String>) {
+    fn levels(cgroup: &str, mounts: &str, controller: &str) -> Vec<String> {
         let group = locate(cgroup, mounts, controller).unwrap();
-        let levels = group.levels.iter().map(|l| l.display().to_string());
-        (group.version, levels.collect())
+        let levels = group.0.iter().map(|l| l.display().to_string());
+        levels.collect()
     }
 
     #[test]
     fn finds_a_version_1_group_with_joined_controllers() {
-        let (version, levels) = levels(V1_GROUPS, V1_MOUNTS, "cpu");
-        assert_eq!(version, CgroupVersion::V1);
+        let levels = levels(V1_GROUPS, V1_MOUNTS, "cpu");
         assert_eq!(
             levels
                 .iter()
@@ -238,8 +222,7 @@ mod tests {
     fn finds_a_version_2_group_in_a_container() {
         let mounts = V2_MOUNTS.replace("0:27 / ", "0:27 /docker/c0ffee ");
         for own in ["0::/docker/c0ffee\n", "0::/../elsewhere\n", "0::/\n"] {
-            let (version, levels) = levels(own, &mounts, "cpu");
-            assert_eq!(version, CgroupVersion::V2);
+            let levels = levels(own, &mounts, "cpu");
             assert_eq!(levels.len(), 1, "{levels:?}");
             assert_eq!(levels[0].trim_end_matches('/'), "/sys/fs/cgroup");
         }
