@@ -231,6 +231,12 @@ impl Trace {
         sent
     }
 
+    /// Returns the calls that change the data or size of a file, with their indexes.
+    pub(crate) fn file_changes(&self) -> impl Iterator<Item = (usize, FileId, &TracedCall)> {
+        let calls = self.calls.iter().enumerate();
+        calls.filter_map(|(index, call)| Some((index, call.operation.changed_file()?, call)))
+    }
+
     /// Returns whether a call changed a file or a name in the watched folder.
     #[must_use]
     pub fn changes_folder(&self) -> bool {

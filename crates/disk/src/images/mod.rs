@@ -1,32 +1,26 @@
 //! Starts a server on post-crash images and checks what it recovers.
 
-mod listener;
-mod points;
-mod report;
 mod server;
 
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use floodmark_host::ChildError;
-use floodmark_host::output::failure_line;
+use floodmark_host::{ChildError, failure_line};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::model::{Crash, DiskHistory, Fate, Persistence};
+use crate::model::{Crash, DiskHistory, Fate, Persistence, below};
 use crate::probe::{RecoveryProbe, ServerCommand};
 use crate::trace::Trace;
-use points::CrashPoints;
-use server::Starter;
+use server::{ImageOutcome, Starter};
 
-pub use report::{ImageFailure, ImageReport};
-pub(crate) use server::ImageOutcome;
 pub use server::check_space;
 
 /// Maximum number of failures whose missing effects are reduced.
@@ -59,7 +53,7 @@ pub enum TestError {
         "{0}: another process listens here, not the started server; in the server command, pass \
          the listen address to the server, and keep the server in the foreground"
     )]
-    ForeignServer(SocketAddrV4),
+    ForeignServer(SocketAddr),
     /// The server does not start on the folder with all its writes.
     #[error(
         "the server does not start on its own complete folder: {0}; check that the server can \
@@ -116,14 +110,14 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
             if self.has_controls {
                 self.check_base(&starter, &history)?;
             }
-            let crash = Crash::new(&history, points.before_shutdown());
-            let fates = vec![Fate::Kept; crash.effects().len()];
+            let crash = Crash::new(&history, points.last_answered);
+            let fates = vec![Fate::Kept; crash.effects.len()];
             let outcome = self.test(&starter, 0, &crash, fates, &report)?;
             if self.has_controls {
                 check_complete(outcome)?;
             }
         }
-        let work = |worker: usize| {
+        let work = |worker: usize| -> Result<(), TestError> {
             while !stop.load(Ordering::Relaxed) && !is_failed.load(Ordering::Relaxed) {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 if number >= self.images {
@@ -138,22 +132,18 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
             }
             Ok(())
         };
-        let results: Vec<Result<(), TestError>> = thread::scope(|scope| {
+        thread::scope(|scope| {
             let start = |worker| {
                 let work = &work;
                 scope.spawn(move || work(worker))
             };
-            let threads: Vec<_> = (0..self.threads.max(1)).map(start).collect();
-            let join = |thread: thread::ScopedJoinHandle<'_, _>| match thread.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            };
-            threads.into_iter().map(join).collect()
-        });
-        results.into_iter().collect::<Result<(), _>>()?;
-        let mut report = report
-            .into_inner()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+            let threads = Vec::from_iter((0..self.threads.max(1)).map(start));
+            threads.into_iter().try_for_each(|thread| {
+                let result = thread.join();
+                result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        })?;
+        let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
         report.elapsed = begin.elapsed();
         report.failures.sort_by_key(|failure| failure.at);
         for failure in report.failures.iter_mut().take(MAX_REDUCED) {
@@ -179,20 +169,18 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
     ) -> Result<ImageOutcome, TestError> {
         let begin = Instant::now();
         let image = crash.image(&fates);
-        let sent = self.trace.sent_before(crash.at());
+        let sent = self.trace.sent_before(crash.at);
         let acknowledged = self.probe.acknowledged(&sent);
         let outcome = starter.try_image(worker, &image, self.probe, &acknowledged)?;
         let took = begin.elapsed();
         let mut hasher = DefaultHasher::new();
         image.hash(&mut hasher);
-        let mut report = report
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
         report.add(hasher.finish(), &outcome, took);
         if let Some(reason) = outcome.failure() {
             let missing = crash.describe(&fates);
             report.add_failure(ImageFailure {
-                at: crash.at(),
+                at: crash.at,
                 fates,
                 reason: reason.to_owned(),
                 missing,
@@ -261,6 +249,136 @@ fn check_complete(outcome: ImageOutcome) -> Result<(), TestError> {
         ImageOutcome::Refused(what) | ImageOutcome::Crashed(what) | ImageOutcome::Failed(what) => {
             let line = failure_line(&what).unwrap_or(what);
             Err(TestError::NotRestarted(line))
+        }
+    }
+}
+
+/// Number of crash points after an error that are considered close to it.
+const SOON: usize = 16;
+
+/// The crash points of a trace.
+///
+/// In a trace with an injected error, only points after the error are used, because the test without
+/// errors covers the others. Half of the crashes come soon after the error: the next write can make
+/// the lost data durable after all, so a server that ignores the error often loses data only until
+/// then.
+#[derive(Debug)]
+struct CrashPoints {
+    all: Vec<u64>,
+    soon: usize,
+    /// The last point at or before the end of the last send to a TCP peer, so before the server shut
+    /// down. The shutdown may remove a file that prevents a restart.
+    last_answered: u64,
+}
+
+impl CrashPoints {
+    fn new(trace: &Trace) -> Self {
+        let mut all = trace.crash_points();
+        let error = trace.first_error;
+        let answered = trace.last_send();
+        let last_answered = all.iter().rev().find(|at| **at <= answered);
+        let last_answered = last_answered.copied().unwrap_or(0);
+        // The error itself is a point.
+        all.retain(|at| error.is_none_or(|error| *at >= error));
+        CrashPoints {
+            soon: error.map_or(all.len(), |_| SOON.min(all.len())),
+            all,
+            last_answered,
+        }
+    }
+
+    /// Draws a crash point.
+    fn draw(&self, random: &mut Xoshiro256PlusPlus) -> u64 {
+        let among = match below(random, 2) {
+            0 => self.soon,
+            _ => self.all.len(),
+        };
+        self.all[below(random, among)]
+    }
+}
+
+/// Maximum number of failures and of different refusals in a report.
+const MAX_LISTED: usize = 100;
+
+/// Result of a test on post-crash images.
+#[derive(Debug, Clone, Default)]
+pub struct ImageReport {
+    /// Number of images on which the server was started.
+    pub images: u64,
+    /// Number of images on which the server returned everything that it had acknowledged.
+    pub recovered: u64,
+    /// Number of images that the server refused with a message.
+    pub refused: u64,
+    /// Number of images on which the server lost an acknowledged write, returned something that was
+    /// never written, crashed, did not respond, or exited without an error message.
+    pub failed: u64,
+    /// Number of failed images on which the server crashed.
+    pub crashed: u64,
+    /// Number of refusals, by the line of the server's message that best explains the refusal.
+    pub refusals: BTreeMap<String, u64>,
+    /// The first failures, in the order of their crash points.
+    pub failures: Vec<ImageFailure>,
+    /// Time of the slowest image.
+    pub longest: Duration,
+    /// Sum of the times per image. Images are tested in parallel.
+    pub total: Duration,
+    /// Time of the whole test.
+    pub elapsed: Duration,
+    distinct: HashSet<u64>,
+}
+
+/// An image on which the server failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageFailure {
+    /// Crash point: a position in the trace.
+    pub at: u64,
+    /// Fates of the effects that were not durable.
+    pub fates: Vec<Fate>,
+    /// What the server lost, or how it failed.
+    pub reason: String,
+    /// Effects that were lost, one line each.
+    pub missing: Vec<String>,
+}
+
+impl ImageReport {
+    /// Returns the number of different images.
+    #[must_use]
+    pub fn distinct(&self) -> usize {
+        self.distinct.len()
+    }
+
+    /// Returns the mean time per image: building it, starting the server and reading back.
+    #[must_use]
+    pub fn mean(&self) -> Duration {
+        match u32::try_from(self.images) {
+            Ok(images) if images > 0 => self.total / images,
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn add(&mut self, digest: u64, outcome: &ImageOutcome, took: Duration) {
+        self.images += 1;
+        self.distinct.insert(digest);
+        self.total += took;
+        self.longest = self.longest.max(took);
+        self.failed += u64::from(outcome.failure().is_some());
+        match outcome {
+            ImageOutcome::Recovered => self.recovered += 1,
+            ImageOutcome::Crashed(_) => self.crashed += 1,
+            ImageOutcome::Lost(_) | ImageOutcome::Failed(_) => {}
+            ImageOutcome::Refused(message) => {
+                self.refused += 1;
+                let line = failure_line(message).unwrap_or_default();
+                if self.refusals.len() < MAX_LISTED || self.refusals.contains_key(&line) {
+                    *self.refusals.entry(line).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    fn add_failure(&mut self, failure: ImageFailure) {
+        if self.failures.len() < MAX_LISTED {
+            self.failures.push(failure);
         }
     }
 }

@@ -1,17 +1,17 @@
 //! One start of the server on one image, and how the server exited.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{self, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use floodmark_host::Child;
-use floodmark_host::output::failure_line;
+use floodmark_host::{Child, failure_line};
+use floodmark_observe::{Root, listener, process};
 
-use super::{TestError, listener};
+use super::TestError;
 use crate::model::Image;
 use crate::probe::{RecoveryProbe, ServerCommand};
 
@@ -80,9 +80,9 @@ impl<'a> Starter<'a> {
         Starter { server, scratch }
     }
 
-    fn next_address(&self) -> Result<SocketAddrV4, TestError> {
+    fn next_address(&self) -> Result<SocketAddr, TestError> {
         // Tests in other processes use other addresses.
-        let first = process::id().wrapping_mul(PORTS.len() as u32 + 1_009);
+        let first = std::process::id().wrapping_mul(PORTS.len() as u32 + 1_009);
         for _ in PORTS {
             let number = first.wrapping_add(STARTS.fetch_add(1, Ordering::Relaxed));
             let host = if self.server.has_host() {
@@ -91,8 +91,8 @@ impl<'a> Starter<'a> {
                 Ipv4Addr::LOCALHOST
             };
             let port = PORTS.start + (number % PORTS.len() as u32) as u16;
-            let address = SocketAddrV4::new(host, port);
-            if !listener::is_used(address).map_err(TestError::Listeners)? {
+            let address = SocketAddr::from((host, port));
+            if !is_used(address).map_err(TestError::Listeners)? {
                 return Ok(address);
             }
         }
@@ -111,14 +111,14 @@ impl<'a> Starter<'a> {
         let log = self.scratch.join(format!("log-{worker}"));
         write_image(image, &folder).map_err(failed(&folder))?;
         let address = self.next_address()?;
-        let mut command = self.server.command(&folder, address.into());
+        let mut command = self.server.command(&folder, address);
         let stderr = File::create(&log).map_err(failed(&log))?;
         command.stdout(Stdio::null()).stderr(stderr);
         let mut child = Child::start(command)?;
         let begin = Instant::now();
         loop {
             let is_accepted = TcpStream::connect(address).is_ok();
-            let is_own = || listener::is_own(child.pid(), address).map_err(TestError::Listeners);
+            let is_own = || is_own(child.pid(), address).map_err(TestError::Listeners);
             if is_accepted && is_own()? {
                 break;
             }
@@ -134,7 +134,7 @@ impl<'a> Starter<'a> {
             }
             thread::sleep(CONNECT_PAUSE);
         }
-        match probe.check(address.into(), acknowledged) {
+        match probe.check(address, acknowledged) {
             Ok(None) => Ok(ImageOutcome::Recovered),
             Ok(Some(loss)) => Ok(ImageOutcome::Lost(loss)),
             Err(error) => match child.wait(END_TIMEOUT)? {
@@ -162,6 +162,31 @@ impl<'a> Starter<'a> {
         let message = message.replace(&*folder.to_string_lossy(), "{run}");
         Ok(outcome(status, &message))
     }
+}
+
+/// Returns whether a process listens on an address.
+fn is_used(address: SocketAddr) -> io::Result<bool> {
+    // To bind a socket instead would be wrong: a child that another thread starts at the same time
+    // holds the socket until its exec.
+    Ok(!listener::sockets(address)?.is_empty())
+}
+
+/// Returns whether only processes of a group listen on an address. Also returns true if nobody
+/// listens.
+fn is_own(group: u32, address: SocketAddr) -> io::Result<bool> {
+    let root = Root::host();
+    let mut sockets = listener::sockets(address)?;
+    let mut remove_held = |pid| {
+        let held = Vec::from_iter(listener::socket_inodes(&root, pid));
+        sockets.retain(|inode| !held.contains(inode));
+        sockets.is_empty()
+    };
+    let is_member = |pid: &u32| process::group(&root, *pid) == Some(group);
+    if remove_held(group) {
+        return Ok(true);
+    }
+    let mut members = root.numbered("/proc").into_iter().filter(is_member);
+    Ok(members.any(remove_held))
 }
 
 /// Checks for free space: writes 1 MiB to a new file, and then removes the file. A server that
@@ -239,7 +264,9 @@ fn is_crash(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::ExitStatusExt;
+    use std::net::TcpListener;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::process::Command;
 
     use super::*;
 
@@ -298,5 +325,37 @@ mod tests {
         let killed = super::outcome(ExitStatus::from_raw(9), "loading\ndamaged\n");
         let expected = "the server crashed on the state (signal: 9 (SIGKILL)): damaged";
         assert_eq!(killed, ImageOutcome::Crashed(expected.to_owned()));
+    }
+
+    #[test]
+    fn tells_own_from_foreign_listeners() {
+        let own = std::process::id();
+        let mut other = Command::new("sleep")
+            .arg("60")
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let groups = [own, process::group(&Root::host(), own).unwrap(), other.id()];
+        let groups = |address| groups.map(|group| is_own(group, address).unwrap());
+        for host in [
+            "127.64.9.9:0",
+            "0.0.0.0:0",
+            "[::]:0",
+            "[::ffff:127.64.9.9]:0",
+        ] {
+            let Ok(listener) = TcpListener::bind(host) else {
+                assert!(host.starts_with('['), "{host}");
+                continue;
+            };
+            let port = listener.local_addr().as_ref().map_or(0, SocketAddr::port);
+            let address = SocketAddr::from(([127, 64, 9, 9], port));
+            assert_eq!(groups(address), [true, true, false], "{host}");
+            assert!(is_used(address).unwrap());
+            drop(listener);
+            assert!(!is_used(address).unwrap());
+            assert_eq!(groups(address), [true, true, true], "{host}");
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
 }

@@ -1,5 +1,4 @@
-//! One crash point: what is durable, and which pending effects persist: drawn from a seed, or all
-//! combinations.
+//! One crash point: what is durable, and which pending effects persist, drawn from a seed.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -9,17 +8,18 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::history::DiskHistory;
 use super::{SECTOR_BYTES, sectors};
-use crate::trace::{EntryName, FileId, NodeKind, Operation};
+use crate::trace::{BaseNode, EntryName, FileId, NodeKind, Operation};
 
 /// A power loss at one point of a trace.
 #[derive(Debug)]
 pub struct Crash<'h> {
     pub(super) history: &'h DiskHistory<'h>,
-    pub(super) at: u64,
+    /// The crash point.
+    pub at: u64,
     /// Calls that had begun, in the order of their exits.
     pub(super) calls: Vec<usize>,
     /// Effects that may be missing, in the order of their calls.
-    pub(super) effects: Vec<Effect>,
+    pub effects: Vec<Effect>,
 }
 
 /// An effect that was not durable at the crash point.
@@ -82,23 +82,11 @@ impl<'h> Crash<'h> {
         crash
     }
 
-    /// Returns the crash point.
-    #[must_use]
-    pub fn at(&self) -> u64 {
-        self.at
-    }
-
-    /// Returns the effects that may be missing.
-    #[must_use]
-    pub fn effects(&self) -> &[Effect] {
-        &self.effects
-    }
-
-    pub(super) fn is_durable(&self, call: usize) -> bool {
+    fn is_durable(&self, call: usize) -> bool {
         self.history.durable_from[call] <= self.at
     }
 
-    pub(super) fn is_size_durable(&self, call: usize) -> bool {
+    fn is_size_durable(&self, call: usize) -> bool {
         self.history.size_durable_from[call] <= self.at
     }
 
@@ -148,12 +136,11 @@ impl<'h> Crash<'h> {
 
     fn add_effects(&mut self, call: usize, implied: Option<&ImpliedParts>) {
         let history = self.history;
+        let (is_durable, is_size_durable) = (self.is_durable(call), self.is_size_durable(call));
         let mut add = |part| self.effects.push(Effect { call, part });
-        let durable = history.durable_from[call] <= self.at;
-        let size_durable = history.size_durable_from[call] <= self.at;
         let operation = &history.trace.calls[call].operation;
         if !operation.names().is_empty() {
-            if !durable {
+            if !is_durable {
                 add(EffectPart::Entry);
             }
             let removal = history.removal_durable_from.get(&call);
@@ -164,11 +151,11 @@ impl<'h> Crash<'h> {
         }
         let size_implied =
             implied.is_some_and(|implied| implied.size || history.shrinks[call] && implied.any);
-        if history.new_size[call].is_some() && !size_durable && !size_implied {
+        if history.new_size[call].is_some() && !is_size_durable && !size_implied {
             add(EffectPart::Size);
         }
         if let Operation::Write { offset, bytes, .. } = operation
-            && !durable
+            && !is_durable
         {
             let is_implied =
                 |sector: &u64| implied.is_some_and(|implied| implied.sectors.contains(sector));
@@ -184,11 +171,11 @@ impl<'h> Crash<'h> {
     #[must_use]
     pub fn describe(&self, fates: &[Fate]) -> Vec<String> {
         let names = self.names();
-        let missing = self.effects.iter().zip(fates);
-        let missing = missing.filter(|(_, fate)| **fate != Fate::Kept);
-        missing
-            .map(|(effect, fate)| self.describe_effect(effect, fate, &names))
-            .collect()
+        let effects = self.effects.iter().zip(fates);
+        let describe = |(effect, fate): (_, &Fate)| {
+            (*fate != Fate::Kept).then(|| self.describe_effect(effect, fate, &names))
+        };
+        effects.filter_map(describe).collect()
     }
 
     fn describe_effect(
@@ -211,33 +198,29 @@ impl<'h> Crash<'h> {
             }
             Operation::Link { entry, .. } => format!("new name {}", path(entry)),
             Operation::Unlink { entry } => format!("removal of {}", path(entry)),
-            Operation::Rename { from, to, .. } => match effect.part {
-                EffectPart::Removal => {
-                    format!(
-                        "removal of old name {} after the rename to {}",
-                        path(from),
-                        path(to)
-                    )
+            Operation::Rename { from, to, .. } => {
+                let (from, to) = (path(from), path(to));
+                match effect.part {
+                    EffectPart::Removal => {
+                        format!("removal of old name {from} after the rename to {to}")
+                    }
+                    _ => format!("rename of {from} to {to}"),
                 }
-                _ => format!("rename of {} to {}", path(from), path(to)),
-            },
+            }
             Operation::Write {
                 file,
                 offset,
                 bytes,
                 ..
-            } => match effect.part {
-                EffectPart::Size => format!(
-                    "size of {} after a write of {} bytes at offset {offset}",
-                    name(file),
-                    bytes.len()
-                ),
-                _ => format!(
-                    "write of {} bytes to {} at offset {offset}",
-                    bytes.len(),
-                    name(file)
-                ),
-            },
+            } => {
+                let (name, count) = (name(file), bytes.len());
+                match effect.part {
+                    EffectPart::Size => {
+                        format!("size of {name} after a write of {count} bytes at offset {offset}")
+                    }
+                    _ => format!("write of {count} bytes to {name} at offset {offset}"),
+                }
+            }
             Operation::Resize { file, size } => format!("size {size} of {}", name(file)),
             Operation::Send { .. } | Operation::Sync { .. } | Operation::SyncAll => String::new(),
         };
@@ -257,9 +240,8 @@ impl<'h> Crash<'h> {
         let trace = self.history.trace;
         let mut names = HashMap::from([(FileId::ROOT, String::new())]);
         // A folder comes before its entries, because the base is read from the top.
-        for (index, node) in trace.base.iter().enumerate() {
-            if let crate::trace::BaseNode::Folder(entries) = node {
-                let folder = FileId(u32::try_from(index).unwrap_or(u32::MAX));
+        for (folder, node) in (0..).map(FileId).zip(&trace.base) {
+            if let BaseNode::Folder(entries) = node {
                 for (name, file) in entries {
                     let entry = EntryName {
                         folder,
@@ -301,84 +283,23 @@ pub enum Fate {
 }
 
 impl Crash<'_> {
-    /// Returns the number of combinations of fates, or `None` if there are more than `limit`.
-    /// Different combinations can lead to the same image.
-    #[must_use]
-    pub fn combinations(&self, limit: usize) -> Option<usize> {
-        let mut count = 1_usize;
-        for effect in &self.effects {
-            count = match &effect.part {
-                EffectPart::Data { sectors } => {
-                    let sectors = u32::try_from(sectors.len()).unwrap_or(u32::MAX);
-                    count.checked_mul(2_usize.checked_pow(sectors)?)?
-                }
-                EffectPart::Entry | EffectPart::Removal | EffectPart::Size => {
-                    count.checked_mul(2)?
-                }
-            };
-            if count > limit {
-                return None;
-            }
-        }
-        Some(count)
-    }
-
-    /// Returns one of the combinations. The digits of `number` in a mixed-radix system select the
-    /// fates. 0 keeps everything.
-    #[must_use]
-    pub fn combination(&self, number: usize) -> Vec<Fate> {
-        let mut rest = number;
-        let mut digit = |options: usize| {
-            let digit = rest % options;
-            rest /= options;
-            digit
-        };
-        let fates = self.effects.iter().map(|effect| match &effect.part {
-            EffectPart::Data { sectors } if sectors.len() > 1 => {
-                let kept: Vec<bool> = sectors.iter().map(|_| digit(2) == 0).collect();
-                of_sectors(kept)
-            }
-            _ if digit(2) == 0 => Fate::Kept,
-            _ => Fate::Dropped,
-        });
-        fates.collect()
-    }
-
     /// Draws fates at random. The method varies, because a uniform choice per effect would rarely
     /// produce the states in which faults show: nothing, everything, a prefix, or all but one.
     pub fn draw(&self, random: &mut Xoshiro256PlusPlus) -> Vec<Fate> {
         let count = self.effects.len();
         let one = below(random, count);
-        let all = |fate: Fate| vec![fate; count];
-        match below(random, 8) {
-            0 => all(Fate::Dropped),
-            1 => all(Fate::Kept),
-            2 => {
-                let mut fates = all(Fate::Dropped);
-                fates[..one].fill(Fate::Kept);
-                fates
-            }
-            3 | 4 => {
-                let mut fates = all(Fate::Kept);
-                if let Some(fate) = fates.get_mut(one) {
-                    *fate = self.draw_loss(one, random);
-                }
-                fates
-            }
-            5 => {
-                let mut fates = all(Fate::Dropped);
-                if let Some(fate) = fates.get_mut(one) {
-                    *fate = Fate::Kept;
-                }
-                fates
-            }
-            _ => (0..count)
-                .map(|index| match below(random, 2) {
-                    0 => Fate::Kept,
-                    _ => self.draw_loss(index, random),
-                })
-                .collect(),
-        }
+        let method = below(random, 8);
+        let fate = |index| match method {
+            1 => Fate::Kept,
+            2 if index < one => Fate::Kept,
+            3 | 4 if index != one => Fate::Kept,
+            3 | 4 => self.draw_loss(index, random),
+            5 if index == one => Fate::Kept,
+            0 | 2 | 5 => Fate::Dropped,
+            _ if below(random, 2) == 0 => Fate::Kept,
+            _ => self.draw_loss(index, random),
+        };
+        (0..count).map(fate).collect()
     }
 
     /// Drops an effect, or tears it if it has several sectors.
@@ -396,7 +317,7 @@ impl Crash<'_> {
     }
 }
 
-fn of_sectors(kept: Vec<bool>) -> Fate {
+pub(super) fn of_sectors(kept: Vec<bool>) -> Fate {
     match (kept.iter().any(|kept| *kept), kept.iter().all(|kept| *kept)) {
         (_, true) => Fate::Kept,
         (false, _) => Fate::Dropped,

@@ -66,10 +66,7 @@ impl<'t> DiskHistory<'t> {
     fn find_sizes(&mut self) {
         let mut sizes: HashMap<FileId, u64> = HashMap::new();
         let base = &self.trace.base;
-        for (index, call) in self.trace.calls.iter().enumerate() {
-            let Some(file) = call.operation.changed_file() else {
-                continue;
-            };
+        for (index, file, call) in self.trace.file_changes() {
             let size = sizes.entry(file).or_insert_with(|| base_size(base, file));
             let new_size = match &call.operation {
                 Operation::Write { bytes, .. } if bytes.is_empty() => *size,
@@ -86,10 +83,7 @@ impl<'t> DiskHistory<'t> {
     }
 
     fn find_durable_data(&mut self, syncs: &Syncs) {
-        for (index, call) in self.trace.calls.iter().enumerate() {
-            let Some(file) = call.operation.changed_file() else {
-                continue;
-            };
+        for (index, file, call) in self.trace.file_changes() {
             let sync = syncs.covering(file, call.ended);
             let mut size = sync.map_or(NEVER, |sync| sync.ended);
             // A failed sync may drop the data, and let a later sync report success (fsync(2)).
@@ -154,10 +148,7 @@ impl<'t> DiskHistory<'t> {
 
     fn find_unordered(&mut self) {
         let mut latest: HashMap<FileId, u64> = HashMap::new();
-        for (index, call) in self.trace.calls.iter().enumerate() {
-            let Some(file) = call.operation.changed_file() else {
-                continue;
-            };
+        for (index, file, _) in self.trace.file_changes() {
             let from = self.durable_from[index];
             let latest = latest.entry(file).or_insert(0);
             if from < *latest {

@@ -103,12 +103,6 @@ impl DiskFile {
             self.content[place(from)..place(to)].copy_from_slice(part);
         }
     }
-
-    fn into_content(mut self) -> Vec<u8> {
-        let size = usize::try_from(self.size).unwrap_or(usize::MAX);
-        self.content.resize(size, 0);
-        self.content
-    }
 }
 
 /// The disk while the effects are applied in the order of the calls.
@@ -135,8 +129,7 @@ impl<'t> Disk<'t> {
             lost_names: HashSet::new(),
             is_journal_cut: false,
         };
-        for (index, node) in base.iter().enumerate() {
-            let file = FileId(u32::try_from(index).unwrap_or(u32::MAX));
+        for (file, node) in (0..).map(FileId).zip(base) {
             match node {
                 BaseNode::File(_) => {}
                 BaseNode::Folder(entries) => drop(disk.folders.insert(file, entries.clone())),
@@ -231,13 +224,9 @@ impl<'t> Disk<'t> {
             } else {
                 // A second name for the same file becomes a copy.
                 let disk_file = self.file(file);
-                let copy = DiskFile {
-                    content: disk_file.content.clone(),
-                    size: disk_file.size,
-                    ..DiskFile::default()
-                };
+                let mut content = disk_file.content.clone();
+                content.resize(usize::try_from(disk_file.size).unwrap_or(usize::MAX), 0);
                 image.modes.extend(mode_of(file, &path));
-                let content = copy.into_content();
                 image.nodes.insert(path, ImageNode::File(content));
             }
         }

@@ -6,10 +6,9 @@ use proptest::prelude::*;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::crash::of_sectors;
 use super::*;
 use crate::trace::{BaseNode, EntryName, FileId, NodeKind, Operation, Trace, TracedCall};
-
-const ALL: usize = 1 << 12;
 
 fn entry(name: &str) -> EntryName {
     EntryName {
@@ -110,9 +109,30 @@ fn trace(operations: impl IntoIterator<Item = Operation>) -> Trace {
 fn images(trace: &Trace, persistence: Persistence) -> BTreeSet<BTreeMap<PathBuf, Vec<u8>>> {
     let history = DiskHistory::new(trace, persistence);
     let crash = Crash::new(&history, u64::MAX - 1);
-    let count = crash.combinations(ALL).expect("few combinations");
-    let images = (0..count).map(|number| files(crash.image(&crash.combination(number))));
+    let images = combinations(&crash).map(|fates| files(crash.image(&fates)));
     images.collect()
+}
+
+/// Returns all combinations of fates. The bits of a number select each of them. 0 keeps everything.
+fn combinations(crash: &Crash<'_>) -> impl Iterator<Item = Vec<Fate>> {
+    let parts = |effect: &Effect| match &effect.part {
+        EffectPart::Data { sectors } => sectors.len(),
+        EffectPart::Entry | EffectPart::Removal | EffectPart::Size => 1,
+    };
+    let bits: usize = crash.effects.iter().map(parts).sum();
+    assert!(bits <= 12, "too many combinations: {bits} bits");
+    (0_usize..1 << bits).map(move |number| {
+        let mut rest = number;
+        let mut is_kept = |_| {
+            let bit = rest % 2;
+            rest /= 2;
+            bit == 0
+        };
+        let effects = crash.effects.iter();
+        effects
+            .map(|effect| of_sectors((0..parts(effect)).map(&mut is_kept).collect()))
+            .collect()
+    })
 }
 
 fn files(image: Image) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -222,8 +242,8 @@ fn a_folder_that_moved_has_one_name() {
     let trace = trace(folders.into_iter().chain([move_out("sub", "sub")]));
     let history = DiskHistory::new(&trace, Persistence::Strict);
     let crash = Crash::new(&history, u64::MAX - 1);
-    for number in 0..crash.combinations(ALL).unwrap() {
-        let image = crash.image(&crash.combination(number));
+    for fates in combinations(&crash) {
+        let image = crash.image(&fates);
         let has = |path: &str| image.nodes.contains_key(Path::new(path));
         assert_ne!(has("sub"), has("dir/sub"), "{image:?}");
     }
@@ -354,7 +374,7 @@ fn a_crash_comes_only_where_the_possible_states_change() {
 fn a_call_in_progress_may_have_happened() {
     let trace = trace([write(1, 0, b"DATA"), sync(1)]);
     let history = DiskHistory::new(&trace, Persistence::Strict);
-    let effects = |at| Crash::new(&history, at).effects().len();
+    let effects = |at| Crash::new(&history, at).effects.len();
     // Before the write, during the write, before and during the sync, after the sync.
     assert_eq!([0, 1, 2, 3, 4].map(effects), [0, 1, 1, 1, 0]);
 }
@@ -390,7 +410,7 @@ fn describes_what_is_missing() {
     let trace = trace([create("new", 2), write(2, 3, b"data"), rename("new", "old")]);
     let history = DiskHistory::new(&trace, Persistence::Strict);
     let crash = Crash::new(&history, 6);
-    let all = vec![Fate::Dropped; crash.effects().len()];
+    let all = vec![Fate::Dropped; crash.effects.len()];
     let expected = [
         "new file new (call 2)",
         "size of new after a write of 4 bytes at offset 3 (call 4)",
@@ -453,7 +473,7 @@ proptest! {
     fn keeping_everything_gives_the_state_of_the_running_system(trace in any_trace()) {
         let history = DiskHistory::new(&trace, Persistence::Strict);
         let crash = Crash::new(&history, u64::MAX - 1);
-        let image = files(crash.image(&crash.combination(0)));
+        let image = files(crash.image(&[]));
         for (name, file) in [("old", 1), ("2", 2), ("3", 3)] {
             let expected = replay(&trace, FileId(file), trace.calls.len());
             prop_assert_eq!(&image[Path::new(name)], &expected);

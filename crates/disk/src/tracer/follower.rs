@@ -1,17 +1,19 @@
-//! The watched folder as the traced process sees it: which file an inode or a path refers to.
+//! The watched directory and the open files as the traced process sees them: which file an inode or a
+//! path refers to, and which connection a socket belongs to.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
-use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{io, iter};
 
-use super::calls::PathArgument;
-use super::error::TraceError;
+use floodmark_observe::listener;
+
+use super::TraceError;
 use super::ptrace::{self, Tid};
-use crate::trace::{BaseNode, EntryName, FileId};
+use crate::trace::{BaseNode, EntryName, FileId, NodeKind, Operation, TcpPorts};
 
 /// Maximum length of a path in bytes, with its final NUL (limits.h).
 const PATH_MAX: usize = 4096;
@@ -43,11 +45,11 @@ pub(super) struct WatchedPath {
 }
 
 /// Files, folders and names in the watched folder.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Follower {
     root: PathBuf,
     /// Device number of the watched folder.
-    device: u64,
+    pub(super) device: u64,
     inodes: HashMap<Inode, FileId>,
     modes: BTreeMap<FileId, u32>,
     names: HashMap<FileId, BTreeMap<OsString, FileId>>,
@@ -65,10 +67,7 @@ impl Follower {
         let mut follower = Follower {
             device: fs::metadata(&root).map_err(failed)?.dev(),
             root: root.clone(),
-            inodes: HashMap::new(),
-            modes: BTreeMap::new(),
-            names: HashMap::new(),
-            next: 0,
+            ..Follower::default()
         };
         let mut base = Vec::new();
         follower.read_folder(&root, &mut base).map_err(failed)?;
@@ -136,14 +135,19 @@ impl Follower {
         self.modes
     }
 
-    /// Registers a new file or folder under a name.
-    pub(super) fn create(&mut self, entry: &EntryName, metadata: &Metadata) -> FileId {
+    /// Registers a new file, directory or symbolic link under a name. Returns its creation.
+    pub(super) fn create(
+        &mut self,
+        entry: EntryName,
+        kind: NodeKind,
+        metadata: &Metadata,
+    ) -> Operation {
         let file = self.add(metadata);
         if metadata.is_dir() {
             self.names.insert(file, BTreeMap::new());
         }
-        self.set(entry, Some(file));
-        file
+        self.set(&entry, Some(file));
+        Operation::Create { entry, file, kind }
     }
 
     /// Returns the file with this metadata, if it is watched.
@@ -163,11 +167,6 @@ impl Follower {
             Some(file) => drop(names.insert(entry.name.clone(), file)),
             None => drop(names.remove(&entry.name)),
         }
-    }
-
-    /// Returns the device number of the watched folder.
-    pub(super) fn device(&self) -> u64 {
-        self.device
     }
 
     /// Returns whether a path is in the watched folder, or is the folder itself.
@@ -193,15 +192,17 @@ impl Follower {
         })
     }
 
-    /// Resolves a path argument, except for its last component. Returns `None` if the path is
-    /// invalid or outside of the watched folder.
-    pub(super) fn resolve(&self, tid: Tid, argument: PathArgument) -> Option<WatchedPath> {
-        let path = read_path(tid, argument.address).ok()?;
-        let path = if path.is_absolute() {
-            path
-        } else {
-            base_folder(tid, argument.folder).ok()?.join(path)
-        };
+    /// Resolves a path argument, except for its last component. `folder` is a file descriptor or
+    /// `AT_FDCWD`. Returns `None` if the path is invalid or outside of the watched folder.
+    pub(super) fn resolve(&self, tid: Tid, folder: i32, address: u64) -> Option<WatchedPath> {
+        let mut path = read_path(tid, address).ok()?;
+        if !path.is_absolute() {
+            let base = match folder {
+                libc::AT_FDCWD => fs::read_link(format!("/proc/{tid}/cwd")),
+                fd => path_of(tid, fd),
+            };
+            path = base.ok()?.join(path);
+        }
         let name = path.file_name()?.to_owned();
         let folder = path.parent()?.canonicalize().ok()?;
         self.watched(&folder.join(name))
@@ -227,13 +228,6 @@ pub(super) fn read_path(tid: Tid, address: u64) -> io::Result<PathBuf> {
         bytes.extend_from_slice(&chunk);
     }
     Err(io::ErrorKind::InvalidFilename.into())
-}
-
-fn base_folder(tid: Tid, folder: i32) -> io::Result<PathBuf> {
-    match folder {
-        libc::AT_FDCWD => fs::read_link(format!("/proc/{tid}/cwd")),
-        fd => path_of(tid, fd),
-    }
 }
 
 /// Returns the path of an open file.
@@ -265,4 +259,75 @@ pub(super) fn open_state(tid: Tid, fd: i32) -> io::Result<OpenState> {
 pub(super) fn file_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or(OsStr::new("?"));
     name.to_string_lossy().into_owned()
+}
+
+/// Maximum number of times that each table is read to find one socket.
+const MAX_READS: usize = 5;
+
+/// Returns the ports of a traced thread's connected TCP socket, from `/proc/TID/net/tcp` and `tcp6`
+/// (proc_pid_net(5)). Returns `None` for other sockets.
+pub(super) fn ports(tid: Tid, socket: u64) -> Option<TcpPorts> {
+    ports_from(socket, |table| {
+        fs::read_to_string(format!("/proc/{tid}/net/{table}")).ok()
+    })
+}
+
+/// Reads the tables until one contains the socket. Each table is read in several parts, so a socket
+/// can be missing if other sockets are closed between two parts.
+fn ports_from(
+    socket: u64,
+    mut read: impl FnMut(&'static str) -> Option<String>,
+) -> Option<TcpPorts> {
+    let mut tables = iter::repeat_n(["tcp", "tcp6"], MAX_READS).flatten();
+    tables.find_map(|table| ports_in(&read(table)?, socket))
+}
+
+fn ports_in(table: &str, socket: u64) -> Option<TcpPorts> {
+    let socket = listener::parse(table, None).find(|listed| listed.inode == socket)?;
+    Some(TcpPorts {
+        local: socket.address.port(),
+        peer: socket.remote.port(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_a_socket_by_its_inode() {
+        let four = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0000000000000000 100 0 0 10 0
+   1: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 4712 1 0000000000000000 20 4 30 10 -1
+";
+        let six = "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0000000000000000FFFF00000100007F:1F90 0000000000000000FFFF00000100007F:C351 01 00000000:00000000 00:00000000 00000000     0        0 4713 1 0000000000000000 20 4 30 10 -1
+";
+        let ports = |peer| TcpPorts { local: 8080, peer };
+        assert_eq!(ports_in(four, 4712), Some(ports(50_000)));
+        assert_eq!(ports_in(six, 4713), Some(ports(50_001)));
+        assert_eq!(ports_in(four, 4713), None);
+        assert_eq!(ports_in("", 4712), None);
+    }
+
+    #[test]
+    fn reads_incomplete_tables_again() {
+        let complete = "  sl  local_address rem_address
+   0: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 4712 1
+";
+        let mut reads = Vec::new();
+        let mut ports = |socket, missing| {
+            reads.clear();
+            let ports = ports_from(socket, |table| {
+                reads.push(table);
+                let is_complete = table == "tcp" && reads.len() > missing;
+                Some(if is_complete { complete } else { "" }.to_owned())
+            });
+            (ports.map(|ports| ports.peer), reads.len())
+        };
+        assert_eq!(ports(4712, 0), (Some(50_000), 1));
+        assert_eq!(ports(4712, 1), (Some(50_000), 3));
+        // A socket that is not in the tables, such as a Unix socket.
+        assert_eq!(ports(4713, 0), (None, 2 * MAX_READS));
+    }
 }

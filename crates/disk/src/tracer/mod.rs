@@ -1,20 +1,16 @@
 //! Runs a process under ptrace and records its file calls and sends.
 //!
-//! A seccomp filter stops a thread only at the calls in `calls.rs`. `follower.rs` maps inodes and
-//! paths to files, `started.rs` reads the arguments of a call, and `session.rs` is the main loop.
+//! A seccomp filter stops a thread only at the calls in `calls.rs`, which also reads their arguments.
+//! `follower.rs` maps inodes and paths to files, and `session.rs` is the main loop.
 
 mod calls;
-mod error;
-mod fault;
 mod follower;
-mod launch;
 mod ptrace;
 mod session;
-mod sockets;
-mod started;
 
+use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -27,8 +23,101 @@ use crate::trace::Trace;
 use follower::Follower;
 use session::Session;
 
-pub use error::TraceError;
-pub use fault::{DiskFault, FaultKind, FaultyCall};
+/// An error while a process is traced. The process has been killed.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The watched folder cannot be read.
+    #[error("cannot read {}: {source}; check that the folder exists and is readable", .path.display())]
+    Folder {
+        /// The folder or a file in it.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The program cannot be started.
+    #[error("cannot start {program}: {reason}")]
+    Start {
+        /// The program.
+        program: String,
+        /// The cause.
+        reason: String,
+    },
+    /// The process changes the watched folder in a way that the tracer cannot follow.
+    #[error("cannot trace the server: {0}")]
+    Unsupported(String),
+    /// The trace exceeds its limit.
+    #[error("the server wrote and sent too much data while it was traced; send fewer requests")]
+    Full,
+    /// The kernel refuses to trace a process.
+    #[error(
+        "cannot {action}: {source}; allow ptrace and seccomp (for a container: --cap-add SYS_PTRACE)"
+    )]
+    Kernel {
+        /// The operation.
+        action: &'static str,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The thread that traces panicked.
+    #[error("the tracer panicked; report this bug and include the output")]
+    Panicked,
+}
+
+/// Returns the error for a refused operation.
+fn refused(action: &'static str) -> impl FnOnce(io::Error) -> TraceError {
+    move |source| TraceError::Kernel { action, source }
+}
+
+/// Kind of call that fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultyCall {
+    /// fsync and fdatasync of a file or folder in the watched folder.
+    Sync,
+    /// Writes to a file in the watched folder.
+    Write,
+}
+
+/// How a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The call fails with EIO. A write at an offset (pwrite) first writes half of its bytes.
+    InputOutput,
+    /// The call fails with ENOSPC.
+    NoSpace,
+    /// A write writes only half of its bytes. A sync or a write of a single byte does not fail.
+    Short,
+}
+
+impl FaultKind {
+    /// Returns the error number, or `None` if the call succeeds partially.
+    fn error(self) -> Option<i32> {
+        match self {
+            FaultKind::InputOutput => Some(libc::EIO),
+            FaultKind::NoSpace => Some(libc::ENOSPC),
+            FaultKind::Short => None,
+        }
+    }
+}
+
+/// A fault of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskFault {
+    /// Calls that can fail.
+    pub call: FaultyCall,
+    /// Number of the first such call that fails, starting at 1.
+    pub first: u64,
+    /// Whether all later calls fail too.
+    pub is_lasting: bool,
+    /// How the calls fail.
+    pub kind: FaultKind,
+}
+
+impl DiskFault {
+    /// Returns whether the call with this number fails.
+    fn applies(&self, number: u64) -> bool {
+        number == self.first || self.is_lasting && number > self.first
+    }
+}
 
 /// Pause between two checks whether the process has ended.
 const END_PAUSE: Duration = Duration::from_millis(1);
@@ -77,19 +166,15 @@ impl Tracer {
         let (follower, base) = Follower::read(folder)?;
         let (sender, receiver) = mpsc::sync_channel(1);
         let run = move || {
-            let (leader, process) = launch::launch(command)?;
-            // Sending cannot fail, because the receiver is waiting.
-            let _ = sender.send(process);
-            let trace = Trace {
-                base,
-                ..Trace::default()
-            };
-            Session::new(leader, follower, trace, options).run()
+            Session::run(command, follower, base, options, |process| {
+                // Sending cannot fail, because the receiver is waiting.
+                let _ = sender.send(process);
+            })
         };
         let thread = thread::Builder::new().name("tracer".to_owned());
         let thread = thread
             .spawn(run)
-            .map_err(error::refused("start the thread that traces"))?;
+            .map_err(refused("start the thread that traces"))?;
         match receiver.recv() {
             Ok(process) => Ok(Tracer {
                 process,
@@ -111,7 +196,7 @@ impl Tracer {
     fn signal(&self, signal: Signal) -> Result<(), TraceError> {
         match pidfd_send_signal(&self.process, signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-            Err(error) => Err(error::refused("signal the process")(error.into())),
+            Err(error) => Err(refused("signal the process")(error.into())),
         }
     }
 

@@ -3,8 +3,7 @@
 //! `nix` has a safe interface to ptrace, but its `waitpid` fails for real-time signals, which C
 //! libraries and Java virtual machines use internally.
 
-use std::mem::MaybeUninit;
-use std::{io, ptr};
+use std::{io, mem, ptr};
 
 /// Process or thread ID.
 pub(super) type Tid = libc::pid_t;
@@ -108,16 +107,12 @@ fn change(tid: Tid, status: i32) -> Change {
 }
 
 fn syscall_info(tid: Tid) -> io::Result<libc::ptrace_syscall_info> {
-    let mut info = MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
+    // SAFETY: the structure consists of integers, for which zero is valid.
+    let mut info: libc::ptrace_syscall_info = unsafe { mem::zeroed() };
     let size = size_of::<libc::ptrace_syscall_info>();
-    // SAFETY: the kernel writes at most `size` bytes to `info`. All zeros is a valid value.
-    let written =
-        unsafe { libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, tid, size, info.as_mut_ptr()) };
-    if written < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: `info` was initialized with zeros.
-    Ok(unsafe { info.assume_init() })
+    // SAFETY: the kernel writes at most `size` bytes to `info`.
+    check(unsafe { libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, tid, size, &raw mut info) })?;
+    Ok(info)
 }
 
 /// Returns the call that a thread is about to make. The thread must be stopped at an entry.
@@ -187,17 +182,13 @@ fn transfer<T>(request: libc::c_uint, tid: Tid, set: usize, value: *mut T) -> io
         iov_len: size_of::<T>(),
     };
     // SAFETY: the kernel reads or writes at most `iov_len` bytes at `value`, which points to a `T`.
-    match unsafe { libc::ptrace(request, tid, set, &raw mut vector) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
+    check(unsafe { libc::ptrace(request, tid, set, &raw mut vector) })
 }
 
 fn change_registers(tid: Tid, change: impl FnOnce(&mut libc::user_regs_struct)) -> io::Result<()> {
-    let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
-    transfer(libc::PTRACE_GETREGSET, tid, GENERAL, registers.as_mut_ptr())?;
-    // SAFETY: the registers are integers, which were initialized with zeros.
-    let mut registers = unsafe { registers.assume_init() };
+    // SAFETY: the registers are integers, for which zero is valid.
+    let mut registers: libc::user_regs_struct = unsafe { mem::zeroed() };
+    transfer(libc::PTRACE_GETREGSET, tid, GENERAL, &raw mut registers)?;
     change(&mut registers);
     transfer(libc::PTRACE_SETREGSET, tid, GENERAL, &raw mut registers)
 }

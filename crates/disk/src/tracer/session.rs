@@ -1,18 +1,22 @@
-//! The main loop of a trace: handles each stop of the traced threads.
+//! The main loop of a trace: starts the program, and handles each stop of its threads.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fs;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::{fs, io};
 
-use super::calls::{self, RequestedCall};
-use super::error::{TraceError, refused};
-use super::fault::{FaultKind, FaultyCall};
-use super::follower::Follower;
-use super::ptrace::{self, Change, Stopped, Tid};
-use super::started::{self, StartedCall};
-use super::{TraceOptions, sockets};
-use crate::trace::{Operation, Trace, TracedCall};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use seccompiler::{BpfProgram, apply_filter};
+
+use super::calls::{self, StartedCall};
+use super::follower::{self, Follower};
+use super::ptrace::{self, Change, RawCall, Stopped, Tid};
+use super::{FaultKind, FaultyCall, TraceError, TraceOptions, refused};
+use crate::trace::{BaseNode, Operation, Trace, TracedCall};
 
 /// A call that has begun in a thread.
 struct RunningCall {
@@ -32,6 +36,7 @@ struct Injected {
 }
 
 /// State of a trace.
+#[derive(Default)]
 pub(super) struct Session {
     leader: Tid,
     follower: Follower,
@@ -54,34 +59,29 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(
-        leader: Tid,
+    /// Starts a program and follows it until it exits. Passes a file descriptor of the process to
+    /// `started`.
+    pub(super) fn run(
+        command: Command,
         follower: Follower,
-        trace: Trace,
+        base: Vec<BaseNode>,
         options: TraceOptions,
-    ) -> Self {
-        Session {
+        started: impl FnOnce(OwnedFd),
+    ) -> Result<Trace, TraceError> {
+        let (leader, process) = launch(command)?;
+        started(process);
+        let mut session = Session {
             leader,
             follower,
-            trace,
             options,
-            position: 0,
-            bytes: 0,
-            faulty_calls: 0,
             threads: HashSet::from([leader]),
-            sockets: HashSet::new(),
-            running: HashMap::new(),
-            exclusive: None,
-            waiting: VecDeque::new(),
-        }
-    }
-
-    /// Continues the stopped leader, and follows it until it exits.
-    pub(super) fn run(mut self) -> Result<Trace, TraceError> {
-        let result = self.follow();
-        self.kill_all();
-        self.trace.modes = self.follower.modes();
-        result.map(|()| self.trace)
+            ..Session::default()
+        };
+        session.trace.base = base;
+        let result = session.follow();
+        session.kill_all();
+        session.trace.modes = session.follower.modes();
+        result.map(|()| session.trace)
     }
 
     fn follow(&mut self) -> Result<(), TraceError> {
@@ -124,34 +124,24 @@ impl Session {
             // The thread was killed.
             return resume(tid, 0, false);
         };
-        let Some(call) = calls::decode(call) else {
-            return resume(tid, 0, false);
-        };
-        let is_shared = matches!(
-            call,
-            RequestedCall::Send { .. }
-                | RequestedCall::SendMessage { .. }
-                | RequestedCall::Sync { .. }
-                | RequestedCall::SyncAll { .. }
-        );
-        if self.exclusive.is_some() && !is_shared {
+        if self.exclusive.is_some() && !calls::is_shared(call) {
             self.waiting.push_back(tid);
             return Ok(());
         }
         let room = self.options.max_bytes.saturating_sub(self.bytes);
-        let Some(started) = started::begin(&self.follower, tid, call, room)? else {
+        let Some(started) = calls::begin(&self.follower, tid, call, room)? else {
             return resume(tid, 0, false);
         };
         if started.is_exclusive() {
             self.exclusive = Some(tid);
         }
-        if let StartedCall::Send { socket, .. } = started
+        if let StartedCall::Known(Operation::Send { socket, .. }) = started
             && self.sockets.insert(socket)
-            && let Some(ports) = sockets::ports(tid, socket)
+            && let Some(ports) = follower::ports(tid, socket)
         {
             self.trace.ports.insert(socket, ports);
         }
-        let injected = self.inject(tid, &call, &started)?;
+        let injected = self.inject(tid, call, &started)?;
         self.position += 1;
         let call = RunningCall {
             began: self.position,
@@ -166,27 +156,17 @@ impl Session {
     fn inject(
         &mut self,
         tid: Tid,
-        call: &RequestedCall,
+        call: RawCall,
         started: &StartedCall,
     ) -> Result<Injected, TraceError> {
         let none = Injected::default();
         let Some(fault) = self.options.fault else {
             return Ok(none);
         };
-        // The third argument of a write, and the position if the call does not use the file's own.
-        let (length, position) = match (fault.call, started, *call) {
-            (FaultyCall::Sync, StartedCall::Sync { .. }, _) => (0, None),
-            (
-                FaultyCall::Write,
-                StartedCall::Write { .. },
-                RequestedCall::Write { length, offset, .. },
-            ) => (length, offset),
-            // The number of buffers.
-            (
-                FaultyCall::Write,
-                StartedCall::Write { .. },
-                RequestedCall::WriteVector { count, offset, .. },
-            ) => (count, offset),
+        // The third argument of a write is its length or its number of buffers.
+        let length = match (fault.call, started) {
+            (FaultyCall::Sync, StartedCall::Sync { .. }) => 0,
+            (FaultyCall::Write, StartedCall::Known(Operation::Write { .. })) => call.arguments[2],
             _ => return Ok(none),
         };
         self.faulty_calls += 1;
@@ -199,7 +179,7 @@ impl Session {
         // then move, although the call fails.
         let is_partial = match fault.kind {
             FaultKind::Short => true,
-            FaultKind::InputOutput => position.is_some(),
+            FaultKind::InputOutput => calls::offset_argument(call).is_some(),
             FaultKind::NoSpace => false,
         };
         if is_partial && length > 1 {
@@ -234,14 +214,10 @@ impl Session {
             ptrace::set_result(tid, -i64::from(error)).map_err(change_failed())?;
             self.trace.first_error.get_or_insert(self.position);
         }
-        let operations = started::finish(&mut self.follower, tid, call.started, result)?;
-        for operation in operations {
-            self.bytes += match &operation {
-                Operation::Write { bytes, .. } | Operation::Send { bytes, .. } => {
-                    bytes.len() as u64
-                }
-                _ => 0,
-            };
+        if let Some(operation) = calls::finish(&mut self.follower, tid, call.started, result) {
+            if let Operation::Write { bytes, .. } | Operation::Send { bytes, .. } = &operation {
+                self.bytes += bytes.len() as u64;
+            }
             self.trace.calls.push(TracedCall {
                 began: call.began,
                 ended: self.position,
@@ -300,4 +276,68 @@ impl Session {
 
 fn resume(tid: Tid, signal: i32, stop_at_exit: bool) -> Result<(), TraceError> {
     ptrace::resume(tid, signal, stop_at_exit).map_err(refused("continue the traced process"))
+}
+
+/// Starts a program, which is then stopped and traced by the calling thread. Only this thread can
+/// control the program.
+fn launch(mut command: Command) -> Result<(Tid, OwnedFd), TraceError> {
+    let program = command.get_program().to_owned();
+    let start_error = |reason: String| TraceError::Start {
+        program: program.to_string_lossy().into_owned(),
+        reason,
+    };
+    // If exec failed, the filter would also stop the child's report of the error, so check the
+    // program first.
+    if !is_executable(&program) {
+        let reason = "no such program, or not executable; install it, or use its full path";
+        return Err(start_error(reason.to_owned()));
+    }
+    let filters = calls::filters().map_err(|error| start_error(error.to_string()))?;
+    command.process_group(0);
+    // SAFETY: between fork and exec, the closure makes only async-signal-safe system calls. The
+    // filter programs are built before the fork.
+    unsafe {
+        command.pre_exec(move || {
+            ptrace::trace_me()?;
+            filters.iter().try_for_each(install)
+        });
+    }
+    let child = command.spawn().map_err(refused("trace a new process"))?;
+    let leader = child.id().cast_signed();
+    let process = Pid::from_child(&child);
+    match ptrace::wait().map_err(refused("wait for the traced process"))? {
+        Some(Change::Stopped(tid, Stopped::Signal(libc::SIGTRAP))) if tid == leader => {}
+        Some(Change::Stopped(..)) => {
+            let reason = "its file has an unknown format, or its interpreter is missing";
+            return Err(start_error(reason.to_owned()));
+        }
+        Some(Change::Ended(..)) | None => {
+            return Err(start_error("it ended at once".to_owned()));
+        }
+    }
+    ptrace::set_options(leader).map_err(refused("trace a process"))?;
+    let process = pidfd_open(process, PidfdFlags::empty());
+    let process = process.map_err(|error| refused("open the traced process")(error.into()))?;
+    Ok((leader, process))
+}
+
+fn install(filter: &BpfProgram) -> io::Result<()> {
+    apply_filter(filter).map_err(|error| match error {
+        seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
+        // No other error occurs for a filter that is not empty.
+        _ => io::Error::from_raw_os_error(libc::EINVAL),
+    })
+}
+
+fn is_executable(program: &OsStr) -> bool {
+    let is_file = |path: &Path| {
+        let metadata = path.metadata();
+        metadata.is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    };
+    let path = Path::new(program);
+    if path.components().count() > 1 {
+        return is_file(path);
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| is_file(&folder.join(path)))
 }

@@ -1,4 +1,4 @@
-//! A client and a probe for `examples/faulty_store.rs`.
+//! A client and a probe for `faulty_store.rs`.
 #![allow(dead_code, reason = "each test binary uses only some of these helpers")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
