@@ -50,7 +50,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Ending> {
 /// Checks each agent and its host.
 fn check_agents(place: &AgentsPlace) -> Result<(), Ending> {
     let setting = AgentsSetting {
-        min_agents: place.count(),
+        min_agents: place.count,
         place: place.clone(),
         copy: false,
         anyway: false,
@@ -58,7 +58,8 @@ fn check_agents(place: &AgentsPlace) -> Result<(), Ending> {
     };
     let stop = stop_on_signals()?;
     let mut prepared = setting.prepare(&stop).map_err(Ending::internal)?;
-    let checks = checked_agents(prepared.take_launches(), env!("CARGO_PKG_VERSION"), &stop);
+    let launches = std::mem::take(&mut prepared.launches);
+    let checks = checked_agents(launches, env!("CARGO_PKG_VERSION"), &stop);
     drop(prepared);
     out::show(false, |style| {
         let text = checks.iter().map(|check| match &check.outcome {

@@ -4,7 +4,9 @@ use floodmark_host::Stop;
 use floodmark_record::events::RunId;
 use floodmark_record::worker_input::WorkerInput;
 use floodmark_record::{Event, SecondRow};
-use floodmark_workers::{AgentsEvent, AgentsLoad, AgentsSetting, WorkerFailure, run_agents};
+use floodmark_workers::{
+    AgentsEvent, AgentsLauncher, AgentsLoad, AgentsSetting, WorkerFailure, run_agents,
+};
 
 use crate::agent_runs::AgentRuns;
 use crate::attempt::LoadSink;
@@ -19,12 +21,12 @@ pub(crate) fn run(
     sink: &mut LoadSink<'_, '_, '_>,
 ) -> Option<WorkerFailure> {
     // Dropped at the end of the load.
-    let mut prepared = match setting.prepare(stop) {
+    let prepared = match setting.prepare(stop) {
         Ok(prepared) => prepared,
         Err(why) => return Some(WorkerFailure::Agents(why)),
     };
-    let launches = prepared.take_launches();
-    if !setting.place.is_local() {
+    let launches = prepared.launches;
+    if setting.place.launcher != AgentsLauncher::Local {
         sink.monitor.client_is_elsewhere();
     }
     let mut runs = AgentRuns::new(run, &input.plan, launches.len());

@@ -49,7 +49,7 @@ pub struct WorkerReady {
 }
 
 /// Progress in opening connections before the clock starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connecting {
     /// Connections established so far.
     pub standing: u64,

@@ -1,18 +1,23 @@
-//! The coordinator's view of one agent.
+//! The coordinator's view of one agent, and the local process behind it: the agent itself, or the ssh,
+//! srun or kubectl process that connects to it.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{ChildStdin, Command};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use floodmark_record::agent_lines::AgentHello;
+use floodmark_host::{Child, ChildError};
+use floodmark_record::agent_lines::{AgentCommand, AgentHello, AgentLine};
 use floodmark_record::events::{Connecting, WorkerReady};
 use floodmark_record::kept::TotalLine;
 
-use crate::agent_clock::AgentClock;
-use crate::agent_process::AgentProcess;
+use crate::agent_clock::{AgentClock, SteadyClock};
+use crate::command::{read_line, start_piped};
 use crate::kept::KeptPart;
+use crate::single::EVENT_LIMIT;
 
 /// Time to wait for an agent's remaining stderr messages after its stdout has ended.
 const MESSAGE_TIME: Duration = Duration::from_millis(100);
@@ -85,22 +90,30 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    pub(crate) fn new(launch: &AgentLaunch) -> Self {
+    /// Starts an agent, whose messages go to `out`. An agent that cannot be started is lost.
+    pub(crate) fn start(
+        launch: AgentLaunch,
+        number: usize,
+        clock: SteadyClock,
+        out: &SyncSender<(usize, FromAgent)>,
+    ) -> Self {
+        let started =
+            (launch.command).and_then(|command| AgentProcess::start(command, number, clock, out));
+        let (state, process) = match started {
+            Ok(process) => (AgentState::Starting, Some(process)),
+            Err(why) => (AgentState::Lost(why), None),
+        };
         Agent {
-            name: launch.name.clone(),
-            state: AgentState::Starting,
-            process: None,
+            name: launch.name,
+            state,
+            process,
             start_timeout: launch.start_timeout,
             hello: None,
             ready: None,
             clock: AgentClock::default(),
             heard: Instant::now(),
             pinged: Instant::now(),
-            connecting: Connecting {
-                standing: 0,
-                failed: 0,
-                of: 0,
-            },
+            connecting: Connecting::default(),
             start_ns: 0,
             began_ns: None,
             is_closed: false,
@@ -112,7 +125,15 @@ impl Agent {
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(self.state, AgentState::Lost(_))
+        self.loss().is_some()
+    }
+
+    /// Returns when and why the agent was lost.
+    pub(crate) fn loss(&self) -> Option<&String> {
+        match &self.state {
+            AgentState::Lost(why) => Some(why),
+            _ => None,
+        }
     }
 
     /// Returns whether the agent has its input and has neither ended nor failed.
@@ -121,12 +142,24 @@ impl Agent {
         matches!(self.state, Preparing | Waiting | Running)
     }
 
-    /// Keeps a line from the agent's stderr for a later failure.
-    pub(crate) fn keep_message(&mut self, message: String) {
-        if self.messages.len() == QUOTED {
-            self.messages.remove(0);
+    /// Takes what the agent's process has sent. Returns a line of the protocol, and the time at which
+    /// it arrived.
+    pub(crate) fn take(&mut self, from: FromAgent) -> Option<(AgentLine, i64)> {
+        match from {
+            FromAgent::Line(line, at_ns) => {
+                self.heard = Instant::now();
+                return Some((line, at_ns));
+            }
+            FromAgent::Message(message) => {
+                if self.messages.len() == QUOTED {
+                    self.messages.remove(0);
+                }
+                self.messages.push(message);
+            }
+            FromAgent::Ended(None) if self.state == AgentState::Ended => self.is_closed = true,
+            FromAgent::Ended(fault) => drop(self.failing.get_or_insert((Instant::now(), fault))),
         }
-        self.messages.push(message);
+        None
     }
 
     /// Returns a failure followed by the agent's latest messages.
@@ -136,11 +169,6 @@ impl Agent {
         } else {
             format!("{failure}: {}", self.messages.join("; "))
         }
-    }
-
-    /// Records that the agent's output ended, because of `fault` or because it was closed.
-    pub(crate) fn output_ended(&mut self, fault: Option<String>) {
-        self.failing.get_or_insert((Instant::now(), fault));
     }
 
     /// Returns the failure of an agent whose output has ended. Returns `None` until its last messages
@@ -153,14 +181,12 @@ impl Agent {
         if let Some(fault) = fault {
             return Some(self.explain(fault));
         }
-        let ended = self
-            .process
-            .as_mut()
-            .map(|process| process.end(EXIT_TIMEOUT));
-        Some(match ended {
-            Some(Ok(status)) => self.explain(&format!("ended early ({status})")),
-            _ => self.explain("ended early"),
-        })
+        let process = self.process.as_mut();
+        let failure = match process.map(|process| process.end(EXIT_TIMEOUT)) {
+            Some(Ok(status)) => format!("ended early ({status})"),
+            _ => "ended early".to_owned(),
+        };
+        Some(self.explain(&failure))
     }
 
     pub(crate) fn ping(&mut self) {
@@ -199,18 +225,15 @@ impl Agent {
 
     pub(crate) fn facts(&self) -> AgentFacts {
         let late_ns = self.began_ns.map_or(0, |(at_ns, _)| at_ns - self.start_ns);
+        let hello = self.hello.as_ref();
         AgentFacts {
             name: self.name.clone(),
-            host: (self.hello.as_ref()).map_or_else(String::new, |hello| hello.host.clone()),
-            boot_id: (self.hello.as_ref()).and_then(|hello| hello.boot_id.clone()),
-            cpus: self.hello.as_ref().map_or(0, |hello| hello.cpus),
-            skew_ns: (self.clock.was_read())
-                .then(|| (self.clock.offset_ns(), self.clock.bound_ns())),
+            host: hello.map_or_else(String::new, |hello| hello.host.clone()),
+            boot_id: hello.and_then(|hello| hello.boot_id.clone()),
+            cpus: hello.map_or(0, |hello| hello.cpus),
+            skew_ns: (self.clock.first).map(|first| (first.offset_ns, self.clock.bound_ns())),
             late_start_ns: u64::try_from(late_ns).unwrap_or(0),
-            lost: match &self.state {
-                AgentState::Lost(why) => Some(why.clone()),
-                _ => None,
-            },
+            lost: self.loss().cloned(),
         }
     }
 }
@@ -233,4 +256,169 @@ pub struct AgentFacts {
     pub late_start_ns: u64,
     /// When and why the agent was lost; `None` if it completed its part.
     pub lost: Option<String>,
+}
+
+/// Maximum length of a line on an agent's stderr in bytes. Longer lines are cut.
+const MESSAGE_LIMIT: u64 = 1000;
+
+/// Time between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A message from an agent's process.
+#[derive(Debug)]
+pub(crate) enum FromAgent {
+    /// A line of the protocol, and the coordinator's time in ns at which it arrived.
+    Line(AgentLine, i64),
+    /// A line on stderr.
+    Message(String),
+    /// The agent has closed its stdout, or sent a line that does not follow the protocol, for this
+    /// reason. No more lines follow.
+    Ended(Option<String>),
+}
+
+/// A message for an agent.
+enum ToAgent {
+    Bytes(Vec<u8>),
+    /// A ping. Its timestamp is taken just before it is written.
+    Ping,
+}
+
+/// A running agent.
+#[derive(Debug)]
+pub(crate) struct AgentProcess {
+    child: Child,
+    /// Dropping the sender closes the agent's stdin.
+    input: Option<Sender<ToAgent>>,
+}
+
+impl AgentProcess {
+    /// Starts a command as agent number `agent`, and greets it. Its messages go to `out`.
+    ///
+    /// # Errors
+    /// The program or a thread cannot be started.
+    pub(crate) fn start(
+        command: Command,
+        agent: usize,
+        clock: SteadyClock,
+        out: &SyncSender<(usize, FromAgent)>,
+    ) -> Result<Self, String> {
+        let (child, stdin, stdout, stderr) = start_piped(command)?;
+        let (input, received) = channel();
+        let (lines, messages) = (out.clone(), out.clone());
+        let threads: [Box<dyn FnOnce() + Send>; 3] = [
+            Box::new(move || write_all(stdin, &received, clock)),
+            Box::new(move || read_lines(stdout, agent, clock, &lines)),
+            Box::new(move || read_messages(stderr, agent, &messages)),
+        ];
+        for thread in threads {
+            let started = Builder::new().spawn(thread);
+            started.map_err(|error| format!("cannot start a thread: {error}"))?;
+        }
+        let process = AgentProcess {
+            child,
+            input: Some(input),
+        };
+        process.command(AgentCommand::Hello);
+        Ok(process)
+    }
+
+    /// Sends bytes. If the agent has ended, its end is reported separately.
+    pub(crate) fn send(&self, bytes: Vec<u8>) {
+        self.pass_on(ToAgent::Bytes(bytes));
+    }
+
+    pub(crate) fn command(&self, command: AgentCommand) {
+        self.send(command.encode().into_bytes());
+    }
+
+    pub(crate) fn ping(&self) {
+        self.pass_on(ToAgent::Ping);
+    }
+
+    fn pass_on(&self, to: ToAgent) {
+        if let Some(input) = &self.input {
+            // The thread has ended if the agent has closed its stdin.
+            let _ = input.send(to);
+        }
+    }
+
+    /// Closes the agent's stdin, which ends the agent.
+    pub(crate) fn close(&mut self) {
+        self.input = None;
+    }
+
+    /// Waits for the process to exit, and kills it after `timeout`. Returns how it ended.
+    ///
+    /// # Errors
+    /// The process cannot be waited for.
+    pub(crate) fn end(&mut self, timeout: Duration) -> Result<String, ChildError> {
+        self.close();
+        let status = match self.child.wait(timeout)? {
+            Some(status) => status,
+            None => self.child.stop(GRACE)?,
+        };
+        Ok(status.to_string())
+    }
+}
+
+/// Writes everything to the agent's stdin until the channel or the pipe is closed.
+fn write_all(mut stdin: ChildStdin, received: &Receiver<ToAgent>, clock: SteadyClock) {
+    for to in received {
+        let bytes = match to {
+            ToAgent::Bytes(bytes) => bytes,
+            ToAgent::Ping => AgentCommand::Ping(clock.now_ns()).encode().into_bytes(),
+        };
+        if stdin.write_all(&bytes).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads lines of the protocol until the pipe is closed or a line is invalid.
+fn read_lines(
+    stdout: impl Read,
+    agent: usize,
+    clock: SteadyClock,
+    out: &SyncSender<(usize, FromAgent)>,
+) {
+    let mut reader = BufReader::with_capacity(64 << 10, stdout);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = read_line(&mut reader, &mut line, EVENT_LIMIT);
+        let at_ns = clock.now_ns();
+        let from = match read {
+            Ok(true) => match AgentLine::parse(&line) {
+                Ok(line) => FromAgent::Line(line, at_ns),
+                Err(fault) => FromAgent::Ended(Some(fault.to_string())),
+            },
+            Ok(false) => FromAgent::Ended(
+                (!line.is_empty()).then(|| "its output ended in the middle of a line".to_owned()),
+            ),
+            Err(error) => FromAgent::Ended(Some(error.to_string())),
+        };
+        let is_last = matches!(from, FromAgent::Ended(_));
+        // Sending fails only after the coordinator has ended.
+        if out.send((agent, from)).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Reads messages from stderr until the pipe is closed.
+fn read_messages(stderr: impl Read, agent: usize, out: &SyncSender<(usize, FromAgent)>) {
+    let mut reader = BufReader::new(stderr);
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut reader)
+            .take(MESSAGE_LIMIT)
+            .read_until(b'\n', &mut line);
+        if !matches!(read, Ok(1..)) {
+            return;
+        }
+        let text = String::from_utf8_lossy(&line).trim().to_owned();
+        if !text.is_empty() && out.send((agent, FromAgent::Message(text))).is_err() {
+            return;
+        }
+    }
 }

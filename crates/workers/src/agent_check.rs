@@ -8,9 +8,8 @@ use floodmark_host::Stop;
 use floodmark_record::agent_lines::{AgentCommand, AgentHello, AgentLine};
 use floodmark_record::host::Checkup;
 
-use crate::agent::{Agent, AgentLaunch, EXIT_TIMEOUT};
+use crate::agent::{Agent, AgentLaunch, EXIT_TIMEOUT, FromAgent};
 use crate::agent_clock::SteadyClock;
-use crate::agent_process::{AgentProcess, FromAgent};
 use crate::coordinator::{EXCHANGES, QUEUE_LIMIT, TICK, other_version};
 
 /// The check of one agent.
@@ -61,20 +60,13 @@ impl fmt::Display for AgentCheck {
 pub fn checked_agents(launches: Vec<AgentLaunch>, version: &str, stop: &Stop) -> Vec<AgentCheck> {
     let (out, received) = sync_channel(QUEUE_LIMIT);
     let clock = SteadyClock::start();
-    let mut checks = Vec::new();
-    for (number, launch) in launches.into_iter().enumerate() {
-        let mut agent = Agent::new(&launch);
-        let started =
-            (launch.command).and_then(|command| AgentProcess::start(command, number, clock, &out));
-        let failure = match started {
-            Ok(process) => {
-                agent.process = Some(process);
-                None
-            }
-            Err(why) => Some(Err(why)),
-        };
-        checks.push((agent, failure));
-    }
+    let launches = launches.into_iter().enumerate();
+    let checks = launches.map(|(number, launch)| {
+        let agent = Agent::start(launch, number, clock, &out);
+        let failure = agent.loss().cloned().map(Err);
+        (agent, failure)
+    });
+    let mut checks = Vec::from_iter(checks);
     let begin = Instant::now();
     while checks.iter().any(|(_, outcome)| outcome.is_none()) {
         match received.recv_timeout(TICK) {
@@ -91,15 +83,15 @@ pub fn checked_agents(launches: Vec<AgentLaunch>, version: &str, stop: &Stop) ->
             if outcome.is_some() {
                 continue;
             }
-            *outcome = agent.failure().map(Err);
-            if outcome.is_none() && stop.is_set() {
-                *outcome = Some(Err("not checked: interrupted".to_owned()));
-            } else if outcome.is_none() && begin.elapsed() > agent.start_timeout {
-                let limit_s = agent.start_timeout.as_secs();
-                *outcome = Some(Err(
-                    agent.explain(&format!("did not answer within {limit_s} s"))
-                ));
-            }
+            let failure = agent.failure().or_else(|| {
+                let limit = agent.start_timeout;
+                if stop.is_set() {
+                    return Some("not checked: interrupted".to_owned());
+                }
+                let late = format!("did not answer within {} s", limit.as_secs());
+                (begin.elapsed() > limit).then(|| agent.explain(&late))
+            });
+            *outcome = failure.map(Err);
         }
     }
     let ended = checks.into_iter().map(|(mut agent, outcome)| {
@@ -117,21 +109,7 @@ pub fn checked_agents(launches: Vec<AgentLaunch>, version: &str, stop: &Stop) ->
 
 /// Takes something that an agent sent. Returns the outcome of its check once it is known.
 fn take(agent: &mut Agent, from: FromAgent, version: &str) -> Option<Result<CheckedAgent, String>> {
-    let (line, at_ns) = match from {
-        FromAgent::Line(line, at_ns) => (line, at_ns),
-        FromAgent::Message(message) => {
-            agent.keep_message(message);
-            return None;
-        }
-        FromAgent::Fault(fault) => {
-            agent.output_ended(Some(fault));
-            return None;
-        }
-        FromAgent::Closed => {
-            agent.output_ended(None);
-            return None;
-        }
-    };
+    let (line, at_ns) = agent.take(from)?;
     match line {
         AgentLine::Hello(hello) => {
             let other = other_version(&hello, version);
@@ -141,7 +119,7 @@ fn take(agent: &mut Agent, from: FromAgent, version: &str) -> Option<Result<Chec
         }
         AgentLine::Pong { sent_ns, agent_ns } => {
             agent.clock.add(sent_ns, agent_ns, at_ns);
-            match (agent.clock.count() < EXCHANGES, &agent.process) {
+            match (agent.clock.count < EXCHANGES, &agent.process) {
                 (true, _) => agent.ping(),
                 (false, Some(process)) => process.command(AgentCommand::Checkup),
                 (false, None) => {}

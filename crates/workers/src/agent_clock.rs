@@ -11,9 +11,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// One exchange of a ping and its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct OffsetReading {
+pub(crate) struct OffsetReading {
     /// The agent's clock minus the coordinator's in ns.
-    offset_ns: i64,
+    pub(crate) offset_ns: i64,
     /// Maximum error of the offset in ns.
     bound_ns: u64,
 }
@@ -22,15 +22,15 @@ struct OffsetReading {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AgentClock {
     /// The best reading before the load.
-    first: Option<OffsetReading>,
+    pub(crate) first: Option<OffsetReading>,
     /// The best reading after the load.
     last: Option<OffsetReading>,
     /// Whether the load has ended.
     is_after: bool,
     /// Longest round trip in ns.
-    longest_ns: u64,
+    pub(crate) longest_ns: u64,
     /// Number of readings before or after the load.
-    count: usize,
+    pub(crate) count: usize,
 }
 
 impl AgentClock {
@@ -57,21 +57,6 @@ impl AgentClock {
     pub(crate) fn load_ended(&mut self) {
         self.is_after = true;
         self.count = 0;
-    }
-
-    /// Returns the number of readings before the load, or after it.
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Returns whether the clock was read before the load.
-    pub(crate) fn was_read(&self) -> bool {
-        self.first.is_some()
-    }
-
-    /// Returns the longest round trip in ns.
-    pub(crate) fn longest_ns(&self) -> u64 {
-        self.longest_ns
     }
 
     /// Returns the agent's clock minus the coordinator's in ns, as measured before the load.
@@ -180,7 +165,7 @@ mod tests {
         let clock = exchange(5 * SECOND, 0, &[(900, 100), (40, 60), (10, 500)]);
         assert_eq!(clock.offset_ns(), 5 * SECOND - 10);
         assert_eq!(clock.bound_ns(), 50);
-        assert_eq!(clock.longest_ns(), 1000);
+        assert_eq!(clock.longest_ns, 1000);
     }
 
     proptest! {

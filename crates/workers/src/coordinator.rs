@@ -18,9 +18,10 @@ use floodmark_record::events::{Connecting, Phase, WorkerReady};
 use floodmark_record::plan::{Backend, Schedule};
 use floodmark_record::worker_input::{AgentShare, WorkerInput};
 
-use crate::agent::{Agent, AgentFacts, AgentLaunch, AgentState, EXIT_TIMEOUT};
+use crate::agent::{
+    Agent, AgentFacts, AgentLaunch, AgentProcess, AgentState, EXIT_TIMEOUT, FromAgent,
+};
 use crate::agent_clock::{SteadyClock, monotonic_ns};
-use crate::agent_process::{AgentProcess, FromAgent};
 use crate::kept::{KeptPart, join_kept};
 use crate::merger::Merger;
 use crate::single::{STOP_TIMEOUT, WorkerFailure};
@@ -84,25 +85,19 @@ pub struct AgentsEnd {
 }
 
 /// Starts the agents, coordinates their load and forwards their events. Nothing is left running.
-pub fn run_agents(load: AgentsLoad<'_>, on_event: &mut dyn FnMut(AgentsEvent<'_>)) -> AgentsEnd {
+pub fn run_agents(
+    mut load: AgentsLoad<'_>,
+    on_event: &mut dyn FnMut(AgentsEvent<'_>),
+) -> AgentsEnd {
     let (out, received) = sync_channel(QUEUE_LIMIT);
     let clock = SteadyClock::start();
-    let mut agents = Vec::from_iter(load.launches.iter().map(Agent::new));
-    for (number, launch) in load.launches.into_iter().enumerate() {
-        let started =
-            (launch.command).and_then(|command| AgentProcess::start(command, number, clock, &out));
-        match started {
-            Ok(process) => agents[number].process = Some(process),
-            Err(why) => agents[number].state = AgentState::Lost(why),
-        }
-    }
+    let launches = std::mem::take(&mut load.launches).into_iter().enumerate();
+    let agents = launches.map(|(number, launch)| Agent::start(launch, number, clock, &out));
+    let agents = Vec::from_iter(agents);
     let names = agents.iter().map(|agent| agent.name.clone()).collect();
     let coordinator = Coordinator {
         agents,
-        min_agents: load.min_agents.max(1),
-        input: load.input,
-        version: load.version,
-        stop: load.stop,
+        load,
         merger: Merger::new(names),
         clock,
         origin_ns: clock.now_ns(),
@@ -139,10 +134,8 @@ fn lacks_backend(hello: &AgentHello, backend: Backend) -> Option<String> {
 
 struct Coordinator<'a, 'e> {
     agents: Vec<Agent>,
-    min_agents: usize,
-    input: &'a WorkerInput,
-    version: &'a str,
-    stop: &'a Stop,
+    /// The load, without its launches.
+    load: AgentsLoad<'a>,
     merger: Merger,
     clock: SteadyClock,
     /// Origin of the merged events' clock, in ns since 1970.
@@ -210,7 +203,7 @@ impl Coordinator<'_, '_> {
         if self.agents.iter().any(runs) {
             return false;
         }
-        let measured = |agent: &Agent| agent.is_closed || agent.clock.count() >= EXCHANGES;
+        let measured = |agent: &Agent| agent.is_closed || agent.clock.count >= EXCHANGES;
         self.failure.is_some()
             || self.live().next().is_none()
             || self
@@ -220,12 +213,13 @@ impl Coordinator<'_, '_> {
 
     /// Checks everything that depends on time or on several agents.
     fn tick(&mut self) {
-        if self.stop.is_set() {
+        if self.load.stop.is_set() {
             self.stop_all("the run was interrupted before it started");
         }
         self.check_timeouts();
         let live = self.live().count();
-        if live < self.min_agents && self.failure.is_none() && !self.stop.is_set() {
+        if live < self.load.min_agents.max(1) && self.failure.is_none() && !self.load.stop.is_set()
+        {
             self.fail();
         }
         if !self.has_inputs
@@ -240,7 +234,7 @@ impl Coordinator<'_, '_> {
             self.emit([Event::Ready(ready)]);
         }
         let can_start =
-            |agent: &Agent| agent.state == AgentState::Waiting && agent.clock.count() >= EXCHANGES;
+            |agent: &Agent| agent.state == AgentState::Waiting && agent.clock.count >= EXCHANGES;
         if self.stopping.is_none() && self.all_live(can_start) {
             self.start();
         }
@@ -307,9 +301,9 @@ impl Coordinator<'_, '_> {
 
     /// Ends the load because too few agents are left.
     fn fail(&mut self) {
-        let lost = self.agents.iter().filter_map(|agent| match &agent.state {
-            AgentState::Lost(why) => Some(format!("agent {}: {why}", agent.name)),
-            _ => None,
+        let lost = self.agents.iter().filter_map(|agent| {
+            let why = agent.loss()?;
+            Some(format!("agent {}: {why}", agent.name))
         });
         self.failure = Some(WorkerFailure::Agents(lost.collect::<Vec<_>>().join("; ")));
         self.stop_all("stopped: another agent did not start");
@@ -335,7 +329,7 @@ impl Coordinator<'_, '_> {
     fn send_inputs(&mut self) {
         self.has_inputs = true;
         let count = self.live().count() as u32;
-        let mut input = self.input.clone();
+        let mut input = self.load.input.clone();
         let timetable = match input.plan.schedule() {
             Some(Schedule::Replay { replay, .. }) => replay.timetable.encode(),
             _ => Vec::new(),
@@ -379,7 +373,7 @@ impl Coordinator<'_, '_> {
     fn start(&mut self) {
         let events = self.merger.next_phase();
         self.emit(events);
-        let round_trip_ns = self.live().map(|agent| agent.clock.longest_ns()).max();
+        let round_trip_ns = self.live().map(|agent| agent.clock.longest_ns).max();
         let lead_ns = LEAD.as_nanos() as i64 + 2 * round_trip_ns.unwrap_or(0) as i64;
         let start_ns = self.clock.now_ns() + lead_ns;
         self.start_ns = Some(start_ns);
@@ -397,7 +391,7 @@ impl Coordinator<'_, '_> {
         let (events, end) = merger.finish();
         self.emit(events);
         if let Some(mut end) = end {
-            let kept = self.join_kept(self.input.answers_file.as_deref());
+            let kept = self.join_kept(self.load.input.answers_file.as_deref());
             match (kept, &mut end.answers) {
                 (Ok(count), Some(answers)) => answers.count = count,
                 (Ok(_), None) => {}
@@ -426,7 +420,7 @@ impl Coordinator<'_, '_> {
         if let Some(why) = &self.unkept {
             return Err(why.clone());
         }
-        let (Some(file), Some(check)) = (file, &self.input.plan.check) else {
+        let (Some(file), Some(check)) = (file, &self.load.input.plan.check) else {
             return Ok(0);
         };
         let parts = self
@@ -442,24 +436,14 @@ impl Coordinator<'_, '_> {
         }
         joined
     }
-}
 
-impl Coordinator<'_, '_> {
     /// Handles a message from an agent.
-    pub(super) fn take(&mut self, number: usize, from: FromAgent) {
+    fn take(&mut self, number: usize, from: FromAgent) {
         let agent = &mut self.agents[number];
-        if agent.is_lost() {
-            return;
-        }
-        match from {
-            FromAgent::Message(message) => agent.keep_message(message),
-            FromAgent::Closed if agent.state == AgentState::Ended => agent.is_closed = true,
-            FromAgent::Closed => agent.output_ended(None),
-            FromAgent::Fault(fault) => agent.output_ended(Some(fault)),
-            FromAgent::Line(line, at_ns) => {
-                agent.heard = Instant::now();
-                self.take_line(number, line, at_ns);
-            }
+        if !agent.is_lost()
+            && let Some((line, at_ns)) = agent.take(from)
+        {
+            self.take_line(number, line, at_ns);
         }
     }
 
@@ -467,8 +451,8 @@ impl Coordinator<'_, '_> {
         let agent = &mut self.agents[number];
         match line {
             AgentLine::Hello(hello) if agent.state == AgentState::Starting => {
-                let other = other_version(&hello, self.version)
-                    .or_else(|| lacks_backend(&hello, self.input.plan.backend));
+                let other = other_version(&hello, self.load.version)
+                    .or_else(|| lacks_backend(&hello, self.load.input.plan.backend));
                 agent.hello = Some(hello);
                 agent.state = AgentState::Greeted;
                 match other {
@@ -487,7 +471,7 @@ impl Coordinator<'_, '_> {
             }
             AgentLine::Pong { sent_ns, agent_ns } => {
                 agent.clock.add(sent_ns, agent_ns, at_ns);
-                if agent.clock.count() < EXCHANGES {
+                if agent.clock.count < EXCHANGES {
                     agent.ping();
                 }
             }
@@ -505,7 +489,7 @@ impl Coordinator<'_, '_> {
     }
 
     fn keep(&mut self, number: usize, bytes: &[u8]) {
-        if let (Some(file), None) = (&self.input.answers_file, &self.unkept) {
+        if let (Some(file), None) = (&self.load.input.answers_file, &self.unkept) {
             let kept = self.agents[number].keep(number, bytes, file);
             self.unkept = kept.err().map(|error| error.to_string());
         }

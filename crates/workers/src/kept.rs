@@ -35,25 +35,33 @@ pub struct KeptPart<'a> {
 /// A file cannot be read or written, or its length is not a multiple of 24 bytes.
 pub fn join_kept(check: &Check, parts: &[KeptPart<'_>], to: &Path) -> io::Result<u64> {
     let first_line = parts.iter().find_map(|part| part.line);
-    let mut out = File::create(to)
-        .map(|file| BufWriter::with_capacity(BUFFER, file))
-        .map_err(|error| at(to, &error))?;
+    let unwritten = |error: io::Error| at(to, &error);
+    let mut out = BufWriter::with_capacity(BUFFER, File::create(to).map_err(unwritten)?);
     let mut count = 0;
     for part in parts {
         let ahead_by = match (part.line, first_line) {
             (Some(line), Some(first)) => line.ahead_of(&first),
             _ => Some(0),
         };
-        let mut responses = KeptReader::open(part.path).map_err(|error| at(part.path, &error))?;
-        for _ in 0..responses.count {
-            let words = responses.next().map_err(|error| at(part.path, &error))?;
-            let words = part.convert(check, words, ahead_by);
-            out.write_all(words.map(u64::to_le_bytes).as_flattened())
-                .map_err(|error| at(to, &error))?;
+        let unread = |error: io::Error| at(part.path, &error);
+        let file = File::open(part.path).map_err(unread)?;
+        let bytes = file.metadata().map_err(unread)?.len();
+        if !bytes.is_multiple_of(KEPT_BYTES as u64) {
+            let error = format!("{bytes} bytes are not a multiple of {KEPT_BYTES} bytes");
+            return Err(unread(io::Error::new(io::ErrorKind::InvalidData, error)));
         }
-        count += responses.count;
+        let mut file = BufReader::with_capacity(BUFFER, file);
+        let responses = bytes / KEPT_BYTES as u64;
+        for _ in 0..responses {
+            let mut words = [[0; 8]; 3];
+            file.read_exact(words.as_flattened_mut()).map_err(unread)?;
+            let words = part.convert(check, words.map(u64::from_le_bytes), ahead_by);
+            let bytes = words.map(u64::to_le_bytes);
+            out.write_all(bytes.as_flattened()).map_err(unwritten)?;
+        }
+        count += responses;
     }
-    out.flush().map_err(|error| at(to, &error))?;
+    out.flush().map_err(unwritten)?;
     Ok(count)
 }
 
@@ -89,34 +97,6 @@ impl KeptPart<'_> {
     fn latest(&self, ns: u64) -> u64 {
         ns.saturating_add_signed(self.shift_ns)
             .saturating_add(self.bound_ns)
-    }
-}
-
-/// A file of kept responses, which is read in order.
-struct KeptReader {
-    file: BufReader<File>,
-    /// Number of responses in the file.
-    count: u64,
-}
-
-impl KeptReader {
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let bytes = file.metadata()?.len();
-        if !bytes.is_multiple_of(KEPT_BYTES as u64) {
-            let error = format!("{bytes} bytes are not a multiple of {KEPT_BYTES} bytes");
-            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
-        }
-        Ok(KeptReader {
-            file: BufReader::with_capacity(BUFFER, file),
-            count: bytes / KEPT_BYTES as u64,
-        })
-    }
-
-    fn next(&mut self) -> io::Result<[u64; 3]> {
-        let mut words = [[0; 8]; 3];
-        self.file.read_exact(words.as_flattened_mut())?;
-        Ok(words.map(u64::from_le_bytes))
     }
 }
 

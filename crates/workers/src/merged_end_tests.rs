@@ -1,4 +1,5 @@
-use floodmark_record::events::HeldConnections;
+use floodmark_record::ThreadUsage;
+use floodmark_record::events::{AnswersFile, HeldConnections};
 use floodmark_record::kept::{StrangeTotal, TotalLine};
 
 use super::*;
@@ -6,20 +7,20 @@ use crate::testing::worker_end;
 
 /// Merges the ends of agents. A lost agent may precede the others.
 fn merge(ends: impl IntoIterator<Item = WorkerEnd>, lost: Option<RowTotals>) -> WorkerEnd {
-    let complete = ends.into_iter().enumerate().map(|(i, end)| AgentEnd {
+    let complete = ends.into_iter().enumerate().map(|(i, end)| MergedAgent {
         name: format!("agent-{i}"),
         end: Some(Box::new(end)),
-        totals: RowTotals::default(),
+        ..MergedAgent::default()
     });
     let agents = lost.map(lost_agent).into_iter().chain(complete);
     merged_end(agents.collect()).unwrap()
 }
 
-fn lost_agent(totals: RowTotals) -> AgentEnd {
-    AgentEnd {
+fn lost_agent(totals: RowTotals) -> MergedAgent {
+    MergedAgent {
         name: "lost".to_owned(),
-        end: None,
         totals,
+        ..MergedAgent::default()
     }
 }
 

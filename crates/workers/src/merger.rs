@@ -1,13 +1,16 @@
-//! Merges the events of several agents into one stream.
+//! Merges the events of several agents into one stream, and their ends into one end.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use floodmark_record::events::{PartRow, Phase};
-use floodmark_record::{Event, SecondRow, TimeKind, WorkerEnd};
+use floodmark_record::events::{
+    AddressUse, EndReason, HeldConnections, PartRow, Phase, add_counts,
+};
+use floodmark_record::kept::{SHOWN, ScoringSummary};
+use floodmark_record::outcome::{MAX_STATUSES, NotOkResponse};
+use floodmark_record::tls::TlsUse;
+use floodmark_record::{Counts, Event, SecondRow, TimeKind, WorkerEnd};
 use floodmark_stats::Histogram;
-
-use crate::merged_end::{AgentEnd, RowTotals, merged_end};
 
 /// Merges the events of several agents into the events of one worker.
 ///
@@ -49,6 +52,7 @@ struct MergedAgent {
     parts: Vec<PartRow>,
     /// Open connections at the end of the latest row.
     open_connections: u64,
+    /// Totals of the agent's rows, which replace the end of a lost agent.
     totals: RowTotals,
     end: Option<Box<WorkerEnd>>,
 }
@@ -76,54 +80,46 @@ impl MergedAgent {
 
 /// Sum of one part or row over the agents that have sent it.
 #[derive(Debug)]
-enum EventSum {
-    Part(Box<PartRow>),
-    Row(Box<RowSum>),
-}
-
-impl EventSum {
-    fn merge(&mut self, other: EventSum) {
-        match (self, other) {
-            (EventSum::Part(sum), EventSum::Part(part)) => sum.merge(&part),
-            (EventSum::Row(sum), EventSum::Row(row)) => sum.merge(&row),
-            // A part and a row have different places.
-            _ => {}
-        }
-    }
-}
-
-/// Sum of one row over the agents that have sent it.
-#[derive(Debug)]
-struct RowSum {
-    /// The row without its histograms.
-    row: SecondRow,
+struct EventSum {
+    /// The part or row, without its histograms.
+    event: Event,
     times: BTreeMap<TimeKind, Histogram>,
 }
 
-impl RowSum {
+impl EventSum {
     /// Decodes the histograms of a row. Ignores invalid ones.
-    fn new(mut row: SecondRow) -> Self {
-        let texts = std::mem::take(&mut row.histograms);
+    fn new(mut event: Event) -> Self {
+        let texts = match &mut event {
+            Event::Second(row) => std::mem::take(&mut row.histograms),
+            _ => BTreeMap::new(),
+        };
         let times = texts
             .into_iter()
             .filter_map(|(kind, text)| Some((kind, Histogram::decode(&text).ok()?)));
-        RowSum {
-            row,
+        EventSum {
+            event,
             times: times.collect(),
         }
     }
 
-    fn merge(&mut self, other: &RowSum) {
-        self.row.merge(&other.row);
+    fn merge(&mut self, other: &EventSum) {
+        match (&mut self.event, &other.event) {
+            (Event::Part(sum), Event::Part(part)) => sum.merge(part),
+            (Event::Second(sum), Event::Second(row)) => sum.merge(row),
+            // A part and a row have different places.
+            _ => {}
+        }
         for (kind, times) in &other.times {
             self.times.entry(*kind).or_default().merge(times);
         }
     }
 
-    fn into_row(mut self) -> SecondRow {
-        let times = self.times.iter().filter(|(_, times)| !times.is_empty());
-        self.row.histograms = times.map(|(kind, times)| (*kind, times.encode())).collect();
-        self.row
+    fn into_event(mut self) -> Event {
+        if let Event::Second(row) = &mut self.event {
+            let times = self.times.iter().filter(|(_, times)| !times.is_empty());
+            row.histograms = times.map(|(kind, times)| (*kind, times.encode())).collect();
+        }
+        self.event
     }
 }
 
@@ -204,12 +200,7 @@ impl Merger {
                 events.extend(self.lose(agent));
             }
         }
-        let ends = self.agents.into_iter().map(|agent| AgentEnd {
-            name: agent.name,
-            end: agent.end,
-            totals: agent.totals,
-        });
-        (events, merged_end(ends.collect()))
+        (events, merged_end(self.agents))
     }
 
     fn add_part(&mut self, agent: usize, part: PartRow) {
@@ -223,7 +214,7 @@ impl Merger {
             from.reached = from.reached.max(Some(place));
             from.totals.add_part(&part);
             from.parts.push(part.clone());
-            self.add(place, EventSum::Part(Box::new(part)));
+            self.add(place, Event::Part(part));
         }
     }
 
@@ -239,16 +230,15 @@ impl Merger {
             from.parts.clear();
             from.open_connections = row.open_connections;
             from.totals.add_row(&row);
-            self.add(place, EventSum::Row(Box::new(RowSum::new(row))));
+            self.add(place, Event::Second(row));
         }
     }
 
-    fn add(&mut self, place: EventPlace, event: EventSum) {
+    fn add(&mut self, place: EventPlace, event: Event) {
+        let event = EventSum::new(event);
         match self.pending.entry(place) {
-            Entry::Occupied(mut sum) => sum.get_mut().merge(event),
-            Entry::Vacant(vacant) => {
-                vacant.insert(event);
-            }
+            Entry::Occupied(mut sum) => sum.get_mut().merge(&event),
+            Entry::Vacant(vacant) => drop(vacant.insert(event)),
         }
     }
 
@@ -261,20 +251,227 @@ impl Merger {
                 break;
             }
             self.emitted = Some(place);
-            events.push(match first.remove() {
-                EventSum::Part(part) => Event::Part(*part),
-                EventSum::Row(sum) => {
-                    let mut row = sum.into_row();
-                    let ended = self.agents.iter().filter(|agent| agent.has_ended(place));
-                    row.open_connections += ended.map(|agent| agent.open_connections).sum::<u64>();
-                    Event::Second(row)
-                }
-            });
+            let mut event = first.remove().into_event();
+            if let Event::Second(row) = &mut event {
+                let ended = self.agents.iter().filter(|agent| agent.has_ended(place));
+                row.open_connections += ended.map(|agent| agent.open_connections).sum::<u64>();
+            }
+            events.push(event);
         }
         events
     }
 }
 
+/// Totals of the rows of one agent.
+#[derive(Debug, Default)]
+struct RowTotals {
+    /// Counts of the warm-up; `None` if the agent sent no row of a warm-up.
+    warmup: Option<Counts>,
+    /// Counts of the measurement.
+    counts: Counts,
+    bytes_sent: u64,
+    bytes_received: u64,
+    connects: u64,
+    user_s: f64,
+    system_s: f64,
+    /// End of the last part of the measurement in which requests were due, in ns.
+    sending_to_ns: u64,
+}
+
+impl RowTotals {
+    /// Adds a part, which is also contained in a row.
+    fn add_part(&mut self, part: &PartRow) {
+        if part.phase == Phase::Measure && part.sums.counts.intended > 0 {
+            self.sending_to_ns = self.sending_to_ns.max(part.to_ns);
+        }
+    }
+
+    /// Adds a row.
+    fn add_row(&mut self, row: &SecondRow) {
+        self.connects += row.connects;
+        match row.phase {
+            Phase::Warmup => self.warmup.get_or_insert_default().merge(&row.counts),
+            Phase::Measure => {
+                self.counts.merge(&row.counts);
+                self.bytes_sent += row.bytes_sent;
+                self.bytes_received += row.bytes_received;
+                self.user_s += row.user_s;
+                self.system_s += row.system_s;
+            }
+        }
+    }
+
+    /// Adds the totals to the end of the other agents.
+    fn add_to(mut self, end: &mut WorkerEnd) {
+        end.next_number += LOST_NUMBERS;
+        self.counts.complete();
+        end.counts.merge(&self.counts);
+        if let Some(mut warmup) = self.warmup {
+            warmup.complete();
+            end.warmup_counts.get_or_insert_default().merge(&warmup);
+        }
+        end.bytes_sent += self.bytes_sent;
+        end.bytes_received += self.bytes_received;
+        end.connects += self.connects;
+        end.user_s += self.user_s;
+        end.system_s += self.system_s;
+        // In the closed model, the lost agent may have sent requests after the other agents finished.
+        end.window_ns = end.window_ns.max(self.sending_to_ns);
+        end.ended_ns = end.ended_ns.max(self.sending_to_ns);
+    }
+}
+
+/// Added to the next request number for each lost agent, to skip the numbers of requests that it
+/// sent but did not report. No agent sends more requests in one run.
+const LOST_NUMBERS: u64 = 1 << 32;
+
+/// Merges the ends of all agents. Returns `None` if no agent has sent its end.
+fn merged_end(agents: Vec<MergedAgent>) -> Option<WorkerEnd> {
+    let (mut ends, mut lost) = (Vec::new(), Vec::new());
+    for agent in agents {
+        let Some(mut end) = agent.end else {
+            lost.push(agent.totals);
+            continue;
+        };
+        for thread in &mut end.threads {
+            thread.name = format!("{}/{}", agent.name, thread.name);
+        }
+        ends.push(*end);
+    }
+    let mut merged = (!ends.is_empty()).then(|| merged(&ends))?;
+    lost.into_iter().for_each(|rows| rows.add_to(&mut merged));
+    Some(merged)
+}
+
+fn merged(ends: &[WorkerEnd]) -> WorkerEnd {
+    let sum = |of: fn(&WorkerEnd) -> u64| ends.iter().map(of).sum();
+    let sum_s = |of: fn(&WorkerEnd) -> f64| ends.iter().map(of).sum();
+    let max = |of: fn(&WorkerEnd) -> u64| ends.iter().map(of).max().unwrap_or(0);
+    let by_reason = |of: fn(&WorkerEnd) -> &BTreeMap<String, u64>| {
+        let mut sum = BTreeMap::new();
+        ends.iter().for_each(|end| add_counts(&mut sum, of(end)));
+        sum
+    };
+    let offenders = ends.iter().flat_map(|end| &end.offenders);
+    WorkerEnd {
+        reason: reason(ends),
+        last_response_ns: ends.iter().filter_map(|end| end.last_response_ns).max(),
+        window_ns: max(|end| end.window_ns),
+        ended_ns: max(|end| end.ended_ns),
+        counts: merge(ends, |end| Some(&end.counts), Counts::merge).unwrap_or_default(),
+        warmup_counts: merge(ends, |end| end.warmup_counts.as_ref(), Counts::merge),
+        warmup_ns: max(|end| end.warmup_ns),
+        bytes_sent: sum(|end| end.bytes_sent),
+        bytes_received: sum(|end| end.bytes_received),
+        connects: sum(|end| end.connects),
+        peak_connections: sum(|end| end.peak_connections),
+        held: merge(ends, |end| end.held.as_ref(), HeldConnections::merge),
+        longest_stall_ns: max(|end| end.longest_stall_ns),
+        errors: by_reason(|end| &end.errors),
+        not_ok_responses: not_ok_responses(ends),
+        unawaited: by_reason(|end| &end.unawaited),
+        user_s: sum_s(|end| end.user_s),
+        system_s: sum_s(|end| end.system_s),
+        peak_rss_bytes: (ends.iter().filter_map(|end| end.peak_rss_bytes)).reduce(|a, b| a + b),
+        threads: ends.iter().flat_map(|end| end.threads.clone()).collect(),
+        addresses: addresses(ends),
+        answers: merge(
+            ends,
+            |end| end.answers.as_ref(),
+            |sum, answers| sum.count += answers.count,
+        ),
+        out_of_order: sum(|end| end.out_of_order),
+        offenders: offenders.take(SHOWN).cloned().collect(),
+        not_numbers: sum(|end| end.not_numbers),
+        scored: scored(ends),
+        tls: (ends.iter().filter_map(|end| end.tls.clone())).reduce(TlsUse::merged),
+        groups: groups(ends),
+        next_number: max(|end| end.next_number),
+    }
+}
+
+fn reason(ends: &[WorkerEnd]) -> EndReason {
+    let reasons = [
+        EndReason::Interrupted,
+        EndReason::ServerGone,
+        EndReason::NotHttp,
+    ];
+    let occurs = |reason: &EndReason| ends.iter().any(|end| end.reason == *reason);
+    reasons
+        .into_iter()
+        .find(occurs)
+        .unwrap_or(EndReason::Completed)
+}
+
+/// Merges the values of the ends that have one.
+fn merge<T: Clone>(
+    ends: &[WorkerEnd],
+    of: impl Fn(&WorkerEnd) -> Option<&T>,
+    add: impl Fn(&mut T, &T),
+) -> Option<T> {
+    let mut each = ends.iter().filter_map(of);
+    let mut sum = each.next()?.clone();
+    each.for_each(|value| add(&mut sum, value));
+    Some(sum)
+}
+
+fn not_ok_responses(ends: &[WorkerEnd]) -> Vec<NotOkResponse> {
+    let mut first = BTreeMap::new();
+    for response in ends.iter().flat_map(|end| &end.not_ok_responses) {
+        first.entry(response.status).or_insert(response);
+    }
+    first.into_values().take(MAX_STATUSES).cloned().collect()
+}
+
+fn addresses(ends: &[WorkerEnd]) -> Vec<AddressUse> {
+    let mut merged: Vec<AddressUse> = Vec::new();
+    for one in ends.iter().flat_map(|end| &end.addresses) {
+        match merged.iter_mut().find(|sum| sum.address == one.address) {
+            Some(sum) => sum.merge(one),
+            None => merged.push(one.clone()),
+        }
+    }
+    merged
+}
+
+/// Joins the summaries of all agents. Scores are relative to the line of the first agent with
+/// responses, as in the joined file.
+fn scored(ends: &[WorkerEnd]) -> Option<ScoringSummary> {
+    let each = || ends.iter().filter_map(|end| end.scored.as_ref());
+    each().next()?;
+    let mut joined = ScoringSummary {
+        line: each().find_map(|scored| scored.line),
+        ..ScoringSummary::default()
+    };
+    each().for_each(|scored| joined.join(scored));
+    Some(joined)
+}
+
+fn groups(ends: &[WorkerEnd]) -> Vec<BTreeMap<TimeKind, String>> {
+    let count = ends.iter().map(|end| end.groups.len()).max().unwrap_or(0);
+    let group = |group: usize| {
+        let of_kind = |kind: TimeKind| {
+            let texts = ends
+                .iter()
+                .filter_map(|end| end.groups.get(group)?.get(&kind));
+            // Only two histograms are in memory at a time.
+            let sum = texts
+                .filter_map(|text| Histogram::decode(text).ok())
+                .reduce(|mut sum, times| {
+                    sum.merge(&times);
+                    sum
+                })?;
+            (!sum.is_empty()).then(|| (kind, sum.encode()))
+        };
+        TimeKind::ALL.into_iter().filter_map(of_kind).collect()
+    };
+    (0..count).map(group).collect()
+}
+
 #[cfg(test)]
 #[path = "merger_tests.rs"]
-mod tests;
+mod merger_tests;
+
+#[cfg(test)]
+#[path = "merged_end_tests.rs"]
+mod merged_end_tests;

@@ -1,103 +1,55 @@
-//! Places where agents run.
+//! Places where agents run, and the commands that start agents there.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::str::FromStr;
+use std::time::Duration;
+use std::{env, fmt};
 
-use crate::ssh::is_host;
+use floodmark_host::{ProcessPlacement, Stop};
+
+use crate::agent::AgentLaunch;
+use crate::command::{command_of, joined, words_of};
+use crate::kubernetes::{AgentJob, JobSource, default_image, manifest};
+use crate::ssh::{self, is_host};
 
 /// Maximum number of agents of one load.
 pub const MAX_AGENTS: u32 = 1000;
 
 /// The place and number of agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AgentsPlace {
+pub struct AgentsPlace {
+    /// Number of agents.
+    pub count: u32,
+    /// What runs them.
+    pub launcher: AgentsLauncher,
+}
+
+/// What runs agents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AgentsLauncher {
     /// Processes on this host.
-    Local(u32),
+    Local,
     /// One agent per host, reached through ssh. A host that is listed twice gets two agents.
     Ssh(Vec<String>),
     /// Tasks of the Slurm cluster.
-    Slurm(u32),
+    Slurm,
     /// Pods of a Job in the Kubernetes cluster of the current context.
-    Kubernetes {
-        /// Number of agents.
-        count: u32,
-        /// The Job.
-        source: JobSource,
-    },
-    /// The user's own command, which starts one agent.
-    Command {
-        /// Number of agents.
-        count: u32,
-        /// The words of the command, with the placeholders `{index}` (from 0) and `{count}`.
-        words: Vec<String>,
-    },
-}
-
-/// A Job that runs agents.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum JobSource {
-    /// The built-in manifest with this container image.
-    Image(String),
-    /// The user's own manifest, in YAML or JSON.
-    File(PathBuf),
-}
-
-/// Returns the name of the container image that this version of floodmark uses by default.
-pub(crate) fn default_image() -> String {
-    format!("floodmark:{}", env!("CARGO_PKG_VERSION"))
-}
-
-impl JobSource {
-    /// Reads the name of a manifest or of an image.
-    fn parse(text: &str) -> Result<Self, String> {
-        let extension = Path::new(text).extension().and_then(|text| text.to_str());
-        match extension {
-            Some("yaml" | "yml" | "json") => Ok(JobSource::File(text.into())),
-            _ if is_image(text) => Ok(JobSource::Image(text.to_owned())),
-            _ => Err(format!(
-                "invalid image \"{text}\"; expected an image, or a manifest that ends with .yaml or .json"
-            )),
-        }
-    }
-}
-
-/// Returns whether `text` can be the name of a container image.
-pub(crate) fn is_image(text: &str) -> bool {
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
-    text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_allowed)
+    Kubernetes(JobSource),
+    /// The words of the user's own command, which starts one agent, with the placeholders `{index}`
+    /// (from 0) and `{count}`.
+    Command(Vec<String>),
 }
 
 impl AgentsPlace {
-    /// Returns the number of agents.
-    #[must_use]
-    pub fn count(&self) -> u32 {
-        match self {
-            AgentsPlace::Local(count)
-            | AgentsPlace::Slurm(count)
-            | AgentsPlace::Kubernetes { count, .. }
-            | AgentsPlace::Command { count, .. } => *count,
-            AgentsPlace::Ssh(hosts) => hosts.len() as u32,
-        }
-    }
-
-    /// Returns whether all agents run on this host.
-    #[must_use]
-    pub fn is_local(&self) -> bool {
-        matches!(self, AgentsPlace::Local(_))
-    }
-
     /// Returns a unique name for each agent.
-    #[must_use]
-    pub fn names(&self) -> Vec<String> {
-        let numbered =
-            |name: &str| Vec::from_iter((1..=self.count()).map(|n| format!("{name}-{n}")));
-        match self {
-            AgentsPlace::Local(_) => numbered("local"),
-            AgentsPlace::Slurm(_) => numbered("slurm"),
-            AgentsPlace::Kubernetes { .. } => numbered("kubernetes"),
-            AgentsPlace::Command { .. } => numbered("agent"),
-            AgentsPlace::Ssh(hosts) => {
+    fn names(&self) -> Vec<String> {
+        let name = match &self.launcher {
+            AgentsLauncher::Local => "local",
+            AgentsLauncher::Slurm => "slurm",
+            AgentsLauncher::Kubernetes(_) => "kubernetes",
+            AgentsLauncher::Command(_) => "agent",
+            AgentsLauncher::Ssh(hosts) => {
                 let named = hosts.iter().enumerate().map(|(index, host)| {
                     let earlier = hosts[..index].iter().filter(|other| *other == host).count();
                     match earlier {
@@ -105,8 +57,21 @@ impl AgentsPlace {
                         n => format!("{host}-{}", n + 1),
                     }
                 });
-                named.collect()
+                return named.collect();
             }
+        };
+        (1..=self.count).map(|n| format!("{name}-{n}")).collect()
+    }
+
+    /// Returns the manifest of the Job that would run the agents; `None` if the user supplies the
+    /// manifest, or if no Job runs them.
+    #[must_use]
+    pub fn manifest(&self) -> Option<String> {
+        match &self.launcher {
+            AgentsLauncher::Kubernetes(JobSource::Image(image)) => {
+                Some(manifest(self.count, image))
+            }
+            _ => None,
         }
     }
 }
@@ -119,70 +84,171 @@ impl FromStr for AgentsPlace {
         let (kind, rest) = text
             .split_once(':')
             .ok_or_else(|| format!("expected {forms}"))?;
-        let count = |text: &str| match text.parse::<u32>() {
+        let number = |text: &str| match text.parse() {
             Ok(count @ 1..=MAX_AGENTS) => Ok(count),
             _ => Err(format!(
                 "invalid number of agents \"{text}\"; expected 1 to {MAX_AGENTS}"
             )),
         };
-        match kind {
-            "local" => count(rest).map(AgentsPlace::Local),
-            "slurm" => count(rest).map(AgentsPlace::Slurm),
+        let (count, launcher) = match kind {
+            "local" => (number(rest)?, AgentsLauncher::Local),
+            "slurm" => (number(rest)?, AgentsLauncher::Slurm),
             "kubernetes" => {
-                let (n, source) = match rest.split_once(':') {
-                    Some((n, source)) => (n, JobSource::parse(source)?),
+                let (count, source) = match rest.split_once(':') {
+                    Some((count, source)) => (count, JobSource::parse(source)?),
                     None => (rest, JobSource::Image(default_image())),
                 };
-                let count = count(n)?;
-                Ok(AgentsPlace::Kubernetes { count, source })
+                (number(count)?, AgentsLauncher::Kubernetes(source))
             }
             "ssh" => {
-                let hosts: Vec<String> =
-                    rest.split(',').map(|host| host.trim().to_owned()).collect();
-                match hosts.iter().find(|host| !is_host(host.as_str())) {
-                    Some(host) => Err(format!("invalid host \"{host}\"; expected ssh:host1,host2")),
-                    None if hosts.len() > MAX_AGENTS as usize => {
-                        Err(format!("at most {MAX_AGENTS} hosts are allowed"))
-                    }
-                    None => Ok(AgentsPlace::Ssh(hosts)),
+                let hosts = rest.split(',').map(|host| host.trim().to_owned());
+                let hosts: Vec<String> = hosts.collect();
+                if let Some(host) = hosts.iter().find(|host| !is_host(host)) {
+                    return Err(format!("invalid host \"{host}\"; expected ssh:host1,host2"));
                 }
+                if hosts.len() > MAX_AGENTS as usize {
+                    return Err(format!("at most {MAX_AGENTS} hosts are allowed"));
+                }
+                (hosts.len() as u32, AgentsLauncher::Ssh(hosts))
             }
             "command" => {
-                let (n, template) = rest.split_once(':').ok_or_else(|| {
-                    "expected the number of agents and a command, such as command:4:sh start.sh {index}"
-                        .to_owned()
-                })?;
-                let words = shlex::split(template).filter(|words| !words.is_empty());
-                Ok(AgentsPlace::Command {
-                    count: count(n)?,
-                    words: words.ok_or_else(|| {
-                        format!("\"{template}\" is not a command; check its quotes")
-                    })?,
-                })
+                let (count, template) = rest.split_once(':').ok_or(
+                    "expected the number of agents and a command, such as command:4:sh start.sh {index}",
+                )?;
+                (number(count)?, AgentsLauncher::Command(words_of(template)?))
             }
-            _ => Err(format!(
-                "unknown place \"{kind}\" for agents; expected {forms}"
-            )),
-        }
+            _ => {
+                return Err(format!(
+                    "unknown place \"{kind}\" for agents; expected {forms}"
+                ));
+            }
+        };
+        Ok(AgentsPlace { count, launcher })
     }
 }
 
 impl fmt::Display for AgentsPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AgentsPlace::Local(count) => write!(f, "local:{count}"),
-            AgentsPlace::Slurm(count) => write!(f, "slurm:{count}"),
-            AgentsPlace::Kubernetes { count, source } => match source {
-                JobSource::Image(image) => write!(f, "kubernetes:{count}:{image}"),
-                JobSource::File(path) => write!(f, "kubernetes:{count}:{}", path.display()),
-            },
-            AgentsPlace::Ssh(hosts) => write!(f, "ssh:{}", hosts.join(",")),
-            AgentsPlace::Command { count, words } => {
-                let command = shlex::try_join(words.iter().map(String::as_str));
-                write!(f, "command:{count}:{}", command.unwrap_or_default())
+        let count = self.count;
+        match &self.launcher {
+            AgentsLauncher::Local => write!(f, "local:{count}"),
+            AgentsLauncher::Slurm => write!(f, "slurm:{count}"),
+            AgentsLauncher::Kubernetes(JobSource::Image(image)) => {
+                write!(f, "kubernetes:{count}:{image}")
             }
+            AgentsLauncher::Kubernetes(JobSource::File(path)) => {
+                write!(f, "kubernetes:{count}:{}", path.display())
+            }
+            AgentsLauncher::Ssh(hosts) => write!(f, "ssh:{}", hosts.join(",")),
+            AgentsLauncher::Command(words) => write!(f, "command:{count}:{}", joined(words)),
         }
     }
+}
+
+/// Maximum time to start an agent outside a cluster.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Maximum time to start an agent in a cluster, where its job may have to wait for others.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Maximum time to start the pods of a Job. A cluster may add nodes for them.
+const PODS_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Settings of a load's agents.
+#[derive(Debug)]
+pub struct AgentsSetting<'a> {
+    /// The place of the agents.
+    pub place: AgentsPlace,
+    /// Minimum number of remaining agents with which the load continues.
+    pub min_agents: u32,
+    /// Whether to copy this program to hosts that lack it.
+    pub copy: bool,
+    /// Whether agents send their share even if their hosts have too few ports or open files.
+    pub anyway: bool,
+    /// Placement of agents on this host.
+    pub side: &'a ProcessPlacement,
+}
+
+/// Agents that are ready to be started. Dropping it removes the Job that runs them, if any.
+#[derive(Debug)]
+pub struct PreparedAgents {
+    /// How to start each agent.
+    pub launches: Vec<AgentLaunch>,
+    /// Held until the end of the load.
+    _job: Option<AgentJob>,
+}
+
+impl AgentsSetting<'_> {
+    /// Prepares the hosts: copies the program to them, or creates a Job. `stop` ends the wait for
+    /// the Job's pods.
+    ///
+    /// # Errors
+    /// No agent can be started.
+    pub fn prepare(&self, stop: &Stop) -> Result<PreparedAgents, String> {
+        let program = env::current_exe().map_err(|error| {
+            format!("cannot read /proc/self/exe: {error}; run floodmark where /proc is mounted")
+        })?;
+        let (mut job, count) = (None, self.place.count);
+        let each = |command: &dyn Fn(u32) -> Command| {
+            Vec::from_iter((0..count).map(|index| Ok(command(index))))
+        };
+        let commands = match &self.place.launcher {
+            AgentsLauncher::Local => each(&|_| {
+                let mut command = agent_command(&program);
+                self.side.place(&mut command);
+                command
+            }),
+            AgentsLauncher::Ssh(hosts) => ssh::commands(hosts, self.copy.then_some(&*program)),
+            AgentsLauncher::Slurm => each(&|_| slurm(&program)),
+            AgentsLauncher::Kubernetes(source) => {
+                let created = AgentJob::create(source, count)?;
+                let created = job.insert(created);
+                created.commands(self.min_agents, PODS_TIMEOUT, stop)
+            }
+            AgentsLauncher::Command(words) => each(&|index| from_template(words, index, count)),
+        };
+        let start_timeout = match self.place.launcher {
+            AgentsLauncher::Slurm => QUEUE_TIMEOUT,
+            _ => START_TIMEOUT,
+        };
+        let named = self.place.names().into_iter().zip(commands);
+        let launches = named.map(|(name, command)| AgentLaunch {
+            name,
+            command,
+            start_timeout,
+        });
+        Ok(PreparedAgents {
+            launches: launches.collect(),
+            _job: job,
+        })
+    }
+}
+
+fn agent_command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(["worker", "--agent"]);
+    command
+}
+
+/// Returns the command for one task of a Slurm cluster. Each agent is a separate step, because
+/// `srun` would mix the output of several tasks. The cluster's nodes must share the program's path.
+fn slurm(program: &PathBuf) -> Command {
+    let mut command = Command::new("srun");
+    command
+        .args(["--ntasks=1", "--nodes=1", "--exact", "--job-name=floodmark"])
+        .arg("--quiet")
+        .arg(program)
+        .args(["worker", "--agent"])
+        // With this variable, srun would put a label before each line.
+        .env_remove("SLURM_LABELIO");
+    command
+}
+
+fn from_template(words: &[String], index: u32, count: u32) -> Command {
+    command_of(words.iter().map(|word| {
+        let word = word.replace("{index}", &index.to_string());
+        word.replace("{count}", &count.to_string())
+    }))
 }
 
 #[cfg(test)]
@@ -203,7 +269,7 @@ mod tests {
             let place: AgentsPlace = text.parse().unwrap();
             assert_eq!(place.to_string().replace('\'', ""), text);
             assert_eq!(place.to_string().parse(), Ok(place.clone()));
-            assert_eq!(place.names().len(), place.count() as usize);
+            assert_eq!(place.names().len(), place.count as usize);
         }
     }
 
@@ -211,7 +277,7 @@ mod tests {
     fn kubernetes_has_a_default_image() {
         let place: AgentsPlace = "kubernetes:3".parse().unwrap();
         let source = JobSource::Image(default_image());
-        assert_eq!(place, AgentsPlace::Kubernetes { count: 3, source });
+        assert_eq!(place.launcher, AgentsLauncher::Kubernetes(source));
     }
 
     #[test]
@@ -248,5 +314,13 @@ mod tests {
             let error = text.parse::<AgentsPlace>().unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn templates_get_index_and_count() {
+        let words = ["ssh", "node{index}", "run", "{index}/{count}"].map(str::to_owned);
+        let command = from_template(&words, 2, 4);
+        assert_eq!(command.get_program(), "ssh");
+        assert_eq!(Vec::from_iter(command.get_args()), ["node2", "run", "2/4"]);
     }
 }

@@ -13,7 +13,7 @@ use floodmark_record::Event;
 use floodmark_record::plan::Schedule;
 use floodmark_record::worker_input::WorkerInput;
 
-use crate::pipes::read_line;
+use crate::command::read_line;
 
 /// Interval between two checks of the stop flag.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -1,15 +1,13 @@
 //! Agents on hosts that are reached through ssh, with the user's configuration and keys.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::thread;
+use std::{fs, thread};
 
 use sha2::{Digest, Sha256};
 
-use crate::pipes::output;
-use crate::user_command::user_command;
+use crate::command::{output, user_command};
 
 /// Variable with the ssh command and its options. The default is `ssh`.
 const SSH: &str = "FLOODMARK_SSH";
@@ -36,16 +34,22 @@ pub(crate) fn commands(hosts: &[String], program: Option<&Path>) -> Vec<Result<C
         let commands = hosts.iter().map(|host| Ok(command(host, &script)));
         return commands.collect();
     };
-    let copied = copy(hosts, program);
+    let failed = |why: &str| {
+        let why = why.replace('\n', "; ");
+        format!("cannot copy floodmark there: {why}")
+    };
+    let bytes = match fs::read(program) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let why = failed(&format!("{}: {error}", program.display()));
+            return hosts.iter().map(|_| Err(why.clone())).collect();
+        }
+    };
+    let (path, copied) = copy(hosts, &bytes);
+    let script = format!("exec {path} worker --agent --guard");
     let commands = hosts.iter().map(|host| match &copied[host] {
-        Ok(path) => Ok(command(
-            host,
-            &format!("exec {path} worker --agent --guard"),
-        )),
-        Err(why) => Err(format!(
-            "cannot copy floodmark there: {}",
-            why.replace('\n', "; ")
-        )),
+        Ok(_) => Ok(command(host, &script)),
+        Err(why) => Err(failed(why)),
     });
     commands.collect()
 }
@@ -72,21 +76,14 @@ pub(crate) fn command(host: &str, script: &str) -> Command {
     ssh
 }
 
-/// Copies the program to each host, unless the host has it. Returns its path there for sh.
-fn copy(hosts: &[String], program: &Path) -> BTreeMap<String, Result<String, String>> {
-    let mut copied: BTreeMap<String, Result<String, String>> = BTreeMap::new();
-    let bytes = match fs::read(program) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            let why = format!("{}: {error}", program.display());
-            copied.extend(hosts.iter().map(|host| (host.clone(), Err(why.clone()))));
-            return copied;
-        }
-    };
-    let hash: String = Sha256::digest(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+/// Copies the program to each host, unless the host has it. Returns its path there for sh, and the
+/// outcome for each host.
+fn copy<'h>(
+    hosts: &'h [String],
+    program: &[u8],
+) -> (String, BTreeMap<&'h String, Result<Vec<u8>, String>>) {
+    let digest = Sha256::digest(program);
+    let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     let folder = format!("\"${{XDG_CACHE_HOME:-$HOME/.cache}}\"/floodmark/agents/{hash}");
     let path = format!("{folder}/floodmark");
     // Write each copy under a temporary name, and rename it when it is complete.
@@ -98,17 +95,20 @@ fn copy(hosts: &[String], program: &Path) -> BTreeMap<String, Result<String, Str
          chmod 755 \"$new\"; mv \"$new\" {path}"
     );
     let distinct: BTreeSet<&String> = hosts.iter().collect();
-    thread::scope(|scope| {
+    let copied = thread::scope(|scope| {
         let copies = distinct.into_iter().map(|host| {
-            let (bytes, script) = (&bytes, &script);
-            let copy = scope.spawn(move || output(command(host, script), bytes));
+            let script = &script;
+            let copy = scope.spawn(move || output(command(host, script), program));
             (host, copy)
         });
-        for (host, copy) in Vec::from_iter(copies) {
+        let ended = Vec::from_iter(copies).into_iter().map(|(host, copy)| {
             let ended = copy.join();
-            let ended = ended.unwrap_or_else(|_| Err("the copy failed".to_owned()));
-            copied.insert(host.clone(), ended.map(|_| path.clone()));
-        }
+            (
+                host,
+                ended.unwrap_or_else(|_| Err("the copy failed".to_owned())),
+            )
+        });
+        ended.collect()
     });
-    copied
+    (path, copied)
 }

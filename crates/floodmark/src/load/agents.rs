@@ -3,7 +3,7 @@
 use clap::Args;
 use floodmark_host::ProcessPlacement;
 use floodmark_plan::values::count_from_one;
-use floodmark_workers::{AgentsPlace, AgentsSetting};
+use floodmark_workers::{AgentsLauncher, AgentsPlace, AgentsSetting};
 
 /// Flags for agents.
 #[derive(Debug, Clone, Args)]
@@ -39,11 +39,11 @@ impl AgentsArgs {
             return Ok(());
         };
         match self.min {
-            Some(min) if min > place.count().into() => Err(format!(
+            Some(min) if min > place.count.into() => Err(format!(
                 "--agents-min {min}: --agents has only {}; use a smaller number",
-                place.count()
+                place.count
             )),
-            _ if self.copy && !matches!(place, AgentsPlace::Ssh(_)) => Err(
+            _ if self.copy && !matches!(place.launcher, AgentsLauncher::Ssh(_)) => Err(
                 "--copy: only hosts that are reached through ssh need a copy; omit --copy"
                     .to_owned(),
             ),
@@ -70,7 +70,7 @@ impl AgentsArgs {
         let place = self.place.clone()?;
         let min = self.min.and_then(|min| u32::try_from(min).ok());
         Some(AgentsSetting {
-            min_agents: min.unwrap_or(place.count()),
+            min_agents: min.unwrap_or(place.count),
             place,
             copy: self.copy,
             anyway,

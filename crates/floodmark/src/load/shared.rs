@@ -12,7 +12,6 @@ use floodmark_plan::values::{count_from_one, positive_duration, seed, sources};
 use floodmark_plan::{HostAddresses, LoadSpec, Origin, PlanSpec, Planned};
 use floodmark_record::events::RunId;
 use floodmark_record::plan::{CloseFirst, Expect, Sources, Spacing, parse_header};
-use floodmark_workers::AgentsPlace;
 
 use super::agents::AgentsArgs;
 use super::monitoring_args::{MonitoringArgs, check_server_pid};
@@ -117,7 +116,7 @@ impl SharedArgs {
             expect: self.expect.clone(),
             public: self.safety.public,
             anyway: self.safety.anyway,
-            agents: self.agents.place.as_ref().map(AgentsPlace::count),
+            agents: self.agents.place.as_ref().map(|place| place.count),
             ..PlanSpec::default()
         }
     }

@@ -149,7 +149,7 @@ fn run_attempts<'a>(
     let store = process.store.as_ref().zip(behind);
     let agents = trial.at.agents.as_ref().map(|place| AgentsSetting {
         place: place.clone(),
-        min_agents: place.count(),
+        min_agents: place.count,
         copy: false,
         anyway: false,
         side: &hosts.client,

@@ -12,7 +12,6 @@ use floodmark_plan::values::{Count, Delay, MAX_NAME, Name, PositiveDuration, Sca
 use floodmark_plan::{FileError, LoadSpec, Origin, PlanSpec, did_you_mean};
 use floodmark_record::experiment::{Sweep, SweepPoint};
 use floodmark_record::plan::Expect;
-use floodmark_workers::AgentsPlace;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -120,7 +119,7 @@ impl Trial {
         let mut spec = PlanSpec {
             origin: Origin::File,
             load: self.load.clone(),
-            agents: self.at.agents.as_ref().map(AgentsPlace::count),
+            agents: self.at.agents.as_ref().map(|place| place.count),
             ..PlanSpec::default()
         };
         spec.load.threads = spec.load.threads.or(client_cpus.map(u64::from));

@@ -1,18 +1,15 @@
-//! The Kubernetes Job that runs agents. kubectl finds the cluster and authenticates, as in the
-//! user's shell.
+//! The Kubernetes Job that runs agents, and the states of its pods. kubectl finds the cluster and
+//! authenticates, as in the user's shell.
 
-use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use floodmark_host::Stop;
 use serde_json::{Value, json};
 
-use crate::agent_pods::{PodState, pod_states};
-use crate::pipes::output;
-use crate::place::JobSource;
-use crate::user_command::user_command;
+use crate::command::{output, user_command};
 
 /// Variable with the kubectl command and its options, such as a context. The default is `kubectl`.
 const KUBECTL: &str = "FLOODMARK_KUBECTL";
@@ -22,6 +19,40 @@ const MANIFEST: &str = include_str!("job.yaml");
 
 /// Name of the container in the manifest that runs the agent.
 const CONTAINER: &str = "floodmark";
+
+/// A Job that runs agents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobSource {
+    /// The built-in manifest with this container image.
+    Image(String),
+    /// The user's own manifest, in YAML or JSON.
+    File(PathBuf),
+}
+
+/// Returns the name of the container image that this version of floodmark uses by default.
+pub(crate) fn default_image() -> String {
+    format!("floodmark:{}", env!("CARGO_PKG_VERSION"))
+}
+
+impl JobSource {
+    /// Reads the name of a manifest or of an image.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let extension = Path::new(text).extension().and_then(|text| text.to_str());
+        match extension {
+            Some("yaml" | "yml" | "json") => Ok(JobSource::File(text.into())),
+            _ if is_image(text) => Ok(JobSource::Image(text.to_owned())),
+            _ => Err(format!(
+                "invalid image \"{text}\"; expected an image, or a manifest that ends with .yaml or .json"
+            )),
+        }
+    }
+}
+
+/// Returns whether `text` can be the name of a container image.
+pub(crate) fn is_image(text: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
+    text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_allowed)
+}
 
 /// Interval between checks of the pods' states.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
@@ -208,6 +239,82 @@ fn prepare(job: &mut Value, count: u32) -> Result<(), String> {
     Ok(())
 }
 
+/// Reasons for waiting from which a container rarely recovers unless the user changes something.
+const FATAL_REASONS: [&str; 7] = [
+    "CrashLoopBackOff",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "ErrImageNeverPull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "RunContainerError",
+];
+
+/// Annotation of a pod with its index in the Job.
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
+/// The state of an agent's pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum PodState {
+    /// Not running yet. Contains what the pod is waiting for.
+    Starting(String),
+    /// The container is running. Contains the pod's name.
+    Running(String),
+    /// The pod cannot start, or it has ended. Contains the reason.
+    Failed(String),
+}
+
+/// Parses kubectl's list of pods (JSON). Returns the state of the pod for each index from 0 to
+/// `count` - 1.
+fn pod_states(json: &[u8], count: u32, container: &str) -> Result<Vec<PodState>, String> {
+    let list: Value = serde_json::from_slice(json)
+        .map_err(|error| format!("kubectl returned an invalid list of pods: {error}"))?;
+    let pods = list["items"].as_array();
+    let pods = pods.ok_or("kubectl returned an invalid list of pods: it has no items")?;
+    let state = |index: u32| {
+        let index = index.to_string();
+        let mut pods = pods.iter();
+        match pods.find(|pod| pod["metadata"]["annotations"][INDEX] == *index) {
+            Some(pod) => pod_state(pod, container),
+            None => PodState::Starting("the agent's pod has not been created".to_owned()),
+        }
+    };
+    Ok((0..count).map(state).collect())
+}
+
+fn pod_state(pod: &Value, container: &str) -> PodState {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (name, status) = (text(&pod["metadata"]["name"]), &pod["status"]);
+    // Adds the reason and the message, in one line.
+    let explained = |why: &str, more: &Value| {
+        let parts = [&more["reason"], &more["message"]].map(text);
+        let parts = parts.iter().filter(|part| !part.is_empty());
+        let parts = parts.map(|part| format!(": {}", part.trim().replace('\n', "; ")));
+        format!("pod {name} {why}{}", parts.collect::<String>())
+    };
+    let containers = status["containerStatuses"].as_array();
+    let mut containers = containers.into_iter().flatten();
+    let state = containers.find(|one| one["name"] == container);
+    let state = state.map_or(&Value::Null, |one| &one["state"]);
+    let (ended, waiting) = (&state["terminated"], &state["waiting"]);
+    if !ended.is_null() {
+        let why = format!("ended with exit code {}", ended["exitCode"]);
+        PodState::Failed(explained(&why, ended))
+    } else if status["phase"] == "Failed" || status["phase"] == "Succeeded" {
+        PodState::Failed(explained("has ended", status))
+    } else if !state["running"].is_null() {
+        PodState::Running(name)
+    } else if FATAL_REASONS.contains(&text(&waiting["reason"]).as_str()) {
+        PodState::Failed(explained("cannot start", waiting))
+    } else if !waiting.is_null() {
+        PodState::Starting(explained("is starting", waiting))
+    } else {
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        let unmet = conditions.find(|one| !text(&one["message"]).is_empty());
+        PodState::Starting(explained("is pending", unmet.unwrap_or(&Value::Null)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,5 +357,82 @@ mod tests {
         assert!(prepare(&mut job, 3).unwrap_err().contains("no container"));
         job["kind"] = json!("Pod");
         assert!(prepare(&mut job, 3).unwrap_err().contains("not a Job"));
+    }
+
+    fn pod(index: &str, status: Value) -> Value {
+        json!({
+            "metadata": {"name": format!("job-{index}-abc"), "annotations": {INDEX: index}},
+            "status": status,
+        })
+    }
+
+    fn container(state: Value) -> Value {
+        json!({
+            "phase": "Running",
+            "containerStatuses": [
+                {"name": "sidecar", "state": {"running": {}}},
+                {"name": "floodmark", "state": state},
+            ],
+        })
+    }
+
+    fn states(pods: &[Value], count: u32) -> Vec<PodState> {
+        let list = json!({"items": pods}).to_string();
+        pod_states(list.as_bytes(), count, "floodmark").unwrap()
+    }
+
+    #[test]
+    fn orders_pods_by_index() {
+        let pods = [
+            pod("2", container(json!({"running": {"startedAt": "now"}}))),
+            pod("0", container(json!({"running": {}}))),
+        ];
+        let expected = [
+            PodState::Running("job-0-abc".to_owned()),
+            PodState::Starting("the agent's pod has not been created".to_owned()),
+            PodState::Running("job-2-abc".to_owned()),
+        ];
+        assert_eq!(states(&pods, 3), expected);
+    }
+
+    #[test]
+    fn explains_why_a_pod_does_not_run() {
+        use PodState::{Failed, Starting};
+        let pending = json!({"phase": "Pending", "conditions": [
+            {"type": "Initialized"},
+            {"reason": "Unschedulable", "message": "0/3 nodes are available: 3 Insufficient cpu."},
+        ]});
+        let waiting = |reason: &str, message: &str| {
+            container(json!({"waiting": {"reason": reason, "message": message}}))
+        };
+        let terminated = json!({"exitCode": 1, "reason": "Error", "message": "no memory\nended\n"});
+        let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "low on disk"});
+        for (status, expected) in [
+            (
+                pending,
+                Starting("pod job-0-abc is pending: Unschedulable: 0/3 nodes are available: 3 Insufficient cpu.".to_owned()),
+            ),
+            (json!({}), Starting("pod job-0-abc is pending".to_owned())),
+            (
+                waiting("ContainerCreating", ""),
+                Starting("pod job-0-abc is starting: ContainerCreating".to_owned()),
+            ),
+            (
+                waiting("ImagePullBackOff", "Back-off pulling image \"x\""),
+                Failed("pod job-0-abc cannot start: ImagePullBackOff: Back-off pulling image \"x\"".to_owned()),
+            ),
+            (
+                container(json!({"terminated": terminated})),
+                Failed("pod job-0-abc ended with exit code 1: Error: no memory; ended".to_owned()),
+            ),
+            (evicted, Failed("pod job-0-abc has ended: Evicted: low on disk".to_owned())),
+        ] {
+            assert_eq!(states(&[pod("0", status)], 1), [expected]);
+        }
+    }
+
+    #[test]
+    fn other_output_is_an_error() {
+        assert!(pod_states(b"No resources found", 1, "floodmark").is_err());
     }
 }

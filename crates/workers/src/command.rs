@@ -1,9 +1,10 @@
-//! Child processes whose stdin, stdout and stderr are pipes, and the lines that they write.
+//! Commands: their words, their processes whose stdin, stdout and stderr are pipes, and the lines that
+//! they write.
 
 use std::io::{self, BufRead, Read, Write};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
-use std::thread;
 use std::time::Duration;
+use std::{env, thread};
 
 use floodmark_host::Child;
 
@@ -17,34 +18,22 @@ const MESSAGE_LIMIT: u64 = 4000;
 /// Maximum time for a process to exit after it has closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A started process and its pipes.
-pub(crate) struct PipedChild {
-    pub(crate) child: Child,
-    pub(crate) stdin: ChildStdin,
-    pub(crate) stdout: ChildStdout,
-    pub(crate) stderr: ChildStderr,
-}
+/// A started process and its stdin, stdout and stderr.
+pub(crate) type PipedChild = (Child, ChildStdin, ChildStdout, ChildStderr);
 
-impl PipedChild {
-    /// Starts a command.
-    ///
-    /// # Errors
-    /// The program cannot be started.
-    pub(crate) fn start(mut command: Command) -> Result<Self, String> {
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = Child::start(command).map_err(|error| error.to_string())?;
-        match (child.stdin(), child.stdout(), child.stderr()) {
-            (Some(stdin), Some(stdout), Some(stderr)) => Ok(PipedChild {
-                child,
-                stdin,
-                stdout,
-                stderr,
-            }),
-            _ => Err("its pipes are missing".to_owned()),
-        }
+/// Starts a command with pipes.
+///
+/// # Errors
+/// The program cannot be started.
+pub(crate) fn start_piped(mut command: Command) -> Result<PipedChild, String> {
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = Child::start(command).map_err(|error| error.to_string())?;
+    match (child.stdin(), child.stdout(), child.stderr()) {
+        (Some(stdin), Some(stdout), Some(stderr)) => Ok((child, stdin, stdout, stderr)),
+        _ => Err("its pipes are missing".to_owned()),
     }
 }
 
@@ -53,12 +42,7 @@ impl PipedChild {
 /// # Errors
 /// The command cannot be started, or it fails. The error contains the lines that it wrote to stderr.
 pub(crate) fn output(command: Command, input: &[u8]) -> Result<Vec<u8>, String> {
-    let PipedChild {
-        mut child,
-        mut stdin,
-        stdout,
-        stderr,
-    } = PipedChild::start(command)?;
+    let (mut child, mut stdin, stdout, stderr) = start_piped(command)?;
     let (mut stdout, mut stderr) = (stdout.take(OUTPUT_LIMIT), stderr.take(MESSAGE_LIMIT));
     let (mut out, mut messages) = (Vec::new(), Vec::new());
     let read = thread::scope(|scope| {
@@ -105,6 +89,36 @@ pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>, limit: usize) ->
     } else {
         Ok(false)
     }
+}
+
+/// Returns the command in an environment variable, with its first arguments. Without the variable,
+/// returns the program `default`.
+pub(crate) fn user_command(variable: &str, default: &str) -> Command {
+    let setting = env::var(variable).ok();
+    let words = setting.and_then(|setting| words_of(&setting).ok());
+    command_of(words.unwrap_or_else(|| vec![default.to_owned()]))
+}
+
+/// Splits the template of a command into words, as a shell does.
+///
+/// # Errors
+/// The template has no words, or its quotes are not closed.
+pub(crate) fn words_of(template: &str) -> Result<Vec<String>, String> {
+    let words = shlex::split(template).filter(|words| !words.is_empty());
+    words.ok_or_else(|| format!("\"{template}\" is not a command; check its quotes"))
+}
+
+/// Joins words into a command that a shell splits into the same words.
+pub(crate) fn joined(words: &[String]) -> String {
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
+}
+
+/// Returns the command with these words. The first word is the program.
+pub(crate) fn command_of(words: impl IntoIterator<Item = String>) -> Command {
+    let mut words = words.into_iter();
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
+    command
 }
 
 #[cfg(test)]
