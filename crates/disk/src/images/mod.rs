@@ -19,7 +19,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::model::{Crash, DiskHistory, Fate, Persistence, below};
 use crate::probe::{RecoveryProbe, ServerCommand};
 use crate::trace::Trace;
-use server::{ImageOutcome, Starter};
+use server::ImageOutcome;
 
 pub use server::check_space;
 
@@ -101,18 +101,17 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
     pub fn run(&self, stop: &AtomicBool) -> Result<ImageReport, TestError> {
         let history = DiskHistory::new(self.trace, self.persistence);
         let points = CrashPoints::new(self.trace);
-        let starter = Starter::new(self.server, self.scratch);
         let (next, is_failed) = (AtomicU64::new(1), AtomicBool::new(false));
         let report = Mutex::new(ImageReport::default());
         let begin = Instant::now();
         if self.images > 0 && !stop.load(Ordering::Relaxed) {
             // A probe may change a state outside the folder, so the empty folder comes first.
             if self.has_controls {
-                self.check_base(&starter, &history)?;
+                self.check_base(&history)?;
             }
             let crash = Crash::new(&history, points.last_answered);
             let fates = vec![Fate::Kept; crash.effects.len()];
-            let outcome = self.test(&starter, 0, &crash, fates, &report)?;
+            let outcome = self.test(0, &crash, fates, &report)?;
             if self.has_controls {
                 check_complete(outcome)?;
             }
@@ -126,7 +125,7 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
                 let mut random = self.random(number);
                 let crash = Crash::new(&history, points.draw(&mut random));
                 let fates = crash.draw(&mut random);
-                let result = self.test(&starter, worker, &crash, fates, &report);
+                let result = self.test(worker, &crash, fates, &report);
                 is_failed.fetch_or(result.is_err(), Ordering::Relaxed);
                 result?;
             }
@@ -147,7 +146,7 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
         report.elapsed = begin.elapsed();
         report.failures.sort_by_key(|failure| failure.at);
         for failure in report.failures.iter_mut().take(MAX_REDUCED) {
-            self.reduce(&starter, &history, failure, stop)?;
+            self.reduce(&history, failure, stop)?;
         }
         Ok(report)
     }
@@ -161,7 +160,6 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
 
     fn test(
         &self,
-        starter: &Starter<'_>,
         worker: usize,
         crash: &Crash<'_>,
         fates: Vec<Fate>,
@@ -171,7 +169,7 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
         let image = crash.image(&fates);
         let sent = self.trace.sent_before(crash.at);
         let acknowledged = self.probe.acknowledged(&sent);
-        let outcome = starter.try_image(worker, &image, self.probe, &acknowledged)?;
+        let outcome = self.try_image(worker, &image, &acknowledged)?;
         let took = begin.elapsed();
         let mut hasher = DefaultHasher::new();
         image.hash(&mut hasher);
@@ -190,14 +188,10 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
     }
 
     /// Tests the image without any effect.
-    fn check_base(
-        &self,
-        starter: &Starter<'_>,
-        history: &DiskHistory<'_>,
-    ) -> Result<(), TestError> {
+    fn check_base(&self, history: &DiskHistory<'_>) -> Result<(), TestError> {
         let base = Crash::new(history, 0).image(&[]);
         let acknowledged = self.probe.acknowledged(&self.trace.sent(|_| true));
-        match starter.try_image(0, &base, self.probe, &acknowledged)? {
+        match self.try_image(0, &base, &acknowledged)? {
             ImageOutcome::Recovered => Err(TestError::StoredElsewhere),
             _ => Ok(()),
         }
@@ -207,7 +201,6 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
     /// remaining ones explain the failure. Stops early if `stop` becomes true.
     fn reduce(
         &self,
-        starter: &Starter<'_>,
         history: &DiskHistory<'_>,
         failure: &mut ImageFailure,
         stop: &AtomicBool,
@@ -228,7 +221,7 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
                 part.iter().for_each(|index| fates[*index] = Fate::Kept);
                 let image = crash.image(&fates);
                 starts += 1;
-                let outcome = starter.try_image(0, &image, self.probe, &acknowledged)?;
+                let outcome = self.try_image(0, &image, &acknowledged)?;
                 if let Some(reason) = outcome.failure() {
                     failure.fates = fates;
                     failure.reason = reason.to_owned();

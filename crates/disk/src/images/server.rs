@@ -11,9 +11,9 @@ use std::{io, thread};
 use floodmark_host::{Child, failure_line};
 use floodmark_observe::{Root, listener, process};
 
-use super::TestError;
+use super::{ImageTest, TestError};
 use crate::model::Image;
-use crate::probe::{RecoveryProbe, ServerCommand};
+use crate::probe::RecoveryProbe;
 
 /// Maximum time until the server accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -69,17 +69,7 @@ impl ImageOutcome {
     }
 }
 
-/// Starts a server on images.
-pub(super) struct Starter<'a> {
-    server: &'a ServerCommand,
-    scratch: &'a Path,
-}
-
-impl<'a> Starter<'a> {
-    pub(super) fn new(server: &'a ServerCommand, scratch: &'a Path) -> Self {
-        Starter { server, scratch }
-    }
-
+impl<P: RecoveryProbe> ImageTest<'_, P> {
     fn next_address(&self) -> Result<SocketAddr, TestError> {
         // Tests in other processes use other addresses.
         let first = std::process::id().wrapping_mul(PORTS.len() as u32 + 1_009);
@@ -100,11 +90,10 @@ impl<'a> Starter<'a> {
     }
 
     /// Starts the server on an image, and reads back. `worker` names the folder of the image.
-    pub(super) fn try_image<P: RecoveryProbe>(
+    pub(super) fn try_image(
         &self,
         worker: usize,
         image: &Image,
-        probe: &P,
         acknowledged: &P::Acknowledged,
     ) -> Result<ImageOutcome, TestError> {
         let folder = self.scratch.join(format!("image-{worker}"));
@@ -134,7 +123,7 @@ impl<'a> Starter<'a> {
             }
             thread::sleep(CONNECT_PAUSE);
         }
-        match probe.check(address, acknowledged) {
+        match self.probe.check(address, acknowledged) {
             Ok(None) => Ok(ImageOutcome::Recovered),
             Ok(Some(loss)) => Ok(ImageOutcome::Lost(loss)),
             Err(error) => match child.wait(END_TIMEOUT)? {
