@@ -202,12 +202,18 @@ impl BlockedThreads {
             libc::SYS_open | libc::SYS_rename | libc::SYS_unlink | libc::SYS_mkdir => {
                 WaitObject::File(String::new())
             }
-            libc::SYS_ppoll => self.polled(Polled::poll(&self.root, pid, [a, b], c != 0)),
+            libc::SYS_ppoll => self.polled(pid, c != 0, polled_by_poll(&self.root, pid, [a, b])),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_poll => self.polled(Polled::poll(&self.root, pid, [a, b], c as i32 >= 0)),
-            libc::SYS_pselect6 => self.polled(Polled::select(&self.root, pid, [a, b, c], e != 0)),
+            libc::SYS_poll => {
+                self.polled(pid, c as i32 >= 0, polled_by_poll(&self.root, pid, [a, b]))
+            }
+            libc::SYS_pselect6 => {
+                self.polled(pid, e != 0, polled_by_select(&self.root, pid, [a, b, c]))
+            }
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_select => self.polled(Polled::select(&self.root, pid, [a, b, c], e != 0)),
+            libc::SYS_select => {
+                self.polled(pid, e != 0, polled_by_select(&self.root, pid, [a, b, c]))
+            }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_epoll_wait => kind(Events),
             libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 | libc::SYS_io_uring_enter => {
@@ -217,12 +223,38 @@ impl BlockedThreads {
         }
     }
 
-    /// Returns what a thread waits for that polls descriptors.
-    fn polled(&mut self, polled: Option<Polled>) -> WaitObject {
-        let events = WaitObject::Kind(WaitKind::Events);
-        polled.map_or(events, |polled| polled.object(&mut self.descriptors))
+    /// Returns what a thread waits for that polls descriptors. The descriptors are unknown if they
+    /// cannot be read, or if there are too many.
+    ///
+    /// Many runtimes poll the descriptor that they read or write together with descriptors that only
+    /// wake the thread up: an eventfd, or a pipe to itself. A sleep can be such a call as well.
+    fn polled(&mut self, pid: u32, has_timeout: bool, polled: Option<Polled>) -> WaitObject {
+        use WaitKind::{Events, PipeRead, Signal, Timer};
+        let Some(mut polled) = polled else {
+            return WaitObject::Kind(Events);
+        };
+        let is_empty = polled.is_empty();
+        polled.retain(|(of, _)| !self.descriptors.is_eventfd(pid, *of));
+        let objects = polled.iter();
+        let mut objects: Vec<WaitObject> = objects
+            .map(|(of, to)| self.descriptors.object(pid, *of, *to))
+            .collect();
+        let pipe = WaitObject::Kind(PipeRead);
+        if objects.iter().any(|object| *object != pipe) {
+            objects.retain(|object| *object != pipe);
+        }
+        match objects.split_first() {
+            Some((first, rest)) if rest.iter().all(|other| other == first) => first.clone(),
+            Some(_) => WaitObject::Kind(Events),
+            None if has_timeout => WaitObject::Kind(Timer),
+            None if is_empty => WaitObject::Kind(Signal),
+            None => WaitObject::Kind(Events),
+        }
     }
 }
+
+/// The descriptors that a thread polls, and what it waits for at each of them.
+type Polled = Vec<(i32, Direction)>;
 
 /// Maximum number of descriptors that are resolved. A thread that polls more waits for any event.
 const MAX_POLLED: usize = 8;
@@ -233,98 +265,45 @@ const POLLFD_BYTES: usize = 8;
 /// Size of `fd_set` in bytes.
 const FD_SET_BYTES: usize = 128;
 
-/// The descriptors that a thread polls with poll(2) or select(2).
-///
-/// Many runtimes poll the descriptor that they read or write together with descriptors that only
-/// wake the thread up: an eventfd, or a pipe to itself. A sleep can be such a call as well.
-pub(crate) struct Polled {
-    pid: u32,
-    descriptors: Vec<(i32, Direction)>,
-    has_timeout: bool,
+/// Reads the first two arguments of poll(2) or ppoll(2). Returns `None` if there are too many
+/// descriptors, or if they cannot be read.
+fn polled_by_poll(root: &Root, pid: u32, [address, count]: [u64; 2]) -> Option<Polled> {
+    let count = usize::try_from(count).ok()?;
+    if count > MAX_POLLED {
+        return None;
+    }
+    let mut bytes = [0; MAX_POLLED * POLLFD_BYTES];
+    let bytes = &mut bytes[..count * POLLFD_BYTES];
+    read_memory(root, pid, address, bytes)?;
+    // struct pollfd: descriptor, requested events, returned events.
+    let (polled, _) = bytes.as_chunks::<POLLFD_BYTES>();
+    let descriptors = polled.iter().map(|[a, b, c, d, events, ..]| {
+        let to = match i16::from(*events) & libc::POLLIN {
+            0 => Direction::Write,
+            _ => Direction::Read,
+        };
+        (i32::from_ne_bytes([*a, *b, *c, *d]), to)
+    });
+    // The kernel ignores negative descriptors.
+    Some(descriptors.filter(|(of, _)| *of >= 0).collect())
 }
 
-impl Polled {
-    /// Reads the first two arguments of poll(2) or ppoll(2). Returns `None` if there are too many
-    /// descriptors, or if they cannot be read.
-    pub(crate) fn poll(
-        root: &Root,
-        pid: u32,
-        [address, count]: [u64; 2],
-        has_timeout: bool,
-    ) -> Option<Self> {
-        let count = usize::try_from(count).ok()?;
-        if count > MAX_POLLED {
-            return None;
+/// Reads the first three arguments of select(2) or pselect(2). Returns `None` if there are too many
+/// descriptors, or if they cannot be read.
+fn polled_by_select(root: &Root, pid: u32, [count, read, write]: [u64; 3]) -> Option<Polled> {
+    let count = (count as i32).clamp(0, 8 * FD_SET_BYTES as i32);
+    let mut descriptors = Vec::new();
+    for (address, to) in [(read, Direction::Read), (write, Direction::Write)] {
+        let mut set = [0; FD_SET_BYTES];
+        let set = &mut set[..(count as usize).div_ceil(64) * 8];
+        if address == 0 || set.is_empty() {
+            continue;
         }
-        let mut bytes = [0; MAX_POLLED * POLLFD_BYTES];
-        let bytes = &mut bytes[..count * POLLFD_BYTES];
-        read_memory(root, pid, address, bytes)?;
-        // struct pollfd: descriptor, requested events, returned events.
-        let (polled, _) = bytes.as_chunks::<POLLFD_BYTES>();
-        let descriptors = polled.iter().map(|[a, b, c, d, events, ..]| {
-            let to = match i16::from(*events) & libc::POLLIN {
-                0 => Direction::Write,
-                _ => Direction::Read,
-            };
-            (i32::from_ne_bytes([*a, *b, *c, *d]), to)
-        });
-        Some(Self {
-            pid,
-            // The kernel ignores negative descriptors.
-            descriptors: descriptors.filter(|(of, _)| *of >= 0).collect(),
-            has_timeout,
-        })
+        read_memory(root, pid, address, set)?;
+        let is_set = |of: &i32| set[*of as usize / 8] & (1 << (*of % 8)) != 0;
+        descriptors.extend((0..count).filter(is_set).map(|of| (of, to)));
     }
-
-    /// Reads the first three arguments of select(2) or pselect(2). Returns `None` if there are too
-    /// many descriptors, or if they cannot be read.
-    pub(crate) fn select(
-        root: &Root,
-        pid: u32,
-        [count, read, write]: [u64; 3],
-        has_timeout: bool,
-    ) -> Option<Self> {
-        let count = (count as i32).clamp(0, 8 * FD_SET_BYTES as i32);
-        let mut descriptors = Vec::new();
-        for (address, to) in [(read, Direction::Read), (write, Direction::Write)] {
-            let mut set = [0; FD_SET_BYTES];
-            let set = &mut set[..(count as usize).div_ceil(64) * 8];
-            if address == 0 || set.is_empty() {
-                continue;
-            }
-            read_memory(root, pid, address, set)?;
-            let is_set = |of: &i32| set[*of as usize / 8] & (1 << (*of % 8)) != 0;
-            descriptors.extend((0..count).filter(is_set).map(|of| (of, to)));
-        }
-        (descriptors.len() <= MAX_POLLED).then_some(Self {
-            pid,
-            descriptors,
-            has_timeout,
-        })
-    }
-
-    /// Returns what the thread waits for.
-    pub(crate) fn object(&self, descriptors: &mut Descriptors) -> WaitObject {
-        use WaitKind::{Events, PipeRead, Signal, Timer};
-        let polled = self.descriptors.iter();
-        let polled = polled.filter(|(of, _)| !descriptors.is_eventfd(self.pid, *of));
-        let polled: Vec<(i32, Direction)> = polled.copied().collect();
-        let objects = polled.iter();
-        let mut objects: Vec<WaitObject> = objects
-            .map(|(of, to)| descriptors.object(self.pid, *of, *to))
-            .collect();
-        let pipe = WaitObject::Kind(PipeRead);
-        if objects.iter().any(|object| *object != pipe) {
-            objects.retain(|object| *object != pipe);
-        }
-        match objects.split_first() {
-            Some((first, rest)) if rest.iter().all(|other| other == first) => first.clone(),
-            Some(_) => WaitObject::Kind(Events),
-            None if self.has_timeout => WaitObject::Kind(Timer),
-            None if self.descriptors.is_empty() => WaitObject::Kind(Signal),
-            None => WaitObject::Kind(Events),
-        }
-    }
+    (descriptors.len() <= MAX_POLLED).then_some(descriptors)
 }
 
 /// Reads the memory of a process.
