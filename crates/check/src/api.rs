@@ -4,9 +4,9 @@ use floodmark_record::api_check::{ApiCheck, ApiCheckKind};
 use floodmark_record::operation::{KeptOperation, OperationKind};
 use floodmark_record::run::CheckResult;
 
-use crate::counter::count;
 use crate::increments::increments;
 use crate::register::register;
+use crate::result::{count, nothing_to_check};
 use crate::set::{FoundItems, set};
 
 /// Checks the operations on an API. `found` contains the items of a set. `unreadable` is the number
@@ -30,7 +30,7 @@ pub fn check_api(
     if result.held == Some(true)
         && let Some(why) = unproven(api, operations)
     {
-        (result.held, result.detail) = (None, format!("{why}, so there is nothing to check"));
+        (result.held, result.detail) = (None, nothing_to_check(why));
     }
     if unreadable > 0 {
         let [one, many] = [

@@ -25,6 +25,7 @@ use floodmark_record::run::CheckResult;
 use floodmark_record::units::show_count;
 
 use crate::responses::DrawnNumber;
+use crate::result::{count, fault, joined, result};
 
 /// Facts about a run that its kept responses do not contain.
 #[derive(Debug, Clone, Copy, Default)]
@@ -181,50 +182,46 @@ pub(crate) fn success(scan: &NumberScan, n: usize, unknown: u64) -> String {
     )
 }
 
-/// Formats a count with its noun.
-pub(crate) fn count(n: u64, one: &str, many: &str) -> String {
-    format!("{} {}", show_count(n), if n == 1 { one } else { many })
-}
-
-/// Describes `n` violations of a rule: "2 numbers are missing (3, 5)". Returns `None` if `n` is 0.
-/// Lists at most [`SHOWN`] examples. `is_complete` is true if these are all examples.
-pub(crate) fn fault(
-    n: u64,
-    [one, many]: [&str; 2],
-    rule: &str,
-    examples: &[String],
-    is_complete: bool,
-) -> Option<String> {
-    let shown = examples.get(..SHOWN).unwrap_or(examples).join(", ");
-    let examples = match (is_complete, shown.is_empty()) {
-        (_, true) => "no examples kept".to_owned(),
-        (true, false) => shown,
-        (false, false) => format!("first: {shown}"),
-    };
-    (n > 0).then(|| format!("{} {rule} ({examples})", count(n, one, many)))
-}
-
 /// Returns the result of a check, which holds if there are no faults. `content` is the part of a
 /// response that is checked. Without content and faults, the check is not evaluated.
-pub(crate) fn result(
+pub(crate) fn counter_result(
     name: &str,
     content: &str,
     scan: &NumberScan,
-    faults: Vec<String>,
+    faults: &[String],
     success: impl FnOnce() -> String,
 ) -> CheckResult {
-    let (held, detail) = match (faults.is_empty(), scan.range) {
-        (false, _) => (Some(false), faults.join("; ")),
-        (true, Some(_)) => (Some(true), success()),
-        (true, None) => {
-            let detail = format!("no response had {content}, so there is nothing to check");
-            (None, detail)
-        }
-    };
-    CheckResult {
-        name: name.to_owned(),
-        held,
-        detail,
-        history: Vec::new(),
-    }
+    let violation = joined(faults).map(|detail| (detail, Vec::new()));
+    let nothing = format!("no response had {content}");
+    let nothing = scan.range.is_none().then_some(&*nothing);
+    result(name, violation, nothing, success)
 }
+
+/// The `sequence` check: all numbers must come from one correct counter. The numbers may be in any
+/// order.
+///
+/// The result is exact. The check sorts the numbers in place, which takes O(n log n) time and O(1)
+/// extra memory.
+///
+/// The check is not evaluated if there are no numbers.
+#[must_use]
+pub fn sequence(numbers: &mut [DrawnNumber], context: &CheckContext<'_>) -> CheckResult {
+    // Equal triples are interchangeable, so the unstable sort is deterministic.
+    numbers.sort_unstable_by_key(|n| (n.number, n.sent_ns, n.done_ns));
+    let scan = scan(numbers, |number| *number);
+    let mut faults = faults(&scan, context);
+    if context.unreadable > 0 {
+        faults.push(count(
+            context.unreadable,
+            "response with status 2xx or 3xx was not a number",
+            "responses with status 2xx or 3xx were not numbers",
+        ));
+    }
+    counter_result("sequence", "a number", &scan, &faults, || {
+        success(&scan, numbers.len(), context.unknown)
+    })
+}
+
+#[cfg(test)]
+#[path = "counter_tests.rs"]
+mod tests;

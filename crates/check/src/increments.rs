@@ -15,9 +15,9 @@ use floodmark_record::operation::{KeptOperation, OperationKind};
 use floodmark_record::run::CheckResult;
 use floodmark_record::units::show_count;
 
-use crate::counter::{CheckContext, count, faults, scan};
-use crate::history::history;
+use crate::counter::{CheckContext, faults, scan};
 use crate::responses::DrawnNumber;
+use crate::result::{count, history, result};
 
 /// Checks the increments and reads of all counters. The operations may be in any order.
 /// `returns_value` tells whether an acknowledged increment has the value that it returned.
@@ -42,38 +42,24 @@ pub fn increments(operations: &mut [KeptOperation], returns_value: bool) -> Chec
             first = Some((what, history(of_key, &marked, |kind| counter.verb(kind))));
         }
     }
-    let (held, detail, history) = match first {
-        Some((what, history)) => {
-            let of_keys = count(keys, "counter is", "counters are");
-            let detail = format!(
-                "{} of {of_keys} wrong; first violation: {what}",
-                show_count(faulty)
-            );
-            (Some(false), detail, history)
-        }
-        None if values == 0 => {
-            let detail = "no response had a value, so there is nothing to check";
-            (None, detail.to_owned(), Vec::new())
-        }
-        None => {
-            let acknowledged = operations
-                .iter()
-                .filter(|o| o.kind() == OperationKind::Acknowledged);
-            let detail = format!(
-                "{} of {}: every acknowledged increment is reflected in the {} returned",
-                count(acknowledged.count() as u64, "increment", "increments"),
-                count(keys, "counter", "counters"),
-                count(values, "value", "values")
-            );
-            (Some(true), detail, Vec::new())
-        }
-    };
-    CheckResult {
-        name: "counter".to_owned(),
-        held,
-        detail,
-        history,
-    }
+    let violation = first.map(|(what, history)| {
+        let of_keys = count(keys, "counter is", "counters are");
+        let faulty = show_count(faulty);
+        let detail = format!("{faulty} of {of_keys} wrong; first violation: {what}");
+        (detail, history)
+    });
+    let nothing = (values == 0).then_some("no response had a value");
+    result("counter", violation, nothing, || {
+        let acknowledged = operations
+            .iter()
+            .filter(|o| o.kind() == OperationKind::Acknowledged);
+        format!(
+            "{} of {}: every acknowledged increment is reflected in the {} returned",
+            count(acknowledged.count() as u64, "increment", "increments"),
+            count(keys, "counter", "counters"),
+            count(values, "value", "values")
+        )
+    })
 }
 
 /// The operations on one counter.

@@ -6,20 +6,16 @@
 mod api;
 pub mod counter;
 pub mod crash;
-mod crash_api;
-mod history;
 mod increments;
 mod register;
 pub mod responses;
+mod result;
 pub mod scoring;
-pub mod sequence;
 mod set;
 
 pub use api::check_api;
-pub use counter::CheckContext;
-pub use crash::{RoundContext, crashed_scoring, crashed_sequence};
-pub use crash_api::{ApiRound, ApiState};
+pub use counter::{CheckContext, sequence};
+pub use crash::{ApiRound, ApiState, RoundContext, crashed_scoring, crashed_sequence};
 pub use responses::{DrawnNumber, decode_items, decode_numbers, decode_operations, decode_scores};
 pub use scoring::scoring;
-pub use sequence::sequence;
 pub use set::FoundItems;

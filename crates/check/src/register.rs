@@ -30,8 +30,7 @@ use floodmark_record::operation::{KeptOperation, OperationKind};
 use floodmark_record::run::CheckResult;
 use floodmark_record::units::show_count;
 
-use crate::counter::count;
-use crate::history::history;
+use crate::result::{count, history, result};
 
 /// Checks the reads and writes of all keys. The operations may be in any order.
 ///
@@ -62,44 +61,31 @@ pub fn register(operations: &mut [KeptOperation]) -> CheckResult {
         of_kind.count() as u64
     };
     let reads = n(&[OperationKind::Read, OperationKind::ReadNothing]);
-    let (held, detail, history) = match first {
-        Some((fault, of_key)) => {
-            let of_keys = count(keys, "key is", "keys are");
-            let detail = format!(
-                "{} of {of_keys} not linearizable; first violation: key {}: {}",
-                show_count(faulty),
-                show_count(of_key[0].key()),
-                fault.what
-            );
-            let history = history(of_key, &fault.marked, |_| "write");
-            (Some(false), detail, history)
-        }
-        None if reads == 0 => {
-            let detail = "no read returned a value, so there is nothing to check";
-            (None, detail.to_owned(), Vec::new())
-        }
-        None => {
-            let unknown = n(&[OperationKind::Unknown]);
-            let writes = unknown + n(&[OperationKind::Acknowledged]);
-            let unknown = match unknown {
-                0 => String::new(),
-                n => format!(" ({} with an unknown outcome)", show_count(n)),
-            };
-            let detail = format!(
-                "{} and {}{unknown} of {}: linearizable",
-                count(reads, "read", "reads"),
-                count(writes, "write", "writes"),
-                count(keys, "key", "keys")
-            );
-            (Some(true), detail, Vec::new())
-        }
-    };
-    CheckResult {
-        name: "register".to_owned(),
-        held,
-        detail,
-        history,
-    }
+    let violation = first.map(|(fault, of_key)| {
+        let of_keys = count(keys, "key is", "keys are");
+        let detail = format!(
+            "{} of {of_keys} not linearizable; first violation: key {}: {}",
+            show_count(faulty),
+            show_count(of_key[0].key()),
+            fault.what
+        );
+        (detail, history(of_key, &fault.marked, |_| "write"))
+    });
+    let nothing = (reads == 0).then_some("no read returned a value");
+    result("register", violation, nothing, || {
+        let unknown = n(&[OperationKind::Unknown]);
+        let writes = unknown + n(&[OperationKind::Acknowledged]);
+        let unknown = match unknown {
+            0 => String::new(),
+            n => format!(" ({} with an unknown outcome)", show_count(n)),
+        };
+        format!(
+            "{} and {}{unknown} of {}: linearizable",
+            count(reads, "read", "reads"),
+            count(writes, "write", "writes"),
+            count(keys, "key", "keys")
+        )
+    })
 }
 
 /// A violation in the history of one key.

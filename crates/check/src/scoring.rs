@@ -15,8 +15,9 @@ use floodmark_record::kept::{KeptScore, SHOWN, ScoringSummary, TotalLine};
 use floodmark_record::run::CheckResult;
 use floodmark_record::units::show_count;
 
-use crate::counter::{self, CheckContext, NumberScan, count, fault, scan};
+use crate::counter::{self, CheckContext, NumberScan, scan};
 use crate::responses::DrawnNumber;
+use crate::result::{count, fault};
 
 /// Checks the responses of a scoring server. The responses may be in any order.
 ///
@@ -57,7 +58,7 @@ pub fn scoring(
             "responses with status 2xx or 3xx lacked averageScore, totalScore or numberOfTrials",
         ));
     }
-    counter::result("scoring", "a score", &scan, faults, || {
+    counter::counter_result("scoring", "a score", &scan, &faults, || {
         let numbers = counter::success(&scan, scores.len(), context.unknown);
         let totals = totals.rule(line);
         format!("{numbers}; totals are {totals}; averages are total / number")

@@ -9,8 +9,7 @@ use floodmark_record::operation::{KeptOperation, OperationKind};
 use floodmark_record::run::CheckResult;
 use floodmark_record::units::show_count;
 
-use crate::counter::{count, fault};
-use crate::history::history;
+use crate::result::{count, fault, history, joined, result};
 
 /// The items that were read back after an attempt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,21 +42,12 @@ pub fn set(inserts: &mut [KeptOperation], found: &mut FoundItems) -> CheckResult
         let [one, many] = ["item that was found has", "items that were found have"];
         faults.push(format!("{} no integer", count(found.unreadable, one, many)));
     }
-    let (held, detail) = match (faults.is_empty(), inserts.is_empty()) {
-        (false, _) => (Some(false), faults.join("; ")),
-        (true, false) => (Some(true), scan.success()),
-        (true, true) => {
-            let detail = "no item was inserted, so there is nothing to check";
-            (None, detail.to_owned())
-        }
-    };
-    let first = scan.first.as_ref();
-    CheckResult {
-        name: "set".to_owned(),
-        held,
-        detail,
-        history: first.map_or_else(Vec::new, |first| history(inserts, &[*first], |_| "insert")),
-    }
+    let violation = joined(&faults).map(|detail| {
+        let first = scan.first.as_slice();
+        (detail, history(inserts, first, |_| "insert"))
+    });
+    let nothing = inserts.is_empty().then_some("no item was inserted");
+    result("set", violation, nothing, || scan.success())
 }
 
 /// Result of merging inserts and items.

@@ -1,9 +1,65 @@
-//! The operations around a violation, as text.
+//! The result of a check: its words, and the operations around a violation as text.
 
 use std::collections::BinaryHeap;
 
+use floodmark_record::kept::SHOWN;
 use floodmark_record::operation::{KeptOperation, OperationKind};
+use floodmark_record::run::CheckResult;
 use floodmark_record::units::show_count;
+
+/// Returns the result of a check. `violation` is the violation and its history. Without a violation,
+/// the check is not evaluated if there is nothing to check, for the reason `nothing`.
+pub(crate) fn result(
+    name: &str,
+    violation: Option<(String, Vec<String>)>,
+    nothing: Option<&str>,
+    success: impl FnOnce() -> String,
+) -> CheckResult {
+    let (held, (detail, history)) = match (violation, nothing) {
+        (Some(violation), _) => (Some(false), violation),
+        (None, Some(why)) => (None, (nothing_to_check(why), Vec::new())),
+        (None, None) => (Some(true), (success(), Vec::new())),
+    };
+    CheckResult {
+        name: name.to_owned(),
+        held,
+        detail,
+        history,
+    }
+}
+
+/// Explains why a check is not evaluated.
+pub(crate) fn nothing_to_check(why: &str) -> String {
+    format!("{why}, so there is nothing to check")
+}
+
+/// Joins the descriptions of faults. Returns `None` if there are none.
+pub(crate) fn joined(faults: &[String]) -> Option<String> {
+    (!faults.is_empty()).then(|| faults.join("; "))
+}
+
+/// Formats a count with its noun.
+pub(crate) fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", show_count(n), if n == 1 { one } else { many })
+}
+
+/// Describes `n` violations of a rule: "2 numbers are missing (3, 5)". Returns `None` if `n` is 0.
+/// Lists at most [`SHOWN`] examples. `is_complete` is true if these are all examples.
+pub(crate) fn fault(
+    n: u64,
+    [one, many]: [&str; 2],
+    rule: &str,
+    examples: &[String],
+    is_complete: bool,
+) -> Option<String> {
+    let shown = examples.get(..SHOWN).unwrap_or(examples).join(", ");
+    let examples = match (is_complete, shown.is_empty()) {
+        (_, true) => "no examples kept".to_owned(),
+        (true, false) => shown,
+        (false, false) => format!("first: {shown}"),
+    };
+    (n > 0).then(|| format!("{} {rule} ({examples})", count(n, one, many)))
+}
 
 /// Maximum number of operations in a history, in addition to those that show the violation.
 const NEIGHBORS: usize = 10;
