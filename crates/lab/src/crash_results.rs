@@ -6,7 +6,8 @@ use floodmark_record::crash::{
 };
 use floodmark_record::plan::Check;
 use floodmark_stats::attempts::median;
-use floodmark_stats::loss;
+use floodmark_stats::crash::upper_bound;
+use floodmark_stats::estimate::CONFIDENCE;
 
 /// The crash rounds of one trial.
 #[derive(Debug)]
@@ -67,8 +68,8 @@ impl CrashEvents {
             rounds: rounds.len() as u32,
             inconclusive: inconclusive as u32,
             lost: losses.len() as u32,
-            upper_bound: loss::upper_bound(losses.len() as u64, conclusive),
-            confidence: loss::CONFIDENCE,
+            upper_bound: upper_bound(losses.len() as u64, conclusive),
+            confidence: CONFIDENCE,
             first_ok: recovery_times(rounds.iter().map(|round| round.first_ok_ns)),
             full_speed: recovery_times(rounds.iter().map(|round| round.full_speed_ns)),
             requests,

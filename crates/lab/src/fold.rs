@@ -21,7 +21,7 @@ use floodmark_record::run::{
 use floodmark_record::tls::TlsRun;
 use floodmark_record::worded::Worded;
 use floodmark_record::{Counts, Event, Record, SecondRow, TimeKind};
-use floodmark_stats::{attempts, interval};
+use floodmark_stats::{attempts, estimate};
 
 use crate::capacity::CapacityEvents;
 use crate::folder::EVENTS;
@@ -250,7 +250,7 @@ pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowT
         goodput_per_s: mean(|row| row.good_in_window),
         // If the rate changes, the per-second throughput does not vary around a single mean.
         throughput_interval: (!run.plan.rate_changes())
-            .then(|| interval::within_run(&window.points(&run), &window.window))
+            .then(|| estimate::within_run(&window.points(&run), &window.window))
             .flatten(),
         response_time_us: times.summary(TimeKind::Response),
         service_time_us: times.summary(TimeKind::Service),
@@ -379,7 +379,7 @@ fn overall(runs: &[Run]) -> Option<Overall> {
     }
     Some(Overall {
         throughput_per_s: per_s.iter().sum::<f64>() / per_s.len() as f64,
-        throughput_interval: interval::over_attempts(&per_s),
+        throughput_interval: estimate::over_attempts(&per_s),
         attempts: per_s.len() as u32,
         notes: attempts::notes(&per_s),
     })

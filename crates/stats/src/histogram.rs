@@ -1,6 +1,7 @@
 //! Histograms of durations: HdrHistogram with three significant digits, from 1 ns to 1 h.
 
-use base64::{Engine, engine::general_purpose::STANDARD};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use floodmark_record::times::Times;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 

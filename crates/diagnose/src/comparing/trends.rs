@@ -6,8 +6,8 @@ use floodmark_record::interval::Interval;
 use floodmark_record::trend::{
     HostChange, LevelRatio, Trend, TrendFigure, TrendLevel, TrendResult, TrendSeries,
 };
+use floodmark_stats::change::levels;
 use floodmark_stats::comparison::{geometric_mean, over_processes};
-use floodmark_stats::trend::levels;
 
 use super::differences::{host_differences, is_same_load, load_differences, validity_notes};
 use super::process_figures::ProcessFigures;

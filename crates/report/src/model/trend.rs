@@ -3,7 +3,7 @@
 use floodmark_record::figure::FigureUnit;
 use floodmark_record::trend::{LevelRatio, Trend, TrendReport, TrendResult, TrendSeries};
 use floodmark_record::units::show_ratio;
-use floodmark_stats::trend::FEWEST_FIGURES;
+use floodmark_stats::change::FEWEST_FIGURES;
 
 use super::chart::{Axis, Chart, ChartMark, Curve, CurvePiece, DotColor, Quantity, drawable};
 use super::comparison::{figure, range};

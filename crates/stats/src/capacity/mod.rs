@@ -30,24 +30,21 @@
 //! assert!(capacity.interval.low < 20_000.0 && 20_000.0 < capacity.interval.high);
 //! ```
 
-mod models;
 mod posterior;
 mod search;
-mod slow_cpu;
-mod trial_length;
+mod trial;
 
 pub use posterior::pass_probability;
 pub use search::CapacitySearch;
-pub use slow_cpu::UsualCpuSpeed;
-pub use trial_length::{
+pub use trial::{
     LATEST_TRIALS, SHORTEST_TRANSIENT_S, SHORTEST_TRIAL_S, SLOW_QUANTILE, TrialLength, TrialRow,
-    design_effect, least_samples, trial_length,
+    UsualCpuSpeed, design_effect, least_samples, trial_length,
 };
 
 pub use floodmark_record::capacity::{TrialOutcome, TrialPurpose};
 use floodmark_record::interval::Interval;
 
-use self::trial_length::overestimate;
+use self::trial::overestimate;
 
 /// Limits and precision of a search.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use floodmark_record::interval::Interval;
 
-use super::models::{CapacityModel, JudgedTrial, Models};
-use super::posterior::{Posterior, STEP, TrialEvidence, position, rate_at};
+use super::posterior::{
+    CapacityModel, JudgedTrial, Models, Posterior, STEP, TrialEvidence, position, rate_at,
+};
 use super::{
     CapacityEstimate, CapacityFinding, CapacityLimit, CapacitySettings, CapacityStep, TrialOutcome,
     TrialPurpose,
@@ -183,8 +184,8 @@ impl CapacitySearch {
             CapacityModel::Drift => {
                 let (first, last) = models.first_and_last();
                 CapacityFinding::NotStationary {
-                    first_per_s: rate_of(first),
-                    last_per_s: rate_of(last),
+                    first_per_s: rate_at(first),
+                    last_per_s: rate_at(last),
                 }
             }
             CapacityModel::Hysteresis => CapacityFinding::Hysteresis {
@@ -193,7 +194,7 @@ impl CapacitySearch {
             },
             CapacityModel::Constant if is_above(&models.constant, highest) => {
                 CapacityFinding::AtLeast {
-                    rate_per_s: rate_at(highest),
+                    rate_per_s: rate_at(f64::from(highest)),
                     limit: self.limit(),
                 }
             }
@@ -208,9 +209,8 @@ impl CapacitySearch {
     }
 
     fn update_models(&mut self, trial: &JudgedTrial) {
-        let rates = || self.judged.iter().map(|trial| trial.rate);
-        let lowest = rates().min().unwrap_or(self.lowest) - MARGIN;
-        let highest = rates().max().unwrap_or(self.highest) + MARGIN;
+        let lowest = self.rates().min().unwrap_or(self.lowest) - MARGIN;
+        let highest = self.rates().max().unwrap_or(self.highest) + MARGIN;
         match &mut self.models {
             Some(models) => {
                 models.update(trial);
@@ -229,12 +229,7 @@ impl CapacitySearch {
                 }
             }
             None => {
-                let passes = self
-                    .judged
-                    .iter()
-                    .filter(|trial| trial.evidence.is_pass)
-                    .count();
-                if passes > 0 && passes < self.judged.len() {
+                if self.fewest_of_each() > 0 {
                     self.models = Some(Models::new(lowest, highest, &self.judged));
                 }
             }
@@ -254,19 +249,22 @@ impl CapacitySearch {
                 return;
             }
         }
-        if self.is_narrow(models) && !self.is_confirmed && self.has_enough() {
+        if self.is_narrow(models) && !self.is_confirmed && self.fewest_of_each() >= FEWEST_OF_EACH {
             let confirmation = self.confirm(models);
             self.confirmation = Some(confirmation).filter(|c| !c.rates.is_empty());
         }
     }
 
-    fn has_enough(&self) -> bool {
-        let passes = self
-            .judged
-            .iter()
-            .filter(|trial| trial.evidence.is_pass)
-            .count();
-        passes.min(self.judged.len() - passes) >= FEWEST_OF_EACH
+    /// Returns the number of trials with the rarer outcome.
+    fn fewest_of_each(&self) -> usize {
+        let passed = self.judged.iter().filter(|trial| trial.evidence.is_pass);
+        let passes = passed.count();
+        passes.min(self.judged.len() - passes)
+    }
+
+    /// Returns the rates of all trials that were sent on time.
+    fn rates(&self) -> impl Iterator<Item = i32> {
+        self.judged.iter().map(|trial| trial.rate)
     }
 
     fn confirm(&self, models: &Models) -> Confirmation {
@@ -344,10 +342,10 @@ impl CapacitySearch {
         let (low, high) = bounds(posterior);
         let trials = self.judged.len();
         CapacityEstimate {
-            rate_per_s: rate_of(posterior.quantile(0.5)),
+            rate_per_s: rate_at(posterior.quantile(0.5)),
             interval: Interval {
-                low: rate_of(low),
-                high: rate_of(high),
+                low: rate_at(low),
+                high: rate_at(high),
                 confidence: CONFIDENCE,
                 method: format!("posterior of the capacity after {trials} trials"),
             },
@@ -363,7 +361,7 @@ impl CapacitySearch {
         let Some(last) = self.judged.last() else {
             // Repeat the first rate once, because the client may have been disturbed.
             let lower: f64 = (1..self.voids.len()).map(|n| factor(n - 1)).product();
-            let rate = (self.start - steps(lower)).max(self.certain.min(self.start));
+            let rate = (self.start - position(lower)).max(self.certain.min(self.start));
             let purpose = if self.voids.is_empty() {
                 TrialPurpose::Bracket
             } else {
@@ -371,12 +369,11 @@ impl CapacitySearch {
             };
             return trial(rate.max(self.lowest), purpose);
         };
-        let rates = || self.judged.iter().map(|trial| trial.rate);
         if last.evidence.is_pass {
-            let highest = rates().max().unwrap_or(self.start);
-            let at_highest = rates().filter(|rate| *rate == highest).count();
+            let highest = self.rates().max().unwrap_or(self.start);
+            let at_highest = self.rates().filter(|rate| *rate == highest).count();
             let limit = self.highest_sendable();
-            let rise = steps(factor(tried - 1).min(LARGEST_RISE));
+            let rise = position(factor(tried - 1).min(LARGEST_RISE));
             if limit > highest && self.client_limit().is_some() {
                 trial(limit, TrialPurpose::ClientLimit)
             } else if limit > highest {
@@ -387,10 +384,10 @@ impl CapacitySearch {
                 CapacityStep::Done(self.finding())
             }
         } else {
-            let lowest = rates().min().unwrap_or(self.start);
-            let at_lowest = rates().filter(|rate| *rate == lowest).count();
+            let lowest = self.rates().min().unwrap_or(self.start);
+            let at_lowest = self.rates().filter(|rate| *rate == lowest).count();
             if lowest > self.lowest {
-                let rate = lowest - steps(factor(tried - 1));
+                let rate = lowest - position(factor(tried - 1));
                 trial(rate.max(self.lowest), TrialPurpose::Bracket)
             } else if at_lowest < REPEATS {
                 trial(lowest, TrialPurpose::Confirm)
@@ -402,14 +399,13 @@ impl CapacitySearch {
 
     /// Returns the result while all trials passed or all missed.
     fn one_sided_finding(&self) -> CapacityFinding {
-        let rates = || self.judged.iter().map(|trial| trial.rate);
-        let (Some(lowest), Some(highest)) = (rates().min(), rates().max()) else {
+        let (Some(lowest), Some(highest)) = (self.rates().min(), self.highest_sent()) else {
             return CapacityFinding::Unknown;
         };
-        let repeats = |bound: i32| rates().filter(|rate| *rate == bound).count() >= REPEATS;
+        let repeats = |bound: i32| self.rates().filter(|rate| *rate == bound).count() >= REPEATS;
         if self.judged.last().is_some_and(|last| last.evidence.is_pass) {
             CapacityFinding::AtLeast {
-                rate_per_s: rate_at(highest),
+                rate_per_s: rate_at(f64::from(highest)),
                 limit: if repeats(highest) && highest >= self.highest_sendable() {
                     self.limit()
                 } else {
@@ -418,21 +414,19 @@ impl CapacitySearch {
             }
         } else {
             CapacityFinding::Below {
-                rate_per_s: rate_at(lowest),
+                rate_per_s: rate_at(f64::from(lowest)),
                 is_lowest: lowest <= self.lowest && repeats(lowest),
             }
         }
     }
 
     fn limit(&self) -> CapacityLimit {
-        match self.client_limit() {
-            Some(_) => CapacityLimit::Client,
-            None => CapacityLimit::Settings,
-        }
+        self.client_limit()
+            .map_or(CapacityLimit::Settings, |_| CapacityLimit::Client)
     }
 
     fn highest_sent(&self) -> Option<i32> {
-        self.judged.iter().map(|trial| trial.rate).max()
+        self.rates().max()
     }
 
     /// Returns the lowest rate that the client cannot send. One late trial may have been disturbed,
@@ -487,19 +481,9 @@ impl Confirmation {
 
 fn trial(rate: i32, purpose: TrialPurpose) -> CapacityStep {
     CapacityStep::Trial {
-        rate_per_s: rate_at(rate),
+        rate_per_s: rate_at(f64::from(rate)),
         purpose,
     }
-}
-
-/// Returns the number of grid steps in a factor.
-fn steps(factor: f64) -> i32 {
-    position(factor)
-}
-
-/// Returns the rate at a position between grid points, in requests per second.
-fn rate_of(position: f64) -> f64 {
-    (position * STEP).exp()
 }
 
 /// Returns the positions of the interval's bounds.

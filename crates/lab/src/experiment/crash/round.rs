@@ -12,7 +12,7 @@ use floodmark_record::plan::{Check, Plan};
 use floodmark_record::units::show_duration;
 use floodmark_record::worker_input::WorkerInput;
 use floodmark_record::{Counts, WorkerEnd};
-use floodmark_stats::recovery::{BEFORE_NS, FULL, recovery};
+use floodmark_stats::crash::{BEFORE_NS, FULL, recovery};
 use floodmark_workers::WorkerFailure;
 
 use super::judging::{RoundFacts, judge};
