@@ -1,7 +1,7 @@
 //! The chunked transfer coding (RFC 9112 section 7.1), without its trailers.
 
 use crate::error::ReadError;
-use crate::section::MAX_LENGTH;
+use crate::head::MAX_LENGTH;
 
 /// Maximum number of hexadecimal digits in a chunk size, including leading zeros (64 bits).
 pub(crate) const MAX_SIZE_DIGITS: u8 = 16;

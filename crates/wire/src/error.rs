@@ -1,8 +1,8 @@
 //! Reasons for rejecting bytes from a server.
 
 use crate::chunked::{MAX_EXTENSION_BYTES, MAX_SIZE_DIGITS};
+use crate::head::{MAX_HEADERS, MAX_SECTION_BYTES};
 use crate::reader::MAX_INTERIM;
-use crate::section::{MAX_HEADERS, MAX_SECTION_BYTES};
 
 /// Reason for rejecting a response. The connection cannot be used afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]

@@ -1,12 +1,101 @@
-//! The status line and headers of a response, and the trailers after a chunked body.
+//! The sections of a response: the head (status line and headers), of which three headers frame the
+//! response, and the trailers after a chunked body.
+//!
+//! A section is lines of text that end with an empty line. A section that arrives in one piece is
+//! parsed in place. Other sections are collected in a buffer.
 
 use std::mem::MaybeUninit;
 
 use httparse::{ParserConfig, Response, Status};
 
 use crate::error::ReadError;
-use crate::fields::Fields;
-use crate::section::{MAX_HEADERS, Section};
+
+/// Maximum length of a body or chunk, in bytes. No server means a longer one, and the response would
+/// only end with the timeout.
+pub(crate) const MAX_LENGTH: u64 = 1 << 60;
+
+/// Maximum size of a head or a trailer section, in bytes.
+pub const MAX_SECTION_BYTES: usize = 64 * 1024;
+
+/// Maximum number of headers or trailers, equal to hyper's default.
+pub const MAX_HEADERS: usize = 100;
+
+/// A kind of section.
+pub(crate) trait Section {
+    /// The content of a complete section.
+    type Parsed;
+    /// The error for a section that does not end within [`MAX_SECTION_BYTES`].
+    const TOO_LARGE: ReadError;
+
+    /// Checks the first few bytes of a section before their line is complete.
+    fn start(bytes: &[u8]) -> Result<(), ReadError>;
+    /// Parses a section at the start of `bytes`.
+    /// Returns the section's length and content, or `None` if the section is incomplete.
+    fn parse(bytes: &[u8]) -> Result<Option<(usize, Self::Parsed)>, ReadError>;
+}
+
+/// The part of a section that has arrived. It is kept only if the section spans several reads.
+#[derive(Debug, Default)]
+pub(crate) struct Partial {
+    bytes: Vec<u8>,
+}
+
+impl Partial {
+    /// Number of bytes at the start of a section that [`Section::start`] checks.
+    const START: usize = 8;
+
+    /// Returns whether no section is in progress.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Frees the memory.
+    pub fn clear(&mut self) {
+        self.bytes = Vec::new();
+    }
+
+    /// Reads the next bytes of a section.
+    /// Returns the number of bytes consumed, and the content once the section is complete.
+    #[inline]
+    pub fn take<S: Section>(
+        &mut self,
+        input: &[u8],
+    ) -> Result<(usize, Option<S::Parsed>), ReadError> {
+        if self.is_empty() {
+            let window = &input[..input.len().min(MAX_SECTION_BYTES)];
+            S::start(window)?;
+            if let Ok(Some((length, parsed))) = S::parse(window) {
+                return Ok((length, Some(parsed)));
+            }
+        }
+        self.append::<S>(input)
+    }
+
+    #[cold]
+    fn append<S: Section>(
+        &mut self,
+        input: &[u8],
+    ) -> Result<(usize, Option<S::Parsed>), ReadError> {
+        let had = self.bytes.len();
+        let more = &input[..input.len().min(MAX_SECTION_BYTES - had)];
+        self.bytes.extend_from_slice(more);
+        if had < Self::START {
+            S::start(&self.bytes)?;
+        }
+        // Check only complete lines, so that the result does not depend on how reads were split.
+        // One check per complete line also limits the work on a head that arrives byte by byte.
+        if let Some(newline) = more.iter().rposition(|&b| b == b'\n')
+            && let Some((length, parsed)) = S::parse(&self.bytes[..had + newline + 1])?
+        {
+            self.clear();
+            return Ok((length - had, Some(parsed)));
+        }
+        if self.bytes.len() == MAX_SECTION_BYTES {
+            return Err(S::TOO_LARGE);
+        }
+        Ok((more.len(), None))
+    }
+}
 
 /// The rule that determines the end of a body (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +247,91 @@ fn lone_lf(bytes: &[u8]) -> bool {
     (0..bytes.len()).any(|i| bytes[i] == b'\n' && (i == 0 || bytes[i - 1] != b'\r'))
 }
 
+/// The framing headers of one head, collected header by header.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fields {
+    pub length: Option<u64>,
+    pub chunked: bool,
+    /// Whether `close` is among the `Connection` options.
+    pub close: bool,
+    /// Whether `keep-alive` is among the `Connection` options.
+    pub keep_alive: bool,
+}
+
+impl Fields {
+    /// Reads one header of any name.
+    #[inline]
+    pub fn take(&mut self, name: &str, value: &[u8]) -> Result<(), ReadError> {
+        // Comparing the length and the first letter excludes nearly all headers before names are
+        // compared.
+        match (name.len(), name.as_bytes()[0] | 0x20) {
+            (10, b'c') if name.eq_ignore_ascii_case("connection") => self.connection(value),
+            (14, b'c') if name.eq_ignore_ascii_case("content-length") => {
+                return self.content_length(value);
+            }
+            (17, b't') if name.eq_ignore_ascii_case("transfer-encoding") => {
+                return self.transfer_encoding(value);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Reads a list of options (RFC 9110 section 7.6.1), which may span several lines.
+    #[inline]
+    fn connection(&mut self, value: &[u8]) {
+        // This is the most common spelling.
+        if value == b"keep-alive" {
+            self.keep_alive = true;
+            return;
+        }
+        for option in value.split(|&b| b == b',') {
+            let option = option.trim_ascii();
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    /// Reads a decimal number, which may be repeated on one line or several if all copies are equal.
+    /// RFC 9112 section 6.3 rule 5 allows this, because some intermediaries merge or copy the line.
+    fn content_length(&mut self, value: &[u8]) -> Result<(), ReadError> {
+        for one in value.split(|&b| b == b',') {
+            let length = decimal(one.trim_ascii()).filter(|length| *length <= MAX_LENGTH);
+            let length = length.ok_or(ReadError::GarbageContentLength)?;
+            if self.length.replace(length).is_some_and(|l| l != length) {
+                return Err(ReadError::ConflictingContentLength);
+            }
+        }
+        Ok(())
+    }
+
+    /// Accepts only `chunked`, once.
+    ///
+    /// floodmark sends no `TE` header, so a server may use only `chunked` (RFC 9112 section 7.4).
+    /// `chunked` must not be applied twice (section 6.1).
+    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), ReadError> {
+        if self.chunked || !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+            return Err(ReadError::UnsupportedTransferCoding);
+        }
+        self.chunked = true;
+        Ok(())
+    }
+}
+
+/// Reads `1*DIGIT`: a number without sign, white space or overflow.
+pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |n, &b| {
+        let digit = b.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        n.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,5 +393,109 @@ mod tests {
         assert_eq!(parse("\n"), Err(ReadError::GarbageTrailer));
         assert_eq!(parse("A b\r\n"), Err(ReadError::GarbageTrailer));
         assert_eq!(parse("A: b\r\n c\r\n\r\n"), Err(ReadError::ObsoleteFolding));
+    }
+
+    fn of(lines: &[(&str, &str)]) -> Result<Fields, ReadError> {
+        let mut fields = Fields::default();
+        for (name, value) in lines {
+            fields.take(name, value.as_bytes())?;
+        }
+        Ok(fields)
+    }
+
+    fn length(values: &[&str]) -> Result<Option<u64>, ReadError> {
+        let lines: Vec<_> = values.iter().map(|v| ("Content-Length", *v)).collect();
+        of(&lines).map(|f| f.length)
+    }
+
+    #[test]
+    fn parses_content_lengths() {
+        assert_eq!(length(&["0"]), Ok(Some(0)));
+        assert_eq!(length(&["00042"]), Ok(Some(42)));
+        let longest = MAX_LENGTH.to_string();
+        assert_eq!(length(&[&longest]), Ok(Some(MAX_LENGTH)));
+        assert_eq!(length(&["5", "5"]), Ok(Some(5)));
+        assert_eq!(length(&["5, 5,5"]), Ok(Some(5)));
+        for garbage in [
+            "",
+            "1152921504606846977",
+            "+5",
+            "-5",
+            "5 5",
+            "5,",
+            ",5",
+            "0x5",
+            "5.0",
+            "five",
+            "18446744073709551616",
+            "٥",
+        ] {
+            assert_eq!(
+                length(&[garbage]),
+                Err(ReadError::GarbageContentLength),
+                "{garbage:?}"
+            );
+        }
+        for conflict in [&["5", "6"][..], &["5, 6"], &["5,5", "6"]] {
+            assert_eq!(length(conflict), Err(ReadError::ConflictingContentLength));
+        }
+    }
+
+    #[test]
+    fn accepts_only_the_chunked_transfer_coding() {
+        assert!(of(&[("transfer-encoding", "chunked")]).unwrap().chunked);
+        assert!(of(&[("Transfer-Encoding", "Chunked")]).unwrap().chunked);
+        for bad in [
+            "",
+            "gzip",
+            "chunked, gzip",
+            "gzip, chunked",
+            "chunked, chunked",
+            "chunked;q=1",
+            "identity",
+        ] {
+            assert_eq!(
+                of(&[("Transfer-Encoding", bad)]),
+                Err(ReadError::UnsupportedTransferCoding),
+                "{bad:?}"
+            );
+        }
+        let twice = [("Transfer-Encoding", "chunked"); 2];
+        assert_eq!(of(&twice), Err(ReadError::UnsupportedTransferCoding));
+    }
+
+    #[test]
+    fn connection_options_are_lists() {
+        let fields = of(&[("CONNECTION", "foo, Close ,bar")]).unwrap();
+        assert!(fields.close && !fields.keep_alive);
+        let fields = of(&[("Connection", "Keep-Alive"), ("connection", "closed")]).unwrap();
+        assert!(fields.keep_alive && !fields.close);
+    }
+
+    #[test]
+    fn ignores_headers_with_similar_names() {
+        let same = [
+            ("Content-MD5", "x"),
+            ("Cookie-Set", "close"),
+            ("Content-Length2", "x"),
+            ("Content-Lengtx", "x"),
+        ];
+        assert_eq!(of(&same), Ok(Fields::default()));
+    }
+
+    #[test]
+    fn allocates_only_for_a_split_head() {
+        let head = b"HTTP/1.1 204 No Content\r\nA: b\r\n\r\n";
+        let mut partial = Partial::default();
+        let (consumed, whole) = partial.take::<Head>(head).unwrap();
+        assert!(consumed == head.len() && whole.is_some());
+        assert_eq!(partial.bytes.capacity(), 0);
+
+        let (consumed, whole) = partial.take::<Head>(&head[..30]).unwrap();
+        assert!(consumed == 30 && whole.is_none());
+        assert_eq!(partial.bytes, head[..30]);
+        let (consumed, whole) = partial.take::<Head>(&head[30..]).unwrap();
+        assert!(consumed == head.len() - 30 && whole.is_some());
+        assert_eq!(partial.bytes.capacity(), 0);
     }
 }

@@ -6,13 +6,11 @@
 
 mod chunked;
 mod error;
-mod fields;
 mod head;
 mod reader;
 mod request;
-mod section;
 
 pub use error::ReadError;
+pub use head::{MAX_HEADERS, MAX_SECTION_BYTES};
 pub use reader::{BodySink, Fed, MAX_INTERIM, Reader, Response};
 pub use request::{RequestError, RequestSpec, request_bytes, request_head};
-pub use section::{MAX_HEADERS, MAX_SECTION_BYTES};

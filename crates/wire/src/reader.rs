@@ -3,8 +3,7 @@
 
 use crate::chunked::Chunks;
 use crate::error::ReadError;
-use crate::head::{Framing, Head, Trailers};
-use crate::section::Partial;
+use crate::head::{Framing, Head, Partial, Trailers};
 
 /// Maximum number of interim (1xx) responses before the final response.
 pub const MAX_INTERIM: u8 = 16;

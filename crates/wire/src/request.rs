@@ -1,6 +1,6 @@
 //! Request bytes, encoded once and sent many times.
 
-use crate::fields::decimal;
+use crate::head::decimal;
 
 /// The parts of a request.
 #[derive(Debug, Clone, Copy)]
