@@ -10,16 +10,15 @@
 //! time, unless a request times out. All threads take the same turns. The lengths of the turns are
 //! random: otherwise, a server's periodic work could always fall into the other server's turns.
 
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::{io, thread};
 
 use floodmark_record::events::{EndReason, Phase};
 use floodmark_record::gate::{AlternatingEnd, SideFigures};
-use floodmark_record::plan::{Backend, Plan};
+use floodmark_record::plan::Plan;
 use floodmark_record::worker_input::{AgentShare, OtherSide, WorkerInput};
 use floodmark_record::{Event, TimeKind};
 use floodmark_stats::Histogram;
@@ -29,16 +28,15 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::backend::IoBackend;
 use crate::clock::{Clock, Ns, seconds};
 use crate::core::Core;
-use crate::indices::ThreadShare;
 use crate::mix::Picks;
 use crate::outgoing::Outgoing;
 use crate::recorder::Recorder;
 use crate::request::{EncodedRequest, requests};
-use crate::rows::Rows;
+use crate::schedule::ThreadShare;
 use crate::slice::{Message, SLICES, Slice};
 use crate::thread::{LoadThread, SharedState};
-use crate::tls::{Secured, Tls};
-use crate::worker::{self, StopFlag, WorkerError};
+use crate::tls::Tls;
+use crate::worker::{self, BackendWork, StopFlag, WorkerError};
 
 /// Maximum length of a phase in multiples of its planned length. Slow responses extend turns.
 const MAX_EXTENSION: u64 = 4;
@@ -162,17 +160,26 @@ pub fn run(
             outs.push(out);
             messages
         });
-        for number in 0..threads {
-            let recorders = [0, 1].map(|side: usize| {
+        for share in ThreadShare::of_agent(AgentShare::WHOLE, threads) {
+            let number = share.thread;
+            let cores = [0, 1].map(|side: usize| {
                 let (give_back, returned) = worker::stocked(number, 0);
                 back[side].push(give_back);
-                sides.recorder(side, number, outs[side].clone(), returned)
+                let (plan, out) = (sides.plans[side], outs[side].clone());
+                let recorder = Recorder::new(plan, Slice::new(number, 0), out, returned);
+                Core::new(plan, share, recorder)
             });
-            let (sides, shared, turns) = (&sides, &shared, &turns);
-            let load = move || sides.load(number, threads, recorders, mean, shared, turns);
+            let job = ThreadJob {
+                sides: &sides,
+                share,
+                cores,
+                mean,
+                shared: &shared,
+                turns: &turns,
+            };
             let handle = thread::Builder::new()
                 .name(format!("load-{number}"))
-                .spawn_scoped(scope, load);
+                .spawn_scoped(scope, move || job.load());
             loading.push(handle.map_err(WorkerError::system("starting a load thread"))?);
         }
         drop(outs);
@@ -227,58 +234,6 @@ fn figures(sum: &Slice, loaded: Ns) -> SideFigures {
     }
 }
 
-impl Sides<'_> {
-    fn recorder(
-        &self,
-        side: usize,
-        thread: u32,
-        out: SyncSender<Message>,
-        returned: Receiver<Box<Slice>>,
-    ) -> Recorder {
-        let deadline = self.plans[side].deadline.as_nanos() as Ns;
-        let first = Box::new(Slice::new(thread, 0));
-        Recorder::new(first, out, returned, deadline, Rows::default())
-    }
-
-    /// Runs one thread with a backend per side.
-    fn load(
-        &self,
-        thread: u32,
-        threads: u32,
-        recorders: [Recorder; 2],
-        mean: Ns,
-        shared: &SharedState,
-        turns: &Mutex<Option<TurnSchedule>>,
-    ) -> Result<(), WorkerError> {
-        let share = ThreadShare {
-            thread,
-            threads,
-            agent: AgentShare::WHOLE,
-        };
-        let cap = worker::cap(self.plans[0], share);
-        let [first, second] = recorders;
-        let cores = [
-            Core::new(self.plans[0], share, cap, first),
-            Core::new(self.plans[1], share, cap, second),
-        ];
-        let job = ThreadJob {
-            sides: self,
-            share,
-            cores,
-            mean,
-            shared,
-            turns,
-        };
-        let clock = shared.clock;
-        match self.plans[0].backend {
-            Backend::Epoll => job.protect(self.plans.map(|plan| worker::epoll(plan, clock, false))),
-            Backend::Uring => job.protect([0, 1].map(|side: usize| {
-                worker::uring(self.plans[side], &self.requests[side], cap, clock)
-            })),
-        }
-    }
-}
-
 /// A load thread whose backends are not connected yet.
 struct ThreadJob<'a> {
     sides: &'a Sides<'a>,
@@ -290,18 +245,26 @@ struct ThreadJob<'a> {
 }
 
 impl ThreadJob<'_> {
-    /// Wraps the backends in TLS if the plans require TLS.
-    fn protect<B: IoBackend>(self, backends: [io::Result<B>; 2]) -> Result<(), WorkerError> {
-        let Some(tls) = &self.sides.tls else {
-            return self.drive(backends);
-        };
-        let clock = self.shared.clock;
-        self.drive(backends.map(|made| made.map(|inner| Secured::new(clock, inner, tls))))
+    /// Runs the thread with a backend per side.
+    fn load(self) -> Result<(), WorkerError> {
+        let Sides {
+            plans,
+            requests,
+            tls,
+            ..
+        } = self.sides;
+        let servers = [0, 1].map(|side: usize| (plans[side], &*requests[side]));
+        let (share, clock) = (self.share, self.shared.clock);
+        worker::with_backends(servers, tls.as_ref(), share, clock, self)
     }
+}
+
+impl BackendWork<2> for ThreadJob<'_> {
+    type Done = Result<(), WorkerError>;
 
     /// Opens the connections, and takes turns until the load ends. A thread that fails stops the
     /// load, but still waits at the barrier. Otherwise, the other threads would wait forever.
-    fn drive<B: IoBackend>(self, backends: [io::Result<B>; 2]) -> Result<(), WorkerError> {
+    fn run<B: IoBackend>(self, backends: [io::Result<B>; 2]) -> Result<(), WorkerError> {
         let broken = |error| WorkerError::system("waiting for sockets")(error);
         let (sides, shared) = (self.sides, self.shared);
         let mut threads = Vec::new();

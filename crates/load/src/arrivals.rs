@@ -67,7 +67,6 @@ pub struct QueuedArrival {
 impl ArrivalQueue {
     /// Creates a queue for the arrivals in `schedule`. Their times are relative to `start`, and
     /// their requests come from `picks`.
-    #[must_use]
     pub fn new(schedule: ArrivalSchedule, start: Ns, picks: Picks) -> Self {
         ArrivalQueue {
             start,
@@ -139,7 +138,7 @@ impl ArrivalQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::indices::alone;
+    use crate::schedule::alone;
     use crate::testing::open_plan;
     use floodmark_record::plan::Arrivals as Spacing;
 

@@ -5,7 +5,6 @@
 use floodmark_wire::Reader;
 
 use crate::clock::Ns;
-use crate::kept_responses::CheckedRequest;
 use crate::recorder::Moments;
 
 /// State of a connection.
@@ -67,19 +66,6 @@ pub struct ConnectionSlot {
     pub link: Link,
 }
 
-impl ConnectionSlot {
-    /// Returns the request as a check needs it. Its outcome was known at `done`.
-    #[inline]
-    #[must_use]
-    pub fn checked_request(&self, done: Ns) -> CheckedRequest {
-        CheckedRequest {
-            number: self.moments.pick.number,
-            sent: self.moments.sent,
-            done,
-        }
-    }
-}
-
 /// Position in a list. A connection is in at most one list.
 #[derive(Debug, Clone, Copy)]
 pub struct Link {
@@ -107,7 +93,6 @@ pub struct List {
 
 impl List {
     /// Returns the first item.
-    #[must_use]
     pub fn front(&self) -> Option<u32> {
         (self.ends.after != NONE).then_some(self.ends.after)
     }

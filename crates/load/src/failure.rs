@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::tls::TlsFailure;
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerMisbehaved};
 
 /// The server closed the connection before the first byte of a response.
 pub const CLOSED_EARLY: &str = "closed_before_answer";
@@ -28,7 +28,6 @@ pub struct ConnectFailure {
 
 impl ConnectFailure {
     /// Creates the failure `name`, which the server or the network caused.
-    #[must_use]
     pub fn by_server(name: &'static str) -> Self {
         ConnectFailure {
             name,
@@ -39,7 +38,6 @@ impl ConnectFailure {
 }
 
 /// Classifies a failed connect.
-#[must_use]
 pub fn connect(error: &io::Error) -> ConnectFailure {
     if let Some(failure) = TlsFailure::of(error) {
         return ConnectFailure::by_server(failure.name);
@@ -63,23 +61,11 @@ pub fn connect(error: &io::Error) -> ConnectFailure {
     }
 }
 
-/// The reason why a connection broke.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Break {
-    /// Name in the record.
-    pub name: &'static str,
-    /// Whether invalid bytes arrived.
-    pub garbled: bool,
-}
-
-/// Classifies a failure of an established connection.
-#[must_use]
-pub fn broken(error: &io::Error) -> Break {
+/// Classifies a failure of an established connection. Returns its name in the record, and whether
+/// invalid bytes arrived.
+pub fn broken(error: &io::Error) -> (&'static str, bool) {
     if let Some(failure) = TlsFailure::of(error) {
-        return Break {
-            name: failure.name,
-            garbled: failure.garbled,
-        };
+        return (failure.name, failure.garbled);
     }
     let name = match error.raw_os_error() {
         Some(libc::ECONNRESET) => "connection_reset",
@@ -87,8 +73,167 @@ pub fn broken(error: &io::Error) -> Break {
         Some(libc::ETIMEDOUT) => "connection_timed_out",
         _ => "connection_failed",
     };
-    Break {
-        name,
-        garbled: false,
+    (name, false)
+}
+
+/// webpki's name for the error when a server's certificate is a CA certificate.
+/// `openssl req -x509` creates such certificates.
+const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
+
+/// A TLS failure, carried as the source of an [`io::Error`].
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{detail}")]
+pub struct TlsFailure {
+    /// Name in the record's `errors`.
+    pub name: &'static str,
+    /// Description of the failure.
+    pub detail: String,
+    /// Whether invalid bytes arrived. If so, the request counts as `malformed` instead of `reset`.
+    pub garbled: bool,
+}
+
+impl TlsFailure {
+    fn new(name: &'static str, detail: String) -> Self {
+        TlsFailure {
+            name,
+            detail,
+            garbled: false,
+        }
+    }
+
+    /// The server closed the connection during the handshake, possibly with an error.
+    pub fn closed_in_handshake(error: Option<io::Error>) -> Self {
+        let mut detail = "the server closed the connection during the handshake".to_owned();
+        if let Some(error) = error {
+            detail = format!("{detail} ({error})");
+        }
+        Self::new("tls_closed_in_handshake", detail)
+    }
+
+    /// The connection ended without close_notify, so the response may be truncated (RFC 8446,
+    /// section 6.1).
+    pub fn truncated() -> Self {
+        let detail = "the server closed the connection without close_notify";
+        Self::new("tls_closed_without_notify", detail.to_owned())
+    }
+
+    /// Interprets an error from rustls. `received` starts with the bytes that caused the error.
+    pub fn from_rustls(error: &Error, received: &[u8]) -> Self {
+        let named = |name| (name, error.to_string());
+        let (name, detail) = match error {
+            Error::InvalidCertificate(why) => certificate(why),
+            Error::AlertReceived(why) => named(alert(*why)),
+            Error::NoApplicationProtocol
+            | Error::PeerMisbehaved(PeerMisbehaved::SelectedUnofferedApplicationProtocol) => {
+                named("tls_alpn_refused")
+            }
+            Error::PeerIncompatible(_) => named("tls_nothing_in_common"),
+            Error::DecryptError => named("tls_bad_record"),
+            Error::PeerSentOversizedRecord
+            | Error::InvalidMessage(InvalidMessage::MessageTooLarge) => {
+                named("tls_record_too_long")
+            }
+            Error::NoCertificatesPresented => named("tls_no_certificate"),
+            Error::InvalidMessage(
+                InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
+            ) if received.starts_with(b"HTTP/") => (
+                "tls_answered_in_plain_http",
+                "the server responds in plain HTTP, without TLS".to_owned(),
+            ),
+            Error::InvalidMessage(
+                InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
+            ) => ("tls_not_spoken", "the server does not speak TLS".to_owned()),
+            _ => named("tls_protocol_violation"),
+        };
+        TlsFailure {
+            // An alert is a valid record. The server uses it to end the connection.
+            // All other errors mean that invalid bytes arrived.
+            garbled: !matches!(error, Error::AlertReceived(_)),
+            ..Self::new(name, detail)
+        }
+    }
+
+    /// Returns the TLS failure that a backend's error contains, if any.
+    pub fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl From<TlsFailure> for io::Error {
+    fn from(failure: TlsFailure) -> Self {
+        io::Error::other(failure)
+    }
+}
+
+/// Returns the error name for a certificate error, and explains the error in words that users
+/// understand without knowing rustls.
+fn certificate(error: &CertificateError) -> (&'static str, String) {
+    match error {
+        CertificateError::UnknownIssuer => (
+            "tls_unknown_issuer",
+            "the certificate is not signed by a trusted authority".to_owned(),
+        ),
+        CertificateError::BadSignature => (
+            "tls_unknown_issuer",
+            "the certificate names a trusted authority as its issuer, but its signature is invalid"
+                .to_owned(),
+        ),
+        CertificateError::Expired => ("tls_certificate_expired", error.to_string()),
+        CertificateError::ExpiredContext { time, not_after } => {
+            let days = time.as_secs().saturating_sub(not_after.as_secs()) / 86_400;
+            let words = format!("the certificate expired {days} days ago");
+            ("tls_certificate_expired", words)
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            ("tls_certificate_not_valid_yet", error.to_string())
+        }
+        CertificateError::NotValidForName => ("tls_wrong_name", error.to_string()),
+        CertificateError::NotValidForNameContext {
+            expected,
+            presented,
+        } => {
+            let expected = expected.to_str();
+            let presented: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
+            let words = match presented.join(", ") {
+                names if names.is_empty() => format!(
+                    "the certificate names no host (subjectAltName) and is not valid for {expected}"
+                ),
+                names => format!("the certificate is valid for {names}, not for {expected}"),
+            };
+            ("tls_wrong_name", words)
+        }
+        CertificateError::Other(other) if other.to_string() == CA_AS_SERVER => (
+            "tls_certificate_is_an_authority",
+            "the certificate belongs to a certificate authority, not to a server".to_owned(),
+        ),
+        other => ("tls_certificate_invalid", other.to_string()),
+    }
+}
+
+/// Returns the plain name, such as `localhost` for `DnsName("localhost")`.
+fn bare(name: &str) -> &str {
+    let inner = name.split_once('(').map_or(name, |(_, inner)| inner);
+    inner.trim_matches(['"', ')'])
+}
+
+/// Returns the error name for an alert. Alerts with a specific meaning for load tests have their
+/// own names (RFC 8446, section 6.2).
+fn alert(alert: AlertDescription) -> &'static str {
+    match alert {
+        AlertDescription::HandshakeFailure => "tls_alert_handshake_failure",
+        AlertDescription::ProtocolVersion => "tls_alert_protocol_version",
+        AlertDescription::InsufficientSecurity => "tls_alert_insufficient_security",
+        AlertDescription::UnrecognisedName => "tls_alert_unrecognized_name",
+        AlertDescription::CertificateRequired => "tls_alert_certificate_required",
+        AlertDescription::AccessDenied => "tls_alert_access_denied",
+        AlertDescription::InternalError => "tls_alert_internal_error",
+        AlertDescription::BadRecordMac => "tls_alert_bad_record_mac",
+        AlertDescription::DecodeError => "tls_alert_decode_error",
+        AlertDescription::DecryptError => "tls_alert_decrypt_error",
+        AlertDescription::RecordOverflow => "tls_alert_record_overflow",
+        AlertDescription::UnexpectedMessage => "tls_alert_unexpected_message",
+        AlertDescription::IllegalParameter => "tls_alert_illegal_parameter",
+        AlertDescription::NoApplicationProtocol => "tls_alpn_refused",
+        _ => "tls_alert",
     }
 }

@@ -8,9 +8,8 @@ use floodmark_record::events::{GroupRow, PartRow, Phase};
 use floodmark_record::{Event, SecondRow};
 
 use crate::clock::Ns;
-use crate::group_times::encode;
 use crate::rows::Rows;
-use crate::slice::Slice;
+use crate::slice::{Slice, encode_times};
 use crate::usage::process_cpu;
 
 /// The incomplete rows of one phase.
@@ -43,7 +42,6 @@ pub struct Gatherer {
 impl Gatherer {
     /// Creates a gatherer for the rows in `measured`. `groups` is the number of groups.
     /// The gatherer returns empty slices to the threads through `back`.
-    #[must_use]
     pub fn new(back: Vec<Sender<Box<Slice>>>, measured: Rows, groups: usize) -> Self {
         let threads = back.len();
         Gatherer {
@@ -176,7 +174,7 @@ impl Gatherer {
             open_connections: self.row.open,
             user_s: cpu.0 - before.0,
             system_s: cpu.1 - before.1,
-            histograms: encode(&self.row.times),
+            histograms: encode_times(&self.row.times),
             groups: self.row.group_rows(),
         };
         self.row.clear();

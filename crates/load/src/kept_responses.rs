@@ -10,8 +10,9 @@ use floodmark_record::plan::{Check, Plan};
 use floodmark_wire::Reader;
 
 use crate::clock::Ns;
-use crate::judge::CheckedContent;
-use crate::scoring::ScoreResponse;
+use crate::connection::ConnectionSlot;
+use crate::judge::{CheckedContent, ScoreResponse};
+use crate::recorder::Moments;
 
 /// Number of responses per block. With blocks, the list can grow without copying responses.
 const BLOCK: usize = 64 * 1024;
@@ -31,20 +32,8 @@ pub struct KeptResponses {
     scored: ScoringSummary,
 }
 
-/// A request whose response is kept. Times in ns on the worker's clock.
-#[derive(Debug, Clone, Copy)]
-pub struct CheckedRequest {
-    /// Number of the request (`{seq}`).
-    pub number: u64,
-    /// Time at which the connection was established and the request not yet passed to the kernel.
-    pub sent: Ns,
-    /// Time at which the outcome was known.
-    pub done: Ns,
-}
-
 impl KeptResponses {
     /// Creates an empty list for the responses to a plan's requests.
-    #[must_use]
     pub fn of_plan(plan: &Plan) -> Self {
         let api = plan.check.as_ref().and_then(Check::api);
         KeptResponses {
@@ -53,14 +42,14 @@ impl KeptResponses {
         }
     }
 
-    /// Keeps the content of one response. `last` is the previous number on the same connection, and
-    /// is updated.
-    pub fn add(&mut self, content: CheckedContent, of: CheckedRequest, last: &mut Option<u64>) {
-        let CheckedRequest { sent, done, .. } = of;
+    /// Keeps the content of the response to a connection's request, whose outcome was known at
+    /// `done`.
+    pub fn add(&mut self, content: CheckedContent, connection: &mut ConnectionSlot, done: Ns) {
+        let Moments { pick, sent, .. } = connection.moments;
         let (number, words) = match content {
             CheckedContent::Operation(kind, value) => {
-                let key = key_of(of.number, self.keys);
-                let value = value.unwrap_or(of.number);
+                let key = key_of(pick.number, self.keys);
+                let value = value.unwrap_or(pick.number);
                 return self.push(KeptOperation::new(kind, key, value, sent, done).0);
             }
             CheckedContent::Number(number) => (number, [number, sent, done]),
@@ -71,7 +60,7 @@ impl KeptResponses {
                 (number, kept.0)
             }
         };
-        if let Some(last) = *last
+        if let Some(last) = connection.last_number
             && number <= last
         {
             self.out_of_order += 1;
@@ -79,7 +68,7 @@ impl KeptResponses {
                 format!("{number} after {last} on the same connection")
             });
         }
-        *last = Some(number);
+        connection.last_number = Some(number);
         self.push(words);
     }
 
@@ -118,28 +107,19 @@ impl KeptResponses {
     }
 
     /// Returns the number of responses.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.blocks.iter().map(Vec::len).sum()
     }
 
-    /// Returns the summary of all threads' scores, or `None` if the responses contain no scores.
-    #[must_use]
-    pub fn scored<'a>(
-        all: impl Iterator<Item = &'a KeptResponses> + Clone,
-    ) -> Option<ScoringSummary> {
-        let mut together = ScoringSummary {
-            line: Some(Self::line(all.clone())?),
-            ..ScoringSummary::default()
-        };
-        for KeptResponses { scored, .. } in all {
-            together.join(scored);
-        }
-        Some(together)
+    /// Returns the summary of the scores, or `None` if the responses contain no scores.
+    pub fn scored(&self) -> Option<ScoringSummary> {
+        self.line.map(|line| ScoringSummary {
+            line: Some(line),
+            ..self.scored.clone()
+        })
     }
 
     /// Returns the expected totals with which all threads' totals are compared.
-    #[must_use]
     pub fn line<'a>(mut all: impl Iterator<Item = &'a KeptResponses>) -> Option<TotalLine> {
         all.find_map(|responses| responses.line)
     }
@@ -184,7 +164,6 @@ pub struct NotOkBodies(BTreeMap<u16, Vec<u8>>);
 
 impl NotOkBodies {
     /// Returns whether the body of a response with this status is still needed.
-    #[must_use]
     pub fn wants(&self, status: u16) -> bool {
         self.0.len() < MAX_STATUSES && !self.0.contains_key(&status)
     }
@@ -196,23 +175,17 @@ impl NotOkBodies {
         self.0.insert(status, body.to_vec());
     }
 
-    /// Combines the bodies of all threads.
-    #[must_use]
-    pub fn join<'a>(all: impl Iterator<Item = &'a Self>) -> Vec<NotOkResponse> {
-        let mut first: BTreeMap<u16, &[u8]> = BTreeMap::new();
-        for (status, body) in all.flat_map(|bodies| &bodies.0) {
-            first.entry(*status).or_insert(body);
-        }
-        let first = first.into_iter().take(MAX_STATUSES);
-        first
-            .map(|(status, body)| NotOkResponse::new(status, body))
+    /// Returns the responses to which the bodies belong.
+    pub fn responses(&self) -> Vec<NotOkResponse> {
+        let responses = self.0.iter();
+        responses
+            .map(|(status, body)| NotOkResponse::new(*status, body))
             .collect()
     }
 }
 
 /// Extracts the beginning of the body from the first bytes of a response.
 #[cold]
-#[must_use]
 pub fn body_in(data: &[u8], to_head: bool) -> Vec<u8> {
     let (mut reader, mut body) = (Reader::new(), Vec::new());
     reader.expect_response(to_head);
@@ -225,14 +198,17 @@ pub fn body_in(data: &[u8], to_head: bool) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use floodmark_record::WorkerEnd;
     use floodmark_record::kept::KEPT_BYTES;
     use floodmark_record::operation::OperationKind;
 
-    const REQUEST: CheckedRequest = CheckedRequest {
-        number: 5,
-        sent: 1,
-        done: 2,
-    };
+    /// Returns a connection whose request has the number 5 and was sent at 1 ns.
+    fn connection() -> ConnectionSlot {
+        let mut connection = ConnectionSlot::default();
+        connection.moments.pick.number = 5;
+        connection.moments.sent = 1;
+        connection
+    }
 
     #[test]
     fn keeps_operations_with_their_keys() {
@@ -243,7 +219,7 @@ mod tests {
         let read = CheckedContent::Operation(OperationKind::Read, Some(17));
         let write = CheckedContent::Operation(OperationKind::Unknown, None);
         for content in [read, write] {
-            kept.add(content, REQUEST, &mut None);
+            kept.add(content, &mut connection(), 2);
         }
         let key = key_of(5, 100);
         let expected = [
@@ -262,7 +238,7 @@ mod tests {
                 number_of_trials: *number_of_trials,
             };
             let content = CheckedContent::Score(10.0, response);
-            kept.add(content, REQUEST, &mut None);
+            kept.add(content, &mut connection(), 2);
         }
         kept
     }
@@ -292,7 +268,14 @@ mod tests {
             distances(&threads),
             [Some(0), Some(-1), None, Some(-2), Some(0), None, None]
         );
-        let scored = KeptResponses::scored(threads.iter()).unwrap();
+        let mut all = WorkerEnd::default();
+        for thread in &threads {
+            all.merge(&WorkerEnd {
+                scored: thread.scored(),
+                ..WorkerEnd::default()
+            });
+        }
+        let scored = all.scored.unwrap();
         assert_eq!(scored.line, Some(TotalLine::through(10.0, 5, 55.0)));
         let strange = StrangeTotal {
             number: 7,
@@ -302,9 +285,6 @@ mod tests {
         assert_eq!(scored.wrong_averages, 7);
         assert_eq!(scored.first_wrong_averages.len(), SHOWN);
         assert_eq!(scored.first_wrong_averages[0], "10 for 55 / 5");
-        assert_eq!(
-            KeptResponses::scored([KeptResponses::default()].iter()),
-            None
-        );
+        assert_eq!(KeptResponses::default().scored(), None);
     }
 }

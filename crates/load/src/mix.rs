@@ -12,7 +12,7 @@ use floodmark_record::plan::Plan;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::indices::{RequestIndices, ThreadShare};
+use crate::schedule::{RequestIndices, ThreadShare};
 
 /// Changes the seed for shuffling, so that cycles and Poisson arrivals use different random
 /// numbers. Poisson arrivals use the plan's seed directly.
@@ -42,7 +42,6 @@ pub struct Picks {
 impl Picks {
     /// Creates one thread's picks in one phase.
     /// The first request of the phase has the number `first_number`.
-    #[must_use]
     pub fn new(plan: &Plan, share: ThreadShare, first_number: u64) -> Self {
         let cycle = plan.mix.as_ref().map(|mix| {
             let weights = mix.requests.iter().map(|request| request.weight);
@@ -57,7 +56,6 @@ impl Picks {
     }
 
     /// Returns the same unused picks, numbered from `first_number`.
-    #[must_use]
     pub fn numbered_from(self, first_number: u64) -> Self {
         Picks {
             first_number,
@@ -135,7 +133,7 @@ pub(crate) fn below(random: &mut impl Rng, n: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::indices::share;
+    use crate::schedule::share;
     use crate::testing::{closed_plan, open_plan, with_mix};
     use floodmark_record::plan::Arrivals;
     use proptest::prelude::*;

@@ -44,7 +44,6 @@ enum PreparedRequest {
 
 impl Outgoing {
     /// Creates the outgoing bytes for `requests`. `seed` determines the varying values.
-    #[must_use]
     pub fn new(requests: &[EncodedRequest], seed: u64) -> Self {
         let varying = |request: &&EncodedRequest| matches!(request, EncodedRequest::Varying(_));
         let longest = requests

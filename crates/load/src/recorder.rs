@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use floodmark_record::events::Phase;
+use floodmark_record::plan::Plan;
 use floodmark_record::{Outcome, TimeKind};
 
 use crate::clock::Ns;
-use crate::group_times::GroupTimes;
 use crate::mix::Pick;
 use crate::rows::Rows;
-use crate::slice::{Message, RequestSums, Slice};
+use crate::slice::{GroupTimes, Message, RequestSums, Slice};
 
 /// A request and its timestamps, in ns on the worker's clock.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,27 +64,26 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Creates a recorder for a measurement with the rows `measured`.
+    /// Creates a recorder for a plan's measurement, whose first slice is `first`.
     /// The recorder sends full slices to `out` and receives empty slices from `back`. It has the
     /// same number of groups as `first`.
-    #[must_use]
     pub fn new(
-        first: Box<Slice>,
+        plan: &Plan,
+        first: Slice,
         out: SyncSender<Message>,
         back: Receiver<Box<Slice>>,
-        deadline: Ns,
-        measured: Rows,
     ) -> Self {
+        let measured = Rows::of(plan);
         Recorder {
             group_times: GroupTimes::new(first.groups.len()),
-            live: first,
+            live: Box::new(first),
             parts: measured.parts(),
             measured,
             out,
             back,
             phase_start: 0,
             part_end: Ns::MAX,
-            deadline,
+            deadline: plan.deadline.as_nanos() as Ns,
             window_end: Ns::MAX,
             open: 0,
             peak_open: 0,
@@ -288,14 +287,14 @@ impl Recorder {
 mod tests {
     use super::*;
     use crate::rows::PART_NS;
+    use crate::testing::closed_plan;
     use std::sync::mpsc::{channel, sync_channel};
 
     #[test]
     fn extends_the_current_slice_without_a_spare() {
         let (out, messages) = sync_channel(10);
         let (give_back, back) = channel();
-        let first = Box::new(Slice::new(0, 0));
-        let mut recorder = Recorder::new(first, out, back, PART_NS, Rows::default());
+        let mut recorder = Recorder::new(&closed_plan(1, 1), Slice::new(0, 0), out, back);
         recorder.begin(Phase::Measure, 0, None);
         for part in 0..4 {
             recorder.tick(part * PART_NS);

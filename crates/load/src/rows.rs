@@ -32,7 +32,6 @@ impl Default for Rows {
 
 impl Rows {
     /// Creates rows of whole seconds, split at the ends of `plan`'s steps.
-    #[must_use]
     pub fn of(plan: &Plan) -> Self {
         let mut end_s = 0.0;
         let steps = plan.steps().unwrap_or_default();
@@ -53,14 +52,12 @@ impl Rows {
     }
 
     /// Returns the parts of these rows.
-    #[must_use]
     pub fn parts(&self) -> Rows {
         Rows::cut(PART_NS, self.cuts.iter().map(|(_, end)| *end))
     }
 
     /// Returns the rows of a phase, if `self` contains the rows of the measurement. The warm-up has
     /// no steps.
-    #[must_use]
     pub fn in_phase(&self, phase: Phase) -> Rows {
         match phase {
             Phase::Warmup => Rows::default(),
@@ -69,13 +66,11 @@ impl Rows {
     }
 
     /// Returns the row that contains `at`.
-    #[must_use]
     pub fn at(&self, at: Ns) -> u64 {
         at / self.length + self.cuts.partition_point(|(_, cut)| *cut <= at) as u64
     }
 
     /// Returns the start and end of a row. The end is the start of the next row.
-    #[must_use]
     pub fn bounds(&self, row: u64) -> (Ns, Ns) {
         let cuts = self.cuts.partition_point(|(first, _)| *first <= row);
         let second = row - cuts as u64;

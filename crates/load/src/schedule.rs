@@ -10,7 +10,7 @@
 //!            0                     end
 //! ```
 //!
-//! Each thread keeps only its own arrivals (see `indices`), so the threads of all agents together send
+//! Each thread keeps only its own arrivals (see [`ThreadShare`]), so the threads of all agents together send
 //! exactly the schedule of a single thread.
 
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use std::sync::Arc;
 use floodmark_record::Timetable;
 use floodmark_record::plan::{Arrivals, Plan, Schedule};
 use floodmark_record::profile::RateSegment;
+use floodmark_record::worker_input::AgentShare;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::clock::{NS_PER_S, Ns, seconds};
-use crate::indices::{RequestIndices, ThreadShare};
 
 /// Arrival times of one thread in order, in ns from the start of the phase.
 ///
@@ -62,7 +62,6 @@ impl ArrivalSchedule {
     /// threads.
     ///
     /// Returns `None` in the closed model.
-    #[must_use]
     pub fn new(plan: &Plan, duration_s: Option<f64>, share: ThreadShare) -> Option<Self> {
         let planned = plan.schedule()?;
         let spacing = ArrivalSpacing::new(planned, plan.seed);
@@ -272,6 +271,169 @@ pub(crate) fn arrivals_before(expected: f64) -> u64 {
         nearest as u64
     } else {
         expected.ceil() as u64
+    }
+}
+
+/// Changes the seed for selecting agents, so that selection and Poisson arrivals use different
+/// random numbers.
+const SELECTION: u64 = 0x6167_656e_7473_6861;
+
+/// A thread's place among the threads that send one load, which determines its requests.
+///
+/// ```text
+/// closed model   thread 0 of 2 takes 0, 2, 4, …; all agents' threads count as one set
+/// open model     a hash of (seed, index) selects the agent; the agent's own threads take turns
+/// ```
+///
+/// Every index belongs to exactly one thread, whatever the number of threads and agents. With
+/// Poisson arrivals, a hash leaves Poisson arrivals to each agent, so the union is still Poisson if
+/// the agents' clocks differ. Every *n*-th arrival would not be Poisson.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadShare {
+    /// Number of the thread within its agent.
+    pub thread: u32,
+    /// Number of threads of each agent.
+    pub threads: u32,
+    /// The agent; agent 0 of 1 if a single process sends the load.
+    pub agent: AgentShare,
+}
+
+impl ThreadShare {
+    /// Returns the shares of all threads of an agent.
+    pub fn of_agent(agent: AgentShare, threads: u32) -> impl Iterator<Item = Self> {
+        (0..threads).map(move |thread| ThreadShare {
+            thread,
+            threads,
+            agent,
+        })
+    }
+
+    /// Returns the number of this thread among the threads of all agents, and the number of all
+    /// threads.
+    pub fn overall(&self) -> (u32, u32) {
+        let AgentShare { index, count } = self.agent;
+        (index * self.threads + self.thread, count * self.threads)
+    }
+
+    /// Returns this thread's part of `total`.
+    pub fn part_of(&self, total: u64) -> u64 {
+        let (thread, threads) = self.overall();
+        let (thread, threads) = (u64::from(thread), u64::from(threads));
+        total / threads + u64::from(thread < total % threads)
+    }
+
+    /// Returns the maximum number of connections that this thread may open.
+    pub fn connections(&self, plan: &Plan) -> usize {
+        self.part_of(plan.connections.max(1).into()) as usize
+    }
+
+    /// Returns the number of the next phase's first request, given the first number of the previous
+    /// phase and the next unused number.
+    ///
+    /// In the closed model, agents do not know each other's numbers, so the first number advances
+    /// by whole rounds of all threads. Each thread's numbers are then the same modulo the number of
+    /// threads in every phase, and never equal another thread's numbers.
+    pub fn first_number(&self, plan: &Plan, first: u64, next: u64) -> u64 {
+        if self.agent.count == 1 || plan.is_open() {
+            return next;
+        }
+        let threads = u64::from(self.overall().1);
+        first + (next - first).next_multiple_of(threads)
+    }
+
+    /// Returns the indices of this thread's requests.
+    pub fn indices(&self, plan: &Plan) -> RequestIndices {
+        if self.agent.count > 1 && plan.is_open() {
+            let mut indices = RequestIndices {
+                next: 0,
+                stride: self.threads.into(),
+                drawn_by: Some((self.agent, plan.seed ^ SELECTION)),
+            };
+            indices.find_own();
+            indices.skip(self.thread.into());
+            return indices;
+        }
+        let (thread, threads) = self.overall();
+        RequestIndices {
+            next: thread.into(),
+            stride: threads.into(),
+            drawn_by: None,
+        }
+    }
+}
+
+/// The indices of one thread's requests, in ascending order.
+#[derive(Debug, Clone)]
+pub struct RequestIndices {
+    /// The next index.
+    pub next: u64,
+    /// Number of steps to the thread's next index. With a selection, only the agent's indices are
+    /// counted.
+    stride: u64,
+    /// The agent, and the seed of the hash that selects its indices; `None` if the indices are equally spaced.
+    drawn_by: Option<(AgentShare, u64)>,
+}
+
+impl RequestIndices {
+    /// Moves to the thread's next index.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.skip(self.stride);
+    }
+
+    /// Skips `n` of the thread's indices.
+    pub fn pass(&mut self, n: u64) {
+        self.skip(self.stride * n);
+    }
+
+    fn skip(&mut self, steps: u64) {
+        if self.drawn_by.is_none() {
+            self.next += steps;
+            return;
+        }
+        for _ in 0..steps {
+            self.next += 1;
+            self.find_own();
+        }
+    }
+
+    /// Moves to the agent's first index that is not before the current one.
+    fn find_own(&mut self) {
+        if let Some((agent, seed)) = self.drawn_by {
+            while agent_of(self.next, seed, agent.count) != agent.index {
+                self.next += 1;
+            }
+        }
+    }
+}
+
+/// Returns the agent that sends the request with this index. Each agent has the same probability.
+fn agent_of(index: u64, seed: u64, agents: u32) -> u32 {
+    let hash = mix_bits(seed.wrapping_add(mix_bits(index)));
+    ((u128::from(hash) * u128::from(agents)) >> 64) as u32
+}
+
+/// Mixes the bits of a number (the output function of SplitMix64; Steele, Lea and Flood 2014).
+fn mix_bits(number: u64) -> u64 {
+    let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// Returns the share of the only thread of the only agent.
+#[cfg(test)]
+pub(crate) fn alone() -> ThreadShare {
+    share((0, 1), (0, 1))
+}
+
+/// Returns the share of thread `thread` of `threads` of agent `index` of `count`.
+#[cfg(test)]
+pub(crate) fn share((index, count): (u32, u32), (thread, threads): (u32, u32)) -> ThreadShare {
+    ThreadShare {
+        thread,
+        threads,
+        agent: AgentShare { index, count },
     }
 }
 

@@ -1,9 +1,8 @@
 //! Properties of [`super`].
 
 use super::*;
-use crate::indices::{alone, share};
 use crate::mix::Picks;
-use crate::testing::{open_plan, ramp_plan, replay_plan, steps_plan};
+use crate::testing::{closed_plan, open_plan, ramp_plan, replay_plan, steps_plan};
 use floodmark_record::plan::{Model, Spacing};
 use proptest::prelude::*;
 
@@ -293,5 +292,52 @@ proptest! {
                 prop_assert!((n - expected).abs() <= 1.0 + 1e-3, "{} at {}: {}", expected, at, n);
             }
         }
+    }
+}
+
+fn open(seed: u64) -> Plan {
+    Plan {
+        seed,
+        ..open_plan(Arrivals::Constant, 1000.0, None, Some(1000))
+    }
+}
+
+#[test]
+fn agents_get_equal_shares_in_no_fixed_order() {
+    let agents: Vec<u32> = (0..40_000).map(|k| agent_of(k, 1, 4)).collect();
+    for agent in 0..4 {
+        let n = agents.iter().filter(|a| **a == agent).count();
+        // Three standard deviations of a binomial distribution.
+        assert!(n.abs_diff(10_000) < 260, "{n}");
+    }
+    let repeats = agents.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    assert!(repeats.abs_diff(10_000) < 260, "{repeats}");
+}
+
+proptest! {
+    #[test]
+    fn each_index_belongs_to_one_thread_of_one_agent(
+        seed in any::<u64>(), agents in 1u32..9, threads in 1u32..5, is_open in any::<bool>(),
+    ) {
+        let plan = if is_open { open(seed) } else { closed_plan(100, 1) };
+        let mut all: Vec<u64> = Vec::new();
+        for (agent, thread) in (0..agents).flat_map(|a| (0..threads).map(move |t| (a, t))) {
+            let mut indices = share((agent, agents), (thread, threads)).indices(&plan);
+            while indices.next < 500 {
+                all.push(indices.next);
+                indices.advance();
+            }
+        }
+        all.sort_unstable();
+        prop_assert!(all.into_iter().eq(0..500));
+    }
+
+    #[test]
+    fn passing_equals_repeated_advancing(seed in any::<u64>(), agents in 1u32..5, n in 0u64..50) {
+        let mut passing = share((0, agents), (0, 2)).indices(&open(seed));
+        let mut advancing = passing.clone();
+        passing.pass(n);
+        (0..n).for_each(|_| advancing.advance());
+        prop_assert_eq!(passing.next, advancing.next);
     }
 }

@@ -1,14 +1,13 @@
 //! One load thread's data for a part of a second, and the messages that pass it to the gatherer.
 
+use std::collections::BTreeMap;
 use std::io;
 
-use floodmark_record::ThreadUsage;
-use floodmark_record::events::{EndReason, GroupRow, Phase};
-use floodmark_record::tls::TlsUse;
+use floodmark_record::events::{GroupRow, Phase};
+use floodmark_record::{TimeKind, WorkerEnd};
 use floodmark_stats::Histogram;
 
 use crate::clock::Ns;
-use crate::group_times;
 
 /// Length of a row in ns.
 pub const ROW_NS: Ns = 1_000_000_000;
@@ -43,7 +42,6 @@ impl Slice {
     /// Creates an empty slice for `groups` groups.
     /// Touches all of its memory in advance, so that recording does not increase the process's
     /// memory.
-    #[must_use]
     pub fn new(thread: u32, groups: usize) -> Self {
         let mut slice = Slice {
             thread,
@@ -53,7 +51,7 @@ impl Slice {
             groups: vec![RequestSums::default(); groups],
             connects: 0,
             open: 0,
-            times: group_times::histograms(),
+            times: histograms(),
         };
         slice.clear();
         slice
@@ -69,7 +67,6 @@ impl Slice {
     }
 
     /// Returns the sums per group; empty without a mix.
-    #[must_use]
     pub fn group_rows(&self) -> Vec<GroupRow> {
         self.groups.iter().map(RequestSums::to_row).collect()
     }
@@ -82,7 +79,7 @@ impl Slice {
         }
         self.connects += other.connects;
         self.open += other.open;
-        group_times::merge(&mut self.times, &other.times);
+        merge_times(&mut self.times, &other.times);
     }
 }
 
@@ -96,30 +93,9 @@ pub enum Message {
     Began(Ns, (f64, f64)),
     /// The data of a completed second.
     Slice(Box<Slice>),
-    /// Thread number, and the thread's report on a phase.
-    End(u32, io::Result<Box<PhaseEnd>>),
-}
-
-/// One thread's report on one phase.
-#[derive(Debug, Clone)]
-pub struct PhaseEnd {
-    /// The reason why the phase ended.
-    pub reason: EndReason,
-    /// Time of the last response in ns from the phase's start: 0 if this response arrived earlier,
-    /// `None` if no response arrived.
-    pub last_response: Option<Ns>,
-    /// End of the thread's sending window in ns from the phase's start.
-    pub window: Ns,
-    /// Time of the last outcome in ns from the phase's start.
-    pub ended: Ns,
-    /// The longest stall in ns: the longest delay in returning from a wait or in completing an
-    /// iteration.
-    pub longest_stall: Ns,
-    /// Resources used within the sending window.
-    pub usage: ThreadUsage,
-    /// TLS statistics. Handshakes are counted from the start of the thread. Cost and bytes cover
-    /// only this phase.
-    pub tls: Option<TlsUse>,
+    /// Thread number, and the end of a phase on this thread. Handshakes are counted from the start of
+    /// the thread.
+    End(u32, io::Result<Box<WorkerEnd>>),
 }
 
 /// Request counts and related sums.
@@ -157,7 +133,6 @@ impl RequestSums {
     }
 
     /// Converts the sums to a row that includes the counts by status.
-    #[must_use]
     pub fn to_row(&self) -> GroupRow {
         let mut row = self.row.clone();
         row.counts.statuses = (0..)
@@ -166,4 +141,86 @@ impl RequestSums {
             .collect();
         row
     }
+}
+
+/// The times that one thread recorded for the groups of a mix over the measurement.
+///
+/// They take about 2 MiB of memory per group and thread. Separate times for each second would take
+/// four times as much memory, and would make each row as long as the result of an hour-long run.
+#[derive(Debug, Clone, Default)]
+pub struct GroupTimes {
+    /// Histograms by group and [`TimeKind`]. The histograms for kinds that groups lack stay empty.
+    groups: Vec<Vec<Histogram>>,
+}
+
+impl GroupTimes {
+    /// Creates empty times for `groups` groups.
+    /// Touches all of their memory in advance, so that recording does not increase the process's
+    /// memory.
+    pub fn new(groups: usize) -> Self {
+        let group = || {
+            let mut times = histograms();
+            for kind in TimeKind::ALL {
+                // The times of connections do not belong to a group.
+                if !matches!(kind, TimeKind::Connect | TimeKind::Handshake) {
+                    times[kind as usize].clear();
+                }
+            }
+            times
+        };
+        GroupTimes {
+            groups: (0..groups).map(|_| group()).collect(),
+        }
+    }
+
+    /// Records a time.
+    #[inline]
+    pub fn record(&mut self, group: u32, kind: TimeKind, ns: Ns) {
+        if let Some(times) = self.groups.get_mut(group as usize) {
+            times[kind as usize].record(ns);
+        }
+    }
+
+    /// Adds another thread's times.
+    pub fn merge(&mut self, other: &GroupTimes) {
+        for (mine, theirs) in self.groups.iter_mut().zip(&other.groups) {
+            merge_times(mine, theirs);
+        }
+    }
+
+    /// Returns the number of times recorded for a kind, over all groups.
+    #[cfg(test)]
+    pub fn count(&self, kind: TimeKind) -> u64 {
+        let times = self.groups.iter().map(|times| &times[kind as usize]);
+        times.map(Histogram::count).sum()
+    }
+
+    /// Encodes the non-empty histograms of each group.
+    pub fn encode(&self) -> impl Iterator<Item = BTreeMap<TimeKind, String>> {
+        self.groups.iter().map(|times| encode_times(times))
+    }
+}
+
+/// Returns one empty histogram per [`TimeKind`], in the order of the enum.
+fn histograms() -> Vec<Histogram> {
+    TimeKind::ALL.iter().map(|_| Histogram::new()).collect()
+}
+
+/// Adds the histograms of another thread, which are often empty.
+fn merge_times(mine: &mut [Histogram], theirs: &[Histogram]) {
+    for (mine, theirs) in mine.iter_mut().zip(theirs) {
+        if !theirs.is_empty() {
+            mine.merge(theirs);
+        }
+    }
+}
+
+/// Encodes the non-empty histograms in `times`, which contains one histogram per [`TimeKind`].
+pub(crate) fn encode_times(times: &[Histogram]) -> BTreeMap<TimeKind, String> {
+    TimeKind::ALL
+        .into_iter()
+        .zip(times)
+        .filter(|(_, times)| !times.is_empty())
+        .map(|(kind, times)| (kind, times.encode()))
+        .collect()
 }

@@ -14,12 +14,14 @@
 //! timeout or the operating system's, because two handshakes per connection would distort the
 //! server's connection count.
 
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+
 use floodmark_record::events::AddressUse;
-use floodmark_record::plan::{Address, Plan};
+use floodmark_record::plan::{Address, Plan, Sources};
 
 use crate::backend::Route;
 use crate::failure::ConnectFailure;
-use crate::sources::SourceCycle;
 
 /// One thread's view of a target's addresses.
 #[derive(Debug)]
@@ -37,9 +39,7 @@ struct TargetState {
     /// The cycle of source addresses. Each target address cycles through all sources, because every
     /// pair of a source and a target has its own ports.
     sources: Option<SourceCycle>,
-    opened: u64,
-    moved: u64,
-    why: Option<&'static str>,
+    usage: AddressUse,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,9 +65,12 @@ impl Targets {
             .map(|address| TargetState {
                 standing: Standing::Untried,
                 sources: sources(&address),
-                opened: 0,
-                moved: 0,
-                why: None,
+                usage: AddressUse {
+                    address,
+                    opened: 0,
+                    moved: 0,
+                    left_out: None,
+                },
             })
             .collect();
         Targets {
@@ -101,12 +104,21 @@ impl Targets {
         }
     }
 
+    /// Returns the use of each address.
+    pub fn uses(&self) -> Vec<AddressUse> {
+        self.places
+            .iter()
+            .map(|place| place.usage.clone())
+            .collect()
+    }
+
     /// Records that a connection to a target succeeded.
     pub fn reached(&mut self, target: u32) {
         let place = &mut self.places[target as usize];
-        place.opened += 1;
+        place.usage.opened += 1;
         if place.standing != Standing::Reached {
             place.standing = Standing::Reached;
+            place.usage.left_out = None;
             self.reached += 1;
         }
     }
@@ -133,8 +145,9 @@ impl Targets {
         }
         let place = &mut self.places[at];
         place.standing = Standing::LeftOut;
-        place.moved += 1;
-        place.why.get_or_insert(failure.name);
+        place.usage.moved += 1;
+        let reason = || failure.name.to_owned();
+        place.usage.left_out.get_or_insert_with(reason);
         true
     }
 
@@ -148,42 +161,62 @@ impl Targets {
     }
 }
 
-/// Combines the results of all threads for each address.
-/// An address that any thread reached does not count as left out.
-pub fn uses<'a>(plan: &Plan, threads: impl Iterator<Item = &'a Targets>) -> Vec<AddressUse> {
-    let unused = |address| AddressUse {
-        address,
-        opened: 0,
-        moved: 0,
-        left_out: None,
-    };
-    let mut uses: Vec<AddressUse> = plan.target.addresses().map(unused).collect();
-    for targets in threads {
-        for (all, place) in uses.iter_mut().zip(&targets.places) {
-            all.opened += place.opened;
-            all.moved += place.moved;
-            if let Some(why) = place.why {
-                all.left_out.get_or_insert(why.to_owned());
-            }
+/// Cycles through a range of addresses.
+#[derive(Debug, Clone)]
+pub struct SourceCycle {
+    first: IpAddr,
+    count: u128,
+    next: u128,
+    stride: u128,
+}
+
+impl SourceCycle {
+    /// Creates the cycle for thread `thread` of `threads`.
+    /// If there are fewer addresses than threads, threads share addresses.
+    #[must_use]
+    pub fn new(sources: Sources, thread: u32, threads: u32) -> Self {
+        SourceCycle {
+            first: sources.first,
+            count: sources.count(),
+            next: u128::from(thread),
+            stride: u128::from(threads.max(1)),
         }
     }
-    for reached in uses.iter_mut().filter(|one| one.opened > 0) {
-        reached.left_out = None;
+
+    /// Returns the next address.
+    pub fn take(&mut self) -> IpAddr {
+        let at = self.next % self.count;
+        self.next = self.next.wrapping_add(self.stride);
+        nth(self.first, at)
     }
-    uses
+}
+
+/// Returns the address `n` places after `first`.
+fn nth(first: IpAddr, n: u128) -> IpAddr {
+    match first {
+        IpAddr::V4(a) => IpAddr::V4(Ipv4Addr::from_bits(a.to_bits() + n as u32)),
+        IpAddr::V6(a) => IpAddr::V6(Ipv6Addr::from_bits(a.to_bits() + n)),
+    }
+}
+
+/// Returns the first address in the range that this host cannot send from.
+/// The error explains why no socket can be bound to that address.
+#[must_use]
+pub fn unusable(sources: Sources) -> Option<(IpAddr, io::Error)> {
+    (0..sources.count())
+        .map(|n| nth(sources.first, n))
+        .find_map(|address| Some((address, UdpSocket::bind((address, 0)).err()?)))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::net::{IpAddr, SocketAddr};
-
-    use floodmark_record::plan::{Sources, Target};
-    use proptest::prelude::*;
-
     use super::*;
     use crate::failure;
     use crate::testing::closed_plan;
+    use floodmark_record::plan::{Sources, Target};
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use std::net::{IpAddr, SocketAddr};
 
     fn plan(addresses: u8) -> Plan {
         let address = |i| SocketAddr::from(([127, 0, 1, i], 80));
@@ -225,7 +258,7 @@ mod tests {
         assert_eq!(turns(&mut targets, 3), [1, 1, 1], "0 is on trial");
         assert!(targets.failed(0, refused()));
         assert_eq!(turns(&mut targets, 3), [1, 1, 1]);
-        let uses = uses(&plan(2), [&targets].into_iter());
+        let uses = targets.uses();
         assert_eq!((uses[0].opened, uses[0].moved), (0, 1));
         assert_eq!(uses[0].left_out.as_deref(), Some("connect_refused"));
         assert_eq!((uses[1].opened, uses[1].moved), (1, 0));
@@ -284,7 +317,11 @@ mod tests {
         threads[0].failed(0, refused());
         threads[0].reached(1);
         threads[1].reached(0);
-        let uses = uses(&plan(2), threads.iter());
+        let mut uses = threads[0].uses();
+        let others = threads[1].uses();
+        uses.iter_mut()
+            .zip(&others)
+            .for_each(|(all, one)| all.merge(one));
         assert_eq!((uses[0].opened, uses[0].moved), (1, 1));
         assert_eq!(uses[0].left_out, None);
     }
@@ -327,5 +364,43 @@ mod tests {
                 prop_assert!(targets.places[given].standing != Standing::LeftOut);
             }
         }
+    }
+
+    fn range(first: &str, last: &str) -> Sources {
+        Sources {
+            first: first.parse().unwrap(),
+            last: last.parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn threads_together_use_every_address() {
+        let sources = range("127.0.0.2", "127.0.0.6");
+        assert_eq!(sources.count(), 5);
+        let mut seen: Vec<IpAddr> = (0..2)
+            .flat_map(|t| {
+                let mut cycle = SourceCycle::new(sources, t, 2);
+                (0..5).map(move |_| cycle.take()).collect::<Vec<_>>()
+            })
+            .collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 5);
+    }
+
+    #[test]
+    fn finds_unusable_source_addresses() {
+        assert!(unusable(range("127.0.0.2", "127.0.0.6")).is_none());
+        // 192.0.2.0/24 is reserved for documentation (RFC 5737).
+        let (address, error) = unusable(range("192.0.2.7", "192.0.2.9")).unwrap();
+        assert_eq!(address.to_string(), "192.0.2.7");
+        assert_eq!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL));
+    }
+
+    #[test]
+    fn reversed_and_mixed_ranges_are_empty() {
+        assert_eq!(range("127.0.0.9", "127.0.0.2").count(), 0);
+        assert_eq!(range("127.0.0.9", "::1").count(), 0);
+        assert_eq!(range("::1", "::3").count(), 3);
     }
 }

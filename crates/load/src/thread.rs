@@ -6,22 +6,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Barrier};
 
-use floodmark_record::ThreadUsage;
 use floodmark_record::events::{EndReason, Phase};
 use floodmark_record::plan::{Arrivals, Length, Model, Plan, Schedule, Spacing};
 use floodmark_record::units::Rate;
+use floodmark_record::{ThreadUsage, WorkerEnd};
 
 use crate::arrivals::{ArrivalQueue, RequestSource};
 use crate::backend::{Completion, IoBackend, Slot};
-use crate::clock::{Clock, Ns, seconds};
+use crate::clock::{Clock, Ns, seconds, thread_cpu};
 use crate::coalescing::{Batch, Coalescing, ThreadWork};
 use crate::core::{Action, Core};
-use crate::indices::ThreadShare;
-use crate::libc_calls::{scheduling, set_scheduling, thread_cpu};
 use crate::mix::Picks;
 use crate::outgoing::Outgoing;
-use crate::schedule::ArrivalSchedule;
-use crate::slice::{Message, PhaseEnd};
+use crate::schedule::{ArrivalSchedule, ThreadShare};
+use crate::slice::Message;
 use crate::usage::{ThreadReading, process_cpu};
 
 /// Maximum wait in ns, so that the thread notices stop requests and sends its slices to the
@@ -63,7 +61,6 @@ pub struct SharedState {
 
 impl SharedState {
     /// Creates the state for `threads` threads. `first_number` is the number of the first request.
-    #[must_use]
     pub fn new(threads: u32, stop: Arc<AtomicBool>, clock: Clock, first_number: u64) -> Self {
         SharedState {
             stop,
@@ -74,32 +71,6 @@ impl SharedState {
             clock,
             emitted: AtomicUsize::new(0),
         }
-    }
-}
-
-/// One thread's share of a phase.
-#[derive(Debug, Clone, Copy)]
-pub struct PhaseShare {
-    /// The thread's place among all threads.
-    pub share: ThreadShare,
-    /// Number of requests for the thread in the closed model. `None` if a duration ends the phase.
-    pub requests: Option<u64>,
-}
-
-impl PhaseShare {
-    /// Returns the number of the next phase's first request.
-    ///
-    /// In the closed model, agents do not know each other's numbers, so the first number advances
-    /// by whole rounds of all threads. Each thread's numbers are then the same modulo the number of
-    /// threads in every phase, and never equal another thread's numbers.
-    fn first_number(&self, plan: &Plan, shared: &SharedState) -> u64 {
-        let next = shared.next_number.load(Ordering::Relaxed);
-        if self.share.agent.count == 1 || plan.is_open() {
-            return next;
-        }
-        let first = shared.first_number.load(Ordering::Relaxed);
-        let threads = u64::from(self.share.overall().1);
-        first + (next - first).next_multiple_of(threads)
     }
 }
 
@@ -125,25 +96,25 @@ pub struct PhaseJob {
 
 impl PhaseJob {
     /// Prepares a thread's share of a phase.
-    #[must_use]
-    pub fn new(plan: &Plan, phase: Phase, share: PhaseShare) -> Self {
+    pub fn new(plan: &Plan, phase: Phase, share: ThreadShare) -> Self {
         let (of_phase, duration_s) = match phase {
             Phase::Warmup => (&warming_up(plan), Some(plan.warmup.as_secs_f64())),
             Phase::Measure => (plan, plan.duration_s()),
         };
-        let schedule = ArrivalSchedule::new(of_phase, duration_s, share.share);
+        let schedule = ArrivalSchedule::new(of_phase, duration_s, share);
         let window = schedule.as_ref().map(|schedule| schedule.window);
-        let divided = schedule.as_ref().filter(|_| share.share.agent.count > 1);
+        let divided = schedule.as_ref().filter(|_| share.agent.count > 1);
+        let requests = plan.request_limit().filter(|_| duration_s.is_none());
         PhaseJob {
             arrivals: divided.map_or(0, |schedule| schedule.total),
             phase,
             schedule,
-            requests: share.requests.filter(|_| duration_s.is_none()),
+            requests: requests.map(|n| share.part_of(n)),
             length: window.or_else(|| duration_s.map(seconds)),
             timed: duration_s.is_some(),
             drain: plan.drain,
-            thread: share.share.thread,
-            picks: Picks::new(plan, share.share, 1),
+            thread: share.thread,
+            picks: Picks::new(plan, share, 1),
         }
     }
 }
@@ -196,7 +167,7 @@ pub fn run_phases<B: IoBackend>(
     mut made: io::Result<LoadThread<B>>,
     plan: &Plan,
     phases: &[Phase],
-    share: PhaseShare,
+    share: ThreadShare,
     await_start: impl Fn(usize) -> Ns,
     shared: &SharedState,
     out: &SyncSender<Message>,
@@ -209,7 +180,9 @@ pub fn run_phases<B: IoBackend>(
         // all of them.
         let job = PhaseJob::new(plan, *phase, share);
         if shared.barrier.wait().is_leader() {
-            let first_number = share.first_number(plan, shared);
+            let first = shared.first_number.load(Ordering::Relaxed);
+            let next = shared.next_number.load(Ordering::Relaxed);
+            let first_number = share.first_number(plan, first, next);
             shared.first_number.store(first_number, Ordering::Relaxed);
             let start = await_start(index);
             let _ = out.send(Message::Began(start, process_cpu()));
@@ -227,14 +200,13 @@ pub fn run_phases<B: IoBackend>(
             shared.stop.store(true, Ordering::Relaxed);
         }
         // Sending fails only after the receiver is dropped. The message is then not needed.
-        let _ = out.send(Message::End(share.share.thread, end));
+        let _ = out.send(Message::End(share.thread, end));
     }
     made.ok().map(|thread| thread.core)
 }
 
 impl<B: IoBackend> LoadThread<B> {
     /// Creates an idle thread.
-    #[must_use]
     pub fn new(clock: Clock, core: Core, backend: B, outgoing: Outgoing) -> Self {
         LoadThread {
             clock,
@@ -271,12 +243,20 @@ impl<B: IoBackend> LoadThread<B> {
                 next_report = now + REPORT_EVERY;
                 report(self.core.standing());
             }
-            let until = self.core.next_turn().min(now + LONGEST_WAIT);
-            self.leave();
-            self.backend.wait(until)?;
-            self.take_in();
+            self.wait(now, Ns::MAX)?;
         }
         Ok(())
+    }
+
+    /// Waits for completions until the core must act again, at most until `until`, and handles them.
+    /// Returns the latest time at which the wait should have ended.
+    #[inline]
+    fn wait(&mut self, now: Ns, until: Ns) -> io::Result<Ns> {
+        let until = self.core.next_turn().min(now + LONGEST_WAIT).min(until);
+        self.leave();
+        self.backend.wait(until)?;
+        self.take_in();
+        Ok(until.max(now))
     }
 
     /// Runs one phase from `start` on.
@@ -288,7 +268,7 @@ impl<B: IoBackend> LoadThread<B> {
         job: PhaseJob,
         start: Ns,
         shared: &SharedState,
-    ) -> io::Result<Box<PhaseEnd>> {
+    ) -> io::Result<Box<WorkerEnd>> {
         let first_number = shared.first_number.load(Ordering::Relaxed);
         let picks = job.picks.numbered_from(first_number);
         let window = job.length.map(|length| start + length);
@@ -341,15 +321,7 @@ impl<B: IoBackend> LoadThread<B> {
                 let batch = coalescing.update(self.work(now), self.core.under_way());
                 self.coalesce(batch);
             }
-            let until = self
-                .core
-                .next_turn()
-                .min(now + LONGEST_WAIT)
-                .min(window.filter(|end| *end > now).unwrap_or(Ns::MAX));
-            self.leave();
-            self.backend.wait(until)?;
-            due_back = until.max(now);
-            self.take_in();
+            due_back = self.wait(now, window.filter(|end| *end > now).unwrap_or(Ns::MAX))?;
         };
         let ended = self.finish(ended);
         // The other agents' arrivals also have numbers.
@@ -363,18 +335,20 @@ impl<B: IoBackend> LoadThread<B> {
         // If the run was interrupted, or if all requests of the closed model were sent, the window
         // ends here.
         let window = window.map_or(ended, |end| end.min(ended)).max(start);
-        Ok(Box::new(PhaseEnd {
+        let usage = ThreadUsage {
+            coalesced_s: Some(coalesced as f64 / 1e9),
+            kernel_stamped: Some(self.stamped - stamped_before),
+            ..after.since(&before, job.thread, sending_ended.saturating_sub(start))
+        };
+        Ok(Box::new(WorkerEnd {
             reason,
-            last_response: (self.core.last_response).map(|at| at.saturating_sub(start)),
-            window: window - start,
-            ended: ended.saturating_sub(start),
-            longest_stall,
+            last_response_ns: (self.core.last_response).map(|at| at.saturating_sub(start)),
+            window_ns: window - start,
+            ended_ns: ended.saturating_sub(start),
+            longest_stall_ns: longest_stall,
+            threads: vec![usage],
             tls: self.backend.tls().map(|tls| tls.since(tls_before.as_ref())),
-            usage: ThreadUsage {
-                coalesced_s: Some(coalesced as f64 / 1e9),
-                kernel_stamped: Some(self.stamped - stamped_before),
-                ..after.since(&before, job.thread, sending_ended.saturating_sub(start))
-            },
+            ..WorkerEnd::default()
         }))
     }
 
@@ -432,11 +406,7 @@ impl<B: IoBackend> LoadThread<B> {
             if now >= end && self.core.finished() {
                 return Ok(None);
             }
-            let until = self.core.next_turn().min(now + LONGEST_WAIT);
-            self.leave();
-            self.backend
-                .wait(if now < end { until.min(end) } else { until })?;
-            self.take_in();
+            self.wait(now, if now < end { end } else { Ns::MAX })?;
         }
     }
 
@@ -544,53 +514,5 @@ impl<B: IoBackend> LoadThread<B> {
             }
         }
         self.core.actions.clear();
-    }
-}
-
-/// The time slice in ns that a load thread requests.
-/// This is the shortest slice that the kernel grants (`sched_setattr(2)`).
-const SLICE_NS: u64 = 100_000;
-
-/// Requests short time slices for the calling thread, so that it runs sooner after waking.
-///
-/// Among runnable threads, Linux picks the one whose slice would end first (EEVDF; Stoica &
-/// Abdel-Wahab, "Earliest Eligible Virtual Deadline First", 1995). A thread with a shorter slice
-/// therefore preempts others when it wakes. Its share of the CPU stays the same.
-///
-/// Kernels before 6.12 accept the request, but ignore it.
-///
-/// # Errors
-/// Fails if the kernel refuses the request, for example in a container.
-pub(crate) fn request_short_slices() -> io::Result<()> {
-    let mut attributes = scheduling()?;
-    if !matches!(
-        attributes.sched_policy.cast_signed(),
-        libc::SCHED_OTHER | libc::SCHED_BATCH
-    ) {
-        // Keep a policy that was set elsewhere.
-        return Ok(());
-    }
-    attributes.sched_runtime = SLICE_NS;
-    set_scheduling(&attributes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn changes_only_the_time_slice_of_its_own_thread() {
-        let before = scheduling().unwrap();
-        std::thread::spawn(move || {
-            request_short_slices().unwrap();
-            let asked = scheduling().unwrap();
-            assert_eq!(asked.sched_nice, before.sched_nice);
-            assert_eq!(asked.sched_policy, before.sched_policy);
-            // A kernel before 6.12 reports no time slice.
-            assert!([0, SLICE_NS].contains(&asked.sched_runtime));
-        })
-        .join()
-        .unwrap();
-        assert_eq!(scheduling().unwrap().sched_runtime, before.sched_runtime);
     }
 }

@@ -1,37 +1,36 @@
 //! A complete load process: its threads, its gatherer and the events that it emits.
 
-mod end;
-
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use floodmark_record::Event;
-use floodmark_record::events::{Connecting, GroupRow, Phase, WorkerReady};
+use floodmark_record::events::{AnswersFile, Connecting, Phase, WorkerReady};
 use floodmark_record::plan::{Backend, Plan};
-use floodmark_record::target::Address;
 use floodmark_record::worker_input::{AgentShare, WorkerInput};
+use floodmark_record::{Event, WorkerEnd};
 
 use crate::backend::IoBackend;
 use crate::backend::epoll::Epoll;
 use crate::backend::uring::{Uring, unavailable};
 use crate::budget::{self, FileLimit, SocketLocation};
-use crate::clock::{Clock, Ns};
+use crate::clock::{Clock, Ns, monotonic_ns};
 use crate::core::{Core, ready_connections};
 use crate::gather::Gatherer;
-use crate::indices::ThreadShare;
-use crate::libc_calls::monotonic_ns;
+use crate::judge::{NO_VALUE, NOT_A_NUMBER, NOT_A_SCORE};
+use crate::kept_responses::KeptResponses;
 use crate::outgoing::Outgoing;
 use crate::recorder::Recorder;
 use crate::request::{EncodedRequest, RequestFault, longest, requests};
 use crate::rows::Rows;
-use crate::slice::{Message, PhaseEnd, SLICES, Slice};
-use crate::thread::{LoadThread, PhaseShare, SharedState, request_short_slices, run_phases};
+use crate::schedule::ThreadShare;
+use crate::slice::{GroupTimes, Message, SLICES, Slice};
+use crate::thread::{LoadThread, SharedState, run_phases};
 use crate::tls::{Secured, Tls, TlsError};
-use crate::usage::process_cpu;
+use crate::usage::{peak_rss_bytes, process_cpu, request_short_slices};
 
 /// The reason why a worker could not run.
 #[derive(Debug, thiserror::Error)]
@@ -145,8 +144,6 @@ pub fn run(
         input: &input,
         requests,
         tls: (plan.tls.as_ref().map(|tls| Tls::new(tls, &input.anchors))).transpose()?,
-        threads,
-        agent,
         await_start,
         phases: if !plan.warmup.is_zero() {
             &[Phase::Warmup, Phase::Measure]
@@ -177,11 +174,11 @@ pub fn run(
 
     let (ends, cores) = thread::scope(|scope| -> Result<_, WorkerError> {
         let mut handles = Vec::new();
-        for (thread, returned) in (0..threads).zip(returns) {
+        for (share, returned) in ThreadShare::of_agent(agent, threads).zip(returns) {
             let (job, out) = (&job, out.clone());
             let handle = thread::Builder::new()
-                .name(format!("load-{thread}"))
-                .spawn_scoped(scope, move || job.load_thread(thread, returned, &out))
+                .name(format!("load-{}", share.thread))
+                .spawn_scoped(scope, move || job.load_thread(share, returned, &out))
                 .map_err(WorkerError::system("starting a load thread"))?;
             handles.push(handle);
         }
@@ -205,12 +202,9 @@ pub fn run(
         }
         Ok((ends?, cores))
     })?;
-    let next_number = job.shared.next_number.load(Ordering::Relaxed);
-    let end = job
-        .end(ends, &cores, next_number, responses)
-        .map_err(WorkerError::system(
-            "writing the responses kept for the check",
-        ))?;
+    let end = job.end(ends, &cores, responses);
+    let writing = WorkerError::system("writing the responses kept for the check");
+    let end = end.map_err(writing)?;
     emit(Event::End(end));
     Ok(())
 }
@@ -231,24 +225,11 @@ fn groups(plan: &Plan) -> usize {
     plan.mix.as_ref().map_or(0, |mix| mix.requests.len())
 }
 
-/// Returns the part of `total` for thread `thread` of `threads`.
-fn split(total: u64, (thread, threads): (u32, u32)) -> u64 {
-    let (thread, threads) = (u64::from(thread), u64::from(threads));
-    total / threads + u64::from(thread < total % threads)
-}
-
-/// Returns the maximum number of connections that a thread may open.
-pub(crate) fn cap(plan: &Plan, share: ThreadShare) -> usize {
-    split(plan.connections.max(1).into(), share.overall()) as usize
-}
-
 /// Inputs that all phases and threads of a worker have in common.
 struct Job<'a> {
     input: &'a WorkerInput,
     requests: Vec<EncodedRequest>,
     tls: Option<Tls>,
-    threads: u32,
-    agent: AgentShare,
     /// Waits until a phase shall start, and returns this time.
     await_start: &'a (dyn Fn(&Clock) -> Ns + Sync),
     phases: &'static [Phase],
@@ -258,28 +239,12 @@ struct Job<'a> {
 /// A load thread whose backend does not exist yet.
 struct StartingThread<'a> {
     job: &'a Job<'a>,
-    number: u32,
+    share: ThreadShare,
     core: Core,
     out: &'a SyncSender<Message>,
 }
 
-/// The result of a phase.
-#[derive(Default)]
-struct PhaseResult {
-    totals: GroupRow,
-    threads: Vec<PhaseEnd>,
-    cpu: (f64, f64),
-}
-
 impl Job<'_> {
-    fn share(&self, thread: u32) -> ThreadShare {
-        ThreadShare {
-            thread,
-            threads: self.threads,
-            agent: self.agent,
-        }
-    }
-
     /// Waits until all events of the first `phases` phases have been emitted, so that an agent sends
     /// `waiting` only after them.
     fn await_emitted(&self, phases: usize) {
@@ -293,79 +258,85 @@ impl Job<'_> {
 
     fn load_thread(
         &self,
-        number: u32,
+        share: ThreadShare,
         returned: Receiver<Box<Slice>>,
         out: &SyncSender<Message>,
     ) -> Option<Core> {
         let plan = &self.input.plan;
-        let first = Box::new(Slice::new(number, groups(plan)));
-        let deadline = plan.deadline.as_nanos() as Ns;
-        let recorder = Recorder::new(first, out.clone(), returned, deadline, Rows::of(plan));
-        let share = self.share(number);
-        let cap = cap(plan, share);
-        let core = Core::new(plan, share, cap, recorder);
+        let first = Slice::new(share.thread, groups(plan));
+        let recorder = Recorder::new(plan, first, out.clone(), returned);
+        let mut core = Core::new(plan, share, recorder);
+        core.outlasts_server = self.input.outlasts_server;
         let thread = StartingThread {
             job: self,
-            number,
-            core: core.outlasting_server(self.input.outlasts_server),
+            share,
+            core,
             out,
         };
-        let clock = self.shared.clock;
-        // In the closed model, the thread is usually the bottleneck, and timestamps would take CPU
-        // time for each response.
-        let stamped = plan.is_open();
-        match plan.backend {
-            Backend::Epoll => thread.protect(epoll(plan, clock, stamped)),
-            Backend::Uring => {
-                let uring = uring(plan, &self.requests, cap, clock);
-                thread.protect(uring.map(|uring| if stamped { uring.stamped() } else { uring }))
-            }
-        }
+        let sides = [(plan, &*self.requests)];
+        with_backends(sides, self.tls.as_ref(), share, self.shared.clock, thread)
     }
 }
 
-/// Creates the epoll backend of a load thread.
-pub(crate) fn epoll(plan: &Plan, clock: Clock, stamped: bool) -> io::Result<Epoll> {
-    Epoll::new(clock, &targets(plan), stamped)
+/// The work of a load thread that has a backend for each of `N` servers.
+pub(crate) trait BackendWork<const N: usize> {
+    /// The result of the work.
+    type Done;
+
+    /// Does the work with any kind of backend.
+    fn run<B: IoBackend>(self, backends: [io::Result<B>; N]) -> Self::Done;
 }
 
-/// Creates the io_uring backend of a load thread that opens at most `cap` connections.
-pub(crate) fn uring(
-    plan: &Plan,
-    requests: &[EncodedRequest],
-    cap: usize,
+/// Runs a thread's work with a backend for each server. The plans for the servers require the same
+/// backend and the same use of TLS.
+pub(crate) fn with_backends<const N: usize, W: BackendWork<N>>(
+    servers: [(&Plan, &[EncodedRequest]); N],
+    tls: Option<&Tls>,
+    share: ThreadShare,
     clock: Clock,
-) -> io::Result<Uring> {
-    // The last handshake message and the request that follows are consecutive small writes, which
-    // Nagle's algorithm would delay. Like very long requests, TLS therefore needs sockets with
-    // TCP_NODELAY.
-    let longest = match plan.tls {
-        Some(_) => usize::MAX,
-        None => longest(requests),
+    work: W,
+) -> W::Done {
+    let addresses = |plan: &Plan| plan.target.addresses().collect::<Vec<_>>();
+    // In the closed model, the thread is usually the bottleneck, and timestamps would take CPU time
+    // for each response.
+    let epoll = |(plan, _): (&Plan, _)| Epoll::new(clock, &addresses(plan), plan.is_open());
+    let uring = |(plan, requests): (&Plan, &[EncodedRequest])| {
+        // The last handshake message and the request that follows are consecutive small writes,
+        // which Nagle's algorithm would delay. Like very long requests, TLS therefore needs sockets
+        // with TCP_NODELAY.
+        let longest = tls.map_or_else(|| longest(requests), |_| usize::MAX);
+        match Uring::new(clock, &addresses(plan), share.connections(plan), longest) {
+            Ok(uring) if plan.is_open() => Ok(uring.stamped()),
+            made => made.map_err(|error| io::Error::other(unavailable(&error))),
+        }
     };
-    Uring::new(clock, &targets(plan), cap, longest)
-        .map_err(|error| io::Error::other(unavailable(&error)))
-}
-
-fn targets(plan: &Plan) -> Vec<Address> {
-    plan.target.addresses().collect()
-}
-
-impl StartingThread<'_> {
-    /// Wraps the backend in TLS if the plan requires TLS.
-    fn protect<B: IoBackend>(self, backend: io::Result<B>) -> Option<Core> {
-        let Some(tls) = &self.job.tls else {
-            return self.drive(backend);
-        };
-        let clock = self.job.shared.clock;
-        self.drive(backend.map(|inner| Secured::new(clock, inner, tls)))
+    match servers[0].0.backend {
+        Backend::Epoll => with_tls(servers.map(epoll), tls, clock, work),
+        Backend::Uring => with_tls(servers.map(uring), tls, clock, work),
     }
+}
+
+/// Wraps the backends in TLS if required.
+fn with_tls<const N: usize, B: IoBackend, W: BackendWork<N>>(
+    backends: [io::Result<B>; N],
+    tls: Option<&Tls>,
+    clock: Clock,
+    work: W,
+) -> W::Done {
+    let Some(tls) = tls else {
+        return work.run(backends);
+    };
+    work.run(backends.map(|made| made.map(|inner| Secured::new(clock, inner, tls))))
+}
+
+impl BackendWork<1> for StartingThread<'_> {
+    type Done = Option<Core>;
 
     /// Runs the thread with its backend through the phases.
-    fn drive<B: IoBackend>(self, backend: io::Result<B>) -> Option<Core> {
+    fn run<B: IoBackend>(self, [backend]: [io::Result<B>; 1]) -> Option<Core> {
         let StartingThread {
             job,
-            number,
+            share,
             core,
             out,
         } = self;
@@ -379,15 +350,10 @@ impl StartingThread<'_> {
             let outgoing = Outgoing::new(&job.requests, plan.seed);
             let mut thread = LoadThread::new(shared.clock, core, backend, outgoing);
             // Sending fails only after the receiver is dropped. The message is then not needed.
-            let report = |counts| drop(out.send(Message::Opening(number, counts)));
+            let report = |counts| drop(out.send(Message::Opening(share.thread, counts)));
             thread.prepare(shared, report)?;
             Ok(thread)
         });
-        let share = job.share(number);
-        let share = PhaseShare {
-            share,
-            requests: plan.request_limit().map(|n| split(n, share.overall())),
-        };
         let start = |phase| {
             job.await_emitted(phase);
             (job.await_start)(&shared.clock)
@@ -403,9 +369,9 @@ fn gather(
     gatherer: &mut Gatherer,
     messages: &Receiver<Message>,
     emit: &mut impl FnMut(Event),
-) -> Result<PhaseResult, WorkerError> {
+) -> Result<WorkerEnd, WorkerError> {
     let mut cpu = (0.0, 0.0);
-    let mut ends = Vec::new();
+    let mut sum = WorkerEnd::default();
     let mut failed = None;
     let mut running = gatherer.back.len();
     while running > 0 {
@@ -425,7 +391,7 @@ fn gather(
                 gatherer.ended(thread).into_iter().for_each(&mut *emit);
                 running -= 1;
                 match end {
-                    Ok(end) => ends.push(*end),
+                    Ok(end) => sum.merge(&end),
                     Err(error) => failed = Some(error),
                 }
             }
@@ -436,13 +402,15 @@ fn gather(
     if let Some(error) = failed {
         return Err(WorkerError::system("waiting for sockets")(error));
     }
-    let ended = ends.iter().map(|end| end.ended).max().unwrap_or(0);
-    let (events, totals) = gatherer.end(ended);
+    let (events, totals) = gatherer.end(sum.ended_ns);
     events.into_iter().for_each(emit);
-    Ok(PhaseResult {
-        totals,
-        threads: ends,
-        cpu: (used.0 - cpu.0, used.1 - cpu.1),
+    Ok(WorkerEnd {
+        counts: totals.counts,
+        bytes_sent: totals.bytes_sent,
+        bytes_received: totals.bytes_received,
+        user_s: used.0 - cpu.0,
+        system_s: used.1 - cpu.1,
+        ..sum
     })
 }
 
@@ -460,16 +428,9 @@ impl Opening {
     /// advance.
     #[must_use]
     pub fn new(plan: &Plan, threads: u32, agent: AgentShare) -> Self {
-        let of = |thread| {
-            let share = ThreadShare {
-                thread,
-                threads,
-                agent,
-            };
-            ready_connections(plan, share.overall().1, cap(plan, share)) as u64
-        };
+        let ready = |share| ready_connections(plan, share) as u64;
         Opening {
-            of: (0..threads).map(of).sum(),
+            of: ThreadShare::of_agent(agent, threads).map(ready).sum(),
             threads: vec![(0, 0); threads as usize],
             reported: vec![false; threads as usize],
         }
@@ -496,6 +457,71 @@ impl Opening {
             failed: sum(|counts| counts.1),
             of: self.of,
         }
+    }
+}
+
+impl Job<'_> {
+    /// Combines the results of all phases, and writes the kept responses.
+    ///
+    /// # Errors
+    /// Writing the responses fails.
+    fn end(
+        &self,
+        mut phases: Vec<WorkerEnd>,
+        cores: &[Core],
+        responses: Option<&mut dyn Write>,
+    ) -> io::Result<WorkerEnd> {
+        let mut end = phases.pop().unwrap_or_default();
+        if let Some(warmup) = phases.pop() {
+            end.warmup_ns = warmup.ended_ns;
+            end.warmup_counts = Some(warmup.counts);
+        }
+        let mut group_times = GroupTimes::new(groups(&self.input.plan));
+        for core in cores {
+            group_times.merge(&core.recorder.group_times);
+            end.merge(&core.end());
+        }
+        end.not_numbers = [NOT_A_NUMBER, NOT_A_SCORE, NO_VALUE]
+            .iter()
+            .filter_map(|name| end.errors.get(*name))
+            .sum();
+        end.peak_rss_bytes = peak_rss_bytes();
+        end.answers = self.write_kept_responses(cores, responses)?;
+        end.groups = group_times.encode().collect();
+        end.next_number = self.shared.next_number.load(Ordering::Relaxed);
+        Ok(end)
+    }
+
+    /// Writes the kept responses to `responses`, or to the file that the input names.
+    fn write_kept_responses(
+        &self,
+        cores: &[Core],
+        responses: Option<&mut dyn Write>,
+    ) -> io::Result<Option<AnswersFile>> {
+        let Some(path) = &self.input.answers_file else {
+            return Ok(None);
+        };
+        let mut file;
+        let out: &mut dyn Write = match responses {
+            Some(responses) => responses,
+            None => {
+                file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+                &mut file
+            }
+        };
+        let line = KeptResponses::line(cores.iter().map(|core| &core.responses));
+        let mut count = 0;
+        for core in cores {
+            core.responses.write(line, out)?;
+            count += core.responses.count() as u64;
+        }
+        out.flush()?;
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        Ok(Some(AnswersFile { file: name, count }))
     }
 }
 

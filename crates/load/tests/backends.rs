@@ -453,7 +453,7 @@ fn child_out_of_files(backend: Backend) {
         // Sockets in the table are not open files. Requests too long for one write use ordinary
         // sockets, which are open files.
         plan.connections = 39;
-        if Uring::probe(1).unwrap().bind {
+        if Uring::probe(1).unwrap().can_bind {
             let source = IpAddr::from([127, 0, 0, 1]);
             let sources = Some(Sources {
                 first: source,

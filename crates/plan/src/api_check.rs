@@ -9,8 +9,8 @@
 
 use std::path::Path;
 
+use floodmark_load::request::RequestTemplate;
 use floodmark_load::request::{EncodedRequest, RequestPart, check_request};
-use floodmark_load::template::RequestTemplate;
 use floodmark_record::api_check::{ApiCheck, ApiCheckKind, Readback};
 use floodmark_record::body::RequestBody;
 use floodmark_record::operation::MAX_KEYS;

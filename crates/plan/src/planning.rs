@@ -4,8 +4,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use floodmark_load::budget::{self, Offer, SocketLocation};
-use floodmark_load::scoring;
-use floodmark_load::sources::unusable;
+use floodmark_load::judge::score;
+use floodmark_load::targets::unusable;
 use floodmark_load::worker;
 use floodmark_observe::{Root, cpu, environment};
 use floodmark_record::body::RequestBody;
@@ -323,7 +323,7 @@ fn check(spec: &PlanSpec, request: &RequestPlan) -> Result<Option<Check>, String
         None | Some(CheckKind::File(_)) => None,
         Some(CheckKind::Sequence) => Some(Check::Sequence),
         Some(CheckKind::Scoring) => Some(Check::Scoring {
-            score: scoring::score(request.body.bytes().unwrap_or_default())
+            score: score(request.body.bytes().unwrap_or_default())
                 .map_err(|why| format!("{} scoring: {why}", spec.name("check")))?,
         }),
     })

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::kept::ScoringSummary;
-use crate::outcome::{Counts, NotOkResponse};
+use crate::kept::{SHOWN, ScoringSummary};
+use crate::outcome::{Counts, MAX_STATUSES, NotOkResponse};
 use crate::target::Address;
 use crate::times::TimeKind;
 use crate::tls::TlsUse;
@@ -60,7 +60,7 @@ pub struct Connecting {
 }
 
 /// Held connections (`--hold`), opened before the clock starts and kept open.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldConnections {
     /// Connections that were open when the clock started.
     pub standing: u64,
@@ -182,10 +182,11 @@ pub struct ThreadUsage {
 }
 
 /// Reason why a worker ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
     /// The worker completed the plan.
+    #[default]
     Completed,
     /// The run was interrupted.
     Interrupted,
@@ -198,7 +199,7 @@ pub enum EndReason {
 }
 
 /// Last event of a worker: totals of the measurement.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerEnd {
     /// Reason why the worker ended.
     pub reason: EndReason,
@@ -377,6 +378,83 @@ impl HeldConnections {
         self.lost += other.lost;
         self.reopened += other.reopened;
         self.opening_ns = self.opening_ns.max(other.opening_ns);
+    }
+}
+
+impl WorkerEnd {
+    /// Adds the end of another thread or worker, except the histograms of its groups.
+    pub fn merge(&mut self, other: &WorkerEnd) {
+        let reasons = [self.reason, other.reason];
+        self.reason = [
+            EndReason::Interrupted,
+            EndReason::ServerGone,
+            EndReason::NotHttp,
+        ]
+        .into_iter()
+        .find(|reason| reasons.contains(reason))
+        .unwrap_or_default();
+        self.last_response_ns = self.last_response_ns.max(other.last_response_ns);
+        self.window_ns = self.window_ns.max(other.window_ns);
+        self.ended_ns = self.ended_ns.max(other.ended_ns);
+        self.counts.merge(&other.counts);
+        merge_options(&mut self.warmup_counts, &other.warmup_counts, Counts::merge);
+        self.warmup_ns = self.warmup_ns.max(other.warmup_ns);
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+        self.connects += other.connects;
+        self.peak_connections += other.peak_connections;
+        merge_options(&mut self.held, &other.held, HeldConnections::merge);
+        self.longest_stall_ns = self.longest_stall_ns.max(other.longest_stall_ns);
+        add_counts(&mut self.errors, &other.errors);
+        for response in &other.not_ok_responses {
+            let same = |first: &NotOkResponse| first.status == response.status;
+            if !self.not_ok_responses.iter().any(same) {
+                self.not_ok_responses.push(response.clone());
+            }
+        }
+        self.not_ok_responses
+            .sort_by_key(|response| response.status);
+        self.not_ok_responses.truncate(MAX_STATUSES);
+        add_counts(&mut self.unawaited, &other.unawaited);
+        self.user_s += other.user_s;
+        self.system_s += other.system_s;
+        merge_options(&mut self.peak_rss_bytes, &other.peak_rss_bytes, |a, b| {
+            *a += b;
+        });
+        self.threads.extend_from_slice(&other.threads);
+        for one in &other.addresses {
+            let mut all = self.addresses.iter_mut();
+            match all.find(|sum| sum.address == one.address) {
+                Some(sum) => sum.merge(one),
+                None => self.addresses.push(one.clone()),
+            }
+        }
+        merge_options(&mut self.answers, &other.answers, |a, b| a.count += b.count);
+        self.out_of_order += other.out_of_order;
+        self.offenders.extend_from_slice(&other.offenders);
+        self.offenders.truncate(SHOWN);
+        self.not_numbers += other.not_numbers;
+        // Scores are relative to the first line, as in the joined file.
+        merge_options(&mut self.scored, &other.scored, |a, b| {
+            a.line = a.line.or(b.line);
+            a.join(b);
+        });
+        self.tls = self
+            .tls
+            .take()
+            .into_iter()
+            .chain(other.tls.clone())
+            .reduce(TlsUse::merged);
+        self.next_number = self.next_number.max(other.next_number);
+    }
+}
+
+/// Adds an optional value to a sum of optional values.
+fn merge_options<T: Clone>(sum: &mut Option<T>, other: &Option<T>, merge: impl FnOnce(&mut T, &T)) {
+    match (sum, other) {
+        (Some(sum), Some(other)) => merge(sum, other),
+        (sum @ None, other) => *sum = other.clone(),
+        (Some(_), None) => {}
     }
 }
 

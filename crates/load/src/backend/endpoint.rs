@@ -1,6 +1,7 @@
 //! Kernel representation of addresses, sockets for them, and system calls that `std` and `socket2` do
 //! not offer in a suitable form.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
@@ -10,58 +11,46 @@ use floodmark_record::plan::Address;
 use rustix::thread::set_current_timer_slack;
 use socket2::{Protocol, SockAddr, Socket, Type};
 
-use crate::libc_calls::result;
+use super::Slot;
+use crate::clock::Ns;
+use crate::usage::result;
 
-/// Target address of connections.
-pub(super) struct KernelAddress {
-    pub address: SockAddr,
+/// Converts addresses to their kernel representation.
+/// The result is boxed, because io_uring reads an address only when it submits the connect.
+///
+/// # Errors
+/// Fails if a unix socket's path and its terminator exceed 108 bytes (`unix(7)`).
+pub(super) fn endpoints(addresses: &[Address]) -> io::Result<Box<[SockAddr]>> {
+    let convert = |address: &Address| match address {
+        Address::Ip(address) => Ok((*address).into()),
+        Address::Unix(path) => SockAddr::unix(path),
+    };
+    addresses.iter().map(convert).collect()
 }
 
-impl KernelAddress {
-    /// Converts addresses to their kernel representation.
-    /// The result is boxed, because io_uring reads an address only when it submits the connect.
-    ///
-    /// # Errors
-    /// Fails if a unix socket's path and its terminator exceed 108 bytes (`unix(7)`).
-    pub fn all(addresses: &[Address]) -> io::Result<Box<[KernelAddress]>> {
-        let convert = |address: &Address| {
-            let address = match address {
-                Address::Ip(address) => (*address).into(),
-                Address::Unix(path) => SockAddr::unix(path)?,
-            };
-            Ok(KernelAddress { address })
-        };
-        addresses.iter().map(convert).collect()
+/// Creates a socket for an address. With `at_once`, TCP sends small segments without waiting for
+/// outstanding acknowledgements (`TCP_NODELAY`).
+pub(super) fn socket(
+    address: &SockAddr,
+    kind: Type,
+    at_once: bool,
+    source: Option<IpAddr>,
+) -> io::Result<Socket> {
+    let kind = kind.cloexec();
+    if address.is_unix() {
+        return Socket::new(address.domain(), kind, None);
     }
-
-    pub fn is_unix(&self) -> bool {
-        self.address.is_unix()
+    let socket = Socket::new(address.domain(), kind, Some(Protocol::TCP))?;
+    if at_once {
+        socket.set_tcp_nodelay(true)?;
     }
-
-    /// Creates a socket for the address. With `at_once`, TCP sends small segments without waiting
-    /// for outstanding acknowledgements (`TCP_NODELAY`).
-    pub fn socket(&self, kind: Type, at_once: bool, source: Option<IpAddr>) -> io::Result<Socket> {
-        let domain = self.address.domain();
-        if self.is_unix() {
-            return Socket::new(domain, kind.cloexec(), None);
-        }
-        let socket = Socket::new(domain, kind.cloexec(), Some(Protocol::TCP))?;
-        if at_once {
-            socket.set_tcp_nodelay(true)?;
-        }
-        if let Some(source) = source {
-            bind_address_no_port(&socket)?;
-            socket.bind(&SocketAddr::new(source, 0).into())?;
-        }
-        Ok(socket)
+    if let Some(source) = source {
+        // `connect` then chooses the local port and considers the whole four-tuple (Linux 4.2).
+        // Without this option, all source addresses would share one port range.
+        turn_on(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT)?;
+        socket.bind(&SocketAddr::new(source, 0).into())?;
     }
-}
-
-/// Defers the choice of a local port from `bind` to `connect` (Linux 4.2).
-/// `connect` considers the whole four-tuple. Without this option, all source addresses would share
-/// one port range.
-pub(super) fn bind_address_no_port(socket: &Socket) -> io::Result<()> {
-    turn_on(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT)
+    Ok(socket)
 }
 
 /// The value that setsockopt(2) expects to turn on a socket option.
@@ -85,4 +74,83 @@ pub(super) fn turn_on(socket: &Socket, level: libc::c_int, option: libc::c_int) 
 /// Makes the calling thread's waits end on time instead of up to 50 µs late.
 pub(super) fn fire_when_due() -> io::Result<()> {
     Ok(set_current_timer_slack(Some(NonZeroU64::MIN))?)
+}
+
+/// Retry interval in ns. In this time, a working server accepts many connections from its queue. A
+/// retry costs one system call.
+const AGAIN_NS: Ns = 1_000_000;
+
+/// Slots that wait for space in the accept queue of a unix socket, in order.
+///
+/// For TCP, the kernel retries such a connect. For a non-blocking unix socket, the kernel returns
+/// EAGAIN and never reports that the queue has space (`unix(7)`), so the backend retries
+/// periodically. Each attempt to open a connection adds at most one entry. The next retry removes
+/// the entries of closed slots.
+#[derive(Default)]
+pub(super) struct FullQueue {
+    waiting: VecDeque<(Slot, u32)>,
+    again: Ns,
+}
+
+impl FullQueue {
+    /// Adds a slot with its current generation.
+    pub fn join(&mut self, slot: Slot, generation: u32, now: Ns) {
+        if self.waiting.is_empty() {
+            self.again = now + AGAIN_NS;
+        }
+        self.waiting.push_back((slot, generation));
+    }
+
+    /// Returns the time at which a wait must end: `until`, or the next retry if it is earlier.
+    pub fn wake(&self, until: Ns) -> Ns {
+        if self.waiting.is_empty() {
+            until
+        } else {
+            until.min(self.again)
+        }
+    }
+
+    /// Calls `attempt` for the waiting slots in order, if a retry is due.
+    /// If `attempt` returns false, the accept queue is still full and the remaining slots keep
+    /// waiting.
+    pub fn retry(&mut self, now: Ns, mut attempt: impl FnMut(Slot, u32) -> bool) {
+        if self.waiting.is_empty() || now < self.again {
+            return;
+        }
+        while let Some((slot, generation)) = self.waiting.front().copied() {
+            if !attempt(slot, generation) {
+                self.again = now + AGAIN_NS;
+                return;
+            }
+            self.waiting.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_waiting_slots_in_order() {
+        let mut queue = FullQueue::default();
+        assert_eq!(queue.wake(Ns::MAX), Ns::MAX);
+        (0..3).for_each(|slot| queue.join(slot, 7, 0));
+        assert_eq!(queue.wake(Ns::MAX), AGAIN_NS);
+        assert_eq!(queue.wake(5), 5);
+        let mut asked = Vec::new();
+        let mut retry = |now, room: usize| {
+            asked.clear();
+            queue.retry(now, |slot, generation| {
+                assert_eq!(generation, 7);
+                asked.push(slot);
+                asked.len() <= room
+            });
+            (asked.clone(), queue.wake(Ns::MAX))
+        };
+        assert_eq!(retry(AGAIN_NS - 1, 9), (vec![], AGAIN_NS));
+        assert_eq!(retry(AGAIN_NS, 1), (vec![0, 1], 2 * AGAIN_NS));
+        assert_eq!(retry(2 * AGAIN_NS, 0), (vec![1], 3 * AGAIN_NS));
+        assert_eq!(retry(3 * AGAIN_NS, 2), (vec![1, 2], Ns::MAX));
+    }
 }

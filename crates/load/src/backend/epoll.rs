@@ -13,10 +13,9 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use socket2::{Socket, Type};
+use socket2::{SockAddr, Socket, Type};
 
-use super::endpoint::{KernelAddress, fire_when_due};
-use super::full_queue::FullQueue;
+use super::endpoint::{FullQueue, endpoints, fire_when_due, socket};
 use super::stamps::{self, Stamps};
 use super::{Completion, EarlyCompletions, IoBackend, Route, SharedBytes, Slot};
 use crate::clock::{Clock, NS_PER_S, Ns};
@@ -43,7 +42,7 @@ const END: epoll::EventFlags = epoll::EventFlags::RDHUP
 pub struct Epoll {
     clock: Clock,
     epoll: OwnedFd,
-    endpoints: Box<[KernelAddress]>,
+    endpoints: Box<[SockAddr]>,
     full_queue: FullQueue,
     slots: Vec<EpollSlot>,
     events: Vec<epoll::Event>,
@@ -84,7 +83,7 @@ impl Epoll {
         Ok(Epoll {
             clock,
             epoll,
-            endpoints: KernelAddress::all(targets)?,
+            endpoints: endpoints(targets)?,
             full_queue: FullQueue::default(),
             slots: Vec::new(),
             events: Vec::with_capacity(EVENTS),
@@ -141,12 +140,12 @@ impl Epoll {
     ) -> io::Result<()> {
         let endpoint = &self.endpoints[route.target as usize];
         let at_once = first.is_none_or(|bytes| bytes.len() > ONE_SEGMENT);
-        let socket = endpoint.socket(Type::STREAM.nonblocking(), at_once, route.source)?;
+        let socket = socket(endpoint, Type::STREAM.nonblocking(), at_once, route.source)?;
         let is_unix = endpoint.is_unix();
         if let Some(stamps) = self.stamps.as_ref().filter(|_| !is_unix) {
             stamps.ask(&socket);
         }
-        let connected = socket.connect(&endpoint.address);
+        let connected = socket.connect(endpoint);
         let entry = &mut self.slots[slot as usize];
         entry.target = route.target;
         entry.socket = Some(socket);
@@ -392,7 +391,7 @@ impl Epoll {
             else {
                 return true;
             };
-            let established = match socket.connect(&self.endpoints[entry.target as usize].address) {
+            let established = match socket.connect(&self.endpoints[entry.target as usize]) {
                 Err(e) if refused_for_now(&e) => return false,
                 Err(e) => Err(e),
                 Ok(()) => self.register(slot),

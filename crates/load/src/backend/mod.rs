@@ -20,7 +20,6 @@ use crate::coalescing::Batch;
 
 mod endpoint;
 pub mod epoll;
-mod full_queue;
 mod stamps;
 pub mod uring;
 

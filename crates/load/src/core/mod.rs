@@ -2,25 +2,20 @@
 //! completions into actions, and receives the current time as an argument.
 //!
 //! ```text
-//! arrivals ──► starting ──► opening ──► (backend) ──► responding ──► ending ──► starting …
-//!              request to    connects                  reads         outcomes of
-//!              connection    and failures              responses     requests, connections
+//! arrivals ──► starting ──► opening ──► (backend) ──► ending ──► starting …
+//!              request to    connects                  reads responses; outcomes of
+//!              connection    and failures              requests, connections
 //! ```
 
-#[cfg(test)]
-mod checked_tests;
 mod ending;
-mod holding;
-#[cfg(test)]
-mod lab;
 mod opening;
-mod responding;
 mod starting;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod world;
 
+use std::collections::BTreeMap;
+
+use floodmark_record::WorkerEnd;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::{CloseFirst, ConnectionUse, Plan};
 
@@ -29,15 +24,14 @@ use crate::backend::{Completion, Route, Slot};
 use crate::clock::Ns;
 use crate::connection::{ConnectionSlot, ConnectionState, List};
 use crate::failure;
-use crate::indices::ThreadShare;
 use crate::judge::Judge;
 use crate::kept_responses::{KeptResponses, NotOkBodies};
 use crate::mix::Picks;
 use crate::recorder::Recorder;
+use crate::schedule::ThreadShare;
 use crate::targets::Targets;
 
-use self::holding::Ahead;
-pub use self::holding::HeldSoFar;
+use self::opening::Ahead;
 pub use self::opening::ready_connections;
 
 /// Maximum number of connections opened per iteration.
@@ -127,7 +121,7 @@ pub struct Core {
     /// The time at which the server started to refuse all connections.
     refused_since: Option<Ns>,
     /// Whether the run continues while a server that was reached before refuses all connections.
-    outlasts_server: bool,
+    pub outlasts_server: bool,
     gone: bool,
     not_http: u64,
     /// Body bytes from the current piece of a response.
@@ -144,12 +138,9 @@ fn connection_uses(plan: &Plan) -> Option<u64> {
 }
 
 impl Core {
-    /// Creates the state of a thread that opens at most `cap` connections.
-    #[must_use]
-    pub fn new(plan: &Plan, share: ThreadShare, cap: usize, recorder: Recorder) -> Self {
+    /// Creates the state of a thread.
+    pub fn new(plan: &Plan, share: ThreadShare, recorder: Recorder) -> Self {
         let (thread, threads) = share.overall();
-        let uses = connection_uses(plan);
-        let ready = ready_connections(plan, threads, cap);
         Core {
             actions: Vec::with_capacity(64),
             recorder,
@@ -168,15 +159,14 @@ impl Core {
                 picks: Picks::new(plan, share, 1),
             },
             judges: Judge::of_plan(plan),
-            cap,
-            uses,
+            cap: share.connections(plan),
+            uses: connection_uses(plan),
             close_first: plan.close_first,
             server_closes: None,
             timeout: (plan.timeout.as_nanos() as Ns).max(1),
             opening_unclaimed: 0,
             opens_left: OPENS_PER_TURN,
-            // Connections with a limited number of requests cannot be held.
-            ahead: Ahead::new(ready, threads, plan.hold() && uses.is_none()),
+            ahead: Ahead::new(plan, share),
             open: 0,
             room_since: 0,
             in_flight: 0,
@@ -194,27 +184,15 @@ impl Core {
         }
     }
 
-    /// Sets whether the run continues while a server that was reached before refuses all
-    /// connections.
-    #[must_use]
-    pub fn outlasting_server(self, outlasts_server: bool) -> Self {
-        Core {
-            outlasts_server,
-            ..self
-        }
-    }
-
     /// Returns the number of requests that are in flight or waiting for their connection's
     /// handshake.
     #[inline]
-    #[must_use]
     pub fn under_way(&self) -> u64 {
         self.in_flight + self.carried
     }
 
     /// Returns whether a busy thread may handle responses in batches.
     /// Only the closed model allows batches, because its responses wait for the busy thread anyway.
-    #[must_use]
     pub fn coalescible(&self) -> bool {
         matches!(self.arrivals, RequestSource::Closed { .. })
     }
@@ -228,28 +206,26 @@ impl Core {
         self.arrive(now);
         self.serve_waiting(now);
         self.open_ahead(now);
-        while let Some(slot) = self.paused.front() {
-            if self.connections[slot as usize].deadline > now {
-                break;
-            }
+        while let Some(slot) = self.past_deadline(&self.paused, now) {
             self.paused.remove(&mut self.connections, slot);
             self.release(slot, now);
             self.refill(now);
         }
-        while let Some(slot) = self.pressing.front() {
-            if self.connections[slot as usize].deadline > now {
-                break;
-            }
+        while let Some(slot) = self.past_deadline(&self.pressing, now) {
             self.time_out(slot, now);
         }
-        while let Some(slot) = self.closing.front() {
-            if self.connections[slot as usize].deadline > now {
-                break;
-            }
+        while let Some(slot) = self.past_deadline(&self.closing, now) {
             self.recorder.error(failure::NOT_CLOSED);
             self.server_closes.get_or_insert(false);
             self.close(slot, now);
         }
+    }
+
+    /// Returns the first connection in a list, if its deadline has passed.
+    #[inline]
+    fn past_deadline(&self, list: &List, now: Ns) -> Option<Slot> {
+        let first = list.front();
+        first.filter(|slot| self.connections[*slot as usize].deadline <= now)
     }
 
     /// Returns the time by which [`Core::turn`] must be called next, as far as is known now.
@@ -327,7 +303,6 @@ impl Core {
     }
 
     /// Returns whether all requests have been started and have an outcome.
-    #[must_use]
     pub fn finished(&mut self) -> bool {
         self.in_flight == 0 && self.carried == 0 && self.exhausted()
     }
@@ -340,7 +315,6 @@ impl Core {
     }
 
     /// Returns the reason to end the run early, if any.
-    #[must_use]
     pub fn hopeless(&self) -> Option<EndReason> {
         if self.gone {
             Some(EndReason::ServerGone)
@@ -353,7 +327,6 @@ impl Core {
 
     /// Returns the end reason for a run that [`Core::hopeless`] did not end early: `Completed`,
     /// unless the server is unreachable or sent only invalid responses.
-    #[must_use]
     pub fn completed(&self) -> EndReason {
         let standing = |c: &ConnectionSlot| {
             matches!(
@@ -370,8 +343,28 @@ impl Core {
         }
     }
 
+    /// Returns the thread's part of the end of the worker.
+    pub fn end(&self) -> WorkerEnd {
+        let counts = |by_name: &BTreeMap<&'static str, u64>| {
+            let owned = by_name.iter().map(|(name, n)| ((*name).to_owned(), *n));
+            owned.collect()
+        };
+        WorkerEnd {
+            connects: self.recorder.total_connects,
+            peak_connections: self.recorder.peak_open,
+            held: self.held().cloned(),
+            errors: counts(&self.recorder.errors),
+            not_ok_responses: self.not_ok_responses.responses(),
+            unawaited: counts(&self.recorder.unawaited),
+            addresses: self.targets.uses(),
+            out_of_order: self.responses.out_of_order,
+            offenders: self.responses.offenders.clone(),
+            scored: self.responses.scored(),
+            ..WorkerEnd::default()
+        }
+    }
+
     /// Returns a request number greater than any used so far.
-    #[must_use]
     pub fn next_number(&self) -> u64 {
         match &self.arrivals {
             RequestSource::Closed { picks, .. } => picks.next_number,

@@ -111,15 +111,11 @@ impl Core {
             }),
         };
         match next {
-            Some(QueuedArrival {
-                pick,
-                intended,
-                let_in,
-            }) => {
+            Some(next) => {
                 // The time until admission always counts as lateness, even if the request then
                 // waits for a connection.
-                let free = free.max(let_in) - (let_in - intended);
-                self.assign(slot, (pick, intended), free, now);
+                let free = free.max(next.let_in) - (next.let_in - next.intended);
+                self.assign(slot, (next.pick, next.intended), free, now);
             }
             None => self.rest(slot),
         }

@@ -38,14 +38,6 @@ pub enum TlsError {
     Library(#[from] rustls::Error),
 }
 
-/// Converts a host to a name that can appear in a certificate.
-///
-/// # Errors
-/// Fails if the host is neither a DNS name nor an IP address.
-pub fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
-    ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Name(host.to_owned()))
-}
-
 /// A plan's TLS configuration.
 #[derive(Debug, Clone)]
 pub struct Tls {
@@ -75,10 +67,11 @@ impl Tls {
         if !plan.resumption {
             config.resumption = Resumption::disabled();
         }
+        let name = plan.server_name.clone();
         Ok(Tls {
             config,
             resumption: plan.resumption,
-            name: server_name(&plan.server_name)?,
+            name: ServerName::try_from(name.clone()).map_err(|_| TlsError::Name(name))?,
         })
     }
 

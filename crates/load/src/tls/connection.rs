@@ -9,7 +9,7 @@ use rustls::unbuffered::{
 };
 use rustls::{ClientConfig, Error, HandshakeKind, ProtocolVersion};
 
-use super::failure::TlsFailure;
+use crate::failure::TlsFailure;
 
 /// Size in bytes of the overhead in a request's records: headers, nonces, tags and a key update.
 const RECORD_ROOM: usize = 64;

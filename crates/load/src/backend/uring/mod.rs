@@ -14,36 +14,27 @@
 //! end, and the response acknowledges this segment. Requests too long for one write use ordinary
 //! descriptors with TCP_NODELAY.
 
-mod availability;
-mod bound;
 mod buffers;
-mod outcome;
 mod queue;
-mod stamped;
-mod tag;
-mod unix;
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::IntoRawFd;
+use std::time::Duration;
 
-use floodmark_record::plan::{Address, CloseFirst};
-use io_uring::types::{Fd, Fixed};
+use floodmark_record::plan::{Address, CloseFirst, Plan};
+use io_uring::types::{Fd, Fixed, RecvMsgOut};
 use io_uring::{IoUring, cqueue, opcode};
-use socket2::{Socket, Type};
+use socket2::{SockAddr, Socket, Type};
 
-use self::bound::Addresses;
 use self::buffers::ReceiveBuffers;
-use self::outcome::RingEvent;
-use self::queue::AT_ONCE;
-use self::stamped::Stamping;
-use self::tag::{RingOperation, next_generation, user_data};
-use super::endpoint::{KernelAddress, fire_when_due};
-use super::full_queue::FullQueue;
-use super::{Completion, EarlyCompletions, IoBackend, Route, SharedBytes, Slot, stamps};
+use self::queue::{AT_ONCE, Addresses, RingOperation, can_bind, next_generation, parts, user_data};
+use super::endpoint::{FullQueue, endpoints, fire_when_due, socket};
+use super::stamps::{self, Stamps};
+use super::{Completion, EarlyCompletions, IoBackend, Route, SharedBytes, Slot};
+use crate::budget::SocketLocation;
 use crate::clock::{Clock, Ns};
 use crate::coalescing::Batch;
-
-pub use self::availability::{Abilities, unavailable};
 
 /// Number of entries in the submission queue.
 const ENTRIES: u32 = 256;
@@ -58,12 +49,13 @@ pub struct Uring {
     ring: IoUring,
     buffers: ReceiveBuffers,
     clock: Clock,
-    endpoints: Box<[KernelAddress]>,
+    endpoints: Box<[SockAddr]>,
     full_queue: FullQueue,
     /// Whether sockets are created by ordinary system calls.
     plain: bool,
-    /// Whether sockets with a source address are created by ordinary system calls.
-    plain_bound: bool,
+    /// Whether sockets in the ring's table can be bound to source addresses (since Linux 6.11).
+    /// Otherwise, sockets with a source address are created by ordinary system calls.
+    pub can_bind: bool,
     addresses: Addresses,
     slots: Vec<RingSlot>,
     early: EarlyCompletions,
@@ -106,15 +98,15 @@ impl Uring {
         let table = u32::try_from(most.max(1)).unwrap_or(u32::MAX);
         ring.submitter().register_files_sparse(table)?;
         let buffers = ReceiveBuffers::register(&ring)?;
-        let plain_bound = !bound::can_bind(&ring);
+        let can_bind = can_bind(&ring);
         Ok(Uring {
             ring,
             buffers,
             clock,
-            endpoints: KernelAddress::all(targets)?,
+            endpoints: endpoints(targets)?,
             full_queue: FullQueue::default(),
             plain: longest > AT_ONCE,
-            plain_bound,
+            can_bind,
             addresses: Addresses::new(),
             slots: Vec::new(),
             early: EarlyCompletions::default(),
@@ -128,6 +120,36 @@ impl Uring {
             stamping: None,
             failed: None,
         })
+    }
+
+    /// Creates everything that a load thread needs, to check whether io_uring works on this host.
+    ///
+    /// # Errors
+    /// Returns the reason why io_uring does not work; see [`Uring::new`].
+    pub fn probe(most: usize) -> io::Result<Self> {
+        Self::new(Clock::start(), &[], most, 0)
+    }
+
+    /// Returns the location of a plan's sockets. The plan's requests have at most `longest` bytes.
+    #[must_use]
+    pub fn sockets(&self, plan: &Plan, longest: usize) -> SocketLocation {
+        let unix = plan.target.addresses().any(|to| to.ip().is_none());
+        let bindable = self.can_bind || plan.sources.is_none();
+        if longest <= AT_ONCE && plan.tls.is_none() && bindable && !unix {
+            SocketLocation::Tables
+        } else {
+            SocketLocation::Files
+        }
+    }
+
+    /// Enables kernel timestamps of responses if the kernel supports them.
+    /// Since Linux 6.11, sockets in the ring's table support timestamps.
+    #[must_use]
+    pub fn stamped(mut self) -> Self {
+        if self.plain || self.can_bind {
+            self.stamping = Stamps::keep().map(Stamping::new);
+        }
+        self
     }
 
     /// Queues a completion, which is then reported before the next wait.
@@ -160,8 +182,8 @@ impl IoBackend for Uring {
         if endpoint.is_unix() {
             return self.open_unix(slot);
         }
-        if self.plain || (self.plain_bound && route.source.is_some()) {
-            match endpoint.socket(Type::STREAM, true, route.source) {
+        if self.plain || (!self.can_bind && route.source.is_some()) {
+            match socket(endpoint, Type::STREAM, true, route.source) {
                 Ok(socket) => {
                     if let Some(stamping) = &self.stamping {
                         stamping.stamps.ask(&socket);
@@ -306,32 +328,271 @@ impl IoBackend for Uring {
 
 /// The backend's state for one connection. It is small, because there may be 100,000 slots.
 #[derive(Default)]
-pub(super) struct RingSlot {
+struct RingSlot {
     /// Incremented on each close, to distinguish a closed connection's completions from its
     /// successor's.
-    pub generation: u32,
+    generation: u32,
     /// Index of the target address.
-    pub target: u32,
-    pub socket: Descriptor,
-    pub connecting: bool,
+    target: u32,
+    socket: Descriptor,
+    connecting: bool,
     /// Whether a receive is armed.
-    pub receiving: bool,
+    receiving: bool,
     /// Whether a watched send is in progress.
-    pub sending: bool,
+    sending: bool,
     /// The latest request. It contains the bytes that the socket has not accepted yet.
-    pub request: Option<SharedBytes>,
+    request: Option<SharedBytes>,
     /// Number of request bytes that the socket has accepted. If a send caused no completion, the
     /// socket has accepted all bytes.
-    pub sent: usize,
+    sent: usize,
 }
 
 /// Location of a slot's socket.
 #[derive(Default)]
-pub(super) enum Descriptor {
+enum Descriptor {
     #[default]
     None,
     /// The socket is in the ring's table. Its index is the slot.
     Direct,
     /// The socket has an ordinary descriptor, because some options must be set before the connect.
     Plain(Socket),
+}
+
+/// State of receives with timestamps.
+struct Stamping {
+    stamps: Stamps,
+    /// Layout of a receive: the space for control data in addition to the received bytes.
+    /// The kernel reads this header when a receive is submitted.
+    message: Box<libc::msghdr>,
+    /// Wall-clock time, read directly before the worker's clock timed the last batch.
+    wall: Duration,
+}
+
+impl Stamping {
+    fn new(stamps: Stamps) -> Self {
+        // SAFETY: a zeroed msghdr is valid.
+        let mut message: Box<libc::msghdr> = Box::new(unsafe { std::mem::zeroed() });
+        message.msg_controllen = stamps::ROOM as _;
+        Stamping {
+            stamps,
+            message,
+            wall: stamps::wall(),
+        }
+    }
+}
+
+/// Meaning of a completion for the engine.
+enum RingEvent {
+    /// The completion belongs to a closed connection, or there is nothing to report.
+    Nothing,
+    /// Bytes were received: slot, buffer id, range within the buffer, and the kernel's timestamp.
+    Received(Slot, u16, Range<usize>, Option<Ns>),
+    Other(Completion<'static>),
+}
+
+impl Uring {
+    fn interpret(&mut self, completion: &cqueue::Entry) -> RingEvent {
+        let data = completion.user_data();
+        let (op, slot, generation) = parts(data);
+        let current = |entry: &&mut RingSlot| entry.generation == generation;
+        let Some(entry) = self.slots.get_mut(slot as usize).filter(current) else {
+            if op == RingOperation::Send {
+                self.cancelled.retain(|(send, _)| *send != data);
+            }
+            self.give_back(cqueue::buffer_select(completion.flags()));
+            return RingEvent::Nothing;
+        };
+        let result = completion.result();
+        let error = || io::Error::from_raw_os_error(-result);
+        match op {
+            RingOperation::Socket => {
+                // The connect that follows also fails, because there is no socket. Report only the
+                // socket's error, which is the cause.
+                entry.socket = Descriptor::None;
+                self.connect_failed(slot, error())
+            }
+            // The kernel cancels the connect that follows, and reports no completion for it.
+            RingOperation::Bind => self.connect_failed(slot, error()),
+            RingOperation::Connect if result < 0 => self.connect_failed(slot, error()),
+            RingOperation::Connect => {
+                entry.connecting = false;
+                self.push_receive(slot);
+                let (at, sent) = (self.taken, false);
+                RingEvent::Other(Completion::Connected { slot, at, sent })
+            }
+            RingOperation::Send => self.sent(slot, result),
+            RingOperation::Receive => self.received(slot, completion),
+            RingOperation::Other => RingEvent::Nothing,
+        }
+    }
+
+    fn connect_failed(&mut self, slot: Slot, error: io::Error) -> RingEvent {
+        self.slots[slot as usize].connecting = false;
+        self.close(slot, CloseFirst::Client);
+        RingEvent::Other(Completion::ConnectFailed { slot, error })
+    }
+
+    /// Handles the end of a watched send, or of a send that the socket did not accept completely.
+    fn sent(&mut self, slot: Slot, result: i32) -> RingEvent {
+        let entry = &mut self.slots[slot as usize];
+        entry.sending = false;
+        match result {
+            n if n >= 0 => entry.sent += n as usize,
+            n if n == -libc::EAGAIN => {}
+            n => return failed(slot, -n),
+        }
+        if entry.request.as_ref().is_some_and(|r| entry.sent < r.len()) {
+            self.push_send(slot, true);
+        }
+        RingEvent::Nothing
+    }
+
+    fn received(&mut self, slot: Slot, completion: &cqueue::Entry) -> RingEvent {
+        let buffer = cqueue::buffer_select(completion.flags());
+        let armed = cqueue::more(completion.flags());
+        self.slots[slot as usize].receiving = armed;
+        match (completion.result(), buffer) {
+            (n, Some(id)) if n > 0 => {
+                let Some((bytes, at)) = self.payload(slot, id, n as usize) else {
+                    self.give_back(buffer);
+                    return failed(slot, libc::EBADMSG);
+                };
+                if bytes.is_empty() {
+                    self.give_back(buffer);
+                    return RingEvent::Other(Completion::Ended { slot });
+                }
+                if !armed {
+                    self.push_receive(slot);
+                }
+                RingEvent::Received(slot, id, bytes, at)
+            }
+            (0, buffer) => {
+                self.give_back(buffer);
+                RingEvent::Other(Completion::Ended { slot })
+            }
+            // All buffers are in use. The buffers are returned before the kernel handles the new
+            // receive.
+            (n, _) if n == -libc::ENOBUFS => {
+                self.push_receive(slot);
+                RingEvent::Nothing
+            }
+            (n, _) => failed(slot, -n),
+        }
+    }
+
+    /// Returns the range of the slot's bytes in a buffer that is filled up to `length`, and the
+    /// timestamp of the last byte.
+    /// Returns `None` if the buffer does not have the requested layout.
+    fn payload(&self, slot: Slot, id: u16, length: usize) -> Option<(Range<usize>, Option<Ns>)> {
+        let target = self.slots[slot as usize].target as usize;
+        let stamping = self.stamping.as_ref();
+        let Some(stamping) = stamping.filter(|_| !self.endpoints[target].is_unix()) else {
+            return Some((0..length, None));
+        };
+        let buffer = self.buffers.filled(id, length);
+        let out = RecvMsgOut::parse(buffer, &stamping.message).ok()?;
+        let stamp = stamps::stamp(out.control_data());
+        let at = stamp.and_then(|stamp| stamps::moment(stamp, stamping.wall, self.taken));
+        let bytes = buffer.len() - out.payload_data().len()..buffer.len();
+        Some((bytes, at))
+    }
+}
+
+fn failed(slot: Slot, errno: i32) -> RingEvent {
+    let error = io::Error::from_raw_os_error(errno);
+    RingEvent::Other(Completion::Failed { slot, error })
+}
+
+/// Connects unix sockets with ordinary system calls.
+///
+/// These calls never block. If the accept queue is full, a connect in the ring would occupy one
+/// kernel worker thread per connection. All other operations use the ring, as for TCP sockets.
+impl Uring {
+    /// Connects the slot to its target, which is a unix socket.
+    fn open_unix(&mut self, slot: Slot) {
+        let entry = &self.slots[slot as usize];
+        let (generation, target) = (entry.generation, entry.target as usize);
+        let endpoint = &self.endpoints[target];
+        // After the connect, the socket is made blocking, so that the ring waits for its data.
+        let made = socket(endpoint, Type::STREAM.nonblocking(), false, None);
+        let connected = made.and_then(|socket| {
+            let connected = socket.connect(endpoint);
+            self.slots[slot as usize].socket = Descriptor::Plain(socket);
+            connected
+        });
+        match connected {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.full_queue.join(slot, generation, self.clock.now());
+            }
+            connected => self.connected_unix(slot, connected),
+        }
+    }
+
+    /// Retries connects that failed because the accept queue was full.
+    fn try_again(&mut self) {
+        let mut queue = std::mem::take(&mut self.full_queue);
+        queue.retry(self.clock.now(), |slot, generation| {
+            let entry = &self.slots[slot as usize];
+            let Descriptor::Plain(socket) = &entry.socket else {
+                return true;
+            };
+            if entry.generation != generation {
+                return true;
+            }
+            match socket.connect(&self.endpoints[entry.target as usize]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+                connected => {
+                    self.connected_unix(slot, connected);
+                    true
+                }
+            }
+        });
+        self.full_queue = queue;
+    }
+
+    fn connected_unix(&mut self, slot: Slot, connected: io::Result<()>) {
+        let entry = &mut self.slots[slot as usize];
+        let blocking = |descriptor: &Descriptor| match descriptor {
+            Descriptor::Plain(socket) => Socket::set_nonblocking(socket, false),
+            Descriptor::Direct | Descriptor::None => Ok(()),
+        };
+        match connected.and_then(|()| blocking(&entry.socket)) {
+            Ok(()) => {
+                self.push_receive(slot);
+                let at = self.clock.now();
+                let sent = false;
+                self.report_early(Completion::Connected { slot, at, sent });
+            }
+            Err(error) => {
+                entry.socket = Descriptor::None;
+                self.report_early(Completion::ConnectFailed { slot, error });
+            }
+        }
+    }
+}
+
+/// Explains why io_uring cannot be used, and suggests a fix.
+#[must_use]
+pub fn unavailable(error: &io::Error) -> String {
+    let (why, fix) = match error.raw_os_error() {
+        Some(libc::ENOSYS) => (
+            "the kernel lacks io_uring, or a seccomp profile blocks it",
+            "use Linux 6.1 or later and a profile that allows io_uring",
+        ),
+        Some(libc::EPERM | libc::EACCES) => (
+            "io_uring is not permitted on this host",
+            "check kernel.io_uring_disabled and the container's seccomp profile",
+        ),
+        Some(libc::ENOMEM) => (
+            "io_uring cannot lock enough memory",
+            "raise the limit (ulimit -l)",
+        ),
+        Some(libc::EINVAL) => ("the kernel's io_uring is too old", "use Linux 6.1 or later"),
+        Some(libc::EMFILE) => (
+            "the number of connections exceeds the limit on open files",
+            "raise the limit (ulimit -n)",
+        ),
+        _ => ("io_uring is unavailable", "run floodmark doctor"),
+    };
+    format!("{why} ({error}); {fix}")
 }

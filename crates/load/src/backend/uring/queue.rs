@@ -1,17 +1,19 @@
 //! Adds entries to the submission queue, and submits them.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use io_uring::opcode;
 use io_uring::squeue::{self, Flags};
-use io_uring::types::{DestinationSlot, Fd, SubmitArgs, Timespec};
+use io_uring::types::{DestinationSlot, Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, opcode};
+use socket2::SockAddr;
 
 use super::buffers::GROUP;
-use super::tag::{RingOperation, user_data};
-use super::{Descriptor, Uring};
+use super::{Descriptor, ENTRIES, Uring};
+use crate::backend::endpoint::ON;
 use crate::backend::{SharedBytes, Slot};
 use crate::clock::Ns;
 
@@ -122,7 +124,7 @@ impl Uring {
             self.slots[slot as usize].generation,
         );
         let target = self.slots[slot as usize].target as usize;
-        let domain = self.endpoints[target].address.domain();
+        let domain = self.endpoints[target].domain();
         let socket = opcode::Socket::new(domain.into(), libc::SOCK_STREAM, 0)
             .file_index(Some(place))
             .build();
@@ -130,10 +132,54 @@ impl Uring {
     }
 
     pub(super) fn push_connect(&mut self, slot: Slot) {
-        let target = &self.endpoints[self.slots[slot as usize].target as usize].address;
+        let target = &self.endpoints[self.slots[slot as usize].target as usize];
         let (address, length) = (target.as_ptr().cast(), target.len());
         self.push_on(slot, RingOperation::Connect, Flags::empty(), |fd| {
             opcode::Connect::new(fd, address, length).build()
+        });
+    }
+
+    /// Connects the slot's socket, which is in the ring's table, from `source`.
+    ///
+    /// The bind and the connect form a chain, which is submitted as a whole. If the bind fails, the
+    /// connect is cancelled; otherwise the kernel would choose a source address. Only the failed
+    /// operation of a chain is reported.
+    /// [`Uring::push_socket`] explains why the chain does not include the socket's creation.
+    pub(super) fn push_connect_from(&mut self, slot: Slot, source: IpAddr) {
+        let generation = self.slots[slot as usize].generation;
+        let data = |op| user_data(op, slot, generation);
+        let before = |entry: squeue::Entry| {
+            let flags = Flags::IO_LINK | Flags::SKIP_SUCCESS;
+            entry.flags(flags).user_data(data(RingOperation::Bind))
+        };
+        let socket = Fixed(slot);
+        let (option, length) = (&raw const ON, size_of::<libc::c_int>() as u32);
+        let port_later = opcode::SetSockOpt::new(
+            socket,
+            libc::IPPROTO_IP as u32,
+            libc::IP_BIND_ADDRESS_NO_PORT as u32,
+            option.cast(),
+            length,
+        );
+        let from = self.addresses.hold(source);
+        let bind = opcode::Bind::new(socket, from.as_ptr().cast(), from.len());
+        let to = &self.endpoints[self.slots[slot as usize].target as usize];
+        let connect = opcode::Connect::new(socket, to.as_ptr().cast(), to.len());
+        let chain = [
+            before(port_later.build()),
+            before(bind.build()),
+            connect.build().user_data(data(RingOperation::Connect)),
+        ];
+        self.push_chain(&chain);
+    }
+
+    /// Enables timestamps on the slot's socket, which is in the ring's table.
+    /// If this fails, the slot's responses have no timestamps.
+    pub(super) fn push_stamp(&mut self, slot: Slot) {
+        let (on, length) = (&raw const ON, size_of::<libc::c_int>() as u32);
+        let (level, option) = (libc::SOL_SOCKET as u32, libc::SO_TIMESTAMPNS as u32);
+        self.push_on(slot, RingOperation::Other, Flags::SKIP_SUCCESS, |fd| {
+            opcode::SetSockOpt::new(fd, level, option, on.cast(), length).build()
         });
     }
 
@@ -216,4 +262,107 @@ pub(super) fn passing(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)
     )
+}
+
+/// Operation of a completion. The user data of a completion identifies its operation and connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub(super) enum RingOperation {
+    Socket = 1,
+    Connect = 2,
+    Send = 3,
+    Receive = 4,
+    /// Close, cancel, or another operation whose result is ignored.
+    Other = 5,
+    /// Binds a socket to its source address before the connect.
+    Bind = 6,
+}
+
+const OP_SHIFT: u32 = 61;
+const GENERATION_SHIFT: u32 = 32;
+const GENERATION_MASK: u32 = (1 << (OP_SHIFT - GENERATION_SHIFT)) - 1;
+
+/// Encodes the operation in the top bits, followed by the slot's generation and the slot.
+pub(super) fn user_data(op: RingOperation, slot: Slot, generation: u32) -> u64 {
+    (op as u64) << OP_SHIFT
+        | u64::from(generation & GENERATION_MASK) << GENERATION_SHIFT
+        | u64::from(slot)
+}
+
+/// Decodes the value of [`user_data`].
+pub(super) fn parts(user_data: u64) -> (RingOperation, Slot, u32) {
+    let op = match user_data >> OP_SHIFT {
+        1 => RingOperation::Socket,
+        2 => RingOperation::Connect,
+        3 => RingOperation::Send,
+        4 => RingOperation::Receive,
+        6 => RingOperation::Bind,
+        _ => RingOperation::Other,
+    };
+    let generation = (user_data >> GENERATION_SHIFT) as u32 & GENERATION_MASK;
+    (op, user_data as Slot, generation)
+}
+
+/// Returns the next generation. Generations repeat after a slot has been closed 2²⁹ times.
+pub(super) fn next_generation(generation: u32) -> u32 {
+    generation.wrapping_add(1) & GENERATION_MASK
+}
+
+/// Source addresses for bind operations that the kernel has not read yet.
+/// The kernel copies an address when the bind is submitted, so the list is as long as the
+/// submission queue.
+pub(super) struct Addresses {
+    held: Box<[SockAddr]>,
+    next: usize,
+}
+
+impl Addresses {
+    pub(super) fn new() -> Self {
+        let none = SockAddr::from(SocketAddr::from(([0, 0, 0, 0], 0)));
+        Addresses {
+            held: vec![none; ENTRIES as usize].into_boxed_slice(),
+            next: 0,
+        }
+    }
+
+    /// Stores an address in memory that does not change while the bind may still be in the queue.
+    fn hold(&mut self, source: IpAddr) -> &SockAddr {
+        self.next = (self.next + 1) % self.held.len();
+        let held = &mut self.held[self.next];
+        *held = SocketAddr::new(source, 0).into();
+        held
+    }
+}
+
+/// Returns whether sockets in the ring's table can be bound.
+pub(super) fn can_bind(ring: &IoUring) -> bool {
+    let mut probe = Probe::new();
+    // Bind is the newest of the required operations. A kernel without bind may also lack the
+    // command for socket options.
+    ring.submitter().register_probe(&mut probe).is_ok() && probe.is_supported(opcode::Bind::CODE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_parts_and_wraps_generations() {
+        for op in [
+            RingOperation::Socket,
+            RingOperation::Connect,
+            RingOperation::Send,
+            RingOperation::Receive,
+            RingOperation::Other,
+            RingOperation::Bind,
+        ] {
+            for (slot, generation) in [(0, 0), (Slot::MAX, 0), (7, GENERATION_MASK)] {
+                assert_eq!(
+                    parts(user_data(op, slot, generation)),
+                    (op, slot, generation)
+                );
+            }
+        }
+        assert_eq!(next_generation(GENERATION_MASK), 0);
+    }
 }

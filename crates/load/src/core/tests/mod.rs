@@ -1,6 +1,11 @@
 //! Tests of the core in a simulated world: whatever happens, every request has an outcome and
 //! nothing leaks.
 
+mod checked;
+mod holding;
+mod lab;
+mod world;
+
 use std::time::Duration;
 
 use floodmark_record::events::{EndReason, Phase};
@@ -8,15 +13,14 @@ use floodmark_record::plan::{Arrivals as Spacing, CloseFirst, ConnectionUse, Mod
 use floodmark_record::{Counts, SecondRow, TimeKind};
 use proptest::prelude::*;
 
+use self::lab::Lab;
+use self::world::World;
 use super::Core;
-use super::lab::Lab;
-use super::world::World;
 use crate::arrivals::{ArrivalQueue, RequestSource};
 use crate::backend::Completion;
 use crate::clock::{Ns, seconds};
-use crate::indices::alone;
 use crate::mix::Picks;
-use crate::schedule::ArrivalSchedule;
+use crate::schedule::{ArrivalSchedule, alone};
 use crate::testing::{closed_plan, held_plan, open_plan, with_mix};
 
 /// Checks that each group's counts add up, and that the groups add up to the total.
@@ -178,7 +182,7 @@ proptest! {
 }
 
 /// Creates a core that a test drives by hand, with one established connection.
-pub(super) fn by_hand(plan: &Plan) -> (Lab, Ns) {
+fn by_hand(plan: &Plan) -> (Lab, Ns) {
     let mut lab = Lab::new(plan);
     let now = seconds(1.0);
     lab.core.recorder.begin(Phase::Measure, now, None);

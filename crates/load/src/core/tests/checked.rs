@@ -10,10 +10,9 @@ use floodmark_record::operation::{KeptOperation, OperationKind, key_of};
 use floodmark_record::plan::{Arrivals, ConnectionUse, Plan};
 use proptest::prelude::*;
 
-use super::Core;
 use super::lab::Lab;
-use super::tests::{MS, by_hand, connect, plans, response};
 use super::world::World;
+use super::{Core, MS, by_hand, connect, plans, response};
 use crate::clock::Ns;
 use crate::testing::{checked, open_plan, with_mix};
 

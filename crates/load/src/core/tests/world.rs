@@ -8,9 +8,9 @@ use std::io;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{Action, Core};
 use crate::backend::{Completion, Slot};
 use crate::clock::Ns;
+use crate::core::{Action, Core};
 
 const US: Ns = 1_000;
 const MS: Ns = 1_000_000;

@@ -7,17 +7,16 @@ use floodmark_record::plan::Plan;
 use floodmark_record::{Event, SecondRow, TimeKind};
 use floodmark_stats::Histogram;
 
-use super::Core;
 use super::world::World;
 use crate::arrivals::{ArrivalQueue, RequestSource};
 use crate::clock::{Ns, seconds};
 use crate::connection::ConnectionState;
+use crate::core::Core;
 use crate::gather::Gatherer;
-use crate::indices::alone;
 use crate::mix::Picks;
 use crate::recorder::Recorder;
 use crate::rows::Rows;
-use crate::schedule::ArrivalSchedule;
+use crate::schedule::{ArrivalSchedule, alone};
 use crate::slice::{Message, SLICES, Slice};
 
 /// Returns the rows among a gatherer's events.
@@ -44,16 +43,9 @@ impl Lab {
         for _ in 1..SLICES {
             give_back.send(Box::new(Slice::new(0, groups))).unwrap();
         }
-        let deadline = plan.deadline.as_nanos() as Ns;
-        let recorder = Recorder::new(
-            Box::new(Slice::new(0, groups)),
-            out,
-            back,
-            deadline,
-            Rows::default(),
-        );
-        let core = Core::new(plan, alone(), plan.connections as usize, recorder);
-        let gatherer = Gatherer::new(vec![give_back], Rows::default(), groups);
+        let recorder = Recorder::new(plan, Slice::new(0, groups), out, back);
+        let core = Core::new(plan, alone(), recorder);
+        let gatherer = Gatherer::new(vec![give_back], Rows::of(plan), groups);
         let rows = Vec::new();
         Lab {
             core,

@@ -1,19 +1,17 @@
-//! Tests of [`super`].
+//! Tests of connections that are opened before requests need them.
 
+use super::lab::Lab;
+use super::{MS, RESPONSE};
 use floodmark_record::events::{EndReason, Phase};
 use floodmark_record::plan::{Arrivals as Spacing, Plan};
 
-use super::*;
 use crate::arrivals::{ArrivalQueue, RequestSource};
 use crate::backend::{Completion, Route};
-use crate::clock::seconds;
-use crate::core::Action;
-use crate::core::lab::Lab;
+use crate::clock::{Ns, seconds};
 use crate::core::opening::GONE_NS;
-use crate::core::tests::{MS, RESPONSE};
-use crate::indices::alone;
+use crate::core::{Action, Core};
 use crate::mix::Picks;
-use crate::schedule::ArrivalSchedule;
+use crate::schedule::{ArrivalSchedule, alone};
 use crate::testing::open_plan;
 
 /// Creates a core with three held connections, and starts a phase.
@@ -117,7 +115,10 @@ fn retries_failed_held_connections_after_a_pause() {
     assert_eq!((core.held().unwrap().failed, opened), (3, 3));
     assert_eq!(core.held().unwrap().standing, 0);
     let reasons = &core.held().unwrap().reasons;
-    assert!(reasons.iter().eq([(&"ports_exhausted", &3)]), "{reasons:?}");
+    assert!(
+        reasons.iter().eq([(&"ports_exhausted".to_owned(), &3)]),
+        "{reasons:?}"
+    );
     // After the clock has started, a failure causes a pause.
     let fail = |core: &mut Core, at| {
         let opened: Vec<Action> = core.actions.drain(..).collect();
@@ -179,7 +180,7 @@ fn a_held_connection_proves_that_the_server_is_running() {
 fn outlasts_a_server_that_was_reached_before() {
     for (reached, expected) in [(true, None), (false, Some(EndReason::ServerGone))] {
         let mut lab = Lab::new(&held_plan());
-        lab.core = lab.core.outlasting_server(true);
+        lab.core.outlasts_server = true;
         let core = &mut lab.core;
         let start = seconds(1.0);
         core.prepare(start);
