@@ -89,10 +89,11 @@ impl<'a> AttemptMonitor<'a> {
             match event {
                 Event::Second(_) => {
                     // The host's figures explain the client's figures only on the same host.
-                    let host = sampler.host_cpu().filter(|_| !self.is_elsewhere);
+                    let live = sampler.live();
+                    let host = live.host.filter(|_| !self.is_elsewhere);
                     used = [
-                        used_since(&mut self.server, sampler.server_cpu()).map(Event::ServerUsed),
-                        used_since(&mut self.store, sampler.store_cpu()).map(Event::StoreUsed),
+                        used_since(&mut self.server, live.server).map(Event::ServerUsed),
+                        used_since(&mut self.store, live.store).map(Event::StoreUsed),
                         host_used_since(&mut self.host, host).map(Event::HostUsed),
                     ];
                 }
@@ -103,9 +104,8 @@ impl<'a> AttemptMonitor<'a> {
                     if *phase == Phase::Measure {
                         sampler.measuring();
                     }
-                    self.server = sampler.server_cpu();
-                    self.store = sampler.store_cpu();
-                    self.host = sampler.host_cpu();
+                    let live = sampler.live();
+                    (self.server, self.store, self.host) = (live.server, live.store, live.host);
                 }
                 _ => {}
             }

@@ -11,7 +11,7 @@ use procfs_core::{DiskStats, FromRead};
 
 use crate::cpu::{self, CpuTime};
 use crate::root::{KernelFile, labelled};
-use crate::sampler::{HostCpu, SharedHostCpu};
+use crate::sampler::HostCpu;
 use crate::samples::Samples;
 use crate::{Root, cgroup};
 
@@ -61,18 +61,18 @@ const SHARE: f64 = 0.002;
 const SECTOR: f64 = 512.0;
 
 /// Starts all samplers of the host.
-pub(crate) fn open(samples: &mut Samples, root: &Root, live: &SharedHostCpu) {
+pub(crate) fn open(samples: &mut Samples, root: &Root) {
     network(samples, root, None, "/proc/net");
     match cgroup::throttled_level(root, "self") {
         Some(level) => throttling(samples, root, None, &level),
         None => samples.missing("cpu.stat: no control group has throttling counters".to_owned()),
     }
-    machine(samples, root, live);
+    machine(samples, root);
 }
 
 /// Starts the samplers that don't depend on namespaces: CPUs, pressure and disks.
-pub(crate) fn machine(samples: &mut Samples, root: &Root, live: &SharedHostCpu) {
-    cpus(samples, root, Arc::clone(live));
+pub(crate) fn machine(samples: &mut Samples, root: &Root) {
+    cpus(samples, root);
     for (file, figure) in PRESSURE {
         let metrics = vec![Metric::Host(None, figure)];
         add_file(samples, root, file, STEP, metrics, |text| {
@@ -128,13 +128,14 @@ pub(crate) fn network(samples: &mut Samples, root: &Root, of: Option<Role>, fold
     });
 }
 
-fn cpus(samples: &mut Samples, root: &Root, live: SharedHostCpu) {
+fn cpus(samples: &mut Samples, root: &Root) {
+    let live = Arc::clone(&samples.live);
     let ticks = cpu::ticks_per_s();
     let metrics = CPUS.map(|figure| Metric::Host(None, figure)).into();
     add_file(samples, root, "/proc/stat", STEP, metrics, move |text| {
         let time = CpuTime::parse(text, ticks)?;
-        if let Ok(mut last) = live.lock() {
-            *last = Some(HostCpu {
+        if let Ok(mut live) = live.lock() {
+            live.host = Some(HostCpu {
                 at: Instant::now(),
                 busy_s: time.busy_s,
                 total_s: time.total_s,
@@ -235,11 +236,7 @@ mod tests {
         std::fs::create_dir_all(folder.path().join("proc")).unwrap();
         std::fs::write(&file, "cpu 1 2 3 4 5 6 7 8\n").unwrap();
         let mut samples = Samples::new(Duration::from_secs(1));
-        cpus(
-            &mut samples,
-            &Root::at(folder.path()),
-            SharedHostCpu::default(),
-        );
+        cpus(&mut samples, &Root::at(folder.path()));
         let begin = samples.begin;
         samples.take(begin + Duration::from_secs(1));
         std::fs::write(&file, "nothing\n").unwrap();
@@ -261,7 +258,7 @@ mod tests {
     #[test]
     fn a_sample_is_cheap() {
         let mut samples = Samples::new(Duration::from_millis(10));
-        open(&mut samples, &Root::host(), &SharedHostCpu::default());
+        open(&mut samples, &Root::host());
         let begin = Instant::now();
         let before = crate::clock::thread_cpu();
         for step in 1..=100 {

@@ -42,7 +42,9 @@ use floodmark_record::metric::{
 pub use cpu::{CpuSpeedMonitor, CpuSpeedSample};
 pub use environment::environment;
 pub use root::Root;
-pub use sampler::{HostCpu, MonitorTargets, MonitoredStore, Observer, Sampler, StoreKind, UsedCpu};
+pub use sampler::{
+    HostCpu, LiveCpu, MonitorTargets, MonitoredStore, Observer, Sampler, StoreKind, UsedCpu,
+};
 pub use system_check::facts;
 pub use tree::family;
 

@@ -19,7 +19,7 @@ use crate::blocked::BlockedThreads;
 use crate::code::CodeProfile;
 use crate::cpu::ticks_per_s;
 use crate::jvm::Jvm;
-use crate::sampler::{SharedCpu, UsedCpu};
+use crate::sampler::UsedCpu;
 use crate::samples::{Figures, Samples};
 use crate::sock_diag::SockDiag;
 use crate::sockets::Upstreams;
@@ -74,7 +74,6 @@ impl ProcessSampler {
         role: Role,
         pids: &[u32],
         excluded: Option<u32>,
-        live: &SharedCpu,
     ) -> io::Result<Self> {
         let tree = Tree::new(root, pids, excluded)?;
         let mut sampler = Self {
@@ -86,7 +85,7 @@ impl ProcessSampler {
             threads: None,
             base: Ticks::default(),
         };
-        sampler.open_processes(samples, Arc::clone(live));
+        sampler.open_processes(samples);
         sampler.open_threads(samples);
         sampler.open_io(samples);
         if role != Role::Client {
@@ -118,21 +117,25 @@ impl ProcessSampler {
         samples.add_values(&self.source(files), timing, self.metrics(figures), read);
     }
 
-    fn open_processes(&self, samples: &mut Samples, live: SharedCpu) {
+    fn open_processes(&self, samples: &mut Samples) {
         use ProcessFigure::{Processes, Rss, System, Threads, User};
-        let ticks_per_s = ticks_per_s();
+        let (role, ticks_per_s) = (self.role, ticks_per_s());
+        let live = Arc::clone(&samples.live);
         let source = ("/proc/PID/stat", (samples.step, PROCESSES_SHARE));
         let figures = [User, System, Rss, Threads, Processes];
         self.add(samples, source, figures, move |tree| {
             let used = tree.read()?;
             let [user_s, system_s] =
                 [used.user, used.system].map(|ticks| ticks as f64 / ticks_per_s);
-            if let Ok(mut last) = live.lock() {
-                *last = Some(UsedCpu {
-                    at: Instant::now(),
-                    user: Duration::from_secs_f64(user_s),
-                    system: Duration::from_secs_f64(system_s),
-                });
+            let used = Some(UsedCpu {
+                at: Instant::now(),
+                user: Duration::from_secs_f64(user_s),
+                system: Duration::from_secs_f64(system_s),
+            });
+            match (live.lock(), role) {
+                (Ok(mut live), Role::Server) => live.server = used,
+                (Ok(mut live), Role::Store) => live.store = used,
+                _ => {}
             }
             let rss_bytes = tree.rss_pages() * page_size() as u64;
             let [rss_bytes, threads, processes] =

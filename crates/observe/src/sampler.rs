@@ -48,7 +48,7 @@ pub struct Sampler {
     /// Dropping the sender stops the thread.
     commands: Option<mpsc::Sender<MonitorCommand>>,
     thread: io::Result<JoinHandle<Sampled>>,
-    live: LiveCpu,
+    live: Arc<Mutex<LiveCpu>>,
 }
 
 impl Sampler {
@@ -59,11 +59,11 @@ impl Sampler {
     pub fn start_at(start: Instant, every: Duration, targets: MonitorTargets) -> Self {
         let (commands, received) = mpsc::channel();
         let (opened, is_open) = mpsc::channel();
-        let live = LiveCpu::default();
-        let shared = live.clone();
+        let live = Arc::<Mutex<LiveCpu>>::default();
+        let shared = Arc::clone(&live);
         let thread = std::thread::Builder::new()
             .name("sampler".to_owned())
-            .spawn(move || run((start, every), &targets, (&received, opened), &shared));
+            .spawn(move || run((start, every), &targets, (&received, opened), shared));
         if start <= Instant::now() {
             // Wait for the first samples, because counters must include the whole load. A thread
             // that fails drops the sender, which ends the wait.
@@ -88,23 +88,11 @@ impl Sampler {
         self.send(move |monitor| monitor.mark(now));
     }
 
-    /// Returns the server's CPU time at the last sample. Returns `None` if the server isn't
-    /// sampled.
+    /// Returns the CPU time of the server, the store and the host at the last samples.
     #[must_use]
-    pub fn server_cpu(&self) -> Option<UsedCpu> {
-        last(&self.live.server)
-    }
-
-    /// Returns the store's CPU time at the last sample. Returns `None` if the store isn't sampled.
-    #[must_use]
-    pub fn store_cpu(&self) -> Option<UsedCpu> {
-        last(&self.live.store)
-    }
-
-    /// Returns the host's CPU time at the last sample. Returns `None` if the host isn't sampled.
-    #[must_use]
-    pub fn host_cpu(&self) -> Option<HostCpu> {
-        last(&self.live.host)
+    pub fn live(&self) -> LiveCpu {
+        // A failed thread is reported when it is joined.
+        self.live.lock().map(|live| *live).unwrap_or_default()
     }
 
     fn send(&self, command: impl FnOnce(&mut Monitor) + Send + 'static) {
@@ -130,16 +118,11 @@ impl Sampler {
     }
 }
 
-fn last<T: Copy>(read: &Mutex<Option<T>>) -> Option<T> {
-    // A failed thread is reported when it is joined.
-    read.lock().ok().and_then(|last| *last)
-}
-
 fn run(
     (start, every): (Instant, Duration),
     targets: &MonitorTargets,
     (received, opened): (&mpsc::Receiver<MonitorCommand>, mpsc::Sender<()>),
-    live: &LiveCpu,
+    live: Arc<Mutex<LiveCpu>>,
 ) -> Sampled {
     let mut early = Vec::new();
     loop {
@@ -208,14 +191,15 @@ impl Monitor {
     }
 
     /// Starts sampling the host, the server and the store.
-    fn open(every: Duration, targets: &MonitorTargets, live: &LiveCpu) -> Self {
+    fn open(every: Duration, targets: &MonitorTargets, live: Arc<Mutex<LiveCpu>>) -> Self {
         let root = &Root::host();
         let mut monitor = Self::new(root, Samples::new(every), targets);
-        host::open(&mut monitor.samples, root, &live.host);
-        let server = monitor.open_processes(&live.server);
+        monitor.samples.live = live;
+        host::open(&mut monitor.samples, root);
+        let server = monitor.open_processes();
         monitor.server = or_missing(&mut monitor.samples, server).flatten();
         if let Some(store) = &targets.store {
-            monitor.open_store(store, &live.store);
+            monitor.open_store(store);
         }
         // Open these before the client starts, so that the counters include the whole load.
         let namespace_of = monitor.server_namespace();
@@ -235,8 +219,8 @@ impl Monitor {
     fn open_server(targets: &MonitorTargets) -> Result<Self, String> {
         let root = &Root::host();
         let mut monitor = Self::new(root, Samples::drained(EVERY), targets);
-        monitor.server = monitor.open_processes(&SharedCpu::default())?;
-        host::machine(&mut monitor.samples, root, &SharedHostCpu::default());
+        monitor.server = monitor.open_processes()?;
+        host::machine(&mut monitor.samples, root);
         let namespace_of = monitor.server_namespace();
         match namespace_of {
             Some(server) => monitor.open_counters(Role::Server, server),
@@ -250,22 +234,22 @@ impl Monitor {
 
     /// Starts sampling the server's processes. Does nothing if there is no server, or if a remote
     /// observer samples the server.
-    fn open_processes(&mut self, live: &SharedCpu) -> Result<Option<ProcessSampler>, String> {
+    fn open_processes(&mut self) -> Result<Option<ProcessSampler>, String> {
         let (addresses, pid) = (&self.targets.addresses, self.targets.server_pid);
         if self.targets.observed_remotely || addresses.is_empty() && pid.is_none() {
             return Ok(None);
         }
         let (samples, who) = (&mut self.samples, (Role::Server, "server"));
-        open_processes(samples, &self.root, who, pid, addresses, live).map(Some)
+        open_processes(samples, &self.root, who, pid, addresses).map(Some)
     }
 
     /// Starts sampling a store's processes, and its statistics if the kind of store is known.
-    fn open_store(&mut self, store: &MonitoredStore, live: &SharedCpu) {
+    fn open_store(&mut self, store: &MonitoredStore) {
         let (samples, root) = (&mut self.samples, &self.root);
         let who = format!("store: {}", store.name);
         let addresses = [Address::Ip(store.address)];
         let role = (Role::Store, who.as_str());
-        let opened = open_processes(samples, root, role, store.pid, &addresses, live);
+        let opened = open_processes(samples, root, role, store.pid, &addresses);
         self.store = or_missing(samples, opened);
         let store_monitor = StoreMonitor::start(root, samples.begin, store);
         let store_monitor = store_monitor
@@ -307,8 +291,8 @@ impl Monitor {
         for sampler in self.server.iter().chain(&self.store) {
             pids.iter().for_each(|pid| sampler.exclude(*pid));
         }
-        let (samples, live) = (&mut self.samples, SharedCpu::default());
-        let client = ProcessSampler::open(samples, &self.root, Role::Client, pids, None, &live);
+        let samples = &mut self.samples;
+        let client = ProcessSampler::open(samples, &self.root, Role::Client, pids, None);
         let client = client.map_err(|error| format!("client: {error}"));
         self.client = or_missing(samples, client);
         if let Some(pid) = pids.first() {
@@ -455,7 +439,6 @@ fn open_processes(
     (role, name): (Role, &str),
     pid: Option<u32>,
     addresses: &[Address],
-    live: &SharedCpu,
 ) -> Result<ProcessSampler, String> {
     let pids = match pid {
         Some(pid) => vec![pid],
@@ -464,7 +447,7 @@ fn open_processes(
     // floodmark may be a child of the server under test. In tests, floodmark may itself be the
     // server.
     let own = Some(std::process::id()).filter(|own| !pids.contains(own));
-    ProcessSampler::open(samples, root, role, &pids, own, live)
+    ProcessSampler::open(samples, root, role, &pids, own)
         .map_err(|error| format!("{name}: process {pids:?}: {error}"))
 }
 
@@ -623,18 +606,16 @@ pub struct HostCpu {
     pub total_s: f64,
 }
 
-/// The last sample of a role's processes, shared with the live view.
-pub(crate) type SharedCpu = Arc<Mutex<Option<UsedCpu>>>;
-
-/// The last sample of the host, shared with the live view.
-pub(crate) type SharedHostCpu = Arc<Mutex<Option<HostCpu>>>;
-
-/// CPU usage shown during the load.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct LiveCpu {
-    pub server: SharedCpu,
-    pub store: SharedCpu,
-    pub host: SharedHostCpu,
+/// The last samples of the CPU time, for the live view. A field is `None` if its processes or its host
+/// are not sampled.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LiveCpu {
+    /// The server's processes.
+    pub server: Option<UsedCpu>,
+    /// The store's processes.
+    pub store: Option<UsedCpu>,
+    /// The host.
+    pub host: Option<HostCpu>,
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use floodmark_record::metric::MetricKind;
@@ -11,6 +12,7 @@ use floodmark_record::{Metric, Observation};
 
 use crate::clock::thread_cpu;
 use crate::produced;
+use crate::sampler::LiveCpu;
 
 /// Maximum length of one run's values in JSON, in characters. All observations together stay below
 /// 4 MiB.
@@ -26,6 +28,8 @@ pub(crate) struct Samples {
     pub(crate) step: Duration,
     /// Start of the series.
     pub(crate) begin: Instant,
+    /// The last samples of the CPU time.
+    pub(crate) live: Arc<Mutex<LiveCpu>>,
 }
 
 impl Samples {
@@ -36,6 +40,7 @@ impl Samples {
             drained: None,
             step,
             begin: Instant::now(),
+            live: Arc::default(),
         }
     }
 
@@ -612,7 +617,6 @@ impl Figures {
 #[cfg(test)]
 mod samples_tests {
     use super::*;
-    use crate::sampler::SharedHostCpu;
     use crate::{Root, host};
     use floodmark_record::metric::{HostFigure, ListenerFigure};
     use std::cell::Cell;
@@ -741,7 +745,7 @@ mod samples_tests {
     #[test]
     fn fills_missed_steps() {
         let mut samples = Samples::new(Duration::from_secs(1));
-        host::open(&mut samples, &Root::host(), &SharedHostCpu::default());
+        host::open(&mut samples, &Root::host());
         let begin = samples.begin;
         samples.take(begin + Duration::from_millis(999));
         samples.take(begin + Duration::from_millis(3_400));
@@ -759,11 +763,7 @@ mod samples_tests {
     fn reports_each_missing_counter_file_once() {
         let folder = tempfile::tempdir().unwrap();
         let mut samples = Samples::new(Duration::from_secs(1));
-        host::open(
-            &mut samples,
-            &Root::at(folder.path()),
-            &SharedHostCpu::default(),
-        );
+        host::open(&mut samples, &Root::at(folder.path()));
         samples.take_last(Instant::now());
         let (observations, missing) = samples.finish(MAX_JSON_LENGTH);
         assert!(observations.is_empty());

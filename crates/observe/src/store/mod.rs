@@ -227,7 +227,7 @@ mod tests {
         let sampler = Sampler::start_at(Instant::now(), EVERY, watch.clone());
         sampler.measuring();
         std::thread::sleep(Duration::from_millis(600));
-        let live = sampler.store_cpu().unwrap();
+        let live = sampler.live().store.unwrap();
         burning.kill().unwrap();
         burning.wait().unwrap();
         std::thread::sleep(Duration::from_millis(200));
