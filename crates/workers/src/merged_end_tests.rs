@@ -6,7 +6,7 @@ use super::*;
 use crate::testing::worker_end;
 
 /// Merges the ends of agents. A lost agent may precede the others.
-fn merge(ends: impl IntoIterator<Item = WorkerEnd>, lost: Option<RowTotals>) -> WorkerEnd {
+fn merge(ends: impl IntoIterator<Item = WorkerEnd>, lost: Option<WorkerEnd>) -> WorkerEnd {
     let complete = ends.into_iter().enumerate().map(|(i, end)| MergedAgent {
         name: format!("agent-{i}"),
         end: Some(Box::new(end)),
@@ -16,7 +16,7 @@ fn merge(ends: impl IntoIterator<Item = WorkerEnd>, lost: Option<RowTotals>) -> 
     merged_end(agents.collect()).unwrap()
 }
 
-fn lost_agent(totals: RowTotals) -> MergedAgent {
+fn lost_agent(totals: WorkerEnd) -> MergedAgent {
     MergedAgent {
         name: "lost".to_owned(),
         totals,
@@ -271,10 +271,10 @@ fn open_requests_of_a_lost_agent_are_in_flight() {
         (row.connects, row.user_s, row.system_s) = (3, 1.0, 0.25);
         (part, row)
     };
-    let mut lost = RowTotals::default();
+    let mut lost = WorkerEnd::default();
     for (part, row) in [row(Phase::Warmup, 4, 4, 4), row(Phase::Measure, 9, 7, 5)] {
-        lost.add_part(&part);
-        lost.add_row(&row);
+        add_part(&mut lost, &part);
+        add_row(&mut lost, &row);
     }
     let mut end = worker_end();
     (end.counts.intended, end.counts.sent, end.counts.ok) = (20, 20, 20);
@@ -290,5 +290,5 @@ fn open_requests_of_a_lost_agent_are_in_flight() {
     assert_eq!((end.bytes_sent, end.connects), (100, 6));
     assert_eq!((end.user_s, end.system_s), (1.0, 0.25));
     assert_eq!((end.window_ns, end.ended_ns), (90, 100));
-    assert!(merged_end(vec![lost_agent(RowTotals::default())]).is_none());
+    assert!(merged_end(vec![lost_agent(WorkerEnd::default())]).is_none());
 }

@@ -53,7 +53,7 @@ struct MergedAgent {
     /// Open connections at the end of the latest row.
     open_connections: u64,
     /// Totals of the agent's rows, which replace the end of a lost agent.
-    totals: RowTotals,
+    totals: WorkerEnd,
     end: Option<Box<WorkerEnd>>,
 }
 
@@ -126,7 +126,6 @@ impl EventSum {
 impl Merger {
     /// Creates a merger for agents with these names. The names of threads become `NAME/load-0`.
     /// Other methods identify an agent by its index in `names`.
-    #[must_use]
     pub fn new(names: Vec<String>) -> Self {
         let agent = |name| MergedAgent {
             name,
@@ -192,7 +191,6 @@ impl Merger {
 
     /// Ends the run. Returns the remaining parts and rows, and the merged end. The end is `None` if
     /// no agent has sent its end. Agents that have not sent it are lost.
-    #[must_use]
     pub fn finish(mut self) -> (Vec<Event>, Option<WorkerEnd>) {
         let mut events = Vec::new();
         for agent in 0..self.agents.len() {
@@ -212,7 +210,7 @@ impl Merger {
         };
         if self.emitted < Some(place) {
             from.reached = from.reached.max(Some(place));
-            from.totals.add_part(&part);
+            add_part(&mut from.totals, &part);
             from.parts.push(part.clone());
             self.add(place, Event::Part(part));
         }
@@ -229,7 +227,7 @@ impl Merger {
             from.reached = from.reached.max(Some(place));
             from.parts.clear();
             from.open_connections = row.open_connections;
-            from.totals.add_row(&row);
+            add_row(&mut from.totals, &row);
             self.add(place, Event::Second(row));
         }
     }
@@ -262,62 +260,27 @@ impl Merger {
     }
 }
 
-/// Totals of the rows of one agent.
-#[derive(Debug, Default)]
-struct RowTotals {
-    /// Counts of the warm-up; `None` if the agent sent no row of a warm-up.
-    warmup: Option<Counts>,
-    /// Counts of the measurement.
-    counts: Counts,
-    bytes_sent: u64,
-    bytes_received: u64,
-    connects: u64,
-    user_s: f64,
-    system_s: f64,
-    /// End of the last part of the measurement in which requests were due, in ns.
-    sending_to_ns: u64,
+/// Adds a part to the totals of its agent. The part is also contained in a row.
+fn add_part(totals: &mut WorkerEnd, part: &PartRow) {
+    if part.phase == Phase::Measure && part.sums.counts.intended > 0 {
+        // In the closed model, a lost agent may have sent requests after the other agents finished.
+        totals.window_ns = totals.window_ns.max(part.to_ns);
+        totals.ended_ns = totals.window_ns;
+    }
 }
 
-impl RowTotals {
-    /// Adds a part, which is also contained in a row.
-    fn add_part(&mut self, part: &PartRow) {
-        if part.phase == Phase::Measure && part.sums.counts.intended > 0 {
-            self.sending_to_ns = self.sending_to_ns.max(part.to_ns);
+/// Adds a row to the totals of its agent.
+fn add_row(totals: &mut WorkerEnd, row: &SecondRow) {
+    totals.connects += row.connects;
+    match row.phase {
+        Phase::Warmup => (totals.warmup_counts.get_or_insert_default()).merge(&row.counts),
+        Phase::Measure => {
+            totals.counts.merge(&row.counts);
+            totals.bytes_sent += row.bytes_sent;
+            totals.bytes_received += row.bytes_received;
+            totals.user_s += row.user_s;
+            totals.system_s += row.system_s;
         }
-    }
-
-    /// Adds a row.
-    fn add_row(&mut self, row: &SecondRow) {
-        self.connects += row.connects;
-        match row.phase {
-            Phase::Warmup => self.warmup.get_or_insert_default().merge(&row.counts),
-            Phase::Measure => {
-                self.counts.merge(&row.counts);
-                self.bytes_sent += row.bytes_sent;
-                self.bytes_received += row.bytes_received;
-                self.user_s += row.user_s;
-                self.system_s += row.system_s;
-            }
-        }
-    }
-
-    /// Adds the totals to the end of the other agents.
-    fn add_to(mut self, end: &mut WorkerEnd) {
-        end.next_number += LOST_NUMBERS;
-        self.counts.complete();
-        end.counts.merge(&self.counts);
-        if let Some(mut warmup) = self.warmup {
-            warmup.complete();
-            end.warmup_counts.get_or_insert_default().merge(&warmup);
-        }
-        end.bytes_sent += self.bytes_sent;
-        end.bytes_received += self.bytes_received;
-        end.connects += self.connects;
-        end.user_s += self.user_s;
-        end.system_s += self.system_s;
-        // In the closed model, the lost agent may have sent requests after the other agents finished.
-        end.window_ns = end.window_ns.max(self.sending_to_ns);
-        end.ended_ns = end.ended_ns.max(self.sending_to_ns);
     }
 }
 
@@ -329,17 +292,25 @@ const LOST_NUMBERS: u64 = 1 << 32;
 fn merged_end(agents: Vec<MergedAgent>) -> Option<WorkerEnd> {
     let (mut ends, mut lost) = (Vec::new(), Vec::new());
     for agent in agents {
-        let Some(mut end) = agent.end else {
-            lost.push(agent.totals);
-            continue;
-        };
-        for thread in &mut end.threads {
-            thread.name = format!("{}/{}", agent.name, thread.name);
+        if let Some(mut end) = agent.end {
+            for thread in &mut end.threads {
+                thread.name = format!("{}/{}", agent.name, thread.name);
+            }
+            ends.push(*end);
+        } else {
+            let mut totals = agent.totals;
+            totals.counts.complete();
+            totals.warmup_counts.iter_mut().for_each(Counts::complete);
+            lost.push(totals);
         }
-        ends.push(*end);
     }
-    let mut merged = (!ends.is_empty()).then(|| merged(&ends))?;
-    lost.into_iter().for_each(|rows| rows.add_to(&mut merged));
+    if ends.is_empty() {
+        return None;
+    }
+    let lost_numbers = LOST_NUMBERS * lost.len() as u64;
+    ends.append(&mut lost);
+    let mut merged = merged(&ends);
+    merged.next_number += lost_numbers;
     Some(merged)
 }
 
