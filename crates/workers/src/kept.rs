@@ -13,7 +13,7 @@ const BUFFER: usize = 1 << 20;
 
 /// The kept responses of one agent, and the agent's clock.
 #[derive(Debug, Clone, Copy)]
-pub struct KeptPart<'a> {
+pub(crate) struct KeptPart<'a> {
     /// File with the responses, in the format of
     /// [`AnswersFile`](floodmark_record::events::AnswersFile).
     pub path: &'a Path,
@@ -33,7 +33,7 @@ pub struct KeptPart<'a> {
 ///
 /// # Errors
 /// A file cannot be read or written, or its length is not a multiple of 24 bytes.
-pub fn join_kept(check: &Check, parts: &[KeptPart<'_>], to: &Path) -> io::Result<u64> {
+pub(crate) fn join_kept(check: &Check, parts: &[KeptPart<'_>], to: &Path) -> io::Result<u64> {
     let first_line = parts.iter().find_map(|part| part.line);
     let unwritten = |error: io::Error| at(to, &error);
     let mut out = BufWriter::with_capacity(BUFFER, File::create(to).map_err(unwritten)?);

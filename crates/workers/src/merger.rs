@@ -22,7 +22,7 @@ use floodmark_stats::Histogram;
 /// yet. A row takes up to 2.5 MB because of its histograms, for any number of agents. To bound
 /// memory, the caller must declare silent agents lost.
 #[derive(Debug)]
-pub struct Merger {
+pub(crate) struct Merger {
     agents: Vec<MergedAgent>,
     /// Sums of the events that have not been emitted yet.
     pending: BTreeMap<EventPlace, EventSum>,
@@ -126,7 +126,7 @@ impl EventSum {
 impl Merger {
     /// Creates a merger for agents with these names. The names of threads become `NAME/load-0`.
     /// Other methods identify an agent by its index in `names`.
-    pub fn new(names: Vec<String>) -> Self {
+    pub(crate) fn new(names: Vec<String>) -> Self {
         let agent = |name| MergedAgent {
             name,
             ..MergedAgent::default()
@@ -140,7 +140,7 @@ impl Merger {
 
     /// Takes a part, a row or the end of an agent, and ignores other events. Returns the merged
     /// parts and rows that are now complete.
-    pub fn take(&mut self, agent: usize, event: Event) -> Vec<Event> {
+    pub(crate) fn take(&mut self, agent: usize, event: Event) -> Vec<Event> {
         if self.agents[agent].is_lost {
             return Vec::new();
         }
@@ -158,14 +158,14 @@ impl Merger {
 
     /// Records that an agent has sent all parts and rows of the current phase. Returns the merged
     /// parts and rows that are now complete.
-    pub fn phase_ended(&mut self, agent: usize) -> Vec<Event> {
+    pub(crate) fn phase_ended(&mut self, agent: usize) -> Vec<Event> {
         self.agents[agent].has_ended_phase = true;
         self.complete()
     }
 
     /// Starts the next phase after all agents have ended the current one. Returns the remaining
     /// parts and rows of the current phase.
-    pub fn next_phase(&mut self) -> Vec<Event> {
+    pub(crate) fn next_phase(&mut self) -> Vec<Event> {
         for agent in &mut self.agents {
             agent.has_ended_phase = true;
         }
@@ -178,7 +178,7 @@ impl Merger {
 
     /// Records that an agent was lost. What it has sent remains, and the parts of its last second
     /// become a row. Returns the merged parts and rows that are now complete.
-    pub fn lose(&mut self, agent: usize) -> Vec<Event> {
+    pub(crate) fn lose(&mut self, agent: usize) -> Vec<Event> {
         let lost = &mut self.agents[agent];
         let parts = std::mem::take(&mut lost.parts);
         let index = parts.last().map_or(0, |part| lost.row(part.phase));
@@ -191,7 +191,7 @@ impl Merger {
 
     /// Ends the run. Returns the remaining parts and rows, and the merged end. The end is `None` if
     /// no agent has sent its end. Agents that have not sent it are lost.
-    pub fn finish(mut self) -> (Vec<Event>, Option<WorkerEnd>) {
+    pub(crate) fn finish(mut self) -> (Vec<Event>, Option<WorkerEnd>) {
         let mut events = Vec::new();
         for agent in 0..self.agents.len() {
             if self.agents[agent].end.is_none() {

@@ -14,7 +14,7 @@ use crate::kubernetes::{AgentJob, JobSource, default_image, manifest};
 use crate::ssh::{self, is_host};
 
 /// Maximum number of agents of one load.
-pub const MAX_AGENTS: u32 = 1000;
+const MAX_AGENTS: u32 = 1000;
 
 /// The place and number of agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
