@@ -331,31 +331,27 @@ impl Monitor {
         }
     }
 
-    fn open_sockets(&mut self, ends: Ends, namespace_of: Option<u32>) {
+    /// Returns a sampler of connection ends in a namespace; `None` without addresses.
+    fn sockets(&mut self, ends: Ends, namespace_of: Option<u32>) -> Option<Sockets> {
         let addresses = self.targets.ip_addresses();
         if addresses.is_empty() {
-            return;
+            return None;
         }
-        let samples = &mut self.samples;
-        match namespace::within(&self.root, namespace_of, SockDiag::open) {
-            Ok(diag) => {
-                let mut sockets = Sockets::new(diag, ends, addresses);
-                let metrics = Sockets::metrics(ends);
-                samples.add_values("sock_diag", CONNECTIONS, metrics, move || {
-                    sockets.connections()
-                });
-            }
-            Err(error) => samples.missing(format!("sockets: sock_diag: {error}")),
+        let diag = namespace::within(&self.root, namespace_of, SockDiag::open);
+        let diag = diag.map_err(|error| format!("sockets: sock_diag: {error}"));
+        or_missing(&mut self.samples, diag).map(|diag| Sockets::new(diag, ends, addresses))
+    }
+
+    fn open_sockets(&mut self, ends: Ends, namespace_of: Option<u32>) {
+        if let Some(mut sockets) = self.sockets(ends, namespace_of) {
+            let (samples, metrics) = (&mut self.samples, Sockets::metrics(ends));
+            let read = move || sockets.connections();
+            samples.add_values("sock_diag", CONNECTIONS, metrics, read);
         }
     }
 
     fn open_listener(&mut self, namespace_of: Option<u32>) {
-        let addresses = self.targets.ip_addresses();
-        // If this fails, the connection sampler has already reported the failure.
-        if let Ok(diag) = namespace::within(&self.root, namespace_of, SockDiag::open)
-            && !addresses.is_empty()
-        {
-            let mut sockets = Sockets::new(diag, Ends::Server, addresses);
+        if let Some(mut sockets) = self.sockets(Ends::Server, namespace_of) {
             let timing = (self.samples.step, LISTENER_SHARE);
             let metrics = ListenerFigure::ALL.map(Metric::Listener).into();
             let (samples, read) = (&mut self.samples, move || sockets.listener());
