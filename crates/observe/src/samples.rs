@@ -216,7 +216,9 @@ impl SampleGroup {
         Ok(Self {
             name: name.to_owned(),
             read,
-            series: metrics.cloned().map(Series::new).collect(),
+            series: metrics
+                .map(|metric| Series::new(metric.clone(), 0))
+                .collect(),
             last: Vec::new(),
             figures,
             alive: true,
@@ -366,7 +368,7 @@ impl SampleGroup {
         for metric in &self.figures.metrics()[self.series.len()..] {
             let zeros = self.series.first().map_or(self.steps_done, Series::len);
             check_declared(&metric);
-            self.series.push(Series::of_zeros(metric.clone(), zeros));
+            self.series.push(Series::new(metric.clone(), zeros));
             self.last.push(0.0);
         }
         let samples = self.figures.values().iter().zip(&self.last);
@@ -426,19 +428,12 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    pub(crate) fn new(metric: Metric) -> Self {
+    /// Returns a series of `steps` zeros, for the steps before the metric first appeared.
+    fn new(metric: Metric, steps: usize) -> Self {
         Self {
             metric,
-            values: Vec::new(),
-            largest: Vec::new(),
-        }
-    }
-
-    /// Returns a series of `steps` zeros, for the steps before the metric first appeared.
-    pub(crate) fn of_zeros(metric: Metric, steps: usize) -> Self {
-        Self {
             values: vec![0.0; steps],
-            ..Self::new(metric)
+            largest: Vec::new(),
         }
     }
 
@@ -949,7 +944,7 @@ mod series_tests {
     const LEVEL: Metric = Metric::Listener(ListenerFigure::AcceptQueue);
 
     fn series(metric: Metric, values: &[f64]) -> Series {
-        let mut series = Series::new(metric);
+        let mut series = Series::new(metric, 0);
         for value in values {
             series.push(*value, 1, STEP);
         }
