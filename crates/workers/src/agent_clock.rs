@@ -7,24 +7,16 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use floodmark_record::watch::MeasuredOffset;
 use rustix::time::{ClockId, clock_gettime};
-
-/// One exchange of a ping and its response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct OffsetReading {
-    /// The agent's clock minus the coordinator's in ns.
-    pub(crate) offset_ns: i64,
-    /// Maximum error of the offset in ns.
-    bound_ns: u64,
-}
 
 /// The readings of one agent's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AgentClock {
     /// The best reading before the load.
-    pub(crate) first: Option<OffsetReading>,
+    pub(crate) first: Option<MeasuredOffset>,
     /// The best reading after the load.
-    last: Option<OffsetReading>,
+    last: Option<MeasuredOffset>,
     /// Whether the load has ended.
     is_after: bool,
     /// Longest round trip in ns.
@@ -37,7 +29,7 @@ impl AgentClock {
     /// Adds an exchange. All times are in ns; the first and the last are the coordinator's.
     pub(crate) fn add(&mut self, sent_ns: i64, agent_ns: i64, received_ns: i64) {
         let round_trip_ns = received_ns.saturating_sub(sent_ns).max(0);
-        let reading = OffsetReading {
+        let reading = MeasuredOffset {
             offset_ns: agent_ns.saturating_sub(sent_ns + round_trip_ns / 2),
             bound_ns: round_trip_ns.unsigned_abs().div_ceil(2),
         };

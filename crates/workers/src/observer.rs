@@ -352,14 +352,10 @@ impl LineCopier {
     /// Writes the offset of the observer's clock after each group of pings. Earlier groups do not
     /// count, because the clocks drift.
     fn write_offset(&mut self) -> io::Result<()> {
-        if self.clock.count < PINGS {
+        let Some(offset) = self.clock.first.filter(|_| self.clock.count >= PINGS) else {
             return Ok(());
-        }
-        let clock = std::mem::take(&mut self.clock);
-        let offset = MeasuredOffset {
-            offset_ns: clock.offset_ns(),
-            bound_ns: clock.bound_ns(),
         };
+        self.clock = AgentClock::default();
         self.offset = Some(offset);
         let mut line = serde_json::to_vec(&ObserverLine::Offset(offset))?;
         line.push(b'\n');
