@@ -16,22 +16,18 @@ pub fn failure_line(output: &str) -> Option<String> {
     let lines: Vec<&str> = lines
         .filter(|line| !line.is_empty() && !line.starts_with("note: "))
         .collect();
-    let traceback = lines.iter().rposition(|line| is_traceback(line));
-    let error = lines.iter().rposition(|line| is_error(line));
+    let is_traceback = |line: &&str| line.starts_with("Traceback (most recent call last)");
+    let is_error = |line: &&str| {
+        let start = line.get(.."error:".len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case("error:"))
+    };
+    let traceback = lines.iter().rposition(is_traceback);
+    let error = lines.iter().rposition(is_error);
     let line = match error {
         Some(error) if traceback < Some(error) => lines.get(error),
         _ => lines.last(),
     };
     line.map(|line| (*line).to_owned())
-}
-
-fn is_traceback(line: &str) -> bool {
-    line.starts_with("Traceback (most recent call last)")
-}
-
-fn is_error(line: &str) -> bool {
-    let start = line.get(.."error:".len());
-    start.is_some_and(|start| start.eq_ignore_ascii_case("error:"))
 }
 
 /// Removes ANSI escape sequences (ECMA-48, section 5.4: `ESC [`, parameters, a letter).
