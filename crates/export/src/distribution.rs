@@ -14,10 +14,13 @@ pub(crate) const CLASSIC_BOUNDS_S: [f64; 21] = [
 /// Distribution of a kind of time. Memory use is limited.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct TimeDistribution {
-    exponential: ExponentialBuckets,
+    /// Buckets of the times in seconds.
+    pub(crate) exponential: ExponentialBuckets,
     classic: [u64; CLASSIC_BOUNDS_S.len()],
-    count: u64,
-    sum_s: f64,
+    /// Number of times.
+    pub(crate) count: u64,
+    /// Sum of the times in seconds, with an error of at most 0.05 %.
+    pub(crate) sum_s: f64,
 }
 
 impl TimeDistribution {
@@ -35,11 +38,6 @@ impl TimeDistribution {
         }
     }
 
-    /// Returns the exponential buckets of the times in seconds.
-    pub(crate) fn exponential(&self) -> &ExponentialBuckets {
-        &self.exponential
-    }
-
     /// Returns the upper boundary of each classic bucket in seconds, and the number of times up to
     /// it.
     pub(crate) fn classic(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
@@ -48,16 +46,6 @@ impl TimeDistribution {
             *sum += count;
             Some((bound, *sum))
         })
-    }
-
-    /// Returns the number of times.
-    pub(crate) fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// Returns the sum of the times in seconds, with an error of at most 0.05 %.
-    pub(crate) fn sum_s(&self) -> f64 {
-        self.sum_s
     }
 }
 
@@ -75,10 +63,12 @@ pub(crate) const MAX_BUCKETS: usize = 160;
 /// `2^(2^-schema)`. This is Prometheus's numbering. OpenTelemetry's indexes are smaller by 1.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ExponentialBuckets {
-    schema: i32,
-    counts: BTreeMap<i32, u64>,
+    /// Schema of Prometheus. OpenTelemetry calls it scale.
+    pub(crate) schema: i32,
+    /// Count of each bucket that contains a value, by the bucket's index.
+    pub(crate) counts: BTreeMap<i32, u64>,
     /// Number of values that are 0.
-    zeros: u64,
+    pub(crate) zeros: u64,
 }
 
 impl Default for ExponentialBuckets {
@@ -112,21 +102,6 @@ impl ExponentialBuckets {
             *self.counts.entry((index + 1) >> 1).or_default() += count;
         }
     }
-
-    /// Returns the schema. OpenTelemetry calls it scale.
-    pub(crate) fn schema(&self) -> i32 {
-        self.schema
-    }
-
-    /// Returns the number of values that are 0.
-    pub(crate) fn zeros(&self) -> u64 {
-        self.zeros
-    }
-
-    /// Returns the index and count of each bucket that contains a value, in ascending order.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = (i32, u64)> + '_ {
-        self.counts.iter().map(|(&index, &count)| (index, count))
-    }
 }
 
 #[cfg(test)]
@@ -144,15 +119,15 @@ mod tests {
             second.record(70_000_000_000);
             times.add(&second);
         }
-        assert_eq!(times.count(), 6);
-        assert!((times.sum_s() - 140.00608).abs() < 140.0 * 0.0005);
+        assert_eq!(times.count, 6);
+        assert!((times.sum_s - 140.00608).abs() < 140.0 * 0.0005);
         let classic: Vec<(f64, u64)> = times.classic().collect();
         assert_eq!(classic[1], (0.000_025, 0));
         assert_eq!(classic[2], (0.000_05, 2));
         assert_eq!(classic[8], (0.005, 4));
         // 70 s is above the last boundary.
         assert_eq!(classic.last(), Some(&(50.0, 4)));
-        assert_eq!(times.exponential().counts().count(), 3);
+        assert_eq!(times.exponential.counts.len(), 3);
     }
 
     #[test]
@@ -161,9 +136,9 @@ mod tests {
         for value in [0.0, 0.5, 1.0, 1.0001, 2.0] {
             buckets.add(value, 1);
         }
-        let counts: Vec<_> = buckets.counts().collect();
-        assert_eq!(counts, [(-32, 1), (0, 1), (1, 1), (32, 1)]);
-        assert_eq!((buckets.zeros(), buckets.schema()), (1, 5));
+        let counts = BTreeMap::from([(-32, 1), (0, 1), (1, 1), (32, 1)]);
+        assert_eq!(buckets.counts, counts);
+        assert_eq!((buckets.zeros, buckets.schema), (1, 5));
     }
 
     #[test]
@@ -175,7 +150,7 @@ mod tests {
                 buckets.add(value, 1);
                 value *= 1.001;
             }
-            schemas.push(buckets.schema());
+            schemas.push(buckets.schema);
         }
         assert_eq!(schemas, [5, 4, 3]);
     }
@@ -188,12 +163,12 @@ mod tests {
                 buckets.add(ns as f64 / 1e9, 1);
             }
             prop_assert!(buckets.counts.len() <= MAX_BUCKETS);
-            prop_assert_eq!(buckets.counts().map(|(_, n)| n).sum::<u64>(), values.len() as u64);
-            let base = f64::from(-buckets.schema()).exp2().exp2();
+            prop_assert_eq!(buckets.counts.values().sum::<u64>(), values.len() as u64);
+            let base = f64::from(-buckets.schema).exp2().exp2();
             let mut sorted = values.clone();
             sorted.sort_unstable();
             let mut rest = sorted.iter();
-            for (index, count) in buckets.counts() {
+            for (&index, &count) in &buckets.counts {
                 // Floating-point logarithms are inexact at a boundary.
                 let (low, high) = (base.powi(index - 1) * (1.0 - 1e-9), base.powi(index) * (1.0 + 1e-9));
                 for _ in 0..count {

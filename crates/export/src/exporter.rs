@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -11,9 +11,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::endpoint::{self, METRICS_PATH};
-use crate::otlp::{self, OtlpUrl, PushError, Resource, unix_ns};
-use crate::shared::SharedMetrics;
+use crate::otlp::{self, OtlpUrl, Resource, unix_ns};
+use crate::prometheus::{METRICS_PATH, SharedMetrics, serve};
 
 /// Time between two pushes to a collector.
 pub const PUSH_INTERVAL: Duration = Duration::from_secs(5);
@@ -61,8 +60,6 @@ pub struct Exporter {
     shared: Arc<SharedMetrics>,
     endpoint: Option<SocketAddr>,
     collector: Option<OtlpUrl>,
-    /// First failure of a push, until it is reported.
-    warning: Arc<Mutex<Option<String>>>,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<PushSummary>,
 }
@@ -86,13 +83,11 @@ impl Exporter {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ExportError::Thread)?;
         let shared = Arc::<SharedMetrics>::default();
-        let warning = Arc::<Mutex<Option<String>>>::default();
         let (stop, stopped) = oneshot::channel();
         let pusher = targets.collector.clone().map(|url| Pusher {
             url,
             resource: Resource::starting_now(),
             shared: Arc::clone(&shared),
-            warning: Arc::clone(&warning),
             summary: PushSummary::default(),
         });
         let served = Arc::clone(&shared);
@@ -104,7 +99,6 @@ impl Exporter {
             shared,
             endpoint,
             collector: targets.collector.clone(),
-            warning,
             stop,
             thread,
         })
@@ -119,12 +113,7 @@ impl Exporter {
 
     /// Takes an event of any kind. Returns a warning after the first failure of a push.
     pub fn on(&self, event: &Event) -> Option<String> {
-        self.shared.on(event);
-        let reason = self
-            .warning
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()?;
+        let reason = self.shared.on(event)?;
         let url = self.collector.as_ref()?;
         Some(format!(
             "{url}: {reason}; the load continues, and floodmark tries again every {} s",
@@ -155,7 +144,6 @@ struct Pusher {
     url: OtlpUrl,
     resource: Resource,
     shared: Arc<SharedMetrics>,
-    warning: Arc<Mutex<Option<String>>>,
     summary: PushSummary,
 }
 
@@ -165,17 +153,12 @@ impl Pusher {
         let body = self.shared.with(encode);
         self.summary.pushes += 1;
         if let Err(error) = otlp::push(&self.url, body).await {
-            self.failed(&error);
+            self.summary.reason = error.to_string();
+            if self.summary.failures == 0 {
+                self.shared.warn(self.summary.reason.clone());
+            }
+            self.summary.failures += 1;
         }
-    }
-
-    fn failed(&mut self, error: &PushError) {
-        self.summary.reason = error.to_string();
-        if self.summary.failures == 0 {
-            let mut warning = self.warning.lock().unwrap_or_else(PoisonError::into_inner);
-            *warning = Some(self.summary.reason.clone());
-        }
-        self.summary.failures += 1;
     }
 }
 
@@ -189,7 +172,7 @@ fn run(
 ) -> PushSummary {
     let summary = runtime.block_on(async {
         if let Some(listener) = listener {
-            tokio::spawn(endpoint::serve(listener, shared));
+            tokio::spawn(serve(listener, shared));
         }
         let Some(mut pusher) = pusher else {
             // An error means that the exporter was dropped.

@@ -6,18 +6,15 @@
 //!
 //! Invariants: memory use is limited, and a slow, failing or hostile peer never delays an event.
 
+mod catalog;
 mod distribution;
-mod endpoint;
 mod exporter;
-mod families;
-mod family;
 mod metrics;
 mod otlp;
 mod prometheus;
-mod shared;
 #[cfg(test)]
 mod testing;
 
+pub use catalog::{CATALOG, MetricDefinition};
 pub use exporter::{ExportError, ExportTargets, Exporter, PUSH_INTERVAL};
-pub use family::{CATALOG, MetricDefinition};
 pub use otlp::{OtlpUrl, OtlpUrlError};

@@ -6,7 +6,6 @@ use floodmark_record::events::{Phase, RunId};
 use floodmark_record::outcome::Counts;
 use floodmark_record::plan::Plan;
 use floodmark_record::times::TimeKind;
-use floodmark_record::watch::ServerUsed;
 use floodmark_record::{Event, SecondRow};
 use floodmark_stats::Histogram;
 
@@ -77,16 +76,8 @@ impl RunState {
         match self {
             RunState::Idle => "idle",
             RunState::Starting => "starting",
-            RunState::Sending(phase) => phase_name(phase),
+            RunState::Sending(phase) => phase.name(),
         }
-    }
-}
-
-/// Returns the name of a phase in a label.
-pub(crate) fn phase_name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Warmup => "warmup",
-        Phase::Measure => "measure",
     }
 }
 
@@ -126,13 +117,20 @@ impl LoadMetrics {
             Event::Connecting(connecting) => run.open_connections = connecting.standing,
             Event::Began { phase, .. } => run.state = RunState::Sending(*phase),
             Event::Second(row) => {
-                totals.add(row);
+                totals.phases.entry(row.phase).or_default().add(row);
+                totals.client_cpu.add(row.user_s, row.system_s);
                 let ended = row.counts.ended() + row.counts.in_flight_at_end;
                 run.in_flight = (run.in_flight + row.counts.sent).saturating_sub(ended);
                 run.open_connections = row.open_connections;
             }
-            Event::ServerUsed(used) => totals.server_cpu.get_or_insert_default().add(used),
-            Event::StoreUsed(used) => totals.store_cpu.get_or_insert_default().add(used),
+            Event::ServerUsed(used) => {
+                let cpu = totals.server_cpu.get_or_insert_default();
+                cpu.add(used.user_s, used.system_s);
+            }
+            Event::StoreUsed(used) => {
+                let cpu = totals.store_cpu.get_or_insert_default();
+                cpu.add(used.user_s, used.system_s);
+            }
             Event::End(_) | Event::ClientRan(_) => {
                 run.state = RunState::Idle;
                 run.in_flight = 0;
@@ -214,11 +212,10 @@ pub(crate) struct CpuTotals {
 }
 
 impl CpuTotals {
-    /// Adds the CPU time of a server or store. Ignores negative readings, because a counter only
-    /// grows.
-    pub(crate) fn add(&mut self, used: &ServerUsed) {
-        self.user_s += used.user_s.max(0.0);
-        self.system_s += used.system_s.max(0.0);
+    /// Adds CPU time. Ignores negative readings, because a counter only grows.
+    fn add(&mut self, user_s: f64, system_s: f64) {
+        self.user_s += user_s.max(0.0);
+        self.system_s += system_s.max(0.0);
     }
 }
 
@@ -234,15 +231,6 @@ pub(crate) struct TargetTotals {
     pub(crate) server_cpu: Option<CpuTotals>,
     /// `None` without a monitored store.
     pub(crate) store_cpu: Option<CpuTotals>,
-}
-
-impl TargetTotals {
-    /// Adds the row of one second.
-    pub(crate) fn add(&mut self, row: &SecondRow) {
-        self.phases.entry(row.phase).or_default().add(row);
-        self.client_cpu.user_s += row.user_s.max(0.0);
-        self.client_cpu.system_s += row.system_s.max(0.0);
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 
 use floodmark_record::client::{ClientRan, ExternalRun};
 
-use crate::families::families;
-use crate::family::ExportedValue;
+use crate::catalog::{ExportedSeries, ExportedValue, families};
 use crate::testing::{began, example, second, server_used};
 
 /// Returns the value of the only series of a metric whose labels contain all of `labels`.
@@ -15,7 +14,7 @@ fn value(metrics: &LoadMetrics, name: &str, labels: &[(&str, &str)]) -> f64 {
         .iter()
         .find(|f| f.definition.prometheus == name)
         .unwrap();
-    let has = |series: &crate::family::ExportedSeries<'_>, label: &(&str, &str)| {
+    let has = |series: &ExportedSeries<'_>, label: &(&str, &str)| {
         let mut own = series.labels.iter();
         own.any(|(key, value)| (key.prometheus(), &**value) == (Some(label.0), label.1))
     };
@@ -29,7 +28,7 @@ fn value(metrics: &LoadMetrics, name: &str, labels: &[(&str, &str)]) -> f64 {
     assert!(found.next().is_none(), "several {name} {labels:?}");
     match series.value {
         ExportedValue::Number(value) => value,
-        ExportedValue::Times(times) => times.count() as f64,
+        ExportedValue::Times(times) => times.count as f64,
     }
 }
 
@@ -107,7 +106,7 @@ fn shows_the_state_of_the_run() {
     assert_eq!(state(&metrics), "starting");
     for phase in [Phase::Warmup, Phase::Measure] {
         metrics.on(&Event::Began { phase, at_ns: 0 });
-        assert_eq!(state(&metrics), phase_name(phase));
+        assert_eq!(state(&metrics), phase.name());
     }
     metrics.on(&second(Phase::Measure, [1; 8]));
     metrics.on(&Event::ClientRan(ClientRan {

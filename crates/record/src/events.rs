@@ -79,14 +79,15 @@ pub struct HeldConnections {
     pub opening_ns: u64,
 }
 
-/// Phases of a run, in chronological order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    /// Load sent before the measurement and excluded from its figures.
-    Warmup,
-    /// The measurement.
-    Measure,
+crate::names::named! {
+    // In chronological order.
+    /// Phases of a run.
+    Phase {
+        /// Load sent before the measurement and excluded from its figures.
+        Warmup = "warmup",
+        /// The measurement.
+        Measure = "measure",
+    }
 }
 
 /// Counts of a part of a second, at most 100 ms long, summed over all threads. The parts of a second

@@ -2,13 +2,8 @@ use std::collections::BTreeMap;
 
 use floodmark_record::events::Phase;
 use proptest::prelude::*;
-use prost::Message;
-
-use super::protobuf::{FamilyMessage, HistogramMessage, MetricTypeCode};
-use floodmark_record::Event;
 
 use super::*;
-use crate::metrics::LoadMetrics;
 use crate::testing::{began, example, second};
 
 /// Labels of a series, in alphabetical order.
@@ -202,4 +197,43 @@ proptest! {
         let (_, labels, _) = series.iter().find(|(name, ..)| name == "floodmark_run_info").unwrap();
         prop_assert_eq!(&labels["system"], &system);
     }
+}
+
+#[test]
+fn selects_the_preferred_format() {
+    use ExpositionFormat::{Protobuf, Text};
+    let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+    for (accept, expected) in [
+        (String::new(), Text),
+        ("*/*".to_owned(), Text),
+        (
+            "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+                .to_owned(),
+            Text,
+        ),
+        (
+            format!(
+                "{protobuf},application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+            ),
+            Protobuf,
+        ),
+        (format!("text/plain; q=0.3, {protobuf} ; q=0.7"), Protobuf),
+        (format!("text/plain; q=0.7, {protobuf}; q=0.3"), Text),
+        (format!("{protobuf};q=0"), Text),
+        (format!("{protobuf};q=high"), Text),
+        (
+            "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text"
+                .to_owned(),
+            Text,
+        ),
+        ("application/vnd.google.protobuf".to_owned(), Text),
+        (";,;=,q=".to_owned(), Text),
+    ] {
+        assert_eq!(
+            ExpositionFormat::negotiate(Some(&accept)),
+            expected,
+            "{accept}"
+        );
+    }
+    assert_eq!(ExpositionFormat::negotiate(None), Text);
 }

@@ -7,6 +7,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 
 use super::*;
+use crate::catalog::CATALOG;
 use crate::testing::example;
 
 const RESOURCE: Resource = Resource {
@@ -30,7 +31,7 @@ fn decoded() -> (BTreeMap<String, String>, BTreeMap<String, Metric>) {
     let metrics: BTreeMap<_, _> = metrics
         .map(|metric| (metric.name.clone(), metric))
         .collect();
-    assert_eq!(metrics.len(), family::CATALOG.len());
+    assert_eq!(metrics.len(), CATALOG.len());
     (resource, metrics)
 }
 
@@ -130,5 +131,52 @@ fn histograms_are_exponential() {
         let (low, high) = bounds(buckets.bucket_counts.len() - 1);
         assert!(low < 3.003e-3 && 2.997e-3 <= high, "({low}, {high}]");
         assert!((point.sum.unwrap() / seconds as f64 - 4.66e-3).abs() < 1e-5);
+    }
+}
+
+#[test]
+fn adds_the_default_path_and_port() {
+    for (text, full, host, port) in [
+        (
+            "http://127.0.0.1:4318",
+            "http://127.0.0.1:4318/v1/metrics",
+            "127.0.0.1",
+            4318,
+        ),
+        (
+            "http://localhost/",
+            "http://localhost/v1/metrics",
+            "localhost",
+            80,
+        ),
+        (
+            "HTTP://[::1]:4318/otlp?x=1",
+            "http://[::1]:4318/otlp?x=1",
+            "::1",
+            4318,
+        ),
+    ] {
+        let url: OtlpUrl = text.parse().unwrap();
+        assert_eq!(url.to_string(), full);
+        assert_eq!((&*url.host, url.port), (host, port), "{text}");
+    }
+}
+
+#[test]
+fn rejects_urls_that_cannot_be_used() {
+    for (text, expected) in [
+        ("", OtlpUrlError::Scheme),
+        ("127.0.0.1:4318", OtlpUrlError::Scheme),
+        ("grpc://127.0.0.1:4317", OtlpUrlError::Scheme),
+        ("https://collector:4318", OtlpUrlError::Https),
+        ("http://", OtlpUrlError::Invalid),
+        ("http://:4318", OtlpUrlError::Invalid),
+        ("http://a:b", OtlpUrlError::Invalid),
+        ("http://a:0", OtlpUrlError::Invalid),
+        ("http://a:99999", OtlpUrlError::Invalid),
+        ("http://a b", OtlpUrlError::Invalid),
+        ("http://me:secret@127.0.0.1:4318", OtlpUrlError::Credentials),
+    ] {
+        assert_eq!(text.parse::<OtlpUrl>(), Err(expected), "{text}");
     }
 }
