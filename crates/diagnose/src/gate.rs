@@ -12,9 +12,9 @@ use floodmark_record::events::EndReason;
 use floodmark_record::gate::{
     GateDecision, GateEnd, GatePair, GateResult, GateRules, GateTurns, SideFigures,
 };
+use floodmark_record::reason::Worded;
 use floodmark_record::run::{Run, Status};
 use floodmark_record::units::show_duration;
-use floodmark_record::worded::Worded;
 use floodmark_stats::sequential::{FIRST_LOOK, LookPlan, trimmed_ratio};
 
 use crate::comparing::{RunGroup, process_figure};

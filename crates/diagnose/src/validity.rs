@@ -10,10 +10,11 @@ mod threads;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
-use floodmark_record::reason::{CLIENT_ERRORS, FailureKind, LateReason, Reason, UnsentReason};
+use floodmark_record::reason::{
+    CLIENT_ERRORS, FailureKind, LateReason, Reason, UnsentReason, Worded,
+};
 use floodmark_record::run::{Run, Status, Validity};
 use floodmark_record::verdict::Verdict;
-use floodmark_record::worded::Worded;
 
 use crate::held;
 use crate::tls;
@@ -147,7 +148,7 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     }
 }
 
-fn worded(reasons: Vec<Reason>) -> Vec<Worded<Reason>> {
+fn worded(reasons: Vec<Reason>) -> Vec<Worded> {
     reasons.into_iter().map(Worded::Fact).collect()
 }
 

@@ -6,9 +6,8 @@ use floodmark_record::Record;
 use floodmark_record::comparison::Threshold;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::{Address, Target};
-use floodmark_record::reason::FIX_STOPPED;
+use floodmark_record::reason::{FIX_STOPPED, joined};
 use floodmark_record::run::{Run, Status};
-use floodmark_record::worded::joined;
 use floodmark_report::junit::CaseOutcome;
 
 use crate::exit::{Ending, Exit};

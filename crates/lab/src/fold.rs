@@ -13,13 +13,12 @@ use floodmark_record::events::{GroupRow, Phase, RunId};
 use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::metric::Role;
 use floodmark_record::plan::Plan;
-use floodmark_record::reason::Reason;
+use floodmark_record::reason::{Reason, Worded};
 use floodmark_record::result::Overall;
 use floodmark_record::run::{
     ClientUsage, Connections, HttpBytes, Run, Status, Validity, WarmupRun,
 };
 use floodmark_record::tls::TlsRun;
-use floodmark_record::worded::Worded;
 use floodmark_record::{Counts, Event, Record, SecondRow, TimeKind};
 use floodmark_stats::{attempts, estimate};
 

@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::events::RunId;
 use crate::interval::Interval;
-use crate::reason::Reason;
-use crate::worded::Worded;
+use crate::reason::Worded;
 
 /// Start of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -102,7 +101,7 @@ pub struct CapacityTrial {
     pub outcome: TrialOutcome,
     /// Why the trial is void; null otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fault: Option<Worded<Reason>>,
+    pub fault: Option<Worded>,
     /// Figure of each objective, in order.
     pub figures: Vec<ObjectiveFigure>,
     /// Ok responses per second.

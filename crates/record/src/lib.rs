@@ -53,7 +53,6 @@ pub mod tuning;
 pub mod units;
 pub mod verdict;
 pub mod watch;
-pub mod worded;
 pub mod worker_input;
 
 pub use comparison::{ClaimResult, ComparedMetric, Comparison};

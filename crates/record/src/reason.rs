@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use crate::cause::Cause;
 use crate::grouped::{merged, show_agents};
 use crate::units::{percent, plural, show_count, show_s};
-use crate::worded::{Fact, Worded};
 
 /// Fix for a server that stopped responding.
 pub const FIX_STOPPED: &str = "check the server's log, restart the server and repeat";
@@ -153,7 +152,7 @@ pub enum Reason {
         /// Number of all agents.
         of: usize,
         /// The reason of each agent in `agents`.
-        reasons: Vec<Worded<Reason>>,
+        reasons: Vec<Worded>,
     },
 }
 
@@ -417,17 +416,6 @@ impl Reason {
     }
 }
 
-impl Worded<Reason> {
-    /// Describes the problem, without its effect on the figures and its fix, if known.
-    #[must_use]
-    pub fn problem(&self) -> String {
-        match self {
-            Self::Fact(reason) => reason.parts().0,
-            Self::Text(text) => text.clone(),
-        }
-    }
-}
-
 impl UnsentReason {
     fn parts(&self) -> (String, String) {
         match self {
@@ -488,8 +476,9 @@ impl Display for Reason {
     }
 }
 
-impl Fact for Reason {
-    /// Reads [`Reason::NothingOk`], on which the exit code depends.
+impl Reason {
+    /// Reads [`Reason::NothingOk`], on which the exit code depends, from its description in a record
+    /// of schema version 1. Returns `None` for other reasons, which no code needs.
     fn from_text(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("no response was ok")?;
         let mostly = rest.strip_prefix(" (mostly ").and_then(|rest| {
@@ -505,6 +494,102 @@ impl Fact for Reason {
     }
 }
 
+/// A fact, or the text of a fact that is unknown.
+///
+/// In JSON, an object with the fact and its text. No code reads this text, which is for people and
+/// `jq`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "StoredWorded", into = "StoredWorded")]
+pub enum Worded {
+    /// The fact.
+    Fact(Reason),
+    /// The text of a fact that is unknown, as in records of schema version 1.
+    Text(String),
+}
+
+impl Worded {
+    /// Returns the fact, if known.
+    #[must_use]
+    pub fn fact(&self) -> Option<&Reason> {
+        match self {
+            Self::Fact(reason) => Some(reason),
+            Self::Text(_) => None,
+        }
+    }
+
+    /// Describes the problem, without its effect on the figures and its fix, if known.
+    #[must_use]
+    pub fn problem(&self) -> String {
+        match self {
+            Self::Fact(reason) => reason.parts().0,
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+impl From<Reason> for Worded {
+    fn from(reason: Reason) -> Self {
+        Self::Fact(reason)
+    }
+}
+
+impl From<&str> for Worded {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl Display for Worded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fact(reason) => reason.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+/// The JSON forms of [`Worded`].
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum StoredWorded {
+    Typed {
+        /// The fact.
+        fact: Reason,
+        /// The fact in words.
+        text: String,
+    },
+    /// The fact in words, as in schema version 1.
+    Text(String),
+}
+
+impl From<StoredWorded> for Worded {
+    fn from(stored: StoredWorded) -> Self {
+        match stored {
+            StoredWorded::Typed { fact, .. } => Self::Fact(fact),
+            StoredWorded::Text(text) => {
+                Reason::from_text(&text).map_or(Self::Text(text), Self::Fact)
+            }
+        }
+    }
+}
+
+impl From<Worded> for StoredWorded {
+    fn from(worded: Worded) -> Self {
+        let text = worded.to_string();
+        match worded {
+            Worded::Fact(fact) => Self::Typed { fact, text },
+            Worded::Text(_) => Self::Text(text),
+        }
+    }
+}
+
+/// Joins sentences with semicolons.
+#[must_use]
+pub fn joined(sentences: &[Worded]) -> String {
+    let texts: Vec<String> = sentences.iter().map(Worded::to_string).collect();
+    texts.join("; ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -517,15 +602,12 @@ mod tests {
             "text": "cut short after 2.50 s: floodmark or its worker died; repeat the run"
         });
         assert_eq!(serde_json::to_value(&reason).unwrap(), json);
-        assert_eq!(
-            serde_json::from_value::<Worded<Reason>>(json).unwrap(),
-            reason
-        );
+        assert_eq!(serde_json::from_value::<Worded>(json).unwrap(), reason);
     }
 
     #[test]
     fn reads_the_texts_of_schema_version_1() {
-        let read = |text: &str| serde_json::from_value::<Worded<Reason>>(text.into()).unwrap();
+        let read = |text: &str| serde_json::from_value::<Worded>(text.into()).unwrap();
         for text in [
             "no response was ok",
             "no response was ok (mostly status 404: 12,000)",

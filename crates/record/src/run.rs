@@ -14,12 +14,11 @@ use crate::metric::Observation;
 use crate::outcome::{Counts, NotOkResponse};
 use crate::place::Placement;
 use crate::plan::Plan;
-use crate::reason::Reason;
+use crate::reason::Worded;
 use crate::times::Times;
 use crate::tls::TlsRun;
 use crate::verdict::{Verdict, Windows};
 use crate::watch::{LogErrors, RemoteObservation, Server, Watcher};
-use crate::worded::Worded;
 
 /// One attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -239,7 +238,7 @@ pub struct Validity {
     /// Status.
     pub status: Status,
     /// Reasons, each with a fix.
-    pub reasons: Vec<Worded<Reason>>,
+    pub reasons: Vec<Worded>,
     /// Notes that don't change the status.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

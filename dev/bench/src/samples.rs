@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use floodmark_record::reason::joined;
 use floodmark_record::run::Status;
-use floodmark_record::worded::joined;
 use floodmark_record::{Record, Run};
 
 use crate::bench::read;

@@ -4,9 +4,8 @@ use std::fmt::Display;
 
 use floodmark_record::grouped::{grouped, merged, show_agents};
 use floodmark_record::plan::{Arrivals, Plan};
-use floodmark_record::reason::{FIX_LOST, Reason};
+use floodmark_record::reason::{FIX_LOST, Reason, Worded};
 use floodmark_record::run::{AgentRun, Run, Status, Validity};
-use floodmark_record::worded::Worded;
 
 use super::{ClientFaults, ClientThreads, Judged, other_limit, worded};
 use crate::text::show_s;
@@ -95,7 +94,7 @@ fn lost(run: &Run) -> impl Iterator<Item = &AgentRun> {
 fn gather<'a>(
     run: &Run,
     agents: impl Iterator<Item = &'a AgentRun>,
-    reasons: impl Fn(&AgentRun) -> Vec<Worded<Reason>>,
+    reasons: impl Fn(&AgentRun) -> Vec<Worded>,
 ) -> Vec<Reason> {
     let groups = grouped(named(agents, reasons)).into_iter();
     let of = run.agents.len();

@@ -1,6 +1,6 @@
 use floodmark_record::plan::{Length, Schedule, Spacing};
+use floodmark_record::reason::joined;
 use floodmark_record::units::Rate;
-use floodmark_record::worded::joined;
 
 use super::super::tests::Case;
 use super::*;

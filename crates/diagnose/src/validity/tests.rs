@@ -5,8 +5,8 @@ use crate::testing::{closed, open, thread};
 use crate::why::tests::{machine, run_with};
 use floodmark_record::events::{AddressUse, EndReason, HeldConnections, ThreadUsage};
 use floodmark_record::plan::Plan;
+use floodmark_record::reason::joined;
 use floodmark_record::times::Times;
-use floodmark_record::worded::joined;
 
 mod notes;
 

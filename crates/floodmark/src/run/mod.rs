@@ -13,8 +13,8 @@ use floodmark_record::comparison::{ClaimResult, Holds};
 use floodmark_record::crash::CrashResult;
 use floodmark_record::experiment::ExpectedCheck;
 use floodmark_record::gate::{GateDecision, GateEnd, GateResult};
+use floodmark_record::reason::joined;
 use floodmark_record::run::Run;
-use floodmark_record::worded::joined;
 use floodmark_record::{Plan, Record};
 use floodmark_report::Style;
 

@@ -6,8 +6,8 @@ use floodmark_lab::Folder;
 use floodmark_lab::experiment::{EarlierResult, TrialHosts, TuningRunner, default_threads};
 use floodmark_lab::manifest::{Changes, Experiment, Trial, TuningRequest};
 use floodmark_record::Record;
+use floodmark_record::reason::joined;
 use floodmark_record::tuning::{Tuning, TuningEnd};
-use floodmark_record::worded::joined;
 use floodmark_report::{Style, tuning_scope};
 
 use crate::endings;

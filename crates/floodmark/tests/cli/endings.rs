@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use floodmark_record::events::EndReason;
+use floodmark_record::reason::joined;
 use floodmark_record::run::Status;
-use floodmark_record::worded::joined;
 use floodmark_truth::Scenario;
 
 use crate::support::hostile::{Listener, answer_each};

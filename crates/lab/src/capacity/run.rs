@@ -13,9 +13,9 @@ use floodmark_record::capacity::{
 };
 use floodmark_record::events::RunId;
 use floodmark_record::plan::Plan;
+use floodmark_record::reason::Worded;
 use floodmark_record::run::Run;
 use floodmark_record::units::show_duration;
-use floodmark_record::worded::Worded;
 use floodmark_record::worker_input::WorkerInput;
 use floodmark_stats::capacity::{TrialLength, UsualCpuSpeed};
 use floodmark_workers::{self as workers, WorkerFailure};

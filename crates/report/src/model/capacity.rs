@@ -5,8 +5,8 @@ use floodmark_record::capacity::{
     CapacityBound, CapacityEnd, CapacityKind, CapacityResult, CapacityTrial, TrialCapacity,
     TrialOutcome, TrialStart,
 };
+use floodmark_record::reason::Worded;
 use floodmark_record::run::Run;
-use floodmark_record::worded::Worded;
 use floodmark_stats::capacity::pass_probability;
 
 use super::chart::{

@@ -1,10 +1,10 @@
 //! The summary of a record: full details of each run, or one table for attempts at the same load.
 
 use floodmark_record::comparison::Threshold;
+use floodmark_record::reason::joined;
 use floodmark_record::result::{Overall, Record};
 use floodmark_record::run::{Run, Status};
 use floodmark_record::watch::Server;
-use floodmark_record::worded::joined;
 
 use super::document::{
     Blocks, ColumnCell, Detail, Emphasis, Table, TextLine, data, faint, line, listed, number_cell,

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use floodmark_host::Child;
+use floodmark_record::reason::joined;
 use floodmark_record::run::Status;
-use floodmark_record::worded::joined;
 
 use super::measured::CaseMeasurement;
 use super::reference;

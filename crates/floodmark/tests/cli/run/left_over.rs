@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Child;
 
+use floodmark_record::reason::joined;
 use floodmark_record::run::Status;
-use floodmark_record::worded::joined;
 
 use super::{ExperimentFolder, NATIVE, leases, processes_of, python};
 use crate::support::{alive, code, finish, folded, run, signal, text, valid, wait_for};
