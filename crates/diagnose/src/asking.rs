@@ -1,7 +1,6 @@
 //! Command-line flags that repeat a load at a different rate or for a longer time.
 
-use floodmark_record::plan::{Plan, Schedule};
-use floodmark_record::profile::RateStep;
+use floodmark_record::plan::{Plan, RateStep, Schedule};
 
 /// Maximum number of steps in a suggested `--steps` flag, so that the flag fits on one line.
 const MOST_STEPS: usize = 6;

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::outcome::Counts;
-use floodmark_record::plan::{Check, RequestPlan, Schedule, Spacing};
-use floodmark_record::profile::{Ramp, RateStep, Replay};
+use floodmark_record::plan::{Check, Ramp, RateStep, Replay, RequestPlan, Schedule, Spacing};
 use floodmark_record::run::{
     CheckResult, ClientUsage, Connections, FellBehind, HttpBytes, RunEnd, Saturation, Steady,
     StepFigures, Validity, Window,

@@ -12,7 +12,7 @@ use floodmark_observe::environment::environment;
 use floodmark_observe::listener::{self, NotFound};
 use floodmark_observe::{MonitorTargets, Observer, Root};
 use floodmark_record::agent_lines::AgentCommand;
-use floodmark_record::target::Address;
+use floodmark_record::plan::Address;
 use floodmark_record::watch::{OBSERVER_FILE_VERSION, ObserverLine, ObserverOpened};
 
 use crate::exit::{Ending, HELP, stop_on_signals};

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use floodmark_diagnose::comparing::trend_series;
 use floodmark_record::SCHEMA_VERSION;
-use floodmark_record::comparison::ComparedMetric;
-use floodmark_record::trend::TrendReport;
+use floodmark_record::comparison::{ComparedMetric, TrendReport};
 use floodmark_report::tables::ResultTables;
 use floodmark_report::{html, terminal};
 

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use floodmark_record::api_check::ItemsFile;
 use floodmark_record::client::ClientRan;
 use floodmark_record::events::{EndReason, PartRow, Phase, RunId, WorkerReady};
-use floodmark_record::fine_series::{FineThroughput, TimeBuckets};
-use floodmark_record::place::Placement;
 use floodmark_record::plan::Plan;
-use floodmark_record::run::{AgentRun, GroupPoint, RunEnd, SeriesRow, Silence};
+use floodmark_record::run::{
+    AgentRun, FineThroughput, GroupPoint, Placement, RunEnd, SeriesRow, Silence, TimeBuckets,
+};
 use floodmark_record::stream::Event;
 use floodmark_record::verdict::Windows;
 use floodmark_record::watch::{Logged, Observed, ServerUsed};

@@ -5,8 +5,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::events::GroupRow;
-use floodmark_record::plan::{FiguresOf, Schedule};
-use floodmark_record::profile::{RateStep, step_at};
+use floodmark_record::plan::{FiguresOf, RateStep, Schedule, step_at};
 use floodmark_record::run::{GroupFigures, HttpBytes, Saturation, Steady, StepFigures, Window};
 use floodmark_record::{Counts, Plan, SecondRow, TimeKind, Times};
 use floodmark_stats::saturation::{self, saturation};

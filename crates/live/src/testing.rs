@@ -9,8 +9,7 @@ use floodmark_record::capacity::{
 };
 use floodmark_record::events::{EndReason, GroupRow, PartRow, Phase, RunId, SecondRow, WorkerEnd};
 use floodmark_record::outcome::Counts;
-use floodmark_record::plan::{Model, Plan, Schedule, Spacing};
-use floodmark_record::profile::{RateStep, Replay};
+use floodmark_record::plan::{Model, Plan, RateStep, Replay, Schedule, Spacing};
 use floodmark_record::times::TimeKind;
 use floodmark_record::units::Bytes;
 use floodmark_record::watch::{HostUsed, ServerUsed};

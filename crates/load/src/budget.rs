@@ -4,8 +4,9 @@
 //! 3.6). On Linux this state lasts for 60 s, unless `tcp_tw_reuse` lets a new connection use the
 //! port earlier.
 
-use floodmark_record::plan::{Backend, CloseFirst, ConnectionUse, Plan, Schedule, Sources};
-use floodmark_record::profile::expected_by;
+use floodmark_record::plan::{
+    Backend, CloseFirst, ConnectionUse, Plan, Schedule, Sources, expected_by,
+};
 use floodmark_record::units::{show_count, show_rate};
 
 use crate::schedule::arrivals_before;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use floodmark_record::profile::{MAX_ARRIVALS, Replay, Timetable, checksum};
+use floodmark_record::plan::{MAX_ARRIVALS, Replay, Timetable, checksum};
 use floodmark_record::units::{Bytes, show_count, show_ns};
 use jiff::Timestamp;
 use jiff::civil::DateTime;

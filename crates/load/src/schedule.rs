@@ -16,8 +16,7 @@
 use std::sync::Arc;
 
 use floodmark_record::Timetable;
-use floodmark_record::plan::{Arrivals, Plan, Schedule};
-use floodmark_record::profile::RateSegment;
+use floodmark_record::plan::{Arrivals, Plan, RateSegment, Schedule};
 use floodmark_record::worker_input::AgentShare;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -219,7 +218,7 @@ impl Course {
         match self {
             Course::Constant { period_ns } => seconds * NS_PER_S as f64 / period_ns,
             Course::Varied { segments, .. } => {
-                floodmark_record::profile::expected_by(segments, seconds).unwrap_or(0.0)
+                floodmark_record::plan::expected_by(segments, seconds).unwrap_or(0.0)
             }
         }
     }

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use floodmark_record::api_check::{ApiCheck, ApiCheckKind};
 use floodmark_record::plan::{
-    Arrivals, Check, FiguresOf, Length, Mix, MixRequest, Model, Plan, Schedule, Spacing,
+    Arrivals, Check, FiguresOf, Length, Mix, MixRequest, Model, Plan, Ramp, RateStep, Replay,
+    Schedule, Spacing, Timetable, checksum,
 };
 use floodmark_record::pointer::JsonPointer;
-use floodmark_record::profile::{Ramp, RateStep, Replay, Timetable, checksum};
 use floodmark_record::units::{Bytes, Rate};
 
 /// Returns a closed-model plan that sends `requests` requests on kept connections to `127.0.0.1:1`.

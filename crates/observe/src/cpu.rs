@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use floodmark_host::Cpus;
 use floodmark_record::metric::Role;
-use floodmark_record::target::Address;
+use floodmark_record::plan::Address;
 use rustix::param::clock_ticks_per_second;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

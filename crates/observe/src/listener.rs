@@ -11,7 +11,7 @@ use std::path::Path;
 
 use floodmark_record::host::PortFacts;
 use floodmark_record::metric::Role;
-use floodmark_record::target::Address;
+use floodmark_record::plan::Address;
 
 use crate::sock_diag::{self, SockDiag};
 use crate::{Root, process};

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use floodmark_record::Metric;
 use floodmark_record::host::BusyProcess;
 use floodmark_record::metric::{ListenerFigure, Role};
-use floodmark_record::target::Address;
+use floodmark_record::plan::Address;
 use floodmark_record::watch::{ClockReading, Observed, ObservedSecond, SeriesGroup, Watcher};
 
 use crate::clock::{self, thread_cpu};

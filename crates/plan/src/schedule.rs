@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use floodmark_load::replay;
-use floodmark_record::plan::{DEFAULT_DURATION, Length, Model, Schedule};
-use floodmark_record::profile::{Ramp, RateStep};
+use floodmark_record::plan::{DEFAULT_DURATION, Length, Model, Ramp, RateStep, Schedule};
 use floodmark_record::units::Rate;
 
 use crate::spec::{Origin, PlanSpec, RateSteps};

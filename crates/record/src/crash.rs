@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::kept::TotalLine;
 use crate::outcome::Counts;
-use crate::place::Placement;
 use crate::plan::Plan;
+use crate::run::Placement;
 
 /// Process that fails in a crash round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

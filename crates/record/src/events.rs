@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kept::{SHOWN, ScoringSummary};
 use crate::outcome::{Counts, MAX_STATUSES, NotOkResponse};
-use crate::target::Address;
+use crate::plan::Address;
 use crate::times::TimeKind;
 use crate::tls::TlsUse;
 

@@ -2,8 +2,11 @@
 //!
 //! The parent process writes the plan to a worker's stdin. The record contains the same plan.
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -11,11 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::api_check::ApiCheck;
 use crate::body::RequestBody;
-use crate::profile::{Ramp, RateSegment, RateStep, Replay, expected_by};
 use crate::tls::TlsPlan;
-use crate::units::Rate;
-
-pub use crate::target::{Address, Target};
+use crate::units::{Bytes, Rate};
 
 /// The load that one run sends to one target. Rates and counts are totals over all threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -781,6 +781,313 @@ pub fn parse_header(text: &str) -> Result<(String, String), String> {
         .split_once(':')
         .ok_or_else(|| format!("\"{text}\" has no colon; write 'Name: value'"))?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// Maximum number of addresses to print. A host name may have dozens of addresses.
+const MAX_SHOWN_ADDRESSES: usize = 4;
+
+/// An address to connect to, such as `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/app.sock`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Address {
+    /// TCP.
+    Ip(SocketAddr),
+    /// Path of a unix socket.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// Returns the IP address and port; `None` for a unix socket.
+    #[must_use]
+    pub fn ip(&self) -> Option<SocketAddr> {
+        match self {
+            Address::Ip(address) => Some(*address),
+            Address::Unix(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Ip(address) => address.fmt(f),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl TryFrom<String> for Address {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some(path) if !path.is_empty() => Ok(Address::Unix(path.into())),
+            _ => text.parse().map(Address::Ip).map_err(|_| {
+                format!(
+                    "\"{text}\" is not an address; write 127.0.0.1:8080, [::1]:8080 or unix:/path"
+                )
+            }),
+        }
+    }
+}
+
+impl From<Address> for String {
+    fn from(address: Address) -> Self {
+        address.to_string()
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Address::Ip(address)
+    }
+}
+
+/// Target of requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Target {
+    /// URL as given.
+    pub url: String,
+    /// First address, as `IP:PORT` or `unix:PATH`.
+    /// The host name is resolved once, before the run.
+    #[schemars(with = "String")]
+    pub address: Address,
+    /// Further addresses of the host name.
+    /// Connections use all addresses that accept connections, in turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub further_addresses: Vec<SocketAddr>,
+    /// Time to resolve the host name in microseconds; null if no name was resolved.
+    pub resolve_us: Option<u64>,
+    /// Host and port, as in the `Host` header.
+    pub authority: String,
+    /// Path and query.
+    pub path: String,
+}
+
+impl Target {
+    /// Returns all addresses, at least one.
+    pub fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
+        let further = self.further_addresses.iter().copied().map(Address::Ip);
+        std::iter::once(self.address.clone()).chain(further)
+    }
+
+    /// Returns all TCP addresses.
+    pub fn ip_addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.addresses().filter_map(|address| address.ip())
+    }
+
+    /// Formats the addresses, such as `[::1]:80, 127.0.0.1:80`.
+    #[must_use]
+    pub fn show_addresses(&self) -> String {
+        let shown: Vec<String> = self
+            .addresses()
+            .take(MAX_SHOWN_ADDRESSES)
+            .map(String::from)
+            .collect();
+        let more = (1 + self.further_addresses.len()).saturating_sub(MAX_SHOWN_ADDRESSES);
+        match more {
+            0 => shown.join(", "),
+            n => format!("{} and {n} more", shown.join(", ")),
+        }
+    }
+}
+
+impl From<SocketAddr> for Target {
+    /// Returns a target at this address, with the path `/`.
+    fn from(address: SocketAddr) -> Self {
+        Target {
+            url: format!("http://{address}/"),
+            address: address.into(),
+            further_addresses: Vec::new(),
+            resolve_us: None,
+            authority: address.to_string(),
+            path: "/".to_owned(),
+        }
+    }
+}
+
+/// A rate that changes linearly.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Ramp {
+    /// Arrivals per second at the start; may be 0.
+    pub from_per_s: f64,
+    /// Arrivals per second at the end; may be 0.
+    pub to_per_s: f64,
+    /// Duration in seconds.
+    pub duration_s: f64,
+}
+
+/// A constant rate for a given duration.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RateStep {
+    /// Arrivals per second; 0 for a pause.
+    pub rate_per_s: f64,
+    /// Duration in seconds.
+    pub duration_s: f64,
+}
+
+/// Arrivals that follow the timestamps in a file. The first arrival is at the start of the window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Replay {
+    /// File name as given.
+    pub file: String,
+    /// Speed relative to the file; 2 means twice as fast.
+    pub speed: f64,
+    /// Maximum number of arrivals within any one second.
+    pub peak_per_s: u64,
+    /// Length of the sending window in seconds: the last arrival time plus one mean interval.
+    /// The length is one second if all arrivals are at the same time.
+    pub window_s: f64,
+    /// Size of the encoded timetable in bytes.
+    #[schemars(with = "u64")]
+    pub timetable_bytes: Bytes,
+    /// FNV-1a checksum (64 bits, hexadecimal) of the encoded timetable.
+    pub timetable_checksum: String,
+    /// Arrival times, sent to a worker as bytes after the plan.
+    /// The JSON omits these times, so a plan read from a record has none.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub timetable: Timetable,
+}
+
+/// A time segment in which the rate is constant or changes linearly.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RateSegment {
+    /// Start of the segment, in seconds since the start of the window.
+    pub from_s: f64,
+    /// Length of the segment in seconds.
+    pub length_s: f64,
+    /// Arrivals per second at the start of the segment.
+    pub rate_per_s: f64,
+    /// Increase of the rate, in arrivals per second per second.
+    pub slope: f64,
+    /// Expected number of arrivals before the segment.
+    pub before: f64,
+}
+
+impl RateSegment {
+    /// Returns the expected number of arrivals within the first `s` seconds of the segment.
+    #[must_use]
+    pub fn within(&self, s: f64) -> f64 {
+        self.rate_per_s * s + self.slope * s * s / 2.0
+    }
+}
+
+/// Returns the expected number of arrivals in the first `at_s` seconds; `None` without segments.
+#[must_use]
+pub fn expected_by(segments: &[RateSegment], at_s: f64) -> Option<f64> {
+    let segment = segments
+        .iter()
+        .rev()
+        .find(|s| s.from_s <= at_s)
+        .or(segments.first())?;
+    Some(segment.before + segment.within((at_s - segment.from_s).clamp(0.0, segment.length_s)))
+}
+
+/// Returns the index of the step that is active `at_s` seconds after the start.
+/// Returns the last index if all steps have ended.
+#[must_use]
+pub fn step_at(steps: &[RateStep], at_s: f64) -> usize {
+    let mut end_s = 0.0;
+    steps
+        .iter()
+        .position(|step| {
+            end_s += step.duration_s;
+            at_s < end_s
+        })
+        .unwrap_or(steps.len().saturating_sub(1))
+}
+
+/// Maximum number of arrivals in a replay.
+/// The threads of a worker share the arrival times, which take up to 80 MB.
+pub const MAX_ARRIVALS: usize = 10_000_000;
+
+/// Maximum length of an encoded interval in bytes.
+const MAX_INTERVAL_BYTES: usize = 10;
+
+/// Sorted arrival times, in ns since the start. Clones share the same memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Timetable(Arc<[u64]>);
+
+/// Error for bytes that are not a timetable or do not match the expected checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the timetable is invalid or does not match its checksum")]
+pub struct TimetableError;
+
+impl Timetable {
+    /// Creates a timetable from sorted times.
+    #[must_use]
+    pub fn new(times: Vec<u64>) -> Self {
+        debug_assert!(times.is_sorted());
+        Timetable(times.into())
+    }
+
+    /// Returns the times, in ns since the start.
+    #[must_use]
+    pub fn times(&self) -> &[u64] {
+        &self.0
+    }
+
+    /// Encodes the timetable for [`Timetable::decode`]: each interval between arrivals is a LEB128
+    /// integer of two or three bytes. JSON would need ten to twenty bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.0.len() * 3);
+        let mut before = 0;
+        for time in self.0.iter() {
+            let mut distance = time - before;
+            before = *time;
+            while distance >= 0x80 {
+                bytes.push(distance as u8 | 0x80);
+                distance >>= 7;
+            }
+            bytes.push(distance as u8);
+        }
+        bytes
+    }
+
+    /// Decodes the output of [`Timetable::encode`].
+    ///
+    /// # Errors
+    ///
+    /// The checksum differs from `expected_checksum`, the bytes end within a number, a number has
+    /// more than 64 bits, or there are more than [`MAX_ARRIVALS`] numbers.
+    pub fn decode(bytes: &[u8], expected_checksum: &str) -> Result<Self, TimetableError> {
+        if checksum(bytes) != expected_checksum {
+            return Err(TimetableError);
+        }
+        let mut times = Vec::with_capacity(bytes.iter().filter(|byte| **byte < 0x80).count());
+        let (mut time, mut distance, mut length) = (0u64, 0u64, 0);
+        for byte in bytes {
+            let part = u64::from(byte & 0x7f);
+            let shift = 7 * length as u32;
+            if length == MAX_INTERVAL_BYTES || (part << shift) >> shift != part {
+                return Err(TimetableError);
+            }
+            distance |= part << shift;
+            length += 1;
+            if *byte < 0x80 {
+                time = time.checked_add(distance).ok_or(TimetableError)?;
+                times.push(time);
+                (distance, length) = (0, 0);
+            }
+        }
+        if length > 0 || times.len() > MAX_ARRIVALS {
+            return Err(TimetableError);
+        }
+        Ok(Timetable::new(times))
+    }
+}
+
+/// Returns the FNV-1a checksum (64 bits, hexadecimal; draft-eastlake-fnv).
+/// The checksum detects corrupted transfers and shows whether two replays had the same arrivals.
+#[must_use]
+pub fn checksum(bytes: &[u8]) -> String {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("{hash:016x}")
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Tests that read and write the load model of a plan.
+//! Tests of the load model, the addresses and the timetable of a plan.
 
 use super::*;
 use crate::plan::{ConnectionUse, Plan, Target};
 use crate::units::Bytes;
+use proptest::prelude::*;
 
 fn plan(model: Model) -> Plan {
     Plan {
@@ -111,4 +112,115 @@ fn integrates_the_rate() {
     assert_eq!(steps.expected_by(4.0), Some(110.0));
     assert_eq!((steps.peak_per_s(), steps.window_s()), (100.0, 4.0));
     assert_eq!(steps.first_per_s(), Some(100.0));
+}
+
+#[test]
+fn parses_and_formats_addresses() {
+    for text in [
+        "127.0.0.1:80",
+        "[::1]:8080",
+        "unix:/run/a b.sock",
+        "unix:here",
+    ] {
+        let address = Address::try_from(text.to_owned()).unwrap();
+        assert_eq!(address.to_string(), text);
+        let json = serde_json::to_string(&address).unwrap();
+        assert_eq!(json, format!("{text:?}"));
+        assert_eq!(serde_json::from_str::<Address>(&json).unwrap(), address);
+        assert_eq!(text.starts_with("unix:"), address.ip().is_none());
+    }
+    for text in ["", "unix:", "127.0.0.1", "::1:80:x", "localhost:80"] {
+        let error = Address::try_from(text.to_owned()).unwrap_err();
+        assert!(error.contains("unix:/path"), "{error}");
+    }
+}
+
+#[test]
+fn reads_a_target_of_an_older_record() {
+    let json = r#"{"url": "http://127.0.0.1:80/", "address": "127.0.0.1:80", "resolve_us": null,
+        "authority": "127.0.0.1:80", "path": "/"}"#;
+    let target: Target = serde_json::from_str(json).unwrap();
+    assert_eq!(target.show_addresses(), "127.0.0.1:80");
+    assert!(!serde_json::to_string(&target).unwrap().contains("further"));
+}
+
+#[test]
+fn shows_only_the_first_of_many_addresses() {
+    let mut target = Target::from(SocketAddr::from(([10, 0, 0, 1], 80)));
+    target.further_addresses = (2..=4)
+        .map(|i| SocketAddr::from(([10, 0, 0, i], 80)))
+        .collect();
+    assert!(target.show_addresses().ends_with(", 10.0.0.4:80"));
+    target
+        .further_addresses
+        .push(SocketAddr::from(([10, 0, 0, 5], 80)));
+    assert!(target.show_addresses().ends_with("10.0.0.4:80 and 1 more"));
+    assert_eq!(
+        (target.addresses().count(), target.ip_addresses().count()),
+        (5, 5)
+    );
+    target.further_addresses.clear();
+    target.address = Address::Unix("/s".into());
+    assert_eq!(
+        (target.addresses().count(), target.ip_addresses().count()),
+        (1, 0)
+    );
+}
+
+fn steps(rates: &[(f64, f64)]) -> Vec<RateStep> {
+    rates
+        .iter()
+        .map(|(rate_per_s, duration_s)| RateStep {
+            rate_per_s: *rate_per_s,
+            duration_s: *duration_s,
+        })
+        .collect()
+}
+
+#[test]
+fn a_step_includes_its_begin_but_not_its_end() {
+    let steps = steps(&[(1.0, 1.0), (2.0, 0.5), (3.0, 1.0)]);
+    let at = [0.0, 0.99, 1.0, 1.49, 1.5, 2.5, 9.0].map(|s| step_at(&steps, s));
+    assert_eq!(at, [0, 0, 1, 1, 2, 2, 2]);
+}
+
+#[test]
+fn computes_fnv_1a() {
+    assert_eq!(checksum(b""), "cbf29ce484222325");
+    assert_eq!(checksum(b"foobar"), "85944171f73967e8");
+}
+
+#[test]
+fn refuses_other_bytes() {
+    let bytes = Timetable::new(vec![0, 5, 1_000_000]).encode();
+    let sum = checksum(&bytes);
+    assert!(Timetable::decode(&bytes, &sum).is_ok());
+    assert_eq!(Timetable::decode(&bytes[1..], &sum), Err(TimetableError));
+    let endless = [0xff; 11];
+    for bad in [&endless[..], &[0x80], &[0xff; 10]] {
+        assert_eq!(
+            Timetable::decode(bad, &checksum(bad)),
+            Err(TimetableError),
+            "{bad:?}"
+        );
+    }
+    let mut overflowing = Timetable::new(vec![u64::MAX]).encode();
+    overflowing.push(1);
+    let sum = checksum(&overflowing);
+    assert_eq!(Timetable::decode(&overflowing, &sum), Err(TimetableError));
+}
+
+proptest! {
+    #[test]
+    fn decodes_what_it_encoded(mut times in proptest::collection::vec(any::<u64>(), 0..200)) {
+        times.sort_unstable();
+        let timetable = Timetable::new(times);
+        let bytes = timetable.encode();
+        prop_assert_eq!(Timetable::decode(&bytes, &checksum(&bytes)), Ok(timetable));
+    }
+
+    #[test]
+    fn never_panics_on_arbitrary_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        let _ = Timetable::decode(&bytes, &checksum(&bytes));
+    }
 }

@@ -7,12 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::ExternalRun;
 use crate::events::{AddressUse, EndReason, HeldConnections, ThreadUsage};
-use crate::fine_series::{FineThroughput, TimeBuckets};
 use crate::host::{BusyProcess, Environment};
 use crate::interval::Interval;
 use crate::metric::Observation;
 use crate::outcome::{Counts, NotOkResponse};
-use crate::place::Placement;
 use crate::plan::Plan;
 use crate::reason::Worded;
 use crate::times::Times;
@@ -568,4 +566,152 @@ pub struct GroupPoint {
     pub goodput_per_s: f64,
     /// Requests with an outcome other than ok.
     pub failed: u64,
+}
+
+/// Placement of the roles of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Placement {
+    /// Whether client and server share a host.
+    pub hosts: HostLayout,
+    /// Placement of the client.
+    pub client: RolePlacement,
+    /// Placement of the server.
+    pub server: RolePlacement,
+    /// One-way network delay in seconds that floodmark's proxy adds; null without a proxy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_s: Option<f64>,
+    /// Placement of the server's database; null without a database.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<StorePlacement>,
+}
+
+/// Placement of the server's database.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StorePlacement {
+    /// Name of the store, or host and port of a store that was already running.
+    pub name: String,
+    /// Whether floodmark started an empty store for the server process.
+    pub started: bool,
+    /// Settings that differ from the store's defaults.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub setting: BTreeMap<String, String>,
+    /// Round-trip delay in seconds that floodmark's proxy adds; null without a proxy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_s: Option<f64>,
+}
+
+/// Whether client and server share a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostLayout {
+    /// Client and server on one host, over loopback.
+    Shared,
+    /// Client and server in two network namespaces, connected by a pair of virtual interfaces.
+    Separate,
+}
+
+/// Placement of one role.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RolePlacement {
+    /// CPUs to which the role is restricted, in the kernel's format (`0,2-3`).
+    /// Null if the role is not restricted.
+    pub cpus: Option<String>,
+    /// Number of CPUs that the role may use.
+    pub cpu_count: u32,
+    /// Address in the role's own network namespace; null without such a namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Kernel settings of the role's network namespace, by name.
+    /// All other settings have the kernel's defaults.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sysctls: BTreeMap<String, String>,
+}
+
+/// Throughput in steps of 100 ms. Only short runs have one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FineThroughput {
+    /// Length of a step in seconds. The first step starts with the measurement.
+    pub step_s: f64,
+    /// Number of ok responses in each step.
+    pub ok: Vec<u64>,
+}
+
+/// Number of responses by response time.
+///
+/// Bucket `i` contains the times from 2^(i/2) ns to 2^((i+1)/2) ns, so each bucket is 41 % wider
+/// than the one before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TimeBuckets {
+    /// Index of the first bucket that is not empty.
+    pub first: u32,
+    /// Number of responses in the first and the following buckets.
+    pub counts: Vec<u64>,
+}
+
+impl TimeBuckets {
+    /// Counts times in nanoseconds with the number of their responses. Returns `None` without
+    /// times.
+    pub fn of(times: impl IntoIterator<Item = (u64, u64)>) -> Option<Self> {
+        let index = |ns: u64| (2.0 * (ns.max(1) as f64).log2()).floor() as u32;
+        let mut times = times.into_iter().map(|(ns, count)| (index(ns), count));
+        let (first, count) = times.next()?;
+        let mut buckets = TimeBuckets {
+            first,
+            counts: vec![count],
+        };
+        times.for_each(|(index, count)| buckets.add(index, count));
+        Some(buckets)
+    }
+
+    /// Adds the counts of other buckets.
+    pub fn merge(&mut self, other: &TimeBuckets) {
+        let others = (other.first..).zip(&other.counts);
+        others.for_each(|(index, count)| self.add(index, *count));
+    }
+
+    /// Returns the lower bound of bucket `index` in nanoseconds.
+    #[must_use]
+    pub fn lower_ns(index: u32) -> f64 {
+        (f64::from(index) / 2.0).exp2()
+    }
+
+    fn add(&mut self, index: u32, count: u64) {
+        if index < self.first {
+            let missing = (self.first - index) as usize;
+            self.counts.splice(0..0, vec![0; missing]);
+            self.first = index;
+        }
+        let at = (index - self.first) as usize;
+        if self.counts.len() <= at {
+            self.counts.resize(at + 1, 0);
+        }
+        self.counts[at] += count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_time_is_in_the_bucket_of_its_bounds() {
+        let times = [(1_000_000, 2), (900, 1), (1_100_000, 3), (0, 1)];
+        let mut buckets = TimeBuckets::of(times).unwrap();
+        assert_eq!(buckets.first, 0);
+        assert_eq!(buckets.counts.iter().sum::<u64>(), 7);
+        let at = |buckets: &TimeBuckets, ns: f64| {
+            let is_within = |index: &u32| {
+                TimeBuckets::lower_ns(*index) <= ns && ns < TimeBuckets::lower_ns(index + 1)
+            };
+            let index = (0..200).find(is_within).unwrap();
+            buckets.counts[(index - buckets.first) as usize]
+        };
+        assert_eq!(
+            (at(&buckets, 1e6), at(&buckets, 1.1e6), at(&buckets, 900.0)),
+            (2, 3, 1)
+        );
+        buckets.merge(&TimeBuckets::of([(900, 5), (50_000_000, 1)]).unwrap());
+        assert_eq!((at(&buckets, 900.0), at(&buckets, 5e7)), (6, 1));
+        assert_eq!(TimeBuckets::of([]), None);
+    }
 }

@@ -13,9 +13,9 @@ use crate::events::{Connecting, PartRow, Phase, RunId, SecondRow, WorkerEnd, Wor
 use crate::experiment::{ExperimentDescription, Resumed};
 use crate::gate::{AlternatingEnd, GateTurns};
 use crate::host::{Environment, ToolInfo};
-use crate::place::Placement;
 use crate::plan::Plan;
 use crate::run::AgentRun;
+use crate::run::Placement;
 use crate::tuning::FailedSetting;
 use crate::verdict::Windows;
 use crate::watch::{HostUsed, Logged, Observed, ServerUsed};

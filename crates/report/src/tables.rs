@@ -3,8 +3,7 @@
 //! The names of tables and columns are stable. They are documented in docs/guide/ci.md.
 
 use floodmark_record::Record;
-use floodmark_record::comparison::ComparisonReport;
-use floodmark_record::trend::TrendReport;
+use floodmark_record::comparison::{ComparisonReport, TrendReport};
 use serde_json::Value;
 
 use crate::csv;

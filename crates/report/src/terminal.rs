@@ -4,11 +4,10 @@
 //! [`plain::line`] escapes everything, so text from servers and URLs cannot control the terminal.
 
 use floodmark_record::Record;
-use floodmark_record::comparison::ComparisonReport;
+use floodmark_record::comparison::{ComparisonReport, TrendReport};
 use floodmark_record::disk::DiskResult;
 use floodmark_record::host::HostFinding;
 use floodmark_record::run::Run;
-use floodmark_record::trend::TrendReport;
 use floodmark_record::verdict::Verdict;
 
 use crate::model;

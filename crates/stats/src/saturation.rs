@@ -1,6 +1,6 @@
 //! Finds the rate at which the server falls behind during a rising ramp.
 
-use floodmark_record::profile::Ramp;
+use floodmark_record::plan::Ramp;
 use floodmark_record::run::{FellBehind, Saturation};
 
 use crate::steady::SHORTEST_ROW_S;

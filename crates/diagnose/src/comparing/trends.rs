@@ -1,11 +1,11 @@
 //! Trends over successive results.
 
 use floodmark_record::Record;
-use floodmark_record::comparison::ComparedMetric;
-use floodmark_record::interval::Interval;
-use floodmark_record::trend::{
-    HostChange, LevelRatio, Trend, TrendFigure, TrendLevel, TrendResult, TrendSeries,
+use floodmark_record::comparison::{
+    ComparedMetric, HostChange, LevelRatio, Trend, TrendFigure, TrendLevel, TrendResult,
+    TrendSeries,
 };
+use floodmark_record::interval::Interval;
 use floodmark_stats::change::levels;
 use floodmark_stats::comparison::{geometric_mean, over_processes};
 

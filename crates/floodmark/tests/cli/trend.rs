@@ -4,8 +4,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use floodmark_record::comparison::ComparedMetric;
-use floodmark_record::trend::TrendReport;
+use floodmark_record::comparison::{ComparedMetric, TrendReport};
 use floodmark_truth::scenario::Service;
 use floodmark_truth::{Scenario, TruthServer};
 

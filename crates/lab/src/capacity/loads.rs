@@ -8,8 +8,7 @@ use floodmark_plan::Planned;
 use floodmark_record::Event;
 use floodmark_record::capacity::TrialStart;
 use floodmark_record::events::RunId;
-use floodmark_record::plan::{FiguresOf, Length, Model, Plan, Schedule, Spacing};
-use floodmark_record::profile::RateStep;
+use floodmark_record::plan::{FiguresOf, Length, Model, Plan, RateStep, Schedule, Spacing};
 use floodmark_record::run::Run;
 use floodmark_record::units::Rate;
 use floodmark_stats::capacity::{

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use floodmark_host::{Cpus, ProcessPlacement, namespace};
-use floodmark_record::place;
+use floodmark_record::run::{HostLayout, Placement, RolePlacement, StorePlacement};
 
 use crate::manifest::{PlacementSpec, StoreSource, TrialPlacement, TrialStore};
 
@@ -21,7 +21,7 @@ pub struct TrialHosts {
     /// Address on which the server listens.
     pub address: Ipv4Addr,
     /// Placement for the record; `None` if no placement was requested.
-    pub place: Option<place::Placement>,
+    pub place: Option<Placement>,
 }
 
 /// Why hosts cannot be created.
@@ -52,23 +52,22 @@ impl TrialHosts {
         } else {
             (client, server)
         };
-        let side =
-            |wish: &PlacementSpec, cpus: &Option<Cpus>, address: Ipv4Addr| place::RolePlacement {
-                cpus: cpus.as_ref().map(Cpus::to_string),
-                cpu_count: cpus.as_ref().unwrap_or(&allowed).count(),
-                address: at.separate.then(|| address.to_string()),
-                sysctls: wish.sysctls.clone(),
-            };
+        let side = |wish: &PlacementSpec, cpus: &Option<Cpus>, address: Ipv4Addr| RolePlacement {
+            cpus: cpus.as_ref().map(Cpus::to_string),
+            cpu_count: cpus.as_ref().unwrap_or(&allowed).count(),
+            address: at.separate.then(|| address.to_string()),
+            sysctls: wish.sysctls.clone(),
+        };
         let requested = at.separate
             || at.delay.is_some()
             || at.store.is_some()
             || client.is_some()
             || server.is_some();
-        let place = requested.then(|| place::Placement {
+        let place = requested.then(|| Placement {
             hosts: if at.separate {
-                place::HostLayout::Separate
+                HostLayout::Separate
             } else {
-                place::HostLayout::Shared
+                HostLayout::Shared
             },
             client: side(&at.client, &client, namespace::CLIENT),
             server: side(&at.server, &server, namespace::SERVER),
@@ -151,8 +150,8 @@ fn separate_cpus(
 }
 
 /// Returns a store's placement for the record.
-fn store_place(behind: &TrialStore) -> place::StorePlacement {
-    place::StorePlacement {
+fn store_place(behind: &TrialStore) -> StorePlacement {
+    StorePlacement {
         name: behind.name().to_owned(),
         started: behind.started().is_some(),
         setting: match &behind.from {

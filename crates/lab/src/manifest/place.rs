@@ -7,7 +7,7 @@ use floodmark_host::Cpus;
 use floodmark_plan::FileError;
 use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
 use floodmark_plan::values::{Count, ScalarText};
-use floodmark_record::place::HostLayout;
+use floodmark_record::run::HostLayout;
 use floodmark_workers::AgentsPlace;
 use schemars::JsonSchema;
 use serde::Deserialize;

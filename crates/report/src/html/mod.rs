@@ -9,9 +9,8 @@ use std::sync::LazyLock;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use floodmark_record::Record;
-use floodmark_record::comparison::ComparisonReport;
+use floodmark_record::comparison::{ComparisonReport, TrendReport};
 use floodmark_record::host::Environment;
-use floodmark_record::trend::TrendReport;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::Record;
-use floodmark_record::place::{HostLayout, Placement, RolePlacement, StorePlacement};
+use floodmark_record::run::{HostLayout, Placement, RolePlacement, StorePlacement};
 use floodmark_record::units::{show_bytes, show_count};
 
 use super::document::{TextLine, gathered, line};

@@ -1,7 +1,7 @@
 //! Trends over successive results: the changes in each metric, and a row per result.
 
+use floodmark_record::comparison::{LevelRatio, Trend, TrendReport, TrendResult, TrendSeries};
 use floodmark_record::figure::FigureUnit;
-use floodmark_record::trend::{LevelRatio, Trend, TrendReport, TrendResult, TrendSeries};
 use floodmark_record::units::show_ratio;
 use floodmark_stats::change::FEWEST_FIGURES;
 

@@ -1,7 +1,6 @@
 use floodmark_record::SCHEMA_VERSION;
-use floodmark_record::comparison::ComparedMetric;
+use floodmark_record::comparison::{ComparedMetric, HostChange, TrendFigure, TrendLevel};
 use floodmark_record::host::ToolInfo;
-use floodmark_record::trend::{HostChange, TrendFigure, TrendLevel};
 
 use super::*;
 use crate::Style;

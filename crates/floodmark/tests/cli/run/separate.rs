@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use floodmark_record::place::HostLayout;
+use floodmark_record::run::HostLayout;
 
 use super::{ExperimentFolder, NATIVE, processes_of, python};
 use crate::support::{alive, code, finish, folded, signal, succeeds, text, wait_for};

@@ -3,7 +3,6 @@
 //! gaps. Charts of one run also mark what its verdict cites.
 
 use floodmark_record::cause::Cause;
-use floodmark_record::fine_series::{FineThroughput, TimeBuckets};
 use floodmark_record::host::Environment;
 use floodmark_record::metric::{
     CgroupFigure, DiskFigure, HostFigure, JvmFigure, ListenerFigure, MetricKind, NetworkFigure,
@@ -12,7 +11,7 @@ use floodmark_record::metric::{
 };
 use floodmark_record::path::{Actor, ActorResource, StepKind};
 use floodmark_record::plan::Schedule;
-use floodmark_record::run::{Run, Saturation, SeriesRow};
+use floodmark_record::run::{FineThroughput, Run, Saturation, SeriesRow, TimeBuckets};
 use floodmark_record::units::show_rate;
 use floodmark_record::{Metric, Observation};
 
