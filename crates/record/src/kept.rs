@@ -14,7 +14,26 @@ pub const KEPT_BYTES: usize = 24;
 const TIME_BITS: u32 = 48;
 
 /// Latest representable time in ns.
-const LATEST: u64 = (1 << TIME_BITS) - 1;
+pub(crate) const LATEST: u64 = (1 << TIME_BITS) - 1;
+
+/// Packs a word, a label and two times in ns into three words.
+pub(crate) fn pack(first: u64, label: u32, sent_ns: u64, done_ns: u64) -> [u64; 3] {
+    let (sent, took) = (sent_ns.min(LATEST), done_ns.saturating_sub(sent_ns));
+    let low = u64::from(label & 0xffff) << TIME_BITS;
+    let high = u64::from(label >> 16) << TIME_BITS;
+    [first, low | sent, high | took.min(LATEST)]
+}
+
+/// Returns the label in packed words.
+pub(crate) fn label([_, low, high]: &[u64; 3]) -> u32 {
+    ((high >> TIME_BITS) << 16 | low >> TIME_BITS) as u32
+}
+
+/// Returns the two times in packed words, in ns.
+pub(crate) fn times([_, low, high]: &[u64; 3]) -> [u64; 2] {
+    let sent = low & LATEST;
+    [sent, sent + (high & LATEST)]
+}
 
 /// Stored instead of a distance that is not an integer of scores.
 const NONE: i32 = i32::MIN;
@@ -102,10 +121,7 @@ impl KeptScore {
     #[must_use]
     pub fn new(number: u64, distance: Option<i32>, sent_ns: u64, done_ns: u64) -> Self {
         let distance = distance.unwrap_or(NONE) as u32;
-        let (sent, took) = (sent_ns.min(LATEST), done_ns.saturating_sub(sent_ns));
-        let low = u64::from(distance & 0xffff) << TIME_BITS;
-        let high = u64::from(distance >> 16) << TIME_BITS;
-        KeptScore([number, low | sent, high | took.min(LATEST)])
+        KeptScore(pack(number, distance, sent_ns, done_ns))
     }
 
     /// Returns the number of the response.
@@ -118,21 +134,20 @@ impl KeptScore {
     /// Returns `None` if the distance is not an integer.
     #[must_use]
     pub fn distance(&self) -> Option<i32> {
-        let half = |word: u64| (word >> TIME_BITS) as u32;
-        let distance = (half(self.0[2]) << 16 | half(self.0[1])) as i32;
+        let distance = label(&self.0) as i32;
         (distance != NONE).then_some(distance)
     }
 
     /// Returns the time at which the request was sent, in ns.
     #[must_use]
     pub fn sent_ns(&self) -> u64 {
-        self.0[1] & LATEST
+        times(&self.0)[0]
     }
 
     /// Returns the time at which the response was complete, in ns.
     #[must_use]
     pub fn done_ns(&self) -> u64 {
-        self.sent_ns() + (self.0[2] & LATEST)
+        times(&self.0)[1]
     }
 
     /// Converts the response to another line and another clock.
@@ -143,13 +158,8 @@ impl KeptScore {
     #[must_use]
     pub fn moved(&self, by: Option<i32>, earlier_ns: u64) -> Self {
         let distance = self.distance().zip(by).and_then(|(a, b)| a.checked_add(b));
-        let later = |ns: u64| ns.saturating_add(earlier_ns);
-        Self::new(
-            self.number(),
-            distance,
-            later(self.sent_ns()),
-            later(self.done_ns()),
-        )
+        let [sent, done] = times(&self.0).map(|ns| ns.saturating_add(earlier_ns));
+        Self::new(self.number(), distance, sent, done)
     }
 }
 

@@ -1,10 +1,6 @@
 //! Operations on an API kept for a check: 24 bytes each, in memory and on disk.
 
-/// Number of bits for a time in ns. 48 bits are enough for 78 hours.
-const TIME_BITS: u32 = 48;
-
-/// Latest representable time in ns.
-const LATEST: u64 = (1 << TIME_BITS) - 1;
+use crate::kept::{label, pack, times};
 
 /// Number of bits for a key.
 const KEY_BITS: u32 = 29;
@@ -56,11 +52,8 @@ impl KeptOperation {
     /// the returned value.
     #[must_use]
     pub fn new(kind: OperationKind, key: u64, value: u64, sent_ns: u64, done_ns: u64) -> Self {
-        let label = (kind as u64) << KEY_BITS | key & ((1 << KEY_BITS) - 1);
-        let (sent, took) = (sent_ns.min(LATEST), done_ns.saturating_sub(sent_ns));
-        let low = (label & 0xffff) << TIME_BITS;
-        let high = (label >> 16) << TIME_BITS;
-        KeptOperation([value, low | sent, high | took.min(LATEST)])
+        let label = (kind as u32) << KEY_BITS | key as u32 & ((1 << KEY_BITS) - 1);
+        KeptOperation(pack(value, label, sent_ns, done_ns))
     }
 
     /// Returns the kind. Words that were not packed by [`KeptOperation::new`] are `Unknown`.
@@ -77,13 +70,13 @@ impl KeptOperation {
     }
 
     fn kind_index(&self) -> usize {
-        (self.label() >> KEY_BITS) as usize
+        (label(&self.0) >> KEY_BITS) as usize
     }
 
     /// Returns the key.
     #[must_use]
     pub fn key(&self) -> u64 {
-        self.label() & ((1 << KEY_BITS) - 1)
+        u64::from(label(&self.0) & ((1 << KEY_BITS) - 1))
     }
 
     /// Returns the value that was read or written.
@@ -95,35 +88,26 @@ impl KeptOperation {
     /// Returns the time at which the request was sent, in ns.
     #[must_use]
     pub fn sent_ns(&self) -> u64 {
-        self.0[1] & LATEST
+        times(&self.0)[0]
     }
 
     /// Returns the time at which the outcome was known, in ns.
     #[must_use]
     pub fn done_ns(&self) -> u64 {
-        self.sent_ns() + (self.0[2] & LATEST)
+        times(&self.0)[1]
     }
 
     /// Converts the operation to a clock that started `earlier_ns` ns before the current clock.
     #[must_use]
     pub fn moved(&self, earlier_ns: u64) -> Self {
-        let later = |ns: u64| ns.saturating_add(earlier_ns);
-        self.at(later(self.sent_ns()), later(self.done_ns()))
+        let [sent, done] = times(&self.0).map(|ns| ns.saturating_add(earlier_ns));
+        self.at(sent, done)
     }
 
     /// Returns the same operation with other times, in ns.
     #[must_use]
     pub fn at(&self, sent_ns: u64, done_ns: u64) -> Self {
-        let (sent, took) = (sent_ns.min(LATEST), done_ns.saturating_sub(sent_ns));
-        KeptOperation([
-            self.0[0],
-            self.0[1] & !LATEST | sent,
-            self.0[2] & !LATEST | took.min(LATEST),
-        ])
-    }
-
-    fn label(&self) -> u64 {
-        (self.0[2] >> TIME_BITS) << 16 | self.0[1] >> TIME_BITS
+        KeptOperation(pack(self.value(), label(&self.0), sent_ns, done_ns))
     }
 }
 
@@ -147,7 +131,7 @@ pub const fn mix64(z: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kept::KEPT_BYTES;
+    use crate::kept::{KEPT_BYTES, LATEST};
     use proptest::prelude::*;
 
     #[test]
