@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use base64::display::Base64Display;
+use base64::{Engine, engine::general_purpose::STANDARD};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
-
-use crate::base64_bytes;
 
 /// Maximum length in bytes of a body that a record contains whole.
 pub const MAX_RECORDED: usize = 64 * 1024;
@@ -52,6 +53,22 @@ pub(crate) struct Base64Bytes(
     #[schemars(with = "String")]
     Arc<Vec<u8>>,
 );
+
+/// Bytes as text in base64, for serde's attribute `with`.
+pub(crate) mod base64_bytes {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&Base64Display::new(bytes, &STANDARD))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>, B: From<Vec<u8>>>(
+        deserializer: D,
+    ) -> Result<B, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        STANDARD.decode(text).map(B::from).map_err(Error::custom)
+    }
+}
 
 /// Long bodies by their hash. A plan's JSON contains only their hashes, so they are passed on
 /// separately.

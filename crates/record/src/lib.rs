@@ -15,7 +15,6 @@
 
 pub mod agent_lines;
 pub mod api_check;
-mod base64_bytes;
 pub mod body;
 pub mod capacity;
 pub mod cause;

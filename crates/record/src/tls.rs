@@ -34,7 +34,7 @@ pub enum Trust {
 /// Authorities are sent separately from the plan, so that no record contains them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct TrustAnchor(#[serde(with = "crate::base64_bytes")] pub Vec<u8>);
+pub struct TrustAnchor(#[serde(with = "crate::body::base64_bytes")] pub Vec<u8>);
 
 /// Use of TLS, summed over all load threads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
