@@ -280,7 +280,7 @@ pub struct CgroupLimits {
 }
 
 /// Version and command line of a floodmark process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolInfo {
     /// Always `floodmark`.
     pub name: String,

@@ -15,7 +15,7 @@ use crate::run::Run;
 use crate::tuning::Tuning;
 
 /// The record of one command, derived from `events.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// Version of the format, [`SCHEMA_VERSION`].
     pub schema: u32,
@@ -94,23 +94,7 @@ impl Record {
             schema: SCHEMA_VERSION,
             tool,
             environment,
-            experiment: None,
-            resumed: Vec::new(),
-            skipped: Vec::new(),
-            failures: Vec::new(),
-            runs: Vec::new(),
-            overall: None,
-            thresholds: Vec::new(),
-            comparisons: Vec::new(),
-            sweeps: Vec::new(),
-            claims: Vec::new(),
-            crash: Vec::new(),
-            capacity: None,
-            capacities: Vec::new(),
-            trial_capacities: Vec::new(),
-            tuning: None,
-            gate: None,
-            judges: std::collections::BTreeMap::new(),
+            ..Record::default()
         }
     }
 
