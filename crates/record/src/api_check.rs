@@ -27,27 +27,15 @@ pub struct ApiCheck {
     pub value_places: Vec<String>,
 }
 
-/// Property that a check of an API covers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ApiCheckKind {
-    /// Every acknowledged item is found at the end, once, and nothing else.
-    Set,
-    /// Reads and writes of each key are linearizable.
-    Register,
-    /// Each counter counts every acknowledged increment once.
-    Counter,
-}
-
-impl ApiCheckKind {
-    /// Returns the name of the check.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            ApiCheckKind::Set => "set",
-            ApiCheckKind::Register => "register",
-            ApiCheckKind::Counter => "counter",
-        }
+crate::names::named! {
+    /// Property that a check of an API covers.
+    ApiCheckKind {
+        /// Every acknowledged item is found at the end, once, and nothing else.
+        Set = "set",
+        /// Reads and writes of each key are linearizable.
+        Register = "register",
+        /// Each counter counts every acknowledged increment once.
+        Counter = "counter",
     }
 }
 

@@ -9,25 +9,15 @@ use crate::outcome::Counts;
 use crate::plan::Plan;
 use crate::run::Placement;
 
-/// Process that fails in a crash round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CrashTarget {
-    /// The server.
-    #[default]
-    Server,
-    /// The store that floodmark started for the trial.
-    Store,
-}
-
-impl CrashTarget {
-    /// Returns the name for messages.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            CrashTarget::Server => "server",
-            CrashTarget::Store => "store",
-        }
+crate::names::named! {
+    /// Process that fails in a crash round.
+    #[derive(Default)]
+    CrashTarget {
+        /// The server.
+        #[default]
+        Server = "server",
+        /// The store that floodmark started for the trial.
+        Store = "store",
     }
 }
 
