@@ -98,7 +98,7 @@ fn read_line() -> Result<String, Ending> {
 
 /// Reads the worker's input, which starts with `line` and may continue on stdin.
 fn read_input(line: &str) -> Result<WorkerInput, Ending> {
-    let mut input: WorkerInput = serde_json::from_str(line).map_err(|e| {
+    let mut input = WorkerInput::from_json(line).map_err(|e| {
         Ending::usage(format!(
             "worker: stdin does not start with a valid plan: {e}; use floodmark load"
         ))

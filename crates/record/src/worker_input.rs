@@ -13,7 +13,6 @@ use crate::tls::TrustAnchor;
 ///
 /// A later `stop` line, or the end of stdin, ends the run immediately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(from = "InputForm", into = "InputForm")]
 pub struct WorkerInput {
     /// The plan.
     pub plan: Plan,
@@ -22,14 +21,17 @@ pub struct WorkerInput {
     /// File for the responses that a check needs.
     pub answers_file: Option<PathBuf>,
     /// The certificate authorities to trust.
+    #[serde(default)]
     pub anchors: Vec<TrustAnchor>,
     /// Whether the run continues while no connection can be opened to a server that was reached
     /// before. Otherwise, such a run ends after 2 s.
+    #[serde(default)]
     pub outlasts_server: bool,
     /// This worker's share of a load that several agents send; `None` for the whole load.
     pub share: Option<AgentShare>,
     /// Whether an agent sends its share even if its host has too few ports or open files
     /// (`--anyway`).
+    #[serde(default)]
     pub anyway: bool,
     /// The second server of an alternating load; `None` for an ordinary load.
     pub other: Option<OtherSide>,
@@ -60,85 +62,50 @@ impl AgentShare {
 
 /// The JSON form, in which long bodies are separate from the plan.
 #[derive(Serialize, Deserialize)]
-struct InputForm {
-    plan: Plan,
-    first_number: u64,
-    answers_file: Option<PathBuf>,
-    #[serde(default)]
-    anchors: Vec<TrustAnchor>,
+struct InputLine {
+    #[serde(flatten)]
+    input: WorkerInput,
+    /// Long bodies of all plans.
     #[serde(default)]
     bodies: LongBodies,
-    #[serde(default)]
-    outlasts_server: bool,
-    #[serde(default)]
-    share: Option<AgentShare>,
-    #[serde(default)]
-    anyway: bool,
-    #[serde(default)]
-    other: Option<OtherSide>,
 }
 
 impl WorkerInput {
+    /// Returns the input as JSON.
+    ///
+    /// # Errors
+    /// The path of the file for responses is not UTF-8.
+    pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        let (mut input, mut bodies) = (self.clone(), LongBodies::new());
+        input.bodies().for_each(|body| body.save(&mut bodies));
+        serde_json::to_vec(&InputLine { input, bodies })
+    }
+
+    /// Reads the output of [`WorkerInput::to_json`].
+    ///
+    /// # Errors
+    /// The text is not an input.
+    pub fn from_json(text: &str) -> serde_json::Result<Self> {
+        let InputLine { mut input, bodies } = serde_json::from_str(text)?;
+        input.bodies().for_each(|body| body.restore(&bodies));
+        Ok(input)
+    }
+
     /// Drops the bytes of long bodies, which are no longer needed after encoding the requests.
     pub fn forget_bodies(&mut self) {
-        plans(&mut self.plan, &mut self.other)
-            .flat_map(bodies)
-            .for_each(RequestBody::forget);
+        self.bodies().for_each(RequestBody::forget);
     }
-}
 
-/// Returns the plans of both servers.
-fn plans<'a>(
-    plan: &'a mut Plan,
-    other: &'a mut Option<OtherSide>,
-) -> impl Iterator<Item = &'a mut Plan> {
-    let other = other.iter_mut().map(|other| &mut other.plan);
-    std::iter::once(plan).chain(other)
-}
-
-/// Returns the bodies of all requests.
-fn bodies(plan: &mut Plan) -> impl Iterator<Item = &mut RequestBody> {
-    let mix = plan.mix.iter_mut().flat_map(|mix| &mut mix.requests);
-    let mix = mix.map(|request| &mut request.request);
-    mix.chain([&mut plan.request])
-        .map(|request| &mut request.body)
-}
-
-impl From<InputForm> for WorkerInput {
-    fn from(mut form: InputForm) -> Self {
-        plans(&mut form.plan, &mut form.other)
-            .flat_map(bodies)
-            .for_each(|body| body.restore(&form.bodies));
-        WorkerInput {
-            plan: form.plan,
-            first_number: form.first_number,
-            answers_file: form.answers_file,
-            anchors: form.anchors,
-            outlasts_server: form.outlasts_server,
-            share: form.share,
-            anyway: form.anyway,
-            other: form.other,
-        }
-    }
-}
-
-impl From<WorkerInput> for InputForm {
-    fn from(mut input: WorkerInput) -> Self {
-        let mut long = LongBodies::new();
-        plans(&mut input.plan, &mut input.other)
-            .flat_map(bodies)
-            .for_each(|body| body.save(&mut long));
-        InputForm {
-            plan: input.plan,
-            first_number: input.first_number,
-            answers_file: input.answers_file,
-            anchors: input.anchors,
-            outlasts_server: input.outlasts_server,
-            share: input.share,
-            anyway: input.anyway,
-            other: input.other,
-            bodies: long,
-        }
+    /// Returns the bodies of all requests to both servers.
+    fn bodies(&mut self) -> impl Iterator<Item = &mut RequestBody> {
+        let other = self.other.iter_mut().map(|other| &mut other.plan);
+        let plans = std::iter::once(&mut self.plan).chain(other);
+        plans.flat_map(|plan| {
+            let mix = plan.mix.iter_mut().flat_map(|mix| &mut mix.requests);
+            mix.map(|request| &mut request.request)
+                .chain([&mut plan.request])
+                .map(|request| &mut request.body)
+        })
     }
 }
 
@@ -168,8 +135,8 @@ mod tests {
             anyway: true,
             other: Some(other),
         };
-        let json = serde_json::to_string(&input).unwrap();
-        let mut read: WorkerInput = serde_json::from_str(&json).unwrap();
+        let json = String::from_utf8(input.to_json().unwrap()).unwrap();
+        let mut read = WorkerInput::from_json(&json).unwrap();
         assert_eq!(
             read.plan.request.body.bytes(),
             input.plan.request.body.bytes()

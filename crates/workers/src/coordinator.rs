@@ -337,7 +337,7 @@ impl Coordinator<'_, '_> {
         let live = self.agents.iter_mut().filter(|agent| !agent.is_lost());
         for (index, agent) in (0..).zip(live) {
             input.share = Some(AgentShare { index, count });
-            match serde_json::to_vec(&input) {
+            match input.to_json() {
                 Ok(mut line) => {
                     line.push(b'\n');
                     line.extend_from_slice(&timetable);

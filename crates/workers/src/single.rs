@@ -84,8 +84,9 @@ fn run_program(
     let (Some(mut stdin), Some(stdout)) = (child.stdin(), child.stdout()) else {
         return Err(WorkerFailure::Invalid("its pipes are missing".into()));
     };
-    let mut plan =
-        serde_json::to_vec(input).map_err(|error| WorkerFailure::Invalid(error.to_string()))?;
+    let mut plan = input
+        .to_json()
+        .map_err(|error| WorkerFailure::Invalid(error.to_string()))?;
     plan.push(b'\n');
     if let Some(Schedule::Replay { replay, .. }) = input.plan.schedule() {
         plan.extend_from_slice(&replay.timetable.encode());
