@@ -22,6 +22,8 @@
 //! The agent ends when its stdin is closed. It is silent until it is greeted, because
 //! `kubectl attach` misses output written before it connects.
 
+use std::fmt::Display;
+
 use base64::display::Base64Display;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
@@ -129,50 +131,38 @@ impl AgentLine {
     /// # Errors
     /// The line does not follow the protocol.
     pub fn parse(line: &[u8]) -> Result<Self, LineFault> {
-        let fault = |reason: String| LineFault {
-            reason,
+        let fault = |reason: &dyn Display| LineFault {
+            reason: reason.to_string(),
             excerpt: String::from_utf8_lossy(line).chars().take(80).collect(),
         };
+        let invalid = |error: serde_json::Error| fault(&error);
+        let unknown = || fault(&"unexpected text on stdout; only the agent may write there");
         if line.first() == Some(&b'{') {
-            let event = serde_json::from_slice(line);
-            return event
-                .map(|event| AgentLine::Event(Box::new(event)))
-                .map_err(|error| fault(error.to_string()));
+            return serde_json::from_slice(line)
+                .map(AgentLine::Event)
+                .map_err(invalid);
         }
-        let unknown =
-            || fault("unexpected text on stdout; only the agent may write there".to_owned());
         let text = std::str::from_utf8(line).map_err(|_| unknown())?;
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
-        let two = || rest.split_once(' ').ok_or_else(unknown);
-        match word {
-            "hello" => serde_json::from_str(rest)
-                .map(AgentLine::Hello)
-                .map_err(|error| fault(error.to_string())),
-            "refused" => Ok(AgentLine::Refused(rest.to_owned())),
-            "pong" => {
-                let (sent, agent) = two()?;
-                Ok(AgentLine::Pong {
-                    sent_ns: sent.parse().map_err(|_| unknown())?,
-                    agent_ns: agent.parse().map_err(|_| unknown())?,
-                })
+        let (first, second) = rest.split_once(' ').unwrap_or((rest, ""));
+        Ok(match word {
+            "hello" => AgentLine::Hello(serde_json::from_str(rest).map_err(invalid)?),
+            "refused" => AgentLine::Refused(rest.to_owned()),
+            "pong" => AgentLine::Pong {
+                sent_ns: first.parse().map_err(|_| unknown())?,
+                agent_ns: second.parse().map_err(|_| unknown())?,
+            },
+            "checkup" => AgentLine::Checkup(serde_json::from_str(rest).map_err(invalid)?),
+            "waiting" => AgentLine::Waiting,
+            "began" => AgentLine::Began {
+                agent_ns: first.parse().map_err(|_| unknown())?,
+                clock_ns: second.parse().map_err(|_| unknown())?,
+            },
+            "responses" => {
+                AgentLine::Responses(STANDARD.decode(rest).map_err(|error| fault(&error))?)
             }
-            "checkup" => serde_json::from_str(rest)
-                .map(|checkup| AgentLine::Checkup(Box::new(checkup)))
-                .map_err(|error| fault(error.to_string())),
-            "waiting" => Ok(AgentLine::Waiting),
-            "began" => {
-                let (agent, clock) = two()?;
-                Ok(AgentLine::Began {
-                    agent_ns: agent.parse().map_err(|_| unknown())?,
-                    clock_ns: clock.parse().map_err(|_| unknown())?,
-                })
-            }
-            "responses" => STANDARD
-                .decode(rest)
-                .map(AgentLine::Responses)
-                .map_err(|error| fault(error.to_string())),
-            _ => Err(unknown()),
-        }
+            _ => return Err(unknown()),
+        })
     }
 }
 
