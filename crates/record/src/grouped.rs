@@ -9,34 +9,29 @@ const MAX_NAMED: usize = 3;
 pub fn grouped<T: Display>(
     messages: impl IntoIterator<Item = (String, T)>,
 ) -> Vec<(Vec<String>, Vec<T>)> {
-    let mut groups: Vec<(Vec<String>, Vec<T>, MessageShape)> = Vec::new();
+    let shape = |message: &T| MessageShape::of(&message.to_string()).text;
+    let mut groups: Vec<(Vec<String>, Vec<T>)> = Vec::new();
     for (agent, message) in messages {
-        let shape = MessageShape::of(&message.to_string());
+        let own = shape(&message);
         match groups
             .iter_mut()
-            .find(|(.., other)| other.text == shape.text)
+            .find(|(_, others)| shape(&others[0]) == own)
         {
-            Some((agents, messages, _)) => {
+            Some((agents, messages)) => {
                 agents.push(agent);
                 messages.push(message);
             }
-            None => groups.push((vec![agent], vec![message], shape)),
+            None => groups.push((vec![agent], vec![message])),
         }
     }
-    let groups = groups.into_iter();
     groups
-        .map(|(agents, messages, _)| (agents, messages))
-        .collect()
 }
 
 /// Joins messages that differ only in their numbers. A number that differs becomes a range.
 pub fn merged(messages: impl IntoIterator<Item = impl Display>) -> String {
     let shapes = messages.into_iter();
     let shapes = shapes.map(|message| MessageShape::of(&message.to_string()));
-    let merged = shapes.reduce(|mut all, shape| {
-        all.merge(shape);
-        all
-    });
+    let merged = shapes.reduce(MessageShape::merged);
     merged.map_or_else(String::new, |all| all.show())
 }
 
@@ -83,7 +78,7 @@ impl MessageShape {
     }
 
     /// Adds the numbers of a message with the same text.
-    fn merge(&mut self, other: Self) {
+    fn merged(mut self, other: Self) -> Self {
         for ((least, largest), (low, high)) in self.numbers.iter_mut().zip(other.numbers) {
             if value(&low) < value(least) {
                 *least = low;
@@ -92,6 +87,7 @@ impl MessageShape {
                 *largest = high;
             }
         }
+        self
     }
 
     fn show(&self) -> String {
