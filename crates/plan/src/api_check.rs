@@ -16,11 +16,10 @@ use floodmark_record::body::RequestBody;
 use floodmark_record::operation::MAX_KEYS;
 use floodmark_record::plan::{Mix, MixRequest, Plan, RequestPlan};
 use floodmark_record::pointer::JsonPointer;
-use floodmark_record::units::show_count;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::mix::{MAX_CYCLE, headers, reduce, span_of, weight};
+use crate::mix::{headers, reduce, span_of, weight};
 use crate::spec::{BodySource, CheckKind, Origin, PlanSpec};
 use crate::toml_file::{FileError, Located, TomlFile};
 use crate::values::Count;
@@ -247,15 +246,8 @@ impl CheckDocument {
         };
         let all = [write].into_iter().chain(read).map(request);
         let mut requests = all.collect::<Result<Vec<_>, FileError>>()?;
-        let length = reduce(&mut requests);
-        if length > MAX_CYCLE {
-            let what = format!(
-                "weight: the weights add up to {} after division by their greatest common divisor; reduce the sum to at most {}",
-                show_count(length),
-                show_count(MAX_CYCLE)
-            );
-            return Err(file.error(&self.write.span(), what));
-        }
+        reduce(&mut requests)
+            .map_err(|what| file.error(&self.write.span(), format!("weight: {what}")))?;
         Ok(requests)
     }
 
@@ -363,12 +355,11 @@ fn pointer(
     file: &TomlFile,
     text: Option<&Located<String>>,
 ) -> Result<Option<JsonPointer>, FileError> {
-    let Some(text) = text else {
-        return Ok(None);
-    };
-    JsonPointer::try_from(text.to_string())
-        .map(Some)
-        .map_err(|error| file.error(&text.span(), error))
+    text.map(|text| {
+        let pointer = JsonPointer::try_from(text.to_string());
+        pointer.map_err(|error| file.error(&text.span(), error))
+    })
+    .transpose()
 }
 
 /// Reads the check file of a plan, if any. The plan already has its target.

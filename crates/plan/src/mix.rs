@@ -96,15 +96,7 @@ impl MixFile {
             }
             requests.push(request);
         }
-        let length = reduce(&mut requests);
-        if length > MAX_CYCLE {
-            let what = format!(
-                "the weights add up to {} after division by their greatest common divisor; reduce the sum to at most {}",
-                show_count(length),
-                show_count(MAX_CYCLE)
-            );
-            return Err(file.error(&first.span(), what));
-        }
+        reduce(&mut requests).map_err(|what| file.error(&first.span(), what))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         Ok(MixFile {
             mix: Mix {
@@ -139,8 +131,11 @@ pub(crate) fn span_of<T>(value: &Option<Located<T>>, fallback: &Range<usize>) ->
         .map_or_else(|| fallback.clone(), Located::span)
 }
 
-/// Divides the weights by their greatest common divisor and returns the new sum.
-pub(crate) fn reduce(requests: &mut [MixRequest]) -> u64 {
+/// Divides the weights by their greatest common divisor.
+///
+/// # Errors
+/// The sum of the weights is too large.
+pub(crate) fn reduce(requests: &mut [MixRequest]) -> Result<(), String> {
     fn greatest_common_divisor(a: u32, b: u32) -> u32 {
         if b == 0 {
             a
@@ -151,7 +146,14 @@ pub(crate) fn reduce(requests: &mut [MixRequest]) -> u64 {
     let weights = requests.iter().map(|r| r.weight);
     let divisor = weights.fold(0, greatest_common_divisor).max(1);
     requests.iter_mut().for_each(|r| r.weight /= divisor);
-    requests.iter().map(|r| u64::from(r.weight)).sum()
+    match requests.iter().map(|r| u64::from(r.weight)).sum() {
+        0..=MAX_CYCLE => Ok(()),
+        length => Err(format!(
+            "the weights add up to {} after division by their greatest common divisor; reduce the sum to at most {}",
+            show_count(length),
+            show_count(MAX_CYCLE)
+        )),
+    }
 }
 
 impl MixEntry {
