@@ -16,14 +16,12 @@ use floodmark_report::html::{self, ComparedRuns};
 use floodmark_report::tables::ResultTables;
 use floodmark_report::{junit, markdown, terminal};
 
-use crate::ci::CiOutput;
 use crate::endings;
 use crate::exit::{Ending, Exit, HELP};
-use crate::files::{self, Files};
+use crate::files::{self, CiOutput, Files};
 use crate::out;
-use crate::results;
+use crate::results::{self, TableArgs};
 use crate::session::tool;
-use crate::tables::TableArgs;
 
 /// Compare two results: ratios of their figures with 95 % intervals.
 ///
@@ -113,18 +111,13 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
     let (a, b) = (read_a.side(&names[0])?, read_b.side(&names[1])?);
     let like = caveats((&a, &read_a.records), (&b, &read_b.records));
     if a.metrics() != b.metrics() {
+        let (with, without) = if a.capacities.is_empty() {
+            (&args.b, &args.a)
+        } else {
+            (&args.a, &args.b)
+        };
         return Err(Ending::usage(format!(
-            "{} has a capacity, and {} has none; compare two results of the same command",
-            if a.capacities.is_empty() {
-                &args.b
-            } else {
-                &args.a
-            },
-            if a.capacities.is_empty() {
-                &args.a
-            } else {
-                &args.b
-            },
+            "{with} has a capacity, and {without} has none; compare two results of the same command"
         )));
     }
     let metrics = a.metrics().into_iter();

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use floodmark_host::Stop;
+use floodmark_plan::target::ResolveError;
 
 use crate::out;
 
@@ -78,6 +79,15 @@ impl Ending {
     /// Creates an ending for an internal error.
     pub fn internal(message: impl Display) -> Self {
         Self::new(Exit::Internal, message)
+    }
+}
+
+impl From<ResolveError> for Ending {
+    fn from(error: ResolveError) -> Self {
+        match error {
+            ResolveError::Invalid(message) => Ending::usage(message),
+            ResolveError::Unreachable(message) => Ending::server(message),
+        }
     }
 }
 

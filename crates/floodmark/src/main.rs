@@ -8,19 +8,17 @@ use clap::{Arg, CommandFactory, Parser, Subcommand};
 use floodmark_plan::values::count_within;
 
 mod capacity;
-mod ci;
 mod compare;
-mod completions;
-mod delay;
 mod disk;
 mod doctor;
 mod endings;
 mod exit;
 mod export;
 mod files;
+mod generated;
+mod helper;
 mod init;
 mod load;
-mod man;
 mod observe;
 mod out;
 mod progress;
@@ -29,8 +27,6 @@ mod results;
 mod run;
 mod serve;
 mod session;
-mod slow;
-mod tables;
 mod trend;
 mod tune;
 mod why;
@@ -49,9 +45,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Load(Box<load::args::LoadArgs>),
-    Capacity(Box<capacity::args::CapacityArgs>),
-    Run(run::args::RunArgs),
-    Tune(tune::args::TuneArgs),
+    Capacity(Box<capacity::CapacityArgs>),
+    Run(run::RunArgs),
+    Tune(tune::TuneArgs),
     Init(init::InitArgs),
     Serve(serve::ServeArgs),
     Disk(disk::DiskArgs),
@@ -61,13 +57,13 @@ enum Command {
     Compare(compare::CompareArgs),
     Trend(trend::TrendArgs),
     Why(why::WhyArgs),
-    Completions(completions::CompletionsArgs),
-    Man(man::ManArgs),
+    Completions(generated::CompletionsArgs),
+    Man(generated::ManArgs),
     Worker(worker::WorkerArgs),
     #[command(hide = true)]
-    Delay(delay::DelayArgs),
+    Delay(helper::DelayArgs),
     #[command(hide = true)]
-    Slow(slow::SlowArgs),
+    Slow(helper::SlowArgs),
 }
 
 /// Maximum process ID: PID_MAX_LIMIT of 64-bit Linux.
@@ -92,11 +88,11 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(args),
         Command::Trend(args) => trend::run(args),
         Command::Why(args) => why::run(args),
-        Command::Completions(args) => completions::run(args, &mut Cli::command()),
-        Command::Man(args) => man::run(args, Cli::command()),
+        Command::Completions(args) => generated::completions(args, &mut Cli::command()),
+        Command::Man(args) => generated::man(args, Cli::command()),
         Command::Worker(args) => worker::run(args),
-        Command::Delay(args) => delay::run(args),
-        Command::Slow(args) => slow::run(args),
+        Command::Delay(args) => helper::delay(args),
+        Command::Slow(args) => helper::slow(args),
     })
 }
 

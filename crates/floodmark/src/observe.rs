@@ -17,7 +17,7 @@ use floodmark_record::watch::{OBSERVER_FILE_VERSION, ObserverLine, ObserverOpene
 
 use crate::exit::{Ending, HELP, stop_on_signals};
 use crate::files::is_stdout;
-use crate::load::monitoring_args::check_server_pid;
+use crate::load::shared::check_server_pid;
 use crate::out;
 use crate::session::tool;
 use floodmark_plan::values::{count_within, positive_duration};

@@ -12,7 +12,7 @@ use crate::endings;
 use crate::exit::{Ending, HELP};
 use crate::files::{self, Files};
 use crate::out;
-use crate::tables::TableArgs;
+use crate::results::TableArgs;
 
 /// Render a result: print its summary or tables, or write an HTML page or other files.
 ///

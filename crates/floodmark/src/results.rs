@@ -1,13 +1,15 @@
-//! Results that are shown together: their paths, records and short names.
+//! What the commands that show stored results share: the choice of results, their short names, and
+//! the tables on stdout (`--format`, `--table`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use floodmark_diagnose::comparing::NamedRecord;
 use floodmark_lab::{EVENTS, FoundResult, RECORD, read_each};
 use floodmark_record::Record;
 use floodmark_record::host::{Label, Labels};
+use floodmark_report::tables::ResultTables;
 
 use crate::exit::Ending;
 
@@ -118,5 +120,71 @@ mod tests {
         assert_eq!(of(&["r/a", "r/b/record.json", "s/c/"]), ["a", "b", "c"]);
         assert_eq!(of(&["r/a", "s/a"]), ["r/a", "s/a"]);
         assert_eq!(of(&[".."]), [".."]);
+    }
+}
+
+/// Format of tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// Markdown with the most important columns
+    Md,
+    /// JSON Lines: one object per row
+    Json,
+    /// CSV: one table
+    Csv,
+}
+
+/// Choice of tables and their format.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TableArgs {
+    /// Print the result's tables instead of the summary
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub format: Option<TableFormat>,
+
+    /// Table to print, such as runs or conditions [default: all; with --format csv, the first]
+    #[arg(long, value_name = "NAME", requires = "format")]
+    pub table: Option<String>,
+}
+
+impl TableArgs {
+    /// Returns the tables as text, or `None` without `--format`. If `stdout_is_taken`, an output
+    /// file goes to stdout.
+    ///
+    /// # Errors
+    /// Fails if the result lacks the table, has no table, or stdout is taken.
+    pub fn render(
+        &self,
+        stdout_is_taken: bool,
+        tables: impl FnOnce() -> ResultTables,
+    ) -> Result<Option<String>, Ending> {
+        let Some(format) = self.format else {
+            return Ok(None);
+        };
+        if stdout_is_taken {
+            return Err(Ending::usage(
+                "--format: an output file also goes to stdout (-); name a file instead",
+            ));
+        }
+        let tables = tables();
+        let names = tables.names().join(", ");
+        if names.is_empty() {
+            return Err(Ending::usage(
+                "--format: the result has no tables, because nothing was measured; repeat the run",
+            ));
+        }
+        let tables = match (&self.table, format) {
+            (Some(name), _) => tables.only(name).ok_or_else(|| {
+                Ending::usage(format!(
+                    "--table {name}: the result has no such table; its tables are {names}"
+                ))
+            })?,
+            (None, TableFormat::Csv) => tables.first(),
+            (None, TableFormat::Md | TableFormat::Json) => tables,
+        };
+        Ok(Some(match format {
+            TableFormat::Md => tables.markdown(),
+            TableFormat::Json => tables.json_lines(),
+            TableFormat::Csv => tables.csv(),
+        }))
     }
 }

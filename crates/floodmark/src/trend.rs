@@ -13,9 +13,8 @@ use crate::compare::metric_names;
 use crate::exit::{Ending, HELP};
 use crate::files::{self, Files};
 use crate::out;
-use crate::results::ResultArgs;
+use crate::results::{ResultArgs, TableArgs};
 use crate::session::tool;
-use crate::tables::TableArgs;
 
 /// Metrics that are shown by default, if they were measured.
 const DEFAULT: [ComparedMetric; 4] = [

@@ -2,12 +2,14 @@
 //! protocol.
 
 mod agent;
-mod guard;
 
+use std::fmt::Display;
 use std::io::{self, BufRead, Read, Write};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use floodmark_host::raise_open_files;
+use floodmark_host::{Child, raise_open_files, stdin_is_closed};
 use floodmark_load::alternating;
 use floodmark_load::budget::FileLimit;
 use floodmark_load::worker::{self, StopFlag};
@@ -16,6 +18,12 @@ use floodmark_record::worker_input::WorkerInput;
 use floodmark_record::{Event, Timetable};
 
 use crate::exit::Ending;
+
+/// Interval between checks of a guarded agent and of stdin.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Maximum time for a guarded agent to end after stdin is closed.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Run one load process (plan on stdin, events on stdout); started by other commands
 #[derive(Debug, Args)]
@@ -32,7 +40,7 @@ pub struct WorkerArgs {
 /// Runs the plan from stdin and writes its events to stdout.
 pub fn run(args: &WorkerArgs) -> Result<(), Ending> {
     match (args.agent, args.guard) {
-        (true, true) => guard::run(),
+        (true, true) => guard(),
         (true, false) => agent::run(),
         (false, _) => run_alone(),
     }
@@ -73,7 +81,32 @@ fn run_alone() -> Result<(), Ending> {
     .map_err(failed)
 }
 
-fn failed(error: worker::WorkerError) -> Ending {
+/// Runs the agent in a child process, which gets stdin and stdout. Kills the agent if it is still
+/// running some time after stdin is closed: a stopped agent (SIGSTOP) cannot notice that its
+/// connection is closed.
+fn guard() -> Result<(), Ending> {
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    command.args(["worker", "--agent"]);
+    let mut agent = Child::start(command).map_err(failed)?;
+    let mut closed: Option<Instant> = None;
+    loop {
+        match agent.wait(POLL_INTERVAL).map_err(failed)? {
+            Some(status) if status.success() => return Ok(()),
+            // The agent has printed the reason.
+            Some(status) => return Err(failed(format!("the agent ended ({status})"))),
+            None => {}
+        }
+        if closed.is_none() && stdin_is_closed() {
+            closed = Some(Instant::now());
+        }
+        if closed.is_some_and(|since| since.elapsed() > END_TIMEOUT) {
+            // Dropping the child kills it, even if it is stopped.
+            return Err(failed("the agent did not end and was killed"));
+        }
+    }
+}
+
+fn failed(error: impl Display) -> Ending {
     Ending::internal(format!("worker: {error}"))
 }
 

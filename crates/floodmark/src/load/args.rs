@@ -1,15 +1,20 @@
-//! The flags of `floodmark load`.
+//! The flags of `floodmark load`, and their conversion to plan settings.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::TypedValueParser;
 use clap::{ArgGroup, Args};
 use floodmark_diagnose::conditions::RunCondition;
-use floodmark_plan::spec::{CheckKind, Warmup};
-use floodmark_plan::values::{attempts, count_from_one, positive_duration, rate, warmup};
+use floodmark_load::replay::TimestampUnit;
+use floodmark_plan::spec::{CheckKind, RateSteps, ReplaySpec, Warmup};
+use floodmark_plan::values::{self, attempts, count_from_one, positive_duration, rate, warmup};
+use floodmark_plan::{LoadSpec, PlanSpec};
+use floodmark_record::plan::Spacing;
 use floodmark_record::units::Rate;
 
-use super::shared::{SharedArgs, SpacingFlag};
-use super::spec::ChangingArgs;
+use super::shared::{SharedArgs, spacing, words};
+use crate::exit::HELP;
 
 /// Load one URL and report what limited it.
 ///
@@ -19,7 +24,7 @@ use super::spec::ChangingArgs;
 /// never per thread.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = crate::exit::HELP,
+    after_help = HELP,
     group = ArgGroup::new("rates").args(["rate", "ramp", "steps"]),
     group = ArgGroup::new("schedules").args(["rate", "ramp", "steps", "burst", "replay"])
 )]
@@ -54,8 +59,8 @@ pub struct LoadArgs {
     pub rate: Option<Rate>,
 
     /// Open model: spacing between requests, for --rate, --ramp and --steps
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = SpacingFlag::Constant, requires = "rates", help_heading = "Load")]
-    pub arrivals: SpacingFlag,
+    #[arg(long, value_name = "HOW", value_parser = spacing(), default_value = "constant", requires = "rates", help_heading = "Load")]
+    pub arrivals: Spacing,
 
     /// Open model: send N requests at equal intervals over the time set by --within; connections
     /// are not limited [default: none]
@@ -67,9 +72,29 @@ pub struct LoadArgs {
     #[arg(long, value_name = "TIME", value_parser = positive_duration, requires = "burst", help_heading = "Load")]
     pub within: Option<Duration>,
 
-    /// Changing rates and replays.
-    #[command(flatten)]
-    pub changing: ChangingArgs,
+    /// Open model: change the rate linearly from A to B requests per second over --duration:
+    /// 0-1000, 5k-500 [default: none]
+    #[arg(long, value_name = "A-B", value_parser = values::ramp, conflicts_with = "requests", help_heading = "Load")]
+    pub ramp: Option<(f64, f64)>,
+
+    /// Open model: send at each of these rates (requests/s) in turn: 1000,2000,5k for equal parts of
+    /// --duration, or 1000:10s,0:5s,5k:30s for the given durations [default: none]
+    #[arg(long, value_name = "LIST", value_parser = values::steps, conflicts_with = "requests", help_heading = "Load")]
+    pub steps: Option<RateSteps>,
+
+    /// Open model: send requests at the timestamps in a file, relative to the first timestamp; one
+    /// per line, such as 1763741296.123, 2026-11-21T16:08:16.123Z or an access log line with
+    /// [21/Nov/2026:16:08:16 +0000]; at most 10 million timestamps [default: none]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["requests", "duration", "arrivals"], help_heading = "Load")]
+    pub replay: Option<PathBuf>,
+
+    /// Replay speed relative to the timestamps in the file: 2x, 0.5x [default: 1x]
+    #[arg(long, value_name = "FACTOR", value_parser = values::speed, requires = "replay", help_heading = "Load")]
+    pub replay_speed: Option<f64>,
+
+    /// Unit of plain numbers in the --replay file
+    #[arg(long, value_name = "UNIT", value_parser = replay_unit(), default_value = "s", requires = "replay", help_heading = "Load")]
+    pub replay_unit: TimestampUnit,
 
     /// Duration of the load before the measurement, with a unit: 5s. `auto`: no warm-up; figures
     /// cover the steady part of the run. `0s`: no warm-up; figures cover the whole run
@@ -114,3 +139,54 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "Judgment")]
     pub strict: bool,
 }
+
+fn replay_unit() -> impl TypedValueParser<Value = TimestampUnit> {
+    words([
+        ("s", TimestampUnit::Seconds, "Seconds"),
+        ("ms", TimestampUnit::Milliseconds, "Milliseconds"),
+        ("us", TimestampUnit::Microseconds, "Microseconds"),
+        ("ns", TimestampUnit::Nanoseconds, "Nanoseconds"),
+    ])
+}
+
+impl LoadArgs {
+    /// Returns whether --replay or --steps determines the duration of the run.
+    pub fn schedule_has_length(&self) -> bool {
+        self.replay.is_some() || matches!(self.steps, Some(RateSteps::Timed(_)))
+    }
+
+    /// Converts the flags to plan settings.
+    pub fn spec(&self) -> PlanSpec {
+        let has_rate = self.rate.is_some() || self.ramp.is_some() || self.steps.is_some();
+        let shared = self.shared.spec();
+        PlanSpec {
+            load: LoadSpec {
+                connections: self.connections,
+                duration: self.duration,
+                requests: self.requests,
+                rate: self.rate,
+                burst: self.burst,
+                within: self.within,
+                arrivals: has_rate.then_some(self.arrivals),
+                warmup: Some(self.warmup),
+                attempts: Some(self.attempts.into()),
+                check: self.check.clone(),
+                ..shared.load
+            },
+            ramp: self.ramp,
+            steps: self.steps.clone(),
+            replay: self.replay.clone().map(|path| ReplaySpec {
+                path,
+                speed: self.replay_speed.unwrap_or(1.0),
+                unit: self.replay_unit,
+            }),
+            hold: self.hold,
+            no_drain: self.no_drain,
+            ..shared
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "args_tests.rs"]
+mod tests;

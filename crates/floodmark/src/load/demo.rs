@@ -70,7 +70,7 @@ fn load(
     let is_default = args.duration.is_none()
         && args.requests.is_none()
         && args.burst.is_none()
-        && !args.changing.have_length();
+        && !args.schedule_has_length();
     let mut args = args.clone();
     args.duration = args.duration.or(is_default.then_some(DURATION));
     args.shared.connection.fresh = fresh;

@@ -20,12 +20,9 @@ use crate::progress::LineKind;
 use crate::session::{Measured, Measurement, Session, empty_record};
 use args::LoadArgs;
 
-pub mod agents;
 pub mod args;
 mod demo;
-pub mod monitoring_args;
 pub mod shared;
-pub mod spec;
 
 /// Runs the command.
 pub fn run(args: &LoadArgs) -> Result<(), Ending> {

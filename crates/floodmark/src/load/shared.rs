@@ -1,20 +1,22 @@
 //! The flags that `load` and `capacity` share.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use floodmark_host::{ProcessPlacement, Stop};
-use floodmark_lab::{Attempts, Folder, RemoteObserver};
+use floodmark_lab::{Attempts, Folder, Monitoring, RemoteObserver};
+use floodmark_observe::{MonitorTargets, Root};
 use floodmark_plan::spec::{BackendChoice, BodySource};
 use floodmark_plan::values::{count_from_one, positive_duration, seed, sources};
 use floodmark_plan::{HostAddresses, LoadSpec, Origin, PlanSpec, Planned};
 use floodmark_record::events::RunId;
-use floodmark_record::plan::{CloseFirst, Expect, Sources, Spacing, parse_header};
+use floodmark_record::plan::{Address, CloseFirst, Expect, Plan, Sources, Spacing, parse_header};
+use floodmark_workers::{AgentsLauncher, AgentsPlace, AgentsSetting, ObserverLink, ObserverPlace};
 
-use super::agents::AgentsArgs;
-use super::monitoring_args::{MonitoringArgs, check_server_pid};
 use crate::exit::Ending;
 use crate::session::OutputArgs;
 
@@ -31,23 +33,23 @@ pub struct SharedArgs {
     pub seed: u64,
 
     /// I/O backend of the load threads
-    #[arg(long, value_enum, default_value_t = BackendFlag::Auto, help_heading = "Load")]
-    pub backend: BackendFlag,
+    #[arg(long, value_parser = backend(), default_value = "auto", help_heading = "Load")]
+    pub backend: BackendChoice,
 
     /// Connections.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Connections")]
     pub connection: ConnectionArgs,
 
     /// HTTPS.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "HTTPS")]
     pub https: HttpsArgs,
 
     /// Request.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Request")]
     pub request: RequestArgs,
 
     /// Monitoring.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Monitoring")]
     pub monitoring: MonitoringArgs,
 
     /// Condition that a response must meet to count as ok: status=200, body=TEXT (the whole body
@@ -66,11 +68,11 @@ pub struct SharedArgs {
     pub output: OutputArgs,
 
     /// Safety.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Safety")]
     pub safety: SafetyArgs,
 
     /// Agents.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Agents")]
     pub agents: AgentsArgs,
 }
 
@@ -96,14 +98,14 @@ impl SharedArgs {
                 threads: self.threads,
                 fresh: Some(connection.fresh),
                 requests_per_connection: connection.requests_per_connection,
-                close_first: Some(connection.close_first.into()),
+                close_first: Some(connection.close_first),
                 sources: connection.sources,
                 timeout: Some(connection.timeout),
                 deadline: self.deadline,
                 seed: Some(self.seed),
                 ..LoadSpec::default()
             },
-            backend: self.backend.into(),
+            backend: self.backend,
             resolve: connection.resolve.clone(),
             unix_socket: connection.unix_socket.clone(),
             insecure: self.https.insecure,
@@ -175,118 +177,109 @@ pub fn workload(planned: &Planned) -> String {
         .clone()
 }
 
-/// Spacing of arrivals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SpacingFlag {
-    /// Equal intervals
-    Constant,
-    /// Exponentially distributed intervals with the same mean
-    Poisson,
+/// Returns a parser of the spacing of requests.
+pub fn spacing() -> impl TypedValueParser<Value = Spacing> {
+    words([
+        ("constant", Spacing::Constant, "Equal intervals"),
+        (
+            "poisson",
+            Spacing::Poisson,
+            "Exponentially distributed intervals with the same mean",
+        ),
+    ])
 }
 
-impl From<SpacingFlag> for Spacing {
-    fn from(flag: SpacingFlag) -> Self {
-        match flag {
-            SpacingFlag::Constant => Spacing::Constant,
-            SpacingFlag::Poisson => Spacing::Poisson,
-        }
-    }
+fn backend() -> impl TypedValueParser<Value = BackendChoice> {
+    words([
+        (
+            "auto",
+            BackendChoice::Auto,
+            "io_uring if the kernel allows it, else epoll",
+        ),
+        (
+            "uring",
+            BackendChoice::Uring,
+            "io_uring; fail if the kernel does not allow it",
+        ),
+        ("epoll", BackendChoice::Epoll, "epoll"),
+    ])
 }
 
-/// I/O backend of the load threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum BackendFlag {
-    /// io_uring if the kernel allows it, else epoll
-    Auto,
-    /// io_uring; fail if the kernel does not allow it
-    Uring,
-    /// epoll
-    Epoll,
+fn close_first() -> impl TypedValueParser<Value = CloseFirst> {
+    words([
+        (
+            "server",
+            CloseFirst::Server,
+            "The server, after `Connection: close`",
+        ),
+        (
+            "client",
+            CloseFirst::Client,
+            "floodmark, after the response",
+        ),
+        ("reset", CloseFirst::Reset, "floodmark, with RST"),
+    ])
 }
 
-impl From<BackendFlag> for BackendChoice {
-    fn from(flag: BackendFlag) -> Self {
-        match flag {
-            BackendFlag::Auto => BackendChoice::Auto,
-            BackendFlag::Uring => BackendChoice::Uring,
-            BackendFlag::Epoll => BackendChoice::Epoll,
-        }
-    }
+/// Returns a parser of words. Each row contains a word, its value and its help.
+pub fn words<T: Copy + Send + Sync + 'static, const N: usize>(
+    rows: [(&'static str, T, &'static str); N],
+) -> impl TypedValueParser<Value = T> {
+    let values = rows.map(|(word, _, help)| PossibleValue::new(word).help(help));
+    PossibleValuesParser::new(values).try_map(move |word| {
+        let row = rows.iter().find(|(other, ..)| *other == word);
+        row.map(|(_, value, _)| *value).ok_or("unknown value")
+    })
 }
 
 /// Flags for connections.
 #[derive(Debug, Clone, Args)]
 pub struct ConnectionArgs {
     /// Open a fresh connection for each request [default: keep connections]
-    #[arg(
-        long,
-        conflicts_with = "requests_per_connection",
-        help_heading = "Connections"
-    )]
+    #[arg(long, conflicts_with = "requests_per_connection")]
     pub fresh: bool,
 
     /// Close each connection after N requests [default: no limit]
-    #[arg(long, value_name = "N", value_parser = count_from_one, help_heading = "Connections")]
+    #[arg(long, value_name = "N", value_parser = count_from_one)]
     pub requests_per_connection: Option<u64>,
 
     /// Peer that closes connections first and enters TIME_WAIT; `reset` avoids TIME_WAIT
-    #[arg(long, value_enum, value_name = "WHO", default_value_t = Closer::Server, help_heading = "Connections")]
-    pub close_first: Closer,
+    #[arg(long, value_name = "WHO", value_parser = close_first(), default_value = "server")]
+    pub close_first: CloseFirst,
 
     /// Source addresses to spread connections over, such as 127.0.0.2-127.0.0.200 [default: chosen
     /// by the kernel]
-    #[arg(long, value_name = "A-B", value_parser = sources, help_heading = "Connections")]
+    #[arg(long, value_name = "A-B", value_parser = sources)]
     pub sources: Option<Sources>,
 
     /// Addresses to use instead of resolving the URL's host: comma-separated, IPv6 in brackets;
     /// repeatable. Connections use the addresses in turn [default: resolve the host]
-    #[arg(long, value_name = "HOST[:PORT]:ADDR", help_heading = "Connections")]
+    #[arg(long, value_name = "HOST[:PORT]:ADDR")]
     pub resolve: Vec<HostAddresses>,
 
     /// Connect to this unix socket; the URL still sets the Host header and the path [default: TCP]
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["resolve", "sources"], help_heading = "Connections")]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["resolve", "sources"])]
     pub unix_socket: Option<String>,
 
     /// Maximum time to wait for a connection or a response, with a unit: 5s, 300ms
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration, help_heading = "Connections")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration)]
     pub timeout: Duration,
-}
-
-/// Peer that closes a connection first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Closer {
-    /// The server, after `Connection: close`
-    Server,
-    /// floodmark, after the response
-    Client,
-    /// floodmark, with RST
-    Reset,
-}
-
-impl From<Closer> for CloseFirst {
-    fn from(closer: Closer) -> Self {
-        match closer {
-            Closer::Server => CloseFirst::Server,
-            Closer::Client => CloseFirst::Client,
-            Closer::Reset => CloseFirst::Reset,
-        }
-    }
 }
 
 /// Flags for HTTPS.
 #[derive(Debug, Clone, Args)]
 pub struct HttpsArgs {
     /// Accept any certificate [default: verify the certificate for the URL's host]
-    #[arg(long, conflicts_with = "cacert", help_heading = "HTTPS")]
+    #[arg(long, conflicts_with = "cacert")]
     pub insecure: bool,
 
     /// PEM file of the certificate authorities to trust [default: the system's]
-    #[arg(long, value_name = "FILE", help_heading = "HTTPS")]
+    #[arg(long, value_name = "FILE")]
     pub cacert: Option<PathBuf>,
 
     /// Do a full TLS handshake for each connection [default: resume sessions if the server allows
     /// it]
-    #[arg(long, help_heading = "HTTPS")]
+    #[arg(long)]
     pub no_resumption: bool,
 }
 
@@ -294,12 +287,12 @@ pub struct HttpsArgs {
 #[derive(Debug, Clone, Args)]
 pub struct SafetyArgs {
     /// Allow load on addresses outside loopback, link-local and private ranges
-    #[arg(long, help_heading = "Safety")]
+    #[arg(long)]
     pub public: bool,
 
     /// Run even with too few ports, a low open-file limit or a duration above 7 days [default:
     /// refuse]
-    #[arg(long, help_heading = "Safety")]
+    #[arg(long)]
     pub anyway: bool,
 }
 
@@ -307,31 +300,25 @@ pub struct SafetyArgs {
 #[derive(Debug, Clone, Args)]
 pub struct RequestArgs {
     /// HTTP method [default: GET, or POST with a body]
-    #[arg(short = 'X', long, value_name = "METHOD", help_heading = "Request")]
+    #[arg(short = 'X', long, value_name = "METHOD")]
     pub method: Option<String>,
 
     /// Request header, such as 'Accept: text/html'; repeatable [default: Host, User-Agent and
     /// Accept: */*]
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = parse_header, help_heading = "Request")]
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
     pub headers: Vec<(String, String)>,
 
     /// Request body as text [default: none]
-    #[arg(
-        short,
-        long,
-        value_name = "TEXT",
-        conflicts_with = "body_file",
-        help_heading = "Request"
-    )]
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "body_file")]
     pub body: Option<String>,
 
     /// File with the request body, at most 64 MiB [default: none]
-    #[arg(long, value_name = "FILE", help_heading = "Request")]
+    #[arg(long, value_name = "FILE")]
     pub body_file: Option<PathBuf>,
 
     /// TOML file with several requests to send in turn; see docs/examples/mix.toml. -H and --expect
     /// set defaults for these requests [default: none]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body", "body_file"], help_heading = "Request")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body", "body_file"])]
     pub mix: Option<PathBuf>,
 }
 
@@ -343,5 +330,183 @@ impl RequestArgs {
             (None, Some(path)) => Some(BodySource::File(path.clone())),
             (None, None) => None,
         }
+    }
+}
+
+/// File in the result folder for the output of the observer that --observe starts.
+const OBSERVER_FILE: &str = "observer.jsonl";
+
+/// Flags that choose what is monitored.
+#[derive(Debug, Clone, Args)]
+pub struct MonitoringArgs {
+    /// Process to monitor as the server, with its children [default: the local process that listens
+    /// on the URL's port]
+    #[arg(long, value_name = "PID", value_parser = crate::process_id)]
+    pub server_pid: Option<u32>,
+
+    /// Disable monitoring of client, server and host
+    #[arg(long, conflicts_with = "server_pid")]
+    pub no_watch: bool,
+
+    /// File written by floodmark observe, which monitors the server on the server's own host during
+    /// the run [default: none; monitor a local server]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["server_pid", "no_watch", "unix_socket"])]
+    pub with: Option<PathBuf>,
+
+    /// Run floodmark observe on the server's own host during the run: ssh:HOST, kubernetes:pod/NAME,
+    /// or command:TEMPLATE with {port} [default: none; monitor a local server]
+    #[arg(long, value_name = "WHERE", conflicts_with_all = ["with", "server_pid", "no_watch", "unix_socket"])]
+    pub observe: Option<ObserverPlace>,
+}
+
+impl MonitoringArgs {
+    /// Opens the --with file and checks that it matches the target.
+    pub fn open_file(&self, plan: &Plan) -> Result<Option<RemoteObserver>, Ending> {
+        let Some(path) = &self.with else {
+            return Ok(None);
+        };
+        let opened = RemoteObserver::open(path, port("--with", plan)?);
+        opened
+            .map(Some)
+            .map_err(|e| Ending::usage(format!("--with {e}")))
+    }
+
+    /// Starts the observer of --observe, which writes to a file in the result folder. If the observer
+    /// cannot be used, removes the folder, which contains nothing else yet.
+    pub fn start(
+        &self,
+        plan: &Plan,
+        folder: &Path,
+        stop: &Stop,
+    ) -> Result<Option<(ObserverLink, RemoteObserver)>, Ending> {
+        let Some(place) = &self.observe else {
+            return Ok(None);
+        };
+        let start = || {
+            let port = port("--observe", plan)?;
+            let file = folder.join(OBSERVER_FILE);
+            let failed = |why: &dyn Display| {
+                if stop.is_set() {
+                    Ending::before_result("the load, while --observe was starting")
+                } else {
+                    Ending::server(format!("--observe {place}: {why}"))
+                }
+            };
+            let link = ObserverLink::start(place, port, &file, stop).map_err(|why| failed(&why))?;
+            let opened = RemoteObserver::open(&file, port).map_err(|error| failed(&error))?;
+            Ok((link, opened))
+        };
+        start().map(Some).inspect_err(|_| {
+            // The message about the observer matters more than a folder that cannot be removed.
+            let _ = std::fs::remove_dir_all(folder);
+        })
+    }
+
+    /// Returns what is monitored. `remote` is the observer of --with or --observe, if any.
+    pub fn monitoring<'a>(&self, remote: Option<&'a RemoteObserver>) -> Monitoring<'a> {
+        match remote {
+            Some(remote) => Monitoring::Remote(remote),
+            None if self.no_watch => Monitoring::Off,
+            None => Monitoring::Local(MonitorTargets {
+                server_pid: self.server_pid,
+                ..MonitorTargets::default()
+            }),
+        }
+    }
+}
+
+/// Checks that the process given with --server-pid exists.
+pub fn check_server_pid(server_pid: Option<u32>) -> Result<(), Ending> {
+    match server_pid {
+        Some(pid) if floodmark_observe::process::cpu_s(&Root::host(), pid).is_err() => {
+            Err(Ending::usage(format!(
+                "--server-pid {pid}: no such process; check the ID, or omit the flag to find a local server by its port"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the server's port. Fails if the target is a unix socket, which `flag` does not support.
+fn port(flag: &str, plan: &Plan) -> Result<u16, Ending> {
+    match plan.target.address {
+        Address::Ip(address) => Ok(address.port()),
+        Address::Unix(_) => Err(Ending::usage(format!(
+            "{flag}: a server on a unix socket is local and is monitored without {flag}; omit {flag}"
+        ))),
+    }
+}
+
+/// Flags for agents.
+#[derive(Debug, Clone, Args)]
+pub struct AgentsArgs {
+    /// Divide the load among agents: local:2, ssh:host1,host2, slurm:4, kubernetes:4, or
+    /// command:4:TEMPLATE with {index} and {count}. Connections, requests and rates apply to
+    /// the whole load; -t applies to each agent [default: one process on this host]
+    #[arg(long = "agents", value_name = "WHERE")]
+    pub place: Option<AgentsPlace>,
+
+    /// Continue as long as N agents are left [default: all; the load ends when one fails]
+    #[arg(long = "agents-min", value_name = "N", value_parser = count_from_one, requires = "place")]
+    pub min: Option<u64>,
+
+    /// Copy this program to the cache folder of ssh hosts that lack it [default: run the floodmark on
+    /// their PATH]
+    #[arg(long, requires = "place")]
+    pub copy: bool,
+
+    /// Print the manifest of the agents' Kubernetes Job and exit; --agents kubernetes:4:FILE.yaml uses
+    /// an edited one
+    #[arg(long, requires = "place")]
+    pub dry_run: bool,
+}
+
+impl AgentsArgs {
+    /// Checks that the flags fit together.
+    ///
+    /// # Errors
+    /// A flag contradicts another.
+    pub fn check(&self) -> Result<(), String> {
+        let Some(place) = &self.place else {
+            return Ok(());
+        };
+        match self.min {
+            Some(min) if min > place.count.into() => Err(format!(
+                "--agents-min {min}: --agents has only {}; use a smaller number",
+                place.count
+            )),
+            _ if self.copy && !matches!(place.launcher, AgentsLauncher::Ssh(_)) => Err(
+                "--copy: only hosts that are reached through ssh need a copy; omit --copy"
+                    .to_owned(),
+            ),
+            _ if self.dry_run && place.manifest().is_none() => {
+                Err("--dry-run: requires --agents kubernetes:N or kubernetes:N:IMAGE".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the manifest to print instead of sending a load, if requested.
+    pub fn printed_manifest(&self) -> Option<String> {
+        let place = self.place.as_ref().filter(|_| self.dry_run)?;
+        place.manifest()
+    }
+
+    /// Returns where and how to start the agents; `None` if one process on this host sends the
+    /// load. `side` is the placement of agents on this host, and `anyway` the value of `--anyway`.
+    pub fn setting<'a>(
+        &self,
+        anyway: bool,
+        side: &'a ProcessPlacement,
+    ) -> Option<AgentsSetting<'a>> {
+        let place = self.place.clone()?;
+        let min = self.min.and_then(|min| u32::try_from(min).ok());
+        Some(AgentsSetting {
+            min_agents: min.unwrap_or(place.count),
+            place,
+            copy: self.copy,
+            anyway,
+            side,
+        })
     }
 }

@@ -1,30 +1,117 @@
 //! `floodmark capacity`: finds the highest rate at which a server meets its objectives.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use floodmark_diagnose::conditions::check_objectives;
+use clap::Args;
+use floodmark_diagnose::conditions::{CapacityCondition, Objective, check_objectives};
 use floodmark_host::{Stop, open_files};
-use floodmark_lab::capacity::{CAPACITY_PRECISION, CapacityRun, EarlierSearch};
+use floodmark_lab::capacity::{CAPACITY_PRECISION, CapacityRun, EarlierSearch, check_budget};
 use floodmark_lab::{Folder, RemoteObserver, attempt, finish};
 use floodmark_observe::{Root, environment::environment};
-use floodmark_plan::Planned;
-use floodmark_plan::target;
+use floodmark_plan::spec::Warmup;
+use floodmark_plan::values::{count_from_one, positive_duration};
+use floodmark_plan::{PlanSpec, Planned, target};
 use floodmark_record::capacity::CapacityKind;
 use floodmark_record::experiment::Resumed;
+use floodmark_record::plan::Spacing;
+use floodmark_record::units::Rate;
 use floodmark_record::{Event, Record};
 use floodmark_report::Style;
 use floodmark_report::junit::RunFault;
 
 use crate::endings::{self, is_unreachable, server_fault};
-use crate::exit::{Ending, Exit, stop_on_signals};
+use crate::exit::{Ending, Exit, HELP, stop_on_signals};
 use crate::load::check_groups;
-use crate::load::shared::workload;
+use crate::load::shared::{SharedArgs, spacing, workload};
 use crate::out;
 use crate::progress::LineKind;
 use crate::session::{Measured, Measurement, Session, with_folder};
-use args::CapacityArgs;
 
-pub mod args;
+/// Find the highest rate at which a server meets its objectives.
+///
+/// Sends open-model loads at rates that approach the capacity from both sides. Reports the capacity
+/// with a 95 % interval, the trials, the response times at 50 % to 100 % of the capacity, and the
+/// objective that fails first above the capacity. The interval covers the variation between trials of one server
+/// process, not between processes.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = HELP)]
+pub struct CapacityArgs {
+    /// URL to load, such as http://127.0.0.1:8080/; http:// is assumed if the scheme is missing
+    pub url: String,
+
+    /// Objective that the server must meet, such as 'p99 < 20ms', 'errors < 0.1%', 'goodput > 99%'
+    /// (share of ok responses within --deadline) or, for one request of a mix, 'search: p99 < 50ms';
+    /// repeatable
+    #[arg(
+        long = "slo",
+        value_name = "OBJECTIVE",
+        required = true,
+        help_heading = "Search"
+    )]
+    pub objectives: Vec<Objective>,
+
+    /// Maximum duration of the search, with a unit, at least 15s; if the time is up, the interval is
+    /// wider than ± 2 %
+    #[arg(long, value_name = "TIME", value_parser = budget, default_value = "3m", help_heading = "Search")]
+    pub budget: Duration,
+
+    /// Duration of the warm-up (closed model) before the search, with a unit: 5s [default: none]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, help_heading = "Search")]
+    pub warmup: Option<Duration>,
+
+    /// Maximum number of connections [default: the number of requests in ten time limits, or in 100ms
+    /// if that is longer; at least 100; 50 in the closed model]
+    #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
+    pub connections: Option<u64>,
+
+    /// Spacing between requests
+    #[arg(long, value_name = "HOW", value_parser = spacing(), default_value = "poisson", help_heading = "Load")]
+    pub arrivals: Spacing,
+
+    /// Flags that `load` has too.
+    #[command(flatten)]
+    pub shared: SharedArgs,
+
+    /// Exit with 1 if this condition holds, such as 'capacity < 5000/s' or 'low < 5000/s'; repeatable
+    /// [default: none]
+    #[arg(long, value_name = "CONDITION", help_heading = "Judgment")]
+    pub fail_if: Vec<CapacityCondition>,
+
+    /// Resume the interrupted search in this result folder; its trials are not repeated [default:
+    /// none]
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        conflicts_with = "out",
+        help_heading = "Output"
+    )]
+    pub resume: Option<PathBuf>,
+}
+
+fn budget(text: &str) -> Result<Duration, String> {
+    positive_duration(text).and_then(check_budget)
+}
+
+impl CapacityArgs {
+    /// Converts the flags to the settings of the closed-model load.
+    pub fn closed_spec(&self) -> PlanSpec {
+        let mut spec = self.shared.spec();
+        spec.load.connections = self.connections;
+        spec.load.duration = Some(Duration::from_secs(1));
+        spec.load.warmup = Some(Warmup::Before(self.warmup.unwrap_or_default()));
+        spec
+    }
+
+    /// Converts the flags to the settings of an open-model load at a nominal rate.
+    pub fn open_spec(&self) -> PlanSpec {
+        let mut spec = self.closed_spec();
+        spec.load.rate = Rate::new(1.0);
+        spec.load.arrivals = Some(self.arrivals);
+        spec.load.warmup = Some(Warmup::Before(Duration::ZERO));
+        spec
+    }
+}
 
 /// Runs the command.
 pub fn run(args: &CapacityArgs) -> Result<(), Ending> {

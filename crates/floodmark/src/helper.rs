@@ -1,4 +1,5 @@
-//! `floodmark delay`: a TCP proxy that adds latency; started by floodmark itself.
+//! Commands that floodmark itself starts: `floodmark delay`, a TCP proxy that adds latency, and
+//! `floodmark slow`, which pauses processes periodically.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use floodmark_record::units::parse_duration;
 
-use crate::exit::Ending;
+use crate::exit::{Ending, stop_on_signals};
 use crate::out;
 
 /// Forward TCP connections with added latency; started by floodmark run
@@ -25,8 +26,8 @@ pub struct DelayArgs {
     by: Duration,
 }
 
-/// Runs the command until the process is killed.
-pub fn run(args: &DelayArgs) -> Result<(), Ending> {
+/// Runs the proxy until the process is killed.
+pub fn delay(args: &DelayArgs) -> Result<(), Ending> {
     let failed =
         |error: std::io::Error| Ending::internal(format!("delay: {}: {error}", args.listen));
     let listener = TcpListener::bind(args.listen).map_err(failed)?;
@@ -36,4 +37,20 @@ pub fn run(args: &DelayArgs) -> Result<(), Ending> {
         floodmark_lab::experiment::LISTENING
     ))?;
     floodmark_host::delay::serve(&listener, args.to, args.by).map_err(failed)
+}
+
+/// Stop processes for 1 ms of every 5 ms until stdin closes; started by floodmark run
+#[derive(Debug, Clone, Args)]
+pub struct SlowArgs {
+    /// Processes to stop
+    #[arg(value_name = "PID", required = true)]
+    pids: Vec<u32>,
+}
+
+/// Pauses the processes until stdin is closed.
+pub fn slow(args: &SlowArgs) -> Result<(), Ending> {
+    // Handle signals, so that no process remains stopped.
+    let stop = stop_on_signals()?;
+    floodmark_host::slow::serve(&args.pids, std::io::stdin(), &stop)
+        .map_err(|error| Ending::internal(format!("slow: cannot stop the processes: {error}")))
 }

@@ -1,0 +1,48 @@
+//! `floodmark completions` and `floodmark man`: files generated from the definitions of all flags.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap_complete::Shell;
+
+use crate::exit::{Ending, HELP};
+use crate::out;
+
+/// Print a script that completes commands and flags in a shell.
+///
+/// For bash: floodmark completions bash > ~/.local/share/bash-completion/completions/floodmark
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct CompletionsArgs {
+    /// Shell that reads the script
+    shell: Shell,
+}
+
+/// Prints a completion script. `floodmark` is the definition of all flags.
+pub fn completions(args: &CompletionsArgs, floodmark: &mut clap::Command) -> Result<(), Ending> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, floodmark, "floodmark", &mut script);
+    out::print(&String::from_utf8_lossy(&script))
+}
+
+/// Write a manual page per command to a folder, such as ~/.local/share/man/man1.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct ManArgs {
+    /// Folder for the pages; created if missing
+    folder: PathBuf,
+}
+
+/// Writes the manual pages. `floodmark` is the definition of all flags.
+pub fn man(args: &ManArgs, floodmark: clap::Command) -> Result<(), Ending> {
+    let folder = &args.folder;
+    let written =
+        fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(floodmark, folder));
+    written.map_err(|error| {
+        Ending::usage(format!(
+            "{}: {error}; name a writable folder",
+            folder.display()
+        ))
+    })
+}
