@@ -165,8 +165,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
         files::write("--html", path, &page.map_err(Ending::usage)?)?;
     }
     if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&compared).map_err(Ending::internal)? + "\n";
-        files::write("--json", path, &text)?;
+        files::write("--json", path, &out::json(&compared)?)?;
     }
     if let Some(path) = &args.ci.junit {
         let fault = fault.as_ref().map(|fault| fault.message.as_str());

@@ -205,8 +205,7 @@ fn ending(error: &DiskTestError) -> Ending {
 
 fn show(args: &DiskArgs, result: &DiskResult) -> Result<(), Ending> {
     if args.json {
-        let text = serde_json::to_string_pretty(result).map_err(Ending::internal)?;
-        return out::print(&format!("{text}\n"));
+        return out::print(&out::json(result)?);
     }
     out::show(false, |style| {
         floodmark_report::terminal::disk(result, style)

@@ -38,8 +38,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Ending> {
     }
     let checkup = checkup(facts(&Root::host(), SAMPLE));
     if args.json {
-        let text = serde_json::to_string_pretty(&checkup).map_err(Ending::internal)?;
-        out::print(&format!("{text}\n"))
+        out::print(&out::json(&checkup)?)
     } else {
         out::show(false, |style| {
             floodmark_report::terminal::doctor(&checkup.findings, style)

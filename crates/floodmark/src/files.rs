@@ -166,7 +166,7 @@ impl Files {
     ) -> Result<(), Ending> {
         for (flag, path) in self.named() {
             let text = match flag {
-                "--json" => serde_json::to_string_pretty(record).map_err(Ending::internal)? + "\n",
+                "--json" => out::json(record)?,
                 "--html" => {
                     let next = next_step(record);
                     floodmark_report::html::of_record(record, next.as_deref())

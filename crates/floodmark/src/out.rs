@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use floodmark_report::{Style, plain};
+use serde::Serialize;
 
 use crate::exit::Ending;
 
@@ -79,4 +80,10 @@ pub fn show(stdout_is_taken: bool, render: impl FnOnce(Style) -> String) -> Resu
         return Ok(());
     }
     print(&render(style(&io::stdout())))
+}
+
+/// Returns a value as indented JSON.
+pub fn json(value: &impl Serialize) -> Result<String, Ending> {
+    let text = serde_json::to_string_pretty(value).map_err(Ending::internal)?;
+    Ok(text + "\n")
 }

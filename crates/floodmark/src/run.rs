@@ -1,6 +1,6 @@
 //! `floodmark run`: runs an experiment.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -18,12 +18,11 @@ use floodmark_record::gate::{GateDecision, GateEnd, GateResult};
 use floodmark_record::reason::joined;
 use floodmark_record::run::Run;
 use floodmark_record::{Plan, Record};
-use floodmark_report::Style;
 
 use crate::endings;
 use crate::exit::{Ending, Exit, HELP, own_program, stop_on_signals};
 use crate::progress::{LineKind, about};
-use crate::session::{Measured, Measurement, OutputArgs, Session, with_folder};
+use crate::session::{Measured, Measurement, OutputArgs, Session};
 
 /// Run an experiment: build, start, load and stop its servers in turn, and print one table.
 ///
@@ -167,8 +166,6 @@ impl ExperimentTrials<'_> {
 }
 
 impl Measurement for ExperimentTrials<'_> {
-    const SHOWS_INTERRUPTION: bool = false;
-
     fn measure(&mut self, session: &Session<'_>, folder: &mut Folder) -> Result<Measured, Ending> {
         let experiment = &self.experiment;
         let mut schedule = TrialSchedule::of(experiment);
@@ -179,11 +176,8 @@ impl Measurement for ExperimentTrials<'_> {
             .map_err(Ending::usage)?;
         if let Some(earlier) = &earlier {
             if self.is_complete(earlier, folder)? {
-                session.note_complete(folder);
-                return Ok(Measured {
-                    record: floodmark_lab::read(folder.path()).map_err(Ending::usage)?,
-                    failure: None,
-                });
+                let record = floodmark_lab::read(folder.path()).map_err(Ending::usage)?;
+                return Ok(session.complete(folder, record));
             }
             schedule = schedule.after(earlier);
         }
@@ -203,17 +197,12 @@ impl Measurement for ExperimentTrials<'_> {
         self.failed = outcome.failures.len();
         Ok(Measured {
             record: outcome.record,
-            failure: outcome.worker_failure.map(Ending::internal),
+            failure: outcome.worker_failure,
         })
     }
 
     fn has_result(&self, record: &Record) -> bool {
         !record.has_no_measurement() || !record.skipped.is_empty()
-    }
-
-    fn render(&self, record: &Record, folder: &Path, style: Style) -> String {
-        let table = floodmark_report::terminal::experiment(record, style);
-        with_folder(&table, folder)
     }
 
     fn endings(&self, record: &Record) -> Vec<Ending> {

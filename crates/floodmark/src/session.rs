@@ -49,7 +49,7 @@ pub struct OutputArgs {
 /// What a command measures, and how it reports the result.
 pub trait Measurement {
     /// Whether the printed result says that the measurement was interrupted.
-    const SHOWS_INTERRUPTION: bool;
+    const SHOWS_INTERRUPTION: bool = false;
 
     /// Measures into `folder`.
     ///
@@ -61,7 +61,12 @@ pub trait Measurement {
     fn has_result(&self, record: &Record) -> bool;
 
     /// Renders the result for a terminal.
-    fn render(&self, record: &Record, folder: &Path, style: Style) -> String;
+    fn render(&self, record: &Record, folder: &Path, style: Style) -> String {
+        with_folder(
+            &floodmark_report::terminal::experiment(record, style),
+            folder,
+        )
+    }
 
     /// Returns the function that finds the fault of a run for JUnit.
     fn fault(&self) -> &RunFault<'_> {
@@ -76,7 +81,7 @@ pub trait Measurement {
 pub struct Measured {
     pub record: Record,
     /// Internal error: a failed load process, or a record that could not be saved.
-    pub failure: Option<Ending>,
+    pub failure: Option<String>,
 }
 
 impl Measured {
@@ -94,10 +99,7 @@ impl Measured {
         if failure.is_none() && !record.thresholds.is_empty() {
             failure = folder.write_record(&record).err().map(|e| e.to_string());
         }
-        Measured {
-            record,
-            failure: failure.map(Ending::internal),
-        }
+        Measured { record, failure }
     }
 }
 
@@ -156,12 +158,16 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Reports that the resumed result needs no more measurements.
-    pub fn note_complete(&self, folder: &Folder) {
+    /// Returns a result that was already complete, and says so.
+    pub fn complete(&self, folder: &Folder, record: Record) -> Measured {
         let path = folder.path().display();
         self.note(&format!(
             "--resume {path}: the result is already complete; nothing was measured"
         ));
+        Measured {
+            record,
+            failure: None,
+        }
     }
 }
 
@@ -184,6 +190,7 @@ fn report<M: Measurement>(
     let saved = failure.is_none().then_some(folder);
     let written = files.write_result(&record, saved, measurement.fault());
     let failures: Vec<Ending> = failure
+        .map(Ending::internal)
         .into_iter()
         .chain(written.err())
         .chain(shown.err())

@@ -100,8 +100,7 @@ pub fn run(args: &TrendArgs) -> Result<(), Ending> {
         files::write("--html", path, &html::of_trends(&report))?;
     }
     if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&report).map_err(Ending::internal)? + "\n";
-        files::write("--json", path, &text)?;
+        files::write("--json", path, &out::json(&report)?)?;
     }
     Ok(())
 }

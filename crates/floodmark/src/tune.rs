@@ -1,6 +1,6 @@
 //! `floodmark tune`: finds the smallest setting that performs nearly as well as the best.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,13 +12,13 @@ use floodmark_plan::values::positive_duration;
 use floodmark_record::Record;
 use floodmark_record::reason::joined;
 use floodmark_record::tuning::{Tuning, TuningEnd, TuningGoal};
-use floodmark_report::{Style, tuning_scope};
+use floodmark_report::tuning_scope;
 
 use crate::endings;
 use crate::exit::{Ending, HELP, own_program, stop_on_signals};
 use crate::progress::LineKind;
 use crate::run::checked_plan;
-use crate::session::{Measured, Measurement, OutputArgs, Session, with_folder};
+use crate::session::{Measured, Measurement, OutputArgs, Session};
 
 /// Find the smallest setting of a server's knobs that is within 2 % of the best.
 ///
@@ -99,8 +99,6 @@ struct KnobTuning<'a> {
 }
 
 impl Measurement for KnobTuning<'_> {
-    const SHOWS_INTERRUPTION: bool = false;
-
     fn measure(&mut self, session: &Session<'_>, folder: &mut Folder) -> Result<Measured, Ending> {
         let experiment = &self.experiment;
         let earlier = session
@@ -111,11 +109,7 @@ impl Measurement for KnobTuning<'_> {
         if earlier.is_some() {
             let record = floodmark_lab::fold(folder.path()).map_err(Ending::usage)?;
             if is_complete(&record) {
-                session.note_complete(folder);
-                return Ok(Measured {
-                    record,
-                    failure: None,
-                });
+                return Ok(session.complete(folder, record));
             }
         }
         let asked = &experiment.description;
@@ -138,17 +132,12 @@ impl Measurement for KnobTuning<'_> {
             .map_err(Ending::internal)?;
         Ok(Measured {
             record: outcome.record,
-            failure: outcome.worker_failure.map(Ending::internal),
+            failure: outcome.worker_failure,
         })
     }
 
     fn has_result(&self, record: &Record) -> bool {
         !record.has_no_measurement()
-    }
-
-    fn render(&self, record: &Record, folder: &Path, style: Style) -> String {
-        let result = floodmark_report::terminal::experiment(record, style);
-        with_folder(&result, folder)
     }
 
     fn endings(&self, record: &Record) -> Vec<Ending> {
