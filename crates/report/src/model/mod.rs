@@ -4,7 +4,6 @@
 //! Each part is built once from a record. The renderers (`terminal`, `html`) draw the parts without
 //! computing figures or choosing words.
 
-pub(crate) mod agents;
 pub(crate) mod capacity;
 pub(crate) mod cases;
 pub(crate) mod chart;

@@ -11,8 +11,8 @@ use super::document::{Block, Blocks, Row, Table, TextLine, faint, line, plain};
 use super::figures::count_of;
 use super::names::{self, NamedRun};
 use super::{
-    agents, capacity, comparison, crash, environment, gate, outcomes, plan, process_use, ranking,
-    run, summary, sweep, tuning,
+    capacity, comparison, crash, environment, gate, outcomes, plan, process_use, ranking, run,
+    summary, sweep, tuning,
 };
 
 /// Maximum number of rows in a table.
@@ -73,7 +73,7 @@ impl PageContent {
             ("Curves", curves(&drawn, &record.environment, which)?),
             ("Figures", figures(&all, is_load)),
             ("Outcomes", all_outcomes(&drawn)),
-            ("Agents", tables(&drawn, agents::table)),
+            ("Agents", tables(&drawn, process_use::agents_table)),
         ];
         // The document of a load contains these parts.
         if !is_load {

@@ -16,7 +16,7 @@ use super::figures::{
 };
 use super::run::{self, name_cells, response_times, same_load, service_times};
 use super::verdict::cause_and_next;
-use super::{agents, outcomes, plan, process_use};
+use super::{outcomes, plan, process_use};
 
 /// Returns the summary of a record with thresholds, skipped trials and the next step.
 pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {
@@ -65,7 +65,7 @@ fn add_run(blocks: &mut Blocks, run: &Run, next: Option<&str>) {
     blocks.lines(outcomes::lines(&[run]));
     blocks.lines(run::held(run));
     blocks.lines([process_use::client(run)]);
-    agents::add(blocks, run);
+    process_use::add_agents(blocks, run);
     blocks.lines(process_use::external_client(run));
     blocks.lines(process_use::servers(run));
     blocks.lines(run::tls(run));
@@ -98,7 +98,7 @@ fn add_attempts(blocks: &mut Blocks, runs: &[Run], overall: Option<&Overall>, ne
     for (run, name) in named() {
         blocks.lines_of(name, run::window(run, false));
         blocks.lines_of(name, run::held(run));
-        blocks.lines_of(name, agents::line(run));
+        blocks.lines_of(name, process_use::agents_line(run));
     }
     for (run, name) in named() {
         let captioned = |table: Table| table.captioned(name);
@@ -159,10 +159,9 @@ fn throughput(overall: &Overall) -> TextLine {
     match &overall.throughput_interval {
         Some(i) => {
             spans.push(plain(interval(overall.throughput_per_s, i)));
-            let level = level(i.confidence);
+            let (level, method) = (level(i.confidence), &i.method);
             spans.push(faint(format!(
-                "({level} interval, mean of {attempts}, {})",
-                i.method
+                "({level} interval, mean of {attempts}, {method})"
             )));
         }
         None => spans.push(faint(format!("(mean of {attempts})"))),
