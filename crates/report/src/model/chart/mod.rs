@@ -89,9 +89,8 @@ impl Curve {
         points: impl IntoIterator<Item = (f64, f64)>,
     ) -> Self {
         let points = points.into_iter();
-        let points: Vec<_> = points
-            .filter(|(x, y)| drawable(*x) && drawable(*y))
-            .collect();
+        let points = points.filter(|(x, y)| drawable(*x) && drawable(*y));
+        let points: Vec<(f64, f64)> = points.collect();
         let pieces = (!points.is_empty()).then(|| CurvePiece::of(points));
         Curve::measured(color, name, Vec::from_iter(pieces))
     }
@@ -118,13 +117,10 @@ impl Curve {
             let ends = piece.points.first().zip(piece.points.last());
             ends.is_some_and(|(first, last)| (first.0..=last.0).contains(&at))
         };
-        let piece = self.pieces.iter().rev().find(within)?;
-        let next = piece.points.partition_point(|(x, _)| *x <= at);
-        let (left, right) = (
-            piece.points.get(next.checked_sub(1)?)?,
-            piece.points.get(next),
-        );
-        Some(match right {
+        let points = &self.pieces.iter().rev().find(within)?.points;
+        let next = points.partition_point(|(x, _)| *x <= at);
+        let left = points.get(next.checked_sub(1)?)?;
+        Some(match points.get(next) {
             Some(right) if right.0 > left.0 => {
                 left.1 + (right.1 - left.1) * (at - left.0) / (right.0 - left.0)
             }
@@ -133,9 +129,8 @@ impl Curve {
     }
 
     pub(crate) fn points(&self) -> impl Iterator<Item = (f64, f64)> + Clone {
-        self.pieces
-            .iter()
-            .flat_map(|piece| piece.points.iter().copied())
+        let pieces = self.pieces.iter();
+        pieces.flat_map(|piece| piece.points.iter().copied())
     }
 
     /// Iterates over all y values.
@@ -203,7 +198,7 @@ impl AxisFit {
 }
 
 /// A chart.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Chart {
     pub(crate) title: String,
     /// Unit of the y axis.
@@ -241,13 +236,7 @@ impl Chart {
             x: x.into().axis(points.clone().map(|(x, _)| x)),
             y: y.into().axis(points.map(|(_, y)| y)),
             curves,
-            cells: Vec::new(),
-            ranges: Vec::new(),
-            shades: Vec::new(),
-            marks: Vec::new(),
-            bands: Vec::new(),
-            levels: Vec::new(),
-            notes: Vec::new(),
+            ..Chart::default()
         }
     }
 
@@ -326,9 +315,10 @@ pub(crate) fn drawable(value: f64) -> bool {
 }
 
 /// Quantity of the values on an axis, which decides how they are formatted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Quantity {
     /// A count or a rate, with ticks such as `150k`.
+    #[default]
     Count,
     /// A rate per second, with ticks such as `12,000`.
     Rate,
@@ -402,7 +392,7 @@ fn percentile(nines: f64) -> String {
 }
 
 /// An axis in the unit of the plotted values.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Axis {
     pub(crate) from: f64,
     pub(crate) to: f64,
@@ -453,11 +443,7 @@ impl Axis {
     /// Returns a linear axis from `from` to `to`.
     pub(crate) fn of_range((from, to): (f64, f64), quantity: Quantity) -> Self {
         let step = round_step((to - from).max(f64::MIN_POSITIVE) / STEPS);
-        let (first, last) = (
-            (from / step).ceil() as i64,
-            (to / step + 1e-9).floor() as i64,
-        );
-        let ticks = (first..=last).map(|i| i as f64 * step);
+        let ticks = multiples(step, (from, to));
         let labels = ticks.map(|at| (at, quantity.label(at)));
         Axis::linear((from, to), quantity, labels)
     }
@@ -479,14 +465,10 @@ impl Axis {
         let first = (least.log10() - 1e-9).floor() as i32;
         let last = (largest.log10() + 1e-9).ceil() as i32;
         let all = (first..=last).flat_map(|d| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(d)));
-        let from = all
-            .clone()
-            .filter(|v| *v <= least * 1.000_001)
-            .fold(10f64.powi(first), f64::max);
-        let to = all
-            .clone()
-            .filter(|v| *v >= largest * 0.999_999)
-            .fold(10f64.powi(last), f64::min);
+        let below = all.clone().filter(|v| *v <= least * 1.000_001);
+        let from = below.fold(10f64.powi(first), f64::max);
+        let above = all.clone().filter(|v| *v >= largest * 0.999_999);
+        let to = above.fold(10f64.powi(last), f64::min);
         let every = if last - first > 3 { 1 } else { 3 };
         let ticks = all
             .enumerate()
@@ -507,9 +489,7 @@ impl Axis {
             let clock = CLOCK_S.iter().find(|step| **step >= rough);
             clock.copied().unwrap_or_else(|| round_step(rough))
         };
-        let first = (from / step).ceil() as i64;
-        let last = (to / step + 1e-9).floor() as i64;
-        let ticks = (first..=last).map(|i| i as f64 * step);
+        let ticks = multiples(step, (from, to));
         let labels = ticks.map(|at| (at, label_s(at, step)));
         Axis::linear((from, to), Quantity::Seconds, labels)
     }
@@ -536,6 +516,13 @@ impl Axis {
         });
         Axis::linear((0.0, decades), Quantity::Nines, ticks)
     }
+}
+
+/// Returns the multiples of `step` in a range.
+fn multiples(step: f64, (from, to): (f64, f64)) -> impl Iterator<Item = f64> {
+    let first = (from / step).ceil() as i64;
+    let last = (to / step + 1e-9).floor() as i64;
+    (first..=last).map(move |i| i as f64 * step)
 }
 
 /// Returns the smallest number that is at least `rough` and is 1, 2 or 5 times a power of ten.

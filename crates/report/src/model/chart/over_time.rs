@@ -75,6 +75,7 @@ fn connections_changed(run: &Run) -> bool {
 }
 
 /// The axis and notes that all charts over time share.
+#[derive(Default)]
 struct TimeAxis {
     axis: Axis,
     shades: Vec<(f64, f64)>,
@@ -98,10 +99,7 @@ impl TimeAxis {
         }
         let mut time = TimeAxis {
             axis: Axis::of_seconds(0.0, end),
-            shades: Vec::new(),
-            marks: Vec::new(),
-            bands: Vec::new(),
-            notes: Vec::new(),
+            ..TimeAxis::default()
         };
         time.shade_warmup(&runs, end);
         time.shade_outside_window(&runs, end);
