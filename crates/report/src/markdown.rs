@@ -7,6 +7,7 @@ use floodmark_record::comparison::ComparisonReport;
 
 use crate::model;
 use crate::model::document::{Block, Blocks, Detail, Emphasis, Span, Table, TextLine};
+use crate::model::figures::joined;
 use crate::plain;
 
 /// Maximum number of rows in a table of a summary.
@@ -39,7 +40,7 @@ fn titled(command: &str, blocks: Blocks, max_bytes: usize) -> Option<String> {
     // The file may not end with a line break.
     let mut out = format!("\n## floodmark {command}\n");
     let room = max_bytes.checked_sub(TRUNCATED.len())?;
-    for part in parts(&blocks.limited(MAX_ROWS).0) {
+    for part in parts(&blocks.limited(MAX_ROWS)) {
         let text = format!("\n{}", drawn(part));
         if out.len() + text.len() > room {
             out.push_str(TRUNCATED);
@@ -52,14 +53,12 @@ fn titled(command: &str, blocks: Blocks, max_bytes: usize) -> Option<String> {
 
 /// Draws a document.
 pub(crate) fn draw(blocks: &Blocks) -> String {
-    let parts: Vec<String> = parts(&blocks.0).map(drawn).collect();
-    parts.join("\n")
+    joined(parts(blocks).map(drawn), "\n")
 }
 
 /// Splits a document into lists of lines and other visible blocks.
-fn parts(blocks: &[Block]) -> impl Iterator<Item = &[Block]> {
-    let is_line = |block: &Block| matches!(block, Block::Line(_));
-    let parts = blocks.chunk_by(move |a, b| is_line(a) && is_line(b));
+fn parts(blocks: &Blocks) -> impl Iterator<Item = &[Block]> {
+    let parts = blocks.parts();
     parts.filter(|part| !matches!(part, [Block::Gap | Block::Ranking(_) | Block::Charts(_)]))
 }
 

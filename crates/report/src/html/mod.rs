@@ -101,13 +101,11 @@ fn draw(page: &PageContent) -> String {
 
 /// Draws blocks and joins adjacent lines into one list.
 fn blocks(blocks: &Blocks) -> Markup {
-    let is_line = |block: &Block| matches!(block, Block::Line(_));
-    let runs = blocks.0.chunk_by(|a, b| is_line(a) && is_line(b));
-    html! { @for run in runs { (run_of_blocks(run)) } }
+    html! { @for part in blocks.parts() { (drawn(part)) } }
 }
 
-fn run_of_blocks(run: &[Block]) -> Markup {
-    match &run[0] {
+fn drawn(part: &[Block]) -> Markup {
+    match &part[0] {
         Block::Gap => html! {},
         Block::Paragraph(content)
             if content.iter().all(|span| span.emphasis == Emphasis::Faint) =>
@@ -123,7 +121,7 @@ fn run_of_blocks(run: &[Block]) -> Markup {
         Block::Line(_) => {
             html! {
                 dl {
-                    @for (i, block) in run.iter().enumerate() {
+                    @for (i, block) in part.iter().enumerate() {
                         @if let Block::Line(line) = block { (labelled(line, i == 0)) }
                     }
                 }

@@ -383,11 +383,9 @@ impl Table {
     }
 
     fn positions(&self, keep: impl Fn(&Column) -> bool) -> Vec<usize> {
-        let columns = self.columns.iter().enumerate();
-        columns
-            .filter(|(_, column)| keep(column))
-            .map(|(i, _)| i)
-            .collect()
+        let columns = (0..).zip(&self.columns);
+        let kept = columns.filter(|(_, column)| keep(column));
+        kept.map(|(i, _)| i).collect()
     }
 
     /// Returns the listed columns as plain text. The first column names the rows. Columns without
@@ -487,6 +485,12 @@ impl Blocks {
         blocks
     }
 
+    /// Returns lists of successive lines, and the other blocks one by one.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &[Block]> {
+        let is_line = |block: &Block| matches!(block, Block::Line(_));
+        self.0.chunk_by(move |a, b| is_line(a) && is_line(b))
+    }
+
     /// Limits each table to `rows` rows.
     pub(crate) fn limited(self, rows: usize) -> Self {
         let limited = |block| match block {
@@ -559,10 +563,8 @@ impl Ranking {
     /// Returns the upper end of the scale. Ranges that extend beyond it are cut off.
     pub(crate) fn largest(&self) -> f64 {
         const MOST_BEYOND: f64 = 1.25;
-        let ends = self
-            .bars
-            .iter()
-            .map(|bar| bar.range.map_or(bar.per_s, |(_, high)| high));
+        let ends = self.bars.iter();
+        let ends = ends.map(|bar| bar.range.map_or(bar.per_s, |(_, high)| high));
         let highest = self.bars.iter().map(|bar| bar.per_s).fold(0.0, f64::max);
         let end = ends.fold(f64::MIN_POSITIVE, f64::max);
         end.min(MOST_BEYOND * highest).max(f64::MIN_POSITIVE)
