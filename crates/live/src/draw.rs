@@ -295,16 +295,13 @@ fn figures(page: &Page<'_>, run: &RunProgress) -> Vec<Line<'static>> {
         outcomes.push(page.theme.bad(&format!("  {} failed", show_count(failed))));
     }
     let second = run.last.response.as_ref();
-    let show = |of: fn(&Histogram) -> Option<u64>| time(second.and_then(of));
-    let times = format!(
-        "p50 {}  p99 {}  max {}",
-        show(|of| of.quantile(0.50)),
-        show(|of| of.quantile(0.99)),
-        show(Histogram::max)
-    );
+    let quantile = |share| time(second.and_then(|of| of.quantile(share)));
+    let (p50, p99) = (quantile(0.50), quantile(0.99));
+    let max = time(second.and_then(Histogram::max));
+    let times = format!("p50 {p50}  p99 {p99}  max {max}");
     let used = used_cpus(run).into_iter();
-    let used: Vec<String> = used
-        .map(|(name, cpus)| format!("{cpus:.2} {name}"))
+    let used: String = used
+        .map(|(name, cpus)| format!(" {cpus:.2} {name}"))
         .collect();
     let mut lines = vec![
         Line::from(page.theme.strong(&run.achieved())),
@@ -312,7 +309,7 @@ fn figures(page: &Page<'_>, run: &RunProgress) -> Vec<Line<'static>> {
         Line::from(outcomes),
     ];
     if !used.is_empty() {
-        lines.push(Line::from(format!("CPU {}", used.join(" "))));
+        lines.push(Line::from(format!("CPU{used}")));
     }
     lines
 }
@@ -374,12 +371,8 @@ fn draw_times(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffe
     let second = run.last.response.as_ref();
     let so_far = Some(&run.response);
     let line = |name: &str, of: fn(&Histogram) -> Option<u64>| {
-        let show = |times: Option<&Histogram>| time(times.and_then(of));
-        Line::from(format!(
-            "{name:<NAMES$}{:>12}{:>12}",
-            show(second),
-            show(so_far)
-        ))
+        let [second, so_far] = [second, so_far].map(|times| time(times.and_then(of)));
+        Line::from(format!("{name:<NAMES$}{second:>12}{so_far:>12}"))
     };
     let head = format!("{:NAMES$}{:>12}{:>12}", "", "last second", "so far");
     let lines = [
@@ -503,11 +496,8 @@ fn trial_line(page: &Page<'_>, trial: &TrialProgress, is_current: bool) -> Line<
     let mut text = format!(" {name:<28} {done:>3} of {:<3}", trial.planned);
     let figures = trial.figures();
     if let Some(per_s) = figures.ok_per_s {
-        text.push_str(&format!(
-            "{:>12}  p99 {:>8}",
-            rate(per_s),
-            time(figures.p99_ns)
-        ));
+        let (per_s, p99) = (rate(per_s), time(figures.p99_ns));
+        text.push_str(&format!("{per_s:>12}  p99 {p99:>8}"));
     }
     let mut spans = vec![mark, Span::raw(text)];
     if trial.is_skipped {

@@ -38,10 +38,8 @@ const COLUMNS: [(&str, SeriesValue); 17] = [
 /// line for all requests. Unmeasured values are empty.
 #[must_use]
 pub fn of_record(record: &Record) -> String {
-    let mut out = format!(
-        "{RUN_COLUMNS},{},group\n",
-        COLUMNS.map(|(name, _)| name).join(",")
-    );
+    let columns = COLUMNS.map(|(name, _)| name).join(",");
+    let mut out = format!("{RUN_COLUMNS},{columns},group\n");
     for run in &record.runs {
         let names = names(run);
         let mut line = |values: Vec<String>, group: &str| {

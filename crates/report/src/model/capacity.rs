@@ -50,10 +50,8 @@ pub(crate) fn document(record: &Record) -> Blocks {
 
 /// Returns the title of a search's result: `Capacity of URL for p99 < 5ms`.
 pub(crate) fn title(result: &CapacityResult, url: &str) -> String {
-    format!(
-        "Capacity of {url} for {}",
-        result.settings.objectives.join(", ")
-    )
+    let objectives = result.settings.objectives.join(", ");
+    format!("Capacity of {url} for {objectives}")
 }
 
 /// Returns the capacity with its interval, and how it was found.
@@ -80,13 +78,11 @@ fn capacity(result: &CapacityResult) -> Vec<Span> {
     let figure = Emphasis::Strong.span(bounded(&known, result.bound));
     let (figure, remark) = match result.finding {
         CapacityKind::Capacity | CapacityKind::Hysteresis => {
-            let range = interval_or_none(result.rate_per_s, result.interval().as_ref());
-            let basis = format!("({}; within this server process)", level(result.level));
-            let range = if range.is_empty() {
-                range
-            } else {
-                format!("{range} {basis}")
-            };
+            let range = result.interval().zip(result.rate_per_s);
+            let range = range.map(|(range, per_s)| interval(per_s, &range));
+            let level = level(result.level);
+            let range = range.map(|range| format!("{range} ({level}; within this server process)"));
+            let range = range.unwrap_or_default();
             let rising = match result.finding {
                 CapacityKind::Hysteresis => "for a load that rises from idle",
                 _ => "",
@@ -143,11 +139,8 @@ fn trials(result: &CapacityResult) -> String {
     if let Some(end) = &result.end {
         text.push_str(&format!(" in {}", duration(end.elapsed_s.round())));
     }
-    text.push_str(&format!(
-        ": {} met the objectives, {} missed",
-        count(TrialOutcome::Pass),
-        count(TrialOutcome::Miss)
-    ));
+    let (met, missed) = (count(TrialOutcome::Pass), count(TrialOutcome::Miss));
+    text.push_str(&format!(": {met} met the objectives, {missed} missed"));
     match count(TrialOutcome::Void) {
         0 => {}
         n => text.push_str(&format!(", {n} void because the client was late")),
@@ -471,13 +464,9 @@ pub fn capacity_trial_line(trial: &CapacityTrial, result: &CapacityResult) -> St
         TrialStart::Idle => "",
         TrialStart::Overload => " after an overload",
     };
-    format!(
-        "trial {}: {}{start} {outcome}{}",
-        result.trials.len(),
-        rate(trial.rate_per_s),
-        so_far(result)
-    )
-    .replace('\u{a0}', " ")
+    let (number, so_far) = (result.trials.len(), so_far(result));
+    let rate = rate(trial.rate_per_s);
+    format!("trial {number}: {rate}{start} {outcome}{so_far}").replace('\u{a0}', " ")
 }
 
 /// Describes the search so far in one line, with the time that remained after the last trial.
@@ -496,13 +485,9 @@ pub fn capacity_progress_line(result: &CapacityResult) -> String {
         };
         format!(" · {} {outcome}", rate(trial.rate_per_s))
     });
-    format!(
-        "trial {}{last}{} · at most {} left",
-        result.trials.len(),
-        so_far(result),
-        seconds(left_s.floor())
-    )
-    .replace('\u{a0}', " ")
+    let (number, so_far) = (result.trials.len(), so_far(result));
+    let left = seconds(left_s.floor());
+    format!("trial {number}{last}{so_far} · at most {left} left").replace('\u{a0}', " ")
 }
 
 /// Returns the estimate so far.

@@ -290,19 +290,17 @@ pub(crate) fn thresholds(thresholds: &[Threshold]) -> Vec<ConditionCase> {
 /// Returns why the outcome of a trial's crash rounds is unexpected, or `None` if it is expected.
 #[must_use]
 pub fn unexpected_crash_outcome(trial: &CrashResult, expects_loss: bool) -> Option<String> {
+    let (name, lost, conclusive) = (&trial.trial, trial.lost, trial.conclusive());
     match trial.losses.first() {
-        Some(loss) if !expects_loss => Some(format!(
-            "{}: {} of {} crash rounds lost data, first in round {}: {}",
-            trial.trial,
-            trial.lost,
-            trial.conclusive(),
-            loss.round,
-            loss.violations.join("; ")
-        )),
+        Some(loss) if !expects_loss => {
+            let (round, violations) = (loss.round, loss.violations.join("; "));
+            let first = format!("first in round {round}: {violations}");
+            Some(format!(
+                "{name}: {lost} of {conclusive} crash rounds lost data, {first}"
+            ))
+        }
         None if expects_loss && trial.rounds > 0 => Some(format!(
-            "{}: none of {} crash rounds lost data, but the experiment expects a loss",
-            trial.trial,
-            trial.conclusive()
+            "{name}: none of {conclusive} crash rounds lost data, but the experiment expects a loss"
         )),
         _ => None,
     }

@@ -134,11 +134,10 @@ pub(crate) fn sentence(trial: &CrashResult) -> String {
         n => format!("; {n} of {requested} rounds were not run"),
     };
     let bounded = match trial.upper_bound {
-        Some(share) if share < 1.0 => format!(
-            "; at most {} of such rounds lose data ({} upper bound)",
-            bound(trial),
-            level(trial.confidence)
-        ),
+        Some(share) if share < 1.0 => {
+            let (bound, level) = (bound(trial), level(trial.confidence));
+            format!("; at most {bound} of such rounds lose data ({level} upper bound)")
+        }
         _ => String::new(),
     };
     format!("{name}: {outcome} ({cause}){inconclusive}{left}{bounded}")
@@ -174,12 +173,8 @@ fn loss_text(trial: &CrashResult, loss: &CrashLoss) -> String {
     let responses = loss.responses.as_ref();
     let responses = responses.map(|file| format!("; responses: {file}"));
     let responses = responses.unwrap_or_default();
-    format!(
-        "{}, round {}: {}{responses}",
-        trial.trial,
-        loss.round,
-        loss.violations.join("; ")
-    )
+    let (trial, violations) = (&trial.trial, loss.violations.join("; "));
+    format!("{trial}, round {}: {violations}{responses}", loss.round)
 }
 
 #[cfg(test)]

@@ -32,10 +32,8 @@ pub(crate) fn document(result: &DiskResult) -> Blocks {
         }
         shown = 1;
     }
-    result
-        .rows
-        .iter()
-        .for_each(|row| add_refusals(&mut blocks, row));
+    let rows = result.rows.iter();
+    rows.for_each(|row| add_refusals(&mut blocks, row));
     blocks
 }
 
@@ -51,10 +49,10 @@ fn headline(result: &DiskResult) -> Span {
     match (failed, result.is_complete) {
         (0, true) => Emphasis::Good.span(passed),
         (0, false) => Emphasis::Warn.span(format!("interrupted; {passed}")),
-        _ => Emphasis::Bad.span(format!(
-            "the server failed on {} of {states}",
-            show_count(failed)
-        )),
+        _ => {
+            let failed = show_count(failed);
+            Emphasis::Bad.span(format!("the server failed on {failed} of {states}"))
+        }
     }
 }
 
@@ -117,12 +115,8 @@ fn add_failure(blocks: &mut Blocks, row: &DiskRow, failure: &DiskFailure) {
         faint(format!("(crash at position {})", failure.at)),
     ];
     blocks.lines([TextLine::new("failed", spans)]);
-    blocks.lines(
-        failure
-            .missing
-            .iter()
-            .map(|effect| line("  undone", effect)),
-    );
+    let undone = failure.missing.iter();
+    blocks.lines(undone.map(|effect| line("  undone", effect)));
 }
 
 #[cfg(test)]

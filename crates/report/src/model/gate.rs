@@ -46,12 +46,9 @@ pub fn ratio(gate: &GateResult) -> String {
     let Some(ratio) = gate.ratio else {
         return format!("{of} of {candidate} and {baseline}: no pair was measured");
     };
-    format!(
-        "{of} of {candidate}: {} times that of {baseline} ({}); margin: {}",
-        show_ratio(ratio),
-        basis(gate),
-        glue(&format!("{} %", (rules.margin * 1e4).round() / 1e2))
-    )
+    let (ratio, basis) = (show_ratio(ratio), basis(gate));
+    let margin = glue(&format!("{} %", (rules.margin * 1e4).round() / 1e2));
+    format!("{of} of {candidate}: {ratio} times that of {baseline} ({basis}); margin: {margin}")
 }
 
 /// Describes the interval and the number of pairs.
@@ -59,11 +56,11 @@ fn basis(gate: &GateResult) -> String {
     let pairs = count_of(gate.pairs.len() as u64, "pair");
     match &gate.interval {
         None => pairs,
-        Some(interval) => format!(
-            "{} interval: {}, {pairs}",
-            level(interval.confidence),
-            glue(&range(interval.low, interval.high))
-        ),
+        Some(interval) => {
+            let level = level(interval.confidence);
+            let range = glue(&range(interval.low, interval.high));
+            format!("{level} interval: {range}, {pairs}")
+        }
     }
 }
 
@@ -107,13 +104,12 @@ pub fn gate_pair(gate: &GateResult) -> Option<String> {
     let interval = gate.interval.as_ref();
     let interval = interval.map(|of| format!(" ({})", range(of.low, of.high)));
     let interval = interval.unwrap_or_default();
-    Some(format!(
-        "pair {}{of}: {} ÷ {} = {}; mean so far: {mean}{interval}",
-        pair.process,
-        gate.rules.candidate,
-        gate.rules.baseline,
-        show_ratio(pair.ratio())
-    ))
+    let (rules, ratio) = (&gate.rules, show_ratio(pair.ratio()));
+    let pair = format!(
+        "pair {}{of}: {} ÷ {} = {ratio}",
+        pair.process, rules.candidate, rules.baseline
+    );
+    Some(format!("{pair}; mean so far: {mean}{interval}"))
 }
 
 /// Returns a table with a row per pair.

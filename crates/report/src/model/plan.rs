@@ -87,11 +87,8 @@ fn describe_schedule(schedule: &Schedule) -> String {
         Schedule::Constant { rate: per_s, .. } => rate(per_s.per_s()),
         Schedule::Burst { .. } => "burst".to_owned(),
         Schedule::Ramp { ramp, .. } => {
-            format!(
-                "ramp from {} to {}",
-                rate(ramp.from_per_s),
-                rate(ramp.to_per_s)
-            )
+            let [from, to] = [ramp.from_per_s, ramp.to_per_s].map(rate);
+            format!("ramp from {from} to {to}")
         }
         Schedule::Steps { steps, .. } => {
             let rates = [steps.first(), steps.last()];
@@ -133,17 +130,15 @@ fn connections(plan: &Plan) -> String {
 
 /// Describes the length of the load: `10 s`, `500,000 requests`, `200,000 requests within 10 s`.
 fn length(plan: &Plan) -> String {
-    match (plan.schedule(), plan.length()) {
-        (
-            Some(schedule @ (Schedule::Burst { .. } | Schedule::Replay { .. })),
-            Length::Requests(n),
-        ) => format!(
-            "{} within {}",
-            count_of(n, "request"),
-            duration(schedule.window_s())
-        ),
-        (_, Length::Duration(length)) => duration(length.as_secs_f64()),
-        (_, Length::Requests(n)) => count_of(n, "request"),
+    let requests = match plan.length() {
+        Length::Duration(length) => return duration(length.as_secs_f64()),
+        Length::Requests(n) => count_of(n, "request"),
+    };
+    match plan.schedule() {
+        Some(schedule @ (Schedule::Burst { .. } | Schedule::Replay { .. })) => {
+            format!("{requests} within {}", duration(schedule.window_s()))
+        }
+        _ => requests,
     }
 }
 
@@ -234,10 +229,8 @@ pub(crate) fn details(run: &Run) -> Vec<TextLine> {
         }
         Some(mix) => {
             for one in &mix.requests {
-                let what = format!(
-                    "{} {} (weight {})",
-                    one.request.method, one.path, one.weight
-                );
+                let (method, path, weight) = (&one.request.method, &one.path, one.weight);
+                let what = format!("{method} {path} (weight {weight})");
                 lines.push(line(format!("request {}", one.name), what));
                 lines.extend(request(&one.request));
             }

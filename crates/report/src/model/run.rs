@@ -54,14 +54,12 @@ pub(crate) fn ended(run: &Run) -> Option<TextLine> {
     };
     let sending = duration(run.sending_s);
     let when = match (run.ended.reason, gone.filter(|since| *since > 0.0)) {
-        (EndReason::Completed | EndReason::ServerGone, Some(since)) => format!(
-            "after {}; the figures cover the whole run ({sending})",
-            duration(since)
-        ),
-        (EndReason::ServerGone, None) => format!("within {sending}"),
-        (EndReason::NotHttp, _) => {
-            format!("– the figures cover the first {sending}")
+        (EndReason::Completed | EndReason::ServerGone, Some(since)) => {
+            let since = duration(since);
+            format!("after {since}; the figures cover the whole run ({sending})")
         }
+        (EndReason::ServerGone, None) => format!("within {sending}"),
+        (EndReason::NotHttp, _) => format!("– the figures cover the first {sending}"),
         _ => format!("after {sending}; the figures cover the time until then"),
     };
     let mut spans = vec![Emphasis::Bad.span(what), plain(when)];
@@ -80,22 +78,17 @@ pub(crate) fn throughput(run: &Run) -> Vec<TextLine> {
     let within = run.throughput_interval.as_ref();
     spans.extend(within.map(|i| plain(interval(throughput, i))));
     let length = duration(run.window.to_s - run.window.from_s);
-    spans.push(faint(match within {
-        Some(i) => format!(
-            "({} interval within this run, {length})",
-            level(i.confidence)
-        ),
-        None => format!("({length})"),
-    }));
-    if let Some(schedule) = run.plan.schedule() {
-        let offered = schedule.rate_per_s();
+    let basis = within.map(|i| format!("{} interval within this run, ", level(i.confidence)));
+    spans.push(faint(format!("({}{length})", basis.unwrap_or_default())));
+    spans.extend(run.plan.schedule().map(|schedule| {
+        let offered = rate(schedule.rate_per_s());
         let mean = if schedule.rate_changes() {
             " on average"
         } else {
             ""
         };
-        spans.push(plain(format!("of {} offered{mean}", rate(offered))));
-    }
+        plain(format!("of {offered} offered{mean}"))
+    }));
     spans.extend(match run.validity.status {
         Status::Valid => None,
         Status::Bound => Some(Emphasis::Warn.span("– lower bound, see validity")),
@@ -130,12 +123,9 @@ pub(crate) fn held(run: &Run) -> Option<TextLine> {
     let held = run.connections.held.as_ref()?;
     let planned = u64::from(run.plan.connections);
     let emphasis = Emphasis::Warn.when(held.standing < planned);
-    let mut text = format!(
-        "{} of {} opened in {}",
-        show_count(held.standing),
-        count_of(planned, "connection"),
-        glue(&show_ns(held.opening_ns as f64))
-    );
+    let (standing, all) = (show_count(held.standing), count_of(planned, "connection"));
+    let opening = glue(&show_ns(held.opening_ns as f64));
+    let mut text = format!("{standing} of {all} opened in {opening}");
     if held.lost + held.reopened > 0 {
         let (lost, reopened) = (show_count(held.lost), show_count(held.reopened));
         text.push_str(&format!("; {lost} lost, {reopened} reopened"));
@@ -148,11 +138,9 @@ pub(crate) fn saturation(run: &Run) -> Option<TextLine> {
     Some(match run.saturation.as_ref()? {
         Saturation::FellBehind(found) => {
             let at = glue(&format!("{} offered", rate(found.offered_per_s)));
-            let then = format!(
-                "(after {}); then {} on average",
-                duration(found.at_s),
-                glue(&format!("{} achieved", rate(found.achieved_per_s)))
-            );
+            let achieved = glue(&format!("{} achieved", rate(found.achieved_per_s)));
+            let after = duration(found.at_s);
+            let then = format!("(after {after}); then {achieved} on average");
             let method = faint(format!("({})", found.method));
             let at = [plain("at"), Emphasis::Warn.span(at)];
             TextLine::new("fell behind", [at, [plain(then), method]].concat())

@@ -153,11 +153,8 @@ fn quality(trend: &Trend, change: LevelRatio) -> (Emphasis, &'static str) {
 
 /// Returns a sentence that describes a metric's changes. The first span names the metric.
 pub(crate) fn levels(series: &TrendSeries, trend: &Trend) -> Vec<Span> {
-    let subject = plain(format!(
-        "{} of {}:",
-        trend.metric.figure().title(),
-        series.name
-    ));
+    let title = trend.metric.figure().title();
+    let subject = plain(format!("{title} of {}:", series.name));
     let show = |value| glue(&figure(trend.metric, Some(value)));
     let changes = trend.levels.iter().zip(trend.levels.iter().skip(1));
     let changes = changes.filter_map(|(before, after)| {

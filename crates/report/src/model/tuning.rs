@@ -219,12 +219,8 @@ pub fn tuning_step(step: &TuningStep) -> String {
     let is_first = step.process == 1;
     let limit = step.cause.zip(step.limit.as_ref()).filter(|_| is_first);
     let limit = limit.map(|(cause, limit)| format!(" – {cause}: {limit}"));
-    format!(
-        "  {}, process {}: {figure}{}",
-        setting(&step.values),
-        step.process,
-        limit.unwrap_or_default()
-    )
+    let (setting, limit) = (setting(&step.values), limit.unwrap_or_default());
+    format!("  {setting}, process {}: {figure}{limit}", step.process)
 }
 
 /// Describes the next step of a tuning: `raise threads: threads = 100, connections = 30, process 1
@@ -248,18 +244,14 @@ pub fn tuning_scope(tuning: &TuningDescription, capacity: Option<&CapacityGoal>)
     let knobs = tuning.knobs.iter();
     let knobs = knobs.map(|knob| format!("{} ({} to {})", knob.name, knob.low, knob.high));
     let plural = if tuning.knobs.len() == 1 { "" } else { "s" };
-    let scope = format!(
-        "trial {}, knob{plural} {}",
-        tuning.trial,
-        joined(knobs, " and ")
-    );
+    let knobs = joined(knobs, " and ");
+    let scope = format!("trial {}, knob{plural} {knobs}", tuning.trial);
     match capacity {
         None => scope,
-        Some(goal) => format!(
-            "{scope}; capacity for {}, up to {} per server process",
-            goal.objectives.join(", "),
-            duration(goal.budget_s)
-        ),
+        Some(goal) => {
+            let (objectives, budget) = (goal.objectives.join(", "), duration(goal.budget_s));
+            format!("{scope}; capacity for {objectives}, up to {budget} per server process")
+        }
     }
 }
 
@@ -323,12 +315,9 @@ fn shown_figure(of: &TunedSetting) -> String {
 }
 
 fn bounds(interval: &Interval, show: fn(f64) -> String) -> String {
-    let confidence = level(interval.confidence);
-    format!(
-        "{confidence} interval {} to {}",
-        show(interval.low),
-        show(interval.high)
-    )
+    let level = level(interval.confidence);
+    let (low, high) = (show(interval.low), show(interval.high));
+    format!("{level} interval {low} to {high}")
 }
 
 /// Describes how the chosen setting compares with the best one.
@@ -394,11 +383,10 @@ fn against_default(tuning: &Tuning) -> Option<String> {
         ratio if (1.0 - SAME..=1.0 + SAME).contains(&ratio) => "about the same".to_owned(),
         ratio => format!("{ratio:.2} times that rate"),
     };
+    let (setting, before) = (setting(&default.values), rate(before));
+    let compared = bounded(compared, chosen.is_lower_bound);
     Some(format!(
-        "{} reaches {}; the chosen setting reaches {}",
-        setting(&default.values),
-        rate(before),
-        bounded(compared, chosen.is_lower_bound)
+        "{setting} reaches {before}; the chosen setting reaches {compared}"
     ))
 }
 
@@ -421,11 +409,8 @@ fn missing(tuning: &Tuning) -> impl Iterator<Item = String> {
     let missing = steps.filter(move |step| has_start && step.figure_per_s.is_none());
     missing.filter_map(|step| {
         let note = step.note.as_ref()?;
-        Some(format!(
-            "{}, process {}: {note}",
-            setting(&step.values),
-            step.process
-        ))
+        let setting = setting(&step.values);
+        Some(format!("{setting}, process {}: {note}", step.process))
     })
 }
 

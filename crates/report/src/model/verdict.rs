@@ -152,14 +152,10 @@ fn all(verdict: &Verdict) -> Vec<TextLine> {
         lines.push(line("", format!("{:.1} unexplained", ledger.unexplained)));
     }
     lines.extend(verdict.ceilings.iter().map(|ceiling| {
-        let text = format!(
-            "{} for {}: {:.1} {} per request, {:.0} % used",
-            rate(ceiling.limit_per_s),
-            ceiling.resource,
-            ceiling.demand,
-            ceiling.unit,
-            ceiling.used * 100.0
-        );
+        let (limit, percent) = (rate(ceiling.limit_per_s), ceiling.used * 100.0);
+        let demand = format!("{:.1} {} per request", ceiling.demand, ceiling.unit);
+        let resource = &ceiling.resource;
+        let text = format!("{limit} for {resource}: {demand}, {percent:.0} % used");
         line("ceiling", text)
     }));
     lines
