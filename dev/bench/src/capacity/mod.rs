@@ -1,24 +1,27 @@
 //! `cargo xtask capacity`: counts how often the capacity search finds the capacity of servers whose
-//! capacity is known. On simulated servers, it also compares the search with other methods.
+//! capacity is known.
 
-mod methods;
-mod mlrsearch;
-mod queues;
-mod random;
 mod real;
-mod score;
 mod servers;
 
 use clap::Args;
+use floodmark_stats::capacity::{
+    CapacityEstimate, CapacityFinding, CapacityLimit, CapacitySearch, CapacitySettings,
+    CapacityStep,
+};
+use floodmark_truth::capacity::KnownAnswer;
 
 use crate::bench::{Bench, Failure, word};
+use crate::proportion::Proportion;
 use crate::table::{cell, table};
 
-use self::methods::{PRECISION, SearchMethod};
-use self::queues::Queue;
-use self::random::Random;
-use self::score::{SearchScore, quantile};
-use self::servers::{Behavior, SPEED_PER_S, SimulatedServer};
+use self::servers::{Behavior, Queue, Random, SPEED_PER_S, SimulatedServer};
+
+/// Half-width of the interval at which a search ends, as a share of the capacity.
+const PRECISION: f64 = 0.02;
+
+/// Lowest rate that a search tries, in requests per second.
+const LOWEST_PER_S: f64 = 1.0;
 
 /// Default number of searches per server.
 const SEARCHES: u64 = 2000;
@@ -36,9 +39,6 @@ const MOST_TRIALS: f64 = 40.0;
 /// Maximum length of a trial in seconds, without its transient.
 const LONGEST_TRIAL_S: f64 = 60.0;
 
-/// Divisor for the number of searches by the other methods, which take most of the time.
-const OTHERS_DIVISOR: u64 = 4;
-
 /// Range of the first rate, as a share of the speed: the throughput of the closed model is usually
 /// above the capacity.
 const START: (f64, f64) = (0.7, 1.6);
@@ -49,8 +49,7 @@ pub struct CapacityOptions {
     /// Search with `floodmark capacity` on real servers instead of simulated ones
     #[arg(long)]
     real: bool,
-    /// Number of searches per server [default: 2000, with --real 4]; on simulated servers, other
-    /// methods search a quarter as often
+    /// Number of searches per server [default: 2000, with --real 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     searches: Option<u64>,
     /// Measure only servers whose name contains TEXT
@@ -81,23 +80,17 @@ fn simulate(searches: u64, only: &str) -> bool {
     let mut rows = Vec::new();
     let mut failed = Vec::new();
     for server in servers().into_iter().filter(is_chosen) {
-        let scores = SearchMethod::ALL.map(|method| match method {
-            SearchMethod::Floodmark => server.score(method, searches),
-            _ => server.score(method, searches.div_ceil(OTHERS_DIVISOR)),
-        });
-        if server.is_judged && !meets_targets(&scores[0]) {
+        let score = server.score(searches);
+        if server.is_judged && !score.meets_targets() {
             failed.push(server.name);
         }
-        rows.push(row(server.name, &scores));
+        rows.push(row(server.name, &score));
     }
-    let others = SearchMethod::ALL[1..]
-        .iter()
-        .map(|method| format!(" | {}", method.name()));
-    let heads = "server | right | trials | length | half-width | error, p95".to_owned();
-    print!("{}", table(&(heads + &others.collect::<String>()), rows));
+    let heads = "server | right | trials | length | half-width | error, p95";
+    print!("{}", table(heads, rows));
     println!(
         "right: the interval contains the capacity, or the verdict is right; trials, length and \
-         half-width: medians; other searches: right, trials"
+         half-width: medians"
     );
     let (least, precision) = (LEAST_COVERAGE * 100.0, PRECISION * 100.0);
     if searches < FEWEST_SEARCHES {
@@ -188,14 +181,14 @@ fn servers() -> Vec<ServerRow> {
 
 impl ServerRow {
     /// Searches many times with different seeds.
-    fn score(&self, method: SearchMethod, searches: u64) -> SearchScore {
+    fn score(&self, searches: u64) -> SearchScore {
         let answer = self.behavior.answer();
         let mut score = SearchScore::default();
         for seed in 0..searches {
             let mut random = Random::new(seed);
             let start_per_s = SPEED_PER_S * random.between(START.0.ln(), START.1.ln()).exp();
             let mut server = SimulatedServer::new(self.behavior, self.scatter, random);
-            score.add(answer, &method.search(&mut server, start_per_s));
+            score.add(answer, &search(&mut server, start_per_s));
             score
                 .lengths_s
                 .push(server.time_s / f64::from(server.trials));
@@ -204,34 +197,140 @@ impl ServerRow {
     }
 }
 
-fn meets_targets(score: &SearchScore) -> bool {
-    let median = |values: &[f64]| quantile(values, 0.5);
-    score.right().value() >= LEAST_COVERAGE
-        && median(&score.trials).is_some_and(|trials| trials <= MOST_TRIALS)
-        && median(&score.half_widths).is_none_or(|half| half <= PRECISION)
+/// What a search found, and its cost.
+#[derive(Debug, Clone)]
+struct SearchRun {
+    finding: CapacityFinding,
+    trials: usize,
 }
 
-fn row(name: &str, scores: &[SearchScore]) -> Vec<String> {
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
-    let median = |values: &[f64]| quantile(values, 0.5);
-    let trials = |score: &SearchScore| cell(median(&score.trials), |trials| format!("{trials:.0}"));
-    let score = &scores[0];
-    let (low, high) = score.right().interval();
-    let right = score.right().value() * 100.0;
-    let own = [
+/// Searches for the capacity of a simulated server. `start_per_s` is the first rate.
+fn search(server: &mut SimulatedServer, start_per_s: f64) -> SearchRun {
+    let settings = CapacitySettings {
+        lowest_per_s: LOWEST_PER_S,
+        precision: PRECISION,
+        ..CapacitySettings::default()
+    };
+    let mut search = CapacitySearch::new(start_per_s, settings);
+    let mut trials = 0;
+    loop {
+        match search.next() {
+            CapacityStep::Trial { rate_per_s, .. } => {
+                let outcome = server.trial(rate_per_s);
+                search.record(rate_per_s, outcome, server.is_disturbed);
+                trials += 1;
+            }
+            CapacityStep::Done(finding) => {
+                let finding = finding.with_short_trials(server.shortest_share);
+                return SearchRun { finding, trials };
+            }
+        }
+    }
+}
+
+fn row(name: &str, score: &SearchScore) -> Vec<String> {
+    let (low, high) = score.right.interval();
+    let right = score.right.value() * 100.0;
+    vec![
         name.to_owned(),
         format!("{right:.1} % ({:.1} – {:.1} %)", low * 100.0, high * 100.0),
-        trials(score),
+        cell(median(&score.trials), |trials| format!("{trials:.0}")),
         cell(median(&score.lengths_s), |length_s| {
             format!("{length_s:.1} s")
         }),
         cell(median(&score.half_widths), percent),
         cell(quantile(&score.errors, 0.95), percent),
-    ];
-    let others = scores[1..].iter();
-    let others =
-        others.map(|other| format!("{}, {}", percent(other.right().value()), trials(other)));
-    own.into_iter().chain(others).collect()
+    ]
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    quantile(values, 0.5)
+}
+
+/// Figures of many searches for one answer.
+#[derive(Debug, Clone, Default)]
+struct SearchScore {
+    /// Right results: intervals that contain the capacity, and right verdicts.
+    right: Proportion,
+    /// Number of trials of each search.
+    trials: Vec<f64>,
+    /// Mean length of the trials of each search, in seconds.
+    lengths_s: Vec<f64>,
+    /// Half-widths of the intervals, as shares of the estimates.
+    half_widths: Vec<f64>,
+    /// Absolute errors of the estimates, as shares of the capacities.
+    errors: Vec<f64>,
+}
+
+impl SearchScore {
+    /// Returns whether the searches met the targets of simulated servers.
+    fn meets_targets(&self) -> bool {
+        self.right.value() >= LEAST_COVERAGE
+            && median(&self.trials).is_some_and(|trials| trials <= MOST_TRIALS)
+            && median(&self.half_widths).is_none_or(|half| half <= PRECISION)
+    }
+
+    /// Adds the result of a search.
+    fn add(&mut self, answer: KnownAnswer, run: &SearchRun) {
+        self.right.total += match answer {
+            KnownAnswer::Hysteresis { .. } => 2,
+            _ => 1,
+        };
+        self.trials.push(run.trials as f64);
+        let pairs: Vec<(f64, &CapacityEstimate)> = match (answer, &run.finding) {
+            (KnownAnswer::Capacity(truth), CapacityFinding::Capacity(estimate)) => {
+                vec![(truth, estimate)]
+            }
+            (
+                KnownAnswer::Hysteresis { rising, falling },
+                CapacityFinding::Hysteresis {
+                    rising: up,
+                    falling: down,
+                },
+            ) => vec![(rising, up), (falling, down)],
+            (answer, finding) => {
+                self.right.count += usize::from(agrees(answer, finding));
+                return;
+            }
+        };
+        let covers = |(truth, estimate): &(f64, &CapacityEstimate)| {
+            (estimate.interval.low..=estimate.interval.high).contains(truth)
+        };
+        self.right.count += pairs.iter().filter(|pair| covers(pair)).count();
+        for (truth, estimate) in pairs {
+            let width = estimate.interval.high - estimate.interval.low;
+            self.half_widths.push(0.5 * width / estimate.rate_per_s);
+            self.errors.push((estimate.rate_per_s / truth - 1.0).abs());
+        }
+    }
+}
+
+/// Returns whether a result without an interval agrees with the answer.
+fn agrees(answer: KnownAnswer, finding: &CapacityFinding) -> bool {
+    match (answer, finding) {
+        (KnownAnswer::NotStationary, CapacityFinding::NotStationary { .. }) => true,
+        (KnownAnswer::Never, CapacityFinding::Below { is_lowest, .. }) => *is_lowest,
+        (
+            KnownAnswer::ClientLimit(limit),
+            CapacityFinding::AtLeast {
+                rate_per_s,
+                limit: reason,
+            },
+        ) => *reason == CapacityLimit::Client && (0.95 * limit..=limit).contains(rate_per_s),
+        _ => false,
+    }
+}
+
+/// Returns a quantile of values that need not be in order; `None` without values.
+fn quantile(values: &[f64], p: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    let last = sorted.len().checked_sub(1)?;
+    let at = (p * last as f64).round() as usize;
+    Some(*sorted.select_nth_unstable_by(at, f64::total_cmp).1)
 }
 
 #[cfg(test)]
@@ -242,11 +341,11 @@ mod tests {
     fn most_searches_are_right() {
         for server in servers().into_iter().filter(|server| server.is_judged) {
             let is_queue = matches!(server.behavior, Behavior::Queue { .. });
-            let score = server.score(SearchMethod::Floodmark, if is_queue { 10 } else { 100 });
+            let score = server.score(if is_queue { 10 } else { 100 });
             // If coverage is 95 %, the probability of fewer than 8 right results in 10, or 88 in
             // 100, is below 1.2 %. The seeds are fixed, so a repetition gives the same result.
             let least = if is_queue { 0.8 } else { 0.88 };
-            let right = score.right();
+            let right = score.right;
             assert!(right.value() >= least, "{}: {right}", server.name);
             let trials = quantile(&score.trials, 0.5).unwrap();
             assert!(
@@ -254,18 +353,6 @@ mod tests {
                 "{}: {trials} trials",
                 server.name
             );
-        }
-    }
-
-    #[test]
-    fn other_searches_find_a_capacity_without_noise() {
-        let servers = servers();
-        let equal_gaps = servers
-            .iter()
-            .find(|server| server.behavior == Behavior::Constant);
-        for method in SearchMethod::ALL {
-            let score = equal_gaps.unwrap().score(method, 20);
-            assert_eq!(score.right().count, 20, "{}", method.name());
         }
     }
 }

@@ -11,8 +11,7 @@ use floodmark_truth::TruthServer;
 use floodmark_truth::capacity::{KnownAnswer, KnownServer, known_servers};
 use serde_json::Value;
 
-use super::methods::SearchRun;
-use super::score::{SearchScore, quantile};
+use super::{SearchRun, SearchScore, median, percent};
 use crate::bench::{Bench, Failure, word};
 use crate::proportion::Proportion;
 use crate::table::{cell, table};
@@ -47,13 +46,13 @@ pub fn run(bench: &Bench, searches: u64, only: &str) -> Result<bool, Failure> {
             let result = search(bench, &server, seed);
             let run = result.map_err(|error| format!("{name}, search {seed}: {error}"))?;
             times_s.push(begin.elapsed().as_secs_f64());
-            let before = score.right().count;
+            let before = score.right.count;
             score.add(answer, &run);
             let found = describe(&run.finding);
-            let covered = score.right().count - before;
+            let covered = score.right.count - before;
             println!("{name}: {found}, {} trials, right: {covered}", run.trials);
         }
-        let own = score.right();
+        let own = score.right;
         right.count += own.count;
         right.total += own.total;
         rows.push(row(&server, answer, &score, &times_s));
@@ -136,13 +135,11 @@ fn row(
     score: &SearchScore,
     times_s: &[f64],
 ) -> Vec<String> {
-    let median = |values: &[f64]| quantile(values, 0.5);
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
     vec![
         server.name.to_owned(),
         server.objective.to_string(),
         describe_answer(answer),
-        score.right().to_string(),
+        score.right.to_string(),
         cell(median(&score.trials), |trials| format!("{trials:.0}")),
         cell(median(times_s), |time_s| format!("{time_s:.0} s")),
         cell(median(&score.half_widths), percent),

@@ -1,18 +1,18 @@
-//! Simulated servers whose capacity is known.
+//! Simulated servers whose capacity is known, with their queues and random values.
 
 use std::collections::VecDeque;
 use std::f64::consts::FRAC_1_SQRT_2;
 
 use floodmark_stats::capacity::{
-    LATEST_TRIALS, SHORTEST_TRIAL_S, SLOW_QUANTILE, TrialOutcome, TrialRow, design_effect,
-    trial_length,
+    LATEST_TRIALS, SHORTEST_TRIAL_S, SLOW_QUANTILE, TrialLength, TrialOutcome, TrialRow,
+    design_effect, trial_length,
 };
-use floodmark_truth::capacity::KnownAnswer;
+use floodmark_truth::capacity::{KnownAnswer, deterministic_share_over, exponential_share_over};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use statrs::function::erf::erfc;
 
-use super::queues::{Queue, share_over};
-use super::random::Random;
-use super::score::quantile;
+use super::quantile;
 
 /// Capacity or speed of the simulated servers, in requests per second.
 pub const SPEED_PER_S: f64 = 20_000.0;
@@ -228,4 +228,159 @@ fn rows(times: &[(f64, f64)], limit_s: f64) -> Vec<TrialRow> {
         rows[row].slow += u64::from(*response_s > slow_s);
     }
     rows
+}
+
+/// How a server serves requests, in the order of their arrival.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Queue {
+    /// Exponential service times and Poisson arrivals at a number of servers.
+    Exponential {
+        /// Number of servers that share the queue.
+        servers: usize,
+    },
+    /// Equal service times.
+    Deterministic,
+    /// Equal service times, and pauses about every 25 ms in which nothing is served.
+    Pauses,
+}
+
+/// Shortest and longest pause in seconds.
+const PAUSE_S: (f64, f64) = (0.0005, 0.001);
+
+/// Shortest and longest time between the starts of two pauses in seconds.
+const PAUSE_GAP_S: (f64, f64) = (0.013, 0.037);
+
+impl Queue {
+    /// Simulates a trial that starts with an empty queue. Returns the arrival time and response
+    /// time of each judged request, in seconds. `speed_per_s` is the rate at which busy servers
+    /// complete requests.
+    fn simulate(
+        self,
+        rate_per_s: f64,
+        speed_per_s: f64,
+        length: TrialLength,
+        random: &mut Random,
+    ) -> Vec<(f64, f64)> {
+        let servers = match self {
+            Queue::Exponential { servers } => servers,
+            Queue::Deterministic | Queue::Pauses => 1,
+        };
+        let mean_s = servers as f64 / speed_per_s;
+        let end_s = length.transient_s + length.judged_s;
+        let mut free = vec![0.0; servers];
+        let mut pause_s = random.between(0.0, PAUSE_GAP_S.1);
+        let mut now = 0.0;
+        let mut times = Vec::with_capacity((rate_per_s * length.judged_s * 1.1) as usize);
+        loop {
+            now += random.exponential() / rate_per_s;
+            if now > end_s {
+                return times;
+            }
+            let mut next = 0;
+            for server in 1..servers {
+                if free[server] < free[next] {
+                    next = server;
+                }
+            }
+            let service_s = match self {
+                Queue::Exponential { .. } => mean_s * random.exponential(),
+                Queue::Deterministic | Queue::Pauses => mean_s,
+            };
+            free[next] = now.max(free[next]) + service_s;
+            if self == Queue::Pauses && free[next] > pause_s {
+                free[next] = free[next].max(pause_s) + random.between(PAUSE_S.0, PAUSE_S.1);
+                pause_s += random.between(PAUSE_GAP_S.0, PAUSE_GAP_S.1);
+            }
+            if now > length.transient_s {
+                times.push((now, free[next] - now));
+            }
+        }
+    }
+
+    /// Returns the rate at which the long-run share of requests that take longer than `limit_s` is
+    /// `share`.
+    fn capacity_per_s(self, speed_per_s: f64, limit_s: f64, share: f64) -> f64 {
+        let over = |rate: f64| match self {
+            Queue::Exponential { servers } => {
+                exponential_share_over(servers, rate, speed_per_s, limit_s)
+            }
+            Queue::Deterministic => {
+                deterministic_share_over(rate, 1.0 / speed_per_s, None, limit_s)
+            }
+            Queue::Pauses => {
+                let times = self.simulate(rate, speed_per_s, LONG_RUN, &mut Random::new(1));
+                share_over(&times, limit_s)
+            }
+        };
+        let (mut low, mut high) = (0.0, speed_per_s);
+        for _ in 0..BISECTIONS {
+            let middle = 0.5 * (low + high);
+            if over(middle) <= share {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+/// Returns the share of response times above a limit.
+fn share_over(times: &[(f64, f64)], limit_s: f64) -> f64 {
+    let over = times
+        .iter()
+        .filter(|(_, response_s)| *response_s > limit_s)
+        .count();
+    over as f64 / times.len().max(1) as f64
+}
+
+/// The simulation that yields a capacity without a formula.
+const LONG_RUN: TrialLength = TrialLength {
+    transient_s: 1.0,
+    judged_s: 500.0,
+};
+
+/// Number of bisections; the result is exact to 1/65,536 of the speed.
+const BISECTIONS: usize = 16;
+
+/// A generator of random values.
+#[derive(Debug, Clone)]
+pub struct Random(Xoshiro256PlusPlus);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Random(Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+
+    /// Returns a uniform value in (0, 1].
+    pub fn uniform(&mut self) -> f64 {
+        ((self.0.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Returns a uniform value between two bounds.
+    pub fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.uniform()
+    }
+
+    /// Returns an exponential value with mean 1.
+    pub fn exponential(&mut self) -> f64 {
+        -self.uniform().ln()
+    }
+
+    /// Returns a standard normal value (Box & Muller 1958).
+    pub fn normal(&mut self) -> f64 {
+        let angle = 2.0 * std::f64::consts::PI * self.uniform();
+        (2.0 * self.exponential()).sqrt() * angle.cos()
+    }
+
+    /// Returns a Poisson count.
+    pub fn poisson(&mut self, mean: f64) -> u64 {
+        let mut count = 0;
+        let mut time = self.exponential();
+        while time <= mean {
+            count += 1;
+            time += self.exponential();
+        }
+        count
+    }
 }
