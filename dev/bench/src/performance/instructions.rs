@@ -4,49 +4,32 @@
 //! Each load runs twice, once with few requests and once with many. Dividing the difference in
 //! instructions by the difference in requests excludes startup and shutdown.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use floodmark_record::units::show_count;
 
-use super::callgrind::{self, ByFile};
 use super::loads::{RATE, Variant, VariantRuns, measure};
 use crate::bench::{Bench, Failure};
 use crate::experiment::{FRESH, HTTPS, KEPT};
 use crate::table;
 
+/// Command that counts the instructions of a program and its child processes. The output file of
+/// each process is `callgrind.PID` in the working folder.
+const CALLGRIND: [&str; 4] = [
+    "valgrind",
+    "--tool=callgrind",
+    "--trace-children=yes",
+    "--callgrind-out-file=callgrind.%p",
+];
+
 /// Number of requests in the short run, and in the long run.
 const REQUESTS: [u64; 2] = [2_000, 12_000];
 
-/// Parts of the work per request, each with fragments of source paths. A file belongs to the first
-/// part that matches.
-#[rustfmt::skip]
-const PARTS: [(&str, &[&str]); 9] = [
-    ("TLS", &["/load/src/tls", "/rustls-", "/ring-", "/rustls_", "/webpki"]),
-    ("reading responses", &["/crates/wire/", "/httparse-"]),
-    (
-        "recording",
-        &["/load/src/recorder", "/load/src/slice", "/crates/stats/", "/hdrhistogram-", "/num-traits-"],
-    ),
-    ("schedule", &["/load/src/schedule", "/load/src/arrivals"]),
-    (
-        "rows, once a second",
-        &["/load/src/gather", "/load/src/worker", "/base64-", "/miniz_oxide-", "/serde", "/crates/record/"],
-    ),
-    ("I/O backend", &["/load/src/backend", "/io-uring-"]),
-    (
-        "clock",
-        &["/load/src/clock", "clock_gettime", "/unix/time.rs", "/std/src/time.rs", "/core/src/time.rs"],
-    ),
-    ("core", &["/crates/load/"]),
-    ("Rust's standard library, inlined", &["/library/", "/rustc/"]),
-];
-/// Name of the part that contains all other files.
-const OTHERS: &str = "C library and others";
-
 /// Counts the instructions per request for each load on each backend and returns the table.
 pub fn table(bench: &Bench, folder: &Path) -> Result<String, Failure> {
-    let wrapper = callgrind::COMMAND.join(" ") + " ";
+    let wrapper = CALLGRIND.join(" ") + " ";
     let loads = Variant::all(&[KEPT, FRESH, HTTPS, RATE], &wrapper);
     let with = |variant: &Variant, requests| Variant {
         requests: Some(requests),
@@ -57,56 +40,29 @@ pub fn table(bench: &Bench, folder: &Path) -> Result<String, Failure> {
         .flat_map(|variant| REQUESTS.map(|n| with(variant, n)));
     let variants: Vec<Variant> = variants.collect();
     let measured = measure(bench, &variants, 1, 1, folder)?;
-    let (mut heads, mut gaps) = ("instructions per request".to_owned(), String::new());
-    let mut columns = Vec::new();
+    let (mut rows, mut gaps) = (Vec::new(), String::new());
     for (variant, measured) in loads.iter().zip(measured.chunks(REQUESTS.len())) {
         let counted = |i: usize| counted(&measured[i], REQUESTS[i]);
-        match counted(0).and_then(|short| Ok(difference(&short, &counted(1)?))) {
-            Ok(parts) => {
-                heads.push_str(&format!(" | {}", variant.name()));
-                columns.push(parts);
-            }
+        match counted(0).and_then(|short| Ok(per_request([short, counted(1)?]))) {
+            Ok(each) => rows.push(vec![variant.name(), show_count(each)]),
             Err(error) => gaps.push_str(&format!("\nNot counted: {}: {error}\n", variant.name())),
         }
     }
-    let row = |name: &str, figure: &dyn Fn(&Vec<f64>) -> f64| {
-        let figures = columns.iter().map(figure);
-        let figures = figures.map(|figure| show_count(figure.max(0.0).round() as u64));
-        std::iter::once(name.to_owned()).chain(figures).collect()
-    };
-    let names = PARTS.iter().map(|(name, _)| *name).chain([OTHERS]);
-    let rows = names
-        .enumerate()
-        .map(|(i, name)| row(name, &|parts| parts[i]));
-    let total = row("**total**", &|parts| parts.iter().sum());
-    Ok(table::table(&heads, rows.chain([total])) + &gaps)
+    Ok(table::table("load | instructions per request", rows) + &gaps)
 }
 
-/// Returns the instruction counts of a run's load process.
-fn counted(measured: &VariantRuns, requests: u64) -> Result<ByFile, Failure> {
+/// Returns the instructions of a run's load process.
+fn counted(measured: &VariantRuns, requests: u64) -> Result<u64, Failure> {
     let run = measured.runs.first().ok_or("the run failed")?;
     match run.own.requests.ok {
-        ok if ok == requests => callgrind::of_process(&measured.folder, " worker"),
+        ok if ok == requests => of_process(&measured.folder, " worker"),
         ok => Err(format!("only {ok} of {requests} requests were ok").into()),
     }
 }
 
-/// Returns the instructions per request for each part.
-fn difference(short: &ByFile, long: &ByFile) -> Vec<f64> {
-    let mut parts = vec![0.0; PARTS.len() + 1];
-    let requests = (REQUESTS[1] - REQUESTS[0]) as f64;
-    for (files, sign) in [(short, -1.0), (long, 1.0)] {
-        for (file, count) in files {
-            parts[part(file)] += sign * *count as f64 / requests;
-        }
-    }
-    parts
-}
-
-/// Returns the index of a file's part in [`PARTS`], or `PARTS.len()` if no part matches.
-fn part(file: &str) -> usize {
-    let matches = |(_, paths): &(&str, &[&str])| paths.iter().any(|path| file.contains(path));
-    PARTS.iter().position(matches).unwrap_or(PARTS.len())
+/// Returns the instructions per request, from those of the short run and the long run.
+fn per_request([short, long]: [u64; 2]) -> u64 {
+    long.saturating_sub(short) / (REQUESTS[1] - REQUESTS[0])
 }
 
 /// Arguments of the example `instructions`, each with a description. The example runs the described
@@ -128,8 +84,8 @@ pub fn wire_table(bench: &Bench, folder: &Path) -> Result<String, Failure> {
     for (part, what) in WIRE_PARTS {
         let totals = REQUESTS.map(|requests| {
             let folder = folder.join(format!("{part}-{requests}"));
-            std::fs::create_dir_all(&folder)?;
-            let [program, flags @ ..] = callgrind::COMMAND;
+            fs::create_dir_all(&folder)?;
+            let [program, flags @ ..] = CALLGRIND;
             let mut count = Command::new(program);
             count.args(flags).arg(&example);
             count.args([part, &requests.to_string()]);
@@ -137,52 +93,59 @@ pub fn wire_table(bench: &Bench, folder: &Path) -> Result<String, Failure> {
             if !output.status.success() {
                 return Err(format!("valgrind {part}: {}", output.status).into());
             }
-            let files = callgrind::of_process(&folder, &format!("{part} {requests}"))?;
-            Ok::<u64, Failure>(files.values().sum())
+            of_process(&folder, &format!("{part} {requests}"))
         });
         let [short, long] = totals;
-        let each = (long? - short?) / (REQUESTS[1] - REQUESTS[0]);
+        let each = per_request([short?, long?]);
         rows.push(vec![what.to_owned(), show_count(each)]);
     }
     Ok(table::table("part | instructions", rows))
+}
+
+/// Reads from `folder` the instructions of the process whose command line ends with `words`. The
+/// format is defined in the Valgrind manual, "Callgrind Format Specification".
+fn of_process(folder: &Path, words: &str) -> Result<u64, Failure> {
+    for file in fs::read_dir(folder)?.flatten() {
+        if !file.file_name().to_string_lossy().starts_with("callgrind.") {
+            continue;
+        }
+        let text = fs::read_to_string(file.path())?;
+        let mut lines = text.lines();
+        if lines.any(|line| line.starts_with("cmd:") && line.trim_end().ends_with(words)) {
+            let totals = lines.find_map(|line| line.strip_prefix("totals: "));
+            let totals =
+                totals.ok_or_else(|| format!("incomplete callgrind output for `{words}`"))?;
+            return Ok(totals.trim().parse()?);
+        }
+    }
+    Err(format!("no callgrind output for `{words}`").into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const TEXT: &str = "# callgrind format\nversion: 1\ncmd:  floodmark worker\npositions: line\nevents: Ir\nsummary: 17\n\n\
+        ob=(1) /bin/floodmark\nfl=(1) a.rs\nfn=(1) main\n10 5\n+1 12\n\ntotals: 17\n";
+
     #[test]
-    fn assigns_each_file_to_one_part() {
-        let name = |file| PARTS.get(part(file)).map_or(OTHERS, |(name, _)| name);
-        for (file, expected) in [
-            ("/x/crates/load/src/core/mod.rs", "core"),
-            ("/x/crates/load/src/recorder.rs", "recording"),
-            ("/x/crates/load/src/backend/uring/mod.rs", "I/O backend"),
-            (
-                "/x/registry/src/index/httparse-1.10.1/src/lib.rs",
-                "reading responses",
-            ),
-            ("/rustc/5980/library/std/src/sys/pal/unix/time.rs", "clock"),
-            (
-                "/rustc/5980/library/core/src/num/mod.rs",
-                "Rust's standard library, inlined",
-            ),
-            ("./string/memmove.S", OTHERS),
-        ] {
-            assert_eq!(name(file), expected);
-        }
+    fn finds_a_process_by_its_last_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = TEXT.replace("floodmark worker", "floodmark load x");
+        fs::write(folder.path().join("callgrind.1"), other).unwrap();
+        assert!(of_process(folder.path(), " worker").is_err());
+        fs::write(folder.path().join("callgrind.2"), TEXT).unwrap();
+        assert_eq!(of_process(folder.path(), " worker").unwrap(), 17);
+        let cut = TEXT.split_once("totals").unwrap().0;
+        fs::write(folder.path().join("callgrind.2"), cut).unwrap();
+        let error = of_process(folder.path(), " worker")
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("incomplete"), "{error}");
     }
 
     #[test]
     fn excludes_start_and_end() {
-        let of = |core: u64, libc: u64| {
-            ByFile::from([
-                ("/crates/load/src/core/mod.rs".to_owned(), core),
-                ("x.c".to_owned(), libc),
-            ])
-        };
-        let parts = difference(&of(5_000_000, 999), &of(6_000_000, 999));
-        assert_eq!(parts[7], 100.0);
-        assert_eq!(parts.iter().sum::<f64>(), 100.0);
+        assert_eq!(per_request([5_000_999, 6_000_999]), 100);
     }
 }

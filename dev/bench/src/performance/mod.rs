@@ -1,6 +1,5 @@
 //! `cargo xtask performance`: measures how floodmark spends time on a request.
 
-mod callgrind;
 mod cpu;
 mod instructions;
 mod loads;
