@@ -13,7 +13,6 @@
 
 pub mod capacity;
 pub mod cases;
-mod choice;
 pub mod log;
 pub mod scenario;
 pub mod server;
@@ -21,7 +20,7 @@ pub mod service;
 pub mod store;
 mod sys;
 
-pub use cases::{CaseReport, reference, run_cases};
+pub use cases::{CaseOptions, reference, run_cases};
 pub use log::Log;
 pub use scenario::Scenario;
 pub use server::{TruthError, TruthServer};

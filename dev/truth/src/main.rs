@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser};
 use floodmark_host::Stop;
-use floodmark_truth::{Scenario, TruthServer, run_cases};
+use floodmark_truth::{CaseOptions, Scenario, TruthServer, run_cases};
 
 #[derive(Parser)]
 #[command(about = "A server with known faults, and the cases that compare floodmark with it")]
@@ -18,7 +18,7 @@ enum TruthCommand {
     /// Serve a scenario until SIGINT or SIGTERM
     Serve(ServeArguments),
     /// Compare the figures of a floodmark binary with the server's log
-    Cases(CaseArguments),
+    Cases(CaseOptions),
 }
 
 #[derive(Args)]
@@ -34,32 +34,10 @@ struct ServeArguments {
     append: Option<PathBuf>,
 }
 
-#[derive(Args)]
-struct CaseArguments {
-    /// Path of the floodmark binary
-    #[arg(long)]
-    floodmark: PathBuf,
-    /// Run only this case, such as T2
-    #[arg(long)]
-    only: Option<String>,
-    /// Skip this case (repeatable)
-    #[arg(long)]
-    skip: Vec<String>,
-    /// Backend of floodmark [default: auto]
-    #[arg(long)]
-    backend: Option<String>,
-    /// Divide each load among these agents, such as local:2 [default: a single process]
-    #[arg(long)]
-    agents: Option<String>,
-    /// Write the reports to this file as JSON
-    #[arg(long)]
-    json: Option<PathBuf>,
-}
-
 fn main() -> ExitCode {
     let done = match TruthCommand::parse() {
         TruthCommand::Serve(arguments) => serve(&arguments).map(|()| true),
-        TruthCommand::Cases(arguments) => cases(arguments),
+        TruthCommand::Cases(options) => cases(&options),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -87,25 +65,9 @@ fn serve(arguments: &ServeArguments) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn cases(arguments: CaseArguments) -> Result<bool, Box<dyn std::error::Error>> {
-    let CaseArguments {
-        floodmark,
-        only,
-        skip,
-        backend,
-        agents,
-        json,
-    } = arguments;
-    let reports = run_cases(&floodmark, backend, agents, only.as_deref(), &skip);
-    if reports.is_empty() {
-        return Err(format!(
-            "--only {}: unknown case",
-            only.as_deref().unwrap_or_default()
-        )
-        .into());
-    }
-    if let Some(path) = json {
-        std::fs::write(path, serde_json::to_vec_pretty(&reports)?)?;
-    }
-    Ok(reports.iter().all(|report| report.passed))
+fn cases(options: &CaseOptions) -> Result<bool, Box<dyn std::error::Error>> {
+    run_cases(options).ok_or_else(|| {
+        let only = options.only.as_deref().unwrap_or_default();
+        format!("--only {only}: unknown case").into()
+    })
 }

@@ -6,7 +6,7 @@ mod support;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use floodmark_truth::cases::awake::Awake;
+use floodmark_truth::cases::Awake;
 use floodmark_truth::log::ClosedBy;
 use floodmark_truth::scenario::{
     CloseAfter, FaultShare, ResponseFault, Service, ServiceChange, Stall,

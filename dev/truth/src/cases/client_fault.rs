@@ -8,7 +8,7 @@ use floodmark_host::Child;
 use floodmark_record::reason::joined;
 use floodmark_record::run::Status;
 
-use super::measured::CaseMeasurement;
+use super::environment::CaseMeasurement;
 use super::reference;
 use super::{CaseEnvironment, CaseError, CaseResult};
 use crate::log::Log;
@@ -18,7 +18,7 @@ use crate::sys;
 
 /// Stops the load process, which delays intended requests. The delay must be recorded as lateness,
 /// not as service time.
-pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
+pub fn stopped(environment: &CaseEnvironment<'_>) -> CaseResult {
     const RATE: u64 = 1_000;
     const SECONDS: u64 = 5;
     const STOP: Duration = Duration::from_millis(500);
@@ -75,7 +75,7 @@ fn check_invalid(measured: &mut CaseMeasurement) {
 
 /// Runs the load process on the same CPU as a process that takes 90 % of the CPU time. The weight
 /// of nice 10 is 110, and the weight of nice 0 is 1024 (`sched_prio_to_weight` in the kernel).
-pub fn starved(environment: &CaseEnvironment) -> CaseResult {
+pub fn starved(environment: &CaseEnvironment<'_>) -> CaseResult {
     const RATE: u64 = 20_000;
     const SECONDS: u64 = 3;
     const CPU: usize = 1;
@@ -102,7 +102,7 @@ pub fn starved(environment: &CaseEnvironment) -> CaseResult {
 }
 
 /// Starts a process that keeps one CPU busy: a polling server without clients.
-fn start_competitor(environment: &CaseEnvironment, cpu: usize) -> Result<Child, CaseError> {
+fn start_competitor(environment: &CaseEnvironment<'_>, cpu: usize) -> Result<Child, CaseError> {
     let mut command = Command::new(&environment.truth);
     command
         .args(["serve", r#"{"busy_poll":true}"#])
@@ -114,7 +114,7 @@ fn start_competitor(environment: &CaseEnvironment, cpu: usize) -> Result<Child, 
 
 /// Offers more than the client's maximum rate. The achieved rate must then be lower than the
 /// offered rate, and the run must be invalid.
-pub fn overload(environment: &CaseEnvironment) -> CaseResult {
+pub fn overload(environment: &CaseEnvironment<'_>) -> CaseResult {
     const SECONDS: u64 = 2;
     let maximum = environment.measure(Scenario::default(), "-c 50 -d 1s")?;
     let rate = maximum.run.throughput_per_s.unwrap_or(0.0).round() * 10.0;

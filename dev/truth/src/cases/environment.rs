@@ -1,4 +1,5 @@
-//! Starts floodmark for a case and reads the record.
+//! Runs a load of floodmark against the truth server, and performs the checks that apply to every
+//! case.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -11,7 +12,13 @@ use std::time::Duration;
 use floodmark_host::Child;
 use floodmark_record::{Record, Run};
 
-use super::CaseError;
+use super::findings::{CaseRun, disturbance};
+use super::overhead::{Awake, Overhead};
+use super::reference::Sorted;
+use super::{CaseError, CaseOptions};
+use crate::log::Log;
+use crate::scenario::Scenario;
+use crate::server::TruthServer;
 use crate::sys;
 
 /// Maximum time to wait for floodmark. The longest load takes 20 s.
@@ -19,12 +26,8 @@ const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Programs and settings that the cases use.
 #[derive(Debug)]
-pub struct CaseEnvironment {
-    pub floodmark: PathBuf,
-    /// Backend that floodmark uses.
-    pub backend: Option<String>,
-    /// Value of `--agents` for each load; `None` for a single process.
-    pub agents: Option<String>,
+pub struct CaseEnvironment<'a> {
+    pub options: &'a CaseOptions,
     /// Path of this binary, which can also run as a separate server process.
     pub truth: PathBuf,
 }
@@ -38,7 +41,7 @@ pub struct RunningClient {
     stderr: File,
 }
 
-impl CaseEnvironment {
+impl CaseEnvironment<'_> {
     /// Starts a load. There is no warm-up unless `flags` contains `--warmup`.
     /// Flags are separated by spaces. `confined` contains a CPU and a nice value.
     pub fn start(
@@ -47,16 +50,16 @@ impl CaseEnvironment {
         flags: &str,
         confined: Option<(usize, i32)>,
     ) -> Result<RunningClient, CaseError> {
-        let mut command = Command::new(&self.floodmark);
+        let mut command = Command::new(&self.options.floodmark);
         command.arg("load").arg(format!("http://{to}/"));
         command.args(flags.split_whitespace());
         if !flags.contains("--warmup") {
             command.args(["--warmup", "0s"]);
         }
-        if let Some(backend) = &self.backend {
+        if let Some(backend) = &self.options.backend {
             command.args(["--backend", backend]);
         }
-        if let Some(agents) = &self.agents {
+        if let Some(agents) = &self.options.agents {
             // Each agent needs a connection.
             let has_one_connection = flags
                 .split(" -")
@@ -80,13 +83,37 @@ impl CaseEnvironment {
             command.stderr(stderr.try_clone()?);
             Ok((stdout, stderr))
         };
-        let what = self.floodmark.display();
+        let what = self.options.floodmark.display();
         let (stdout, stderr) = redirect().map_err(CaseError::run(what))?;
         Ok(RunningClient {
             child: Child::start(command)?,
             stdout,
             stderr,
         })
+    }
+
+    /// Runs a load against a scenario.
+    pub fn measure(&self, scenario: Scenario, flags: &str) -> Result<CaseMeasurement, CaseError> {
+        let server = TruthServer::start(scenario)?;
+        let client = self.start(server.address(), flags, None)?;
+        Ok(CaseMeasurement::new(client.finish()?, server.stop()?))
+    }
+
+    /// Runs a load like `measure`, but keeps all CPUs awake and measures the overhead of a plain
+    /// client before and after the load. `truth` reads the server's times from the log.
+    pub fn measure_times(
+        &self,
+        truth: fn(&Log) -> Sorted,
+        scenario: Scenario,
+        flags: &str,
+    ) -> Result<(CaseMeasurement, Overhead), CaseError> {
+        let _awake = Awake::keep();
+        let before = Overhead::measure(truth)?;
+        let mut measured = self.measure(scenario, flags)?;
+        let overhead = before.with(Overhead::measure(truth)?);
+        let disturbance = &mut measured.findings.disturbance;
+        *disturbance = disturbance.take().or_else(|| overhead.disturbance());
+        Ok((measured, overhead))
     }
 }
 
@@ -132,4 +159,65 @@ fn text(file: &mut File) -> String {
         let _ = file.read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Record of the client and log of the server for the same load.
+#[derive(Debug)]
+pub struct CaseMeasurement {
+    pub run: Run,
+    pub exit: Option<i32>,
+    pub log: Log,
+    pub findings: CaseRun,
+}
+
+impl CaseMeasurement {
+    /// Checks that the outcomes add up, and that the server received each request once. A request
+    /// that was resent after a reconnect may have reached the server twice.
+    pub fn new((run, exit): (Run, Option<i32>), log: Log) -> Self {
+        let mut findings = CaseRun {
+            disturbance: disturbance(&run, &log),
+            ..CaseRun::default()
+        };
+        let requests = &run.requests;
+        let balance = requests.balance();
+        let detail = balance.as_ref().err().map_or("yes", String::as_str);
+        findings.must("outcomes add up", balance.is_ok(), detail);
+        let received = log.totals.requests;
+        let all_sent = requests.sent..=requests.sent + requests.reconnects;
+        findings.must(
+            "requests at the server",
+            all_sent.contains(&received),
+            format!("{received}, expected {all_sent:?}"),
+        );
+        CaseMeasurement {
+            run,
+            exit,
+            log,
+            findings,
+        }
+    }
+
+    /// Checks the byte and connection counts. The counts agree only if no connection ended with
+    /// unread data.
+    pub fn check_bytes(&mut self) {
+        let (bytes, totals) = (&self.run.bytes, &self.log.totals);
+        let (findings, opened) = (&mut self.findings, self.run.connections.opened);
+        findings.exactly("bytes sent", totals.bytes_in, bytes.sent);
+        findings.exactly("bytes received", totals.bytes_out, bytes.received);
+        findings.exactly("connections", totals.accepted, opened);
+    }
+
+    /// Checks that every intended request was ok, and the byte and connection counts.
+    pub fn check_all_counts(&mut self, intended: u64) {
+        self.check_all_ok(intended);
+        self.check_bytes();
+    }
+
+    /// Checks that every intended request was sent and got an ok response.
+    pub fn check_all_ok(&mut self, intended: u64) {
+        let (findings, requests) = (&mut self.findings, &self.run.requests);
+        findings.exactly("requests.intended", intended, requests.intended);
+        findings.exactly("requests.sent", intended, requests.sent);
+        findings.exactly("requests.ok", intended, requests.ok);
+    }
 }

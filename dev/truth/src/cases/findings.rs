@@ -1,39 +1,19 @@
-//! Findings and reports of the cases.
+//! Findings and reports of the cases, and the attempts that decide them.
+//!
+//! A failed attempt is void and is repeated only if the host was measurably disturbed. A
+//! disturbance is missing CPU time ([`disturbance`]) or a large overhead of a plain client
+//! ([`overhead`](super::overhead)). At most [`MAX_VOID`] attempts are void. An attempt with a failed
+//! exact finding, such as a count, is never void. The report lists each attempt.
 
 use std::fmt;
 
-use serde::Serialize;
+use floodmark_record::metric::HostFigure;
+use floodmark_record::{Metric, Run};
 
-/// Report of one case.
-#[derive(Debug, Clone, Serialize)]
-pub struct CaseReport {
-    /// Name of the case, such as `T2/short`.
-    pub id: &'static str,
-    /// Description of the case.
-    pub about: &'static str,
-    /// Whether the last attempt passed.
-    pub passed: bool,
-    /// All attempts, in order.
-    pub attempts: Vec<CaseAttempt>,
-    /// Total duration of all attempts, in seconds.
-    pub duration_s: f64,
-    /// Findings of the last attempt.
-    pub findings: Vec<CaseFinding>,
-    /// Figures that are not checked.
-    pub notes: Vec<String>,
-}
-
-/// One attempt of a case.
-#[derive(Debug, Clone, Serialize)]
-pub struct CaseAttempt {
-    /// Failed findings. The list is empty if the attempt passed.
-    pub failed: Vec<String>,
-    /// Disturbance of the host that makes the attempt void, if any.
-    pub void: Option<String>,
-}
+use crate::log::Log;
 
 /// A comparison of an expected value with a measured value.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug)]
 pub struct CaseFinding {
     /// Name of the figure or condition.
     pub what: String,
@@ -58,6 +38,15 @@ pub struct CaseRun {
 }
 
 impl CaseRun {
+    fn failed(&self) -> impl Iterator<Item = &CaseFinding> {
+        self.findings.iter().filter(|finding| !finding.held)
+    }
+
+    /// Returns whether all findings are as expected.
+    pub fn has_passed(&self) -> bool {
+        self.failed().next().is_none()
+    }
+
     fn add(&mut self, what: &str, expected: String, got: String, held: bool, exact: bool) {
         self.findings.push(CaseFinding {
             what: what.to_owned(),
@@ -112,19 +101,6 @@ impl CaseRun {
     }
 }
 
-impl fmt::Display for CaseAttempt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.failed.is_empty() {
-            return f.write_str("passed");
-        }
-        write!(f, "failed {}", self.failed.join("; "))?;
-        match &self.void {
-            Some(disturbance) => write!(f, " (void: {disturbance})"),
-            None => Ok(()),
-        }
-    }
-}
-
 impl fmt::Display for CaseFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, expected, got) = (&self.what, &self.expected, &self.got);
@@ -137,15 +113,8 @@ impl fmt::Display for CaseFinding {
     }
 }
 
-impl fmt::Display for CaseReport {
+impl fmt::Display for CaseRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.passed { "ok    " } else { "FAILED" };
-        let (id, about, seconds) = (self.id, self.about, self.duration_s);
-        writeln!(f, "{verdict} {id:<12} {about} ({seconds:.1} s)")?;
-        let earlier = self.attempts.len().saturating_sub(1);
-        for (index, attempt) in self.attempts[..earlier].iter().enumerate() {
-            writeln!(f, "         attempt {}: {attempt}", index + 1)?;
-        }
         for finding in &self.findings {
             let mark = if finding.held { ' ' } else { '!' };
             writeln!(f, "       {mark} {finding}")?;
@@ -154,5 +123,141 @@ impl fmt::Display for CaseReport {
             writeln!(f, "         note: {note}")?;
         }
         Ok(())
+    }
+}
+
+/// Maximum number of void attempts per case.
+const MAX_VOID: usize = 2;
+
+/// Runs a case until an attempt decides the result. Returns the findings of that attempt, and a
+/// description of each void attempt.
+pub fn decide(mut run: impl FnMut() -> CaseRun) -> (CaseRun, Vec<String>) {
+    let mut void: Vec<String> = Vec::new();
+    loop {
+        let last = run();
+        let may_be_void = last.failed().all(|finding| !finding.exact) && void.len() < MAX_VOID;
+        match &last.disturbance {
+            Some(disturbance) if may_be_void && !last.has_passed() => {
+                let failed: Vec<String> = last.failed().map(ToString::to_string).collect();
+                void.push(format!(
+                    "failed {} (void: {disturbance})",
+                    failed.join("; ")
+                ));
+            }
+            _ => return (last, void),
+        }
+    }
+}
+
+/// A thread that waits for a CPU for less than this fraction of the run is not disturbed.
+const RUN_DELAY_SHARE: f64 = 0.02;
+
+/// Stolen time below this fraction of one CPU within a second is not a disturbance.
+const STEAL_SHARE: f64 = 0.02;
+
+/// Returns the disturbance that the client's record or the server's log shows, if any.
+pub fn disturbance(run: &Run, log: &Log) -> Option<String> {
+    client(run).or_else(|| steal(run)).or_else(|| server(log))
+}
+
+fn client(run: &Run) -> Option<String> {
+    let load = run.client.threads.iter().filter(|t| t.drives_load);
+    let measured = load.filter_map(|thread| Some((thread, thread.run_delay_s?)));
+    let (thread, waited_s) = measured.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    let who = format!("load thread {}", thread.name);
+    waited(&who, waited_s, thread.wall_s)
+}
+
+fn server(log: &Log) -> Option<String> {
+    let wall_s = (log.stopped_ns - log.started_ns) as f64 / 1e9;
+    waited("the truth server", log.run_delay_ns as f64 / 1e9, wall_s)
+}
+
+fn waited(who: &str, waited_s: f64, wall_s: f64) -> Option<String> {
+    (waited_s > RUN_DELAY_SHARE * wall_s)
+        .then(|| format!("{who} waited for a CPU for {waited_s:.2} s of {wall_s:.1} s"))
+}
+
+fn steal(run: &Run) -> Option<String> {
+    let mut series = (run.observations.iter())
+        .filter(|of| of.metric == Metric::Host(None, HostFigure::Steal) && !of.is_peak);
+    series.find_map(|o| {
+        // Aggregate per second, because the kernel counts stolen time in coarse ticks.
+        let steps = (1000 / o.step_ms.max(1)).max(1) as usize;
+        let length_s = (steps as u64 * o.step_ms) as f64 / 1e3;
+        let seconds = o.values.chunks(steps);
+        let seconds = seconds.map(|second| second.iter().sum::<f64>());
+        let (at, worst) = seconds.enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        (worst > STEAL_SHARE * length_s).then(|| {
+            let at_s = at as f64 * length_s + o.start_ms as f64 / 1e3;
+            format!(
+                "{worst:.2} s of CPU time was stolen within {length_s} s, starting at {at_s:.0} s"
+            )
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Result of one attempt.
+    #[derive(Clone, Copy)]
+    enum Ending {
+        Passed,
+        Failed,
+        Disturbed,
+        /// Failed with a wrong count on a disturbed host.
+        Exact,
+    }
+
+    use Ending::{Disturbed, Exact, Failed, Passed};
+
+    /// Returns whether a case with these attempts passes, and the number of attempts made.
+    fn outcome(endings: &[Ending]) -> (bool, usize) {
+        let mut left = endings.iter();
+        let (last, void) = decide(|| {
+            let ending = *left.next().expect("an attempt too many");
+            let mut run = CaseRun::default();
+            run.holds("a time", matches!(ending, Passed), "so");
+            run.exactly("a count", 0, u64::from(matches!(ending, Exact)));
+            run.disturbance = matches!(ending, Disturbed | Exact).then(|| "stolen".to_owned());
+            run
+        });
+        (last.has_passed(), void.len() + 1)
+    }
+
+    #[test]
+    fn the_first_undisturbed_attempt_decides() {
+        assert_eq!(outcome(&[Passed]), (true, 1));
+        assert_eq!(outcome(&[Failed, Passed]), (false, 1));
+        assert_eq!(outcome(&[Disturbed, Failed, Passed]), (false, 2));
+        assert_eq!(outcome(&[Disturbed, Passed]), (true, 2));
+    }
+
+    #[test]
+    fn at_most_two_attempts_are_void() {
+        assert_eq!(outcome(&[Disturbed, Disturbed, Passed]), (true, 3));
+        let attempts = [Disturbed, Disturbed, Disturbed, Passed];
+        assert_eq!(outcome(&attempts), (false, 3));
+    }
+
+    #[test]
+    fn no_disturbance_excuses_a_wrong_count() {
+        assert_eq!(outcome(&[Exact, Passed]), (false, 1));
+        assert_eq!(outcome(&[Disturbed, Exact, Passed]), (false, 2));
+    }
+
+    #[test]
+    fn a_case_that_cannot_run_fails_at_once() {
+        let mut runs = 0;
+        let (last, void) = decide(|| {
+            runs += 1;
+            let mut run = CaseRun::default();
+            run.must("the case runs", runs > 1, "no server");
+            run.disturbance = Some("stolen".to_owned());
+            run
+        });
+        assert_eq!((last.has_passed(), void.len()), (false, 0));
     }
 }

@@ -1,37 +1,48 @@
 //! Cases T1 to T10: `floodmark load` against a server whose behavior is known.
 //!
 //! The first undisturbed attempt decides the result of a case. A failed attempt is repeated only if
-//! the host was measurably disturbed ([`attempts`]). The report lists each attempt. Cases that mostly
+//! the host was measurably disturbed ([`findings`]). The report lists each attempt. Cases that mostly
 //! wait run side by side, after the others.
 
-mod attempts;
-pub mod awake;
-mod ceiling;
+mod arrivals;
 mod client_fault;
-mod connections;
-mod delay;
 mod environment;
-mod faulty_responses;
 mod findings;
-mod little;
-mod measured;
-mod plain_client;
-mod poisson;
-mod queue;
+mod overhead;
 pub mod reference;
-mod speedup;
-mod stall;
-mod varying_rate;
+mod server_fault;
+mod sound_server;
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::scenario::{ResponseFault, Service, Stall};
 use environment::CaseEnvironment;
 use findings::CaseRun;
 
-pub use findings::{CaseAttempt, CaseFinding, CaseReport};
+pub use overhead::Awake;
+
+/// Which cases to run, and how.
+#[derive(Debug, clap::Args)]
+pub struct CaseOptions {
+    /// Path of the floodmark binary
+    #[arg(long)]
+    pub floodmark: PathBuf,
+    /// Run only this case, such as T2
+    #[arg(long)]
+    pub only: Option<String>,
+    /// Skip this case (repeatable)
+    #[arg(long)]
+    pub skip: Vec<String>,
+    /// Backend of floodmark [default: auto]
+    #[arg(long)]
+    pub backend: Option<String>,
+    /// Divide each load among these agents, such as local:2 [default: a single process]
+    #[arg(long)]
+    pub agents: Option<String>,
+}
 
 /// Findings of an attempt, or the reason why the case cannot run.
 type CaseResult = Result<CaseRun, CaseError>;
@@ -41,7 +52,7 @@ type Case = (
     &'static str,
     CpuUse,
     &'static str,
-    fn(&CaseEnvironment) -> CaseResult,
+    fn(&CaseEnvironment<'_>) -> CaseResult,
 );
 
 /// Whether cases can run at the same time.
@@ -111,61 +122,52 @@ const EXPONENTIAL: Service = Service::Exponential {
 
 #[rustfmt::skip]
 const CASES: &[Case] = &[
-    ("T1/0ms", Alone, "no delay: median service time", |e| delay::run(e, 0)),
-    ("T1/1ms", Alone, "fixed delay of 1 ms: median service time", |e| delay::run(e, 1_000)),
-    ("T1/10ms", Alone, "fixed delay of 10 ms: median service time", |e| delay::run(e, 10_000)),
-    ("T1/100ms", SideBySide, "fixed delay of 100 ms: median service time", |e| delay::run(e, 100_000)),
-    ("T2/short", SideBySide, "1,000/s for 12 s, stalls of 100 ms every second", |e| stall::run(e, SHORT_STALL)),
-    ("T2/long", SideBySide, "1,000/s for 12 s, stalls of 1 s every 4 s", |e| stall::run(e, LONG_STALL)),
-    ("T2/sigstop", SideBySide, "39,500 requests at 2,000/s, server stopped for 1.4 s (wrk2's example)", stall::stopped),
-    ("T3/0.5", SideBySide, "one exponential server at 50 % of its capacity", |e| queue::run(e, 0.5)),
-    ("T3/0.8", SideBySide, "one exponential server at 80 % of its capacity", |e| queue::run(e, 0.8)),
-    ("T3/0.9", SideBySide, "one exponential server at 90 % of its capacity", |e| queue::run(e, 0.9)),
-    ("T4/1-null", Alone, "Little's law, one connection, no delay", |e| little::run(e, 1, INSTANT)),
-    ("T4/1", SideBySide, "Little's law, one connection, 1 ms", |e| little::run(e, 1, DELAY)),
-    ("T4/20", SideBySide, "Little's law, 20 connections, exponential service", |e| little::run(e, 20, EXPONENTIAL)),
-    ("T5", SideBySide, "rejected, wrong, truncated, malformed, reset, slow and missing responses, counted exactly", faulty_responses::run),
-    ("T6/announced", SideBySide, "the server closes after 7 requests, with `Connection: close`", |e| connections::closing(e, true)),
-    ("T6/silent", SideBySide, "the server closes after 7 requests, without `Connection: close`", |e| connections::closing(e, false)),
-    ("T6/drip", SideBySide, "bodies in five pieces, 20 ms apart, starting after 10 ms", |e| connections::slow(e, DRIP)),
-    ("T6/continue", SideBySide, "100 Continue after 10 ms, and the response 20 ms later", |e| connections::slow(e, CONTINUE)),
+    ("T1/0ms", Alone, "no delay: median service time", |e| sound_server::fixed_delay(e, 0)),
+    ("T1/1ms", Alone, "fixed delay of 1 ms: median service time", |e| sound_server::fixed_delay(e, 1_000)),
+    ("T1/10ms", Alone, "fixed delay of 10 ms: median service time", |e| sound_server::fixed_delay(e, 10_000)),
+    ("T1/100ms", SideBySide, "fixed delay of 100 ms: median service time", |e| sound_server::fixed_delay(e, 100_000)),
+    ("T2/short", SideBySide, "1,000/s for 12 s, stalls of 100 ms every second", |e| server_fault::stall(e, SHORT_STALL)),
+    ("T2/long", SideBySide, "1,000/s for 12 s, stalls of 1 s every 4 s", |e| server_fault::stall(e, LONG_STALL)),
+    ("T2/sigstop", SideBySide, "39,500 requests at 2,000/s, server stopped for 1.4 s (wrk2's example)", server_fault::stopped),
+    ("T3/0.5", SideBySide, "one exponential server at 50 % of its capacity", |e| sound_server::queue(e, 0.5)),
+    ("T3/0.8", SideBySide, "one exponential server at 80 % of its capacity", |e| sound_server::queue(e, 0.8)),
+    ("T3/0.9", SideBySide, "one exponential server at 90 % of its capacity", |e| sound_server::queue(e, 0.9)),
+    ("T4/1-null", Alone, "Little's law, one connection, no delay", |e| sound_server::little(e, 1, INSTANT)),
+    ("T4/1", SideBySide, "Little's law, one connection, 1 ms", |e| sound_server::little(e, 1, DELAY)),
+    ("T4/20", SideBySide, "Little's law, 20 connections, exponential service", |e| sound_server::little(e, 20, EXPONENTIAL)),
+    ("T5", SideBySide, "rejected, wrong, truncated, malformed, reset, slow and missing responses, counted exactly", server_fault::faulty_responses),
+    ("T6/announced", SideBySide, "the server closes after 7 requests, with `Connection: close`", |e| server_fault::closing(e, true)),
+    ("T6/silent", SideBySide, "the server closes after 7 requests, without `Connection: close`", |e| server_fault::closing(e, false)),
+    ("T6/drip", SideBySide, "bodies in five pieces, 20 ms apart, starting after 10 ms", |e| server_fault::slow(e, DRIP)),
+    ("T6/continue", SideBySide, "100 Continue after 10 ms, and the response 20 ms later", |e| server_fault::slow(e, CONTINUE)),
     ("T7/stopped", SideBySide, "the load process is stopped for 500 ms", client_fault::stopped),
     ("T7/starved", Alone, "the load process has a tenth of a CPU", client_fault::starved),
     ("T7/overload", Alone, "ten times the client's maximum rate", client_fault::overload),
-    ("T8/poisson", Alone, "Poisson arrivals have exponential intervals at the server; counts and bytes agree", poisson::run),
-    ("T8/ramp", Alone, "arrivals follow the integral of a ramp from 0 to 1,000/s", varying_rate::ramp),
-    ("T8/steps", Alone, "arrivals of three steps are on schedule, and each step has its own figures", varying_rate::steps),
-    ("T9", SideBySide, "the server becomes faster 12 s into a run of 20 s", speedup::run),
-    ("T10", Alone, "the client's maximum rate, with a server that responds immediately", ceiling::run),
+    ("T8/poisson", Alone, "Poisson arrivals have exponential intervals at the server; counts and bytes agree", arrivals::poisson),
+    ("T8/ramp", Alone, "arrivals follow the integral of a ramp from 0 to 1,000/s", arrivals::ramp),
+    ("T8/steps", Alone, "arrivals of three steps are on schedule, and each step has its own figures", arrivals::steps),
+    ("T9", SideBySide, "the server becomes faster 12 s into a run of 20 s", sound_server::speedup),
+    ("T10", Alone, "the client's maximum rate, with a server that responds immediately", sound_server::maximum_rate),
 ];
 
-/// Runs the cases and prints a report for each case.
-///
-/// `only` and `skip` contain names such as `T2` or `T2/short`; without `only`, all cases run. The
-/// cases use the binary `floodmark` with `backend`. Returns no report if no case matches.
+/// Runs the cases and prints a report for each case. The options `only` and `skip` contain names such
+/// as `T2` or `T2/short`; without `only`, all cases run. Returns whether all cases passed, or `None` if
+/// no case matches.
 ///
 /// Call this function only from `floodmark-truth`: case T2 starts and stops a server process that
 /// runs the same program.
 #[must_use]
-pub fn run_cases(
-    floodmark: &Path,
-    backend: Option<String>,
-    agents: Option<String>,
-    only: Option<&str>,
-    skip: &[String],
-) -> Vec<CaseReport> {
+pub fn run_cases(options: &CaseOptions) -> Option<bool> {
     let environment = CaseEnvironment {
-        floodmark: floodmark.to_owned(),
-        backend,
-        agents,
+        options,
         truth: std::env::current_exe().unwrap_or_default(),
     };
     // Write the output of a previous build to disk now, so that no write disturbs a measurement.
     rustix::fs::sync();
     let begin = Instant::now();
     let is_selected = |case: &&Case| {
-        let skipped = skip.iter().any(|skip| matches(skip, case.0));
-        only.is_none_or(|only| matches(only, case.0)) && !skipped
+        let is_named = |name: &String| matches(name, case.0);
+        options.only.as_ref().is_none_or(is_named) && !options.skip.iter().any(is_named)
     };
     let selected = CASES.iter().filter(is_selected);
     let (mut shared, alone): (Vec<&Case>, Vec<&Case>) =
@@ -176,28 +178,23 @@ pub fn run_cases(
             .position(|name| matches(name, id))
             .unwrap_or(usize::MAX)
     });
-    let mut reports = run_lanes(&environment, &alone, 1);
-    reports.extend(run_lanes(&environment, &shared, LANES));
-    if !reports.is_empty() {
-        let passed = reports.iter().filter(|r| r.passed).count();
-        let seconds = begin.elapsed().as_secs_f64();
-        let count = reports.len();
-        println!("{passed} of {count} cases passed in {seconds:.0} s");
+    let count = alone.len() + shared.len();
+    let passed = run_lanes(&environment, &alone, 1) + run_lanes(&environment, &shared, LANES);
+    if count == 0 {
+        return None;
     }
-    reports
+    let seconds = begin.elapsed().as_secs_f64();
+    println!("{passed} of {count} cases passed in {seconds:.0} s");
+    Some(passed == count)
 }
 
-/// Runs cases, `lanes` at a time, and prints each report.
-fn run_lanes(environment: &CaseEnvironment, cases: &[&Case], lanes: usize) -> Vec<CaseReport> {
-    let (queue, reports) = (Mutex::new(cases.iter()), Mutex::new(Vec::new()));
+/// Runs cases, `lanes` at a time, and prints each report. Returns the number of passed cases.
+fn run_lanes(environment: &CaseEnvironment<'_>, cases: &[&Case], lanes: usize) -> usize {
+    let (queue, passed) = (Mutex::new(cases.iter()), AtomicUsize::new(0));
     let next = || queue.lock().map_or(None, |mut queue| queue.next());
     let lane = || {
         while let Some(case) = next() {
-            let report = run_case(environment, case);
-            print!("{report}");
-            if let Ok(mut reports) = reports.lock() {
-                reports.push(report);
-            }
+            passed.fetch_add(usize::from(run_case(environment, case)), Ordering::Relaxed);
         }
     };
     std::thread::scope(|scope| {
@@ -205,7 +202,7 @@ fn run_lanes(environment: &CaseEnvironment, cases: &[&Case], lanes: usize) -> Ve
             scope.spawn(lane);
         }
     });
-    reports.into_inner().unwrap_or_default()
+    passed.into_inner()
 }
 
 /// Returns whether a name is the id of a case or of its group.
@@ -214,24 +211,25 @@ fn matches(name: &str, id: &str) -> bool {
     name.eq_ignore_ascii_case(id) || name.eq_ignore_ascii_case(group)
 }
 
-fn run_case(environment: &CaseEnvironment, (id, _, about, run): &Case) -> CaseReport {
+/// Runs a case and prints its report at once. Returns whether the case passed.
+fn run_case(environment: &CaseEnvironment<'_>, (id, _, about, run): &Case) -> bool {
     let begin = Instant::now();
-    let (last, passed, attempts) = attempts::decide(|| {
+    let (last, void) = findings::decide(|| {
         run(environment).unwrap_or_else(|error| {
             let mut findings = CaseRun::default();
             findings.must("the case runs", false, error.to_string());
             findings
         })
     });
-    CaseReport {
-        id,
-        about,
-        passed,
-        attempts,
-        duration_s: begin.elapsed().as_secs_f64(),
-        findings: last.findings,
-        notes: last.notes,
+    let passed = last.has_passed();
+    let verdict = if passed { "ok    " } else { "FAILED" };
+    let seconds = begin.elapsed().as_secs_f64();
+    let mut report = format!("{verdict} {id:<12} {about} ({seconds:.1} s)\n");
+    for (index, attempt) in void.iter().enumerate() {
+        report += &format!("         attempt {}: {attempt}\n", index + 1);
     }
+    print!("{report}{last}");
+    passed
 }
 
 #[cfg(test)]

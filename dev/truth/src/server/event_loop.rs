@@ -15,8 +15,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use socket2::SockRef;
 
-use super::connection::ServerConnection;
-use super::request::RequestHead;
+use super::connection::{RequestHead, ServerConnection};
 use super::responses::{ResponseStep, Responses};
 use crate::log::{ClosedBy, ConnectionEntry, Log, RequestEntry, StallEntry};
 use crate::scenario::{ResponseFault, Scenario};

@@ -2,15 +2,15 @@
 
 mod connection;
 mod event_loop;
-mod request;
 mod responses;
-mod settle;
 
+use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use floodmark_host::{Stop, raise_open_files};
 use rustix::thread::set_current_timer_slack;
@@ -23,6 +23,15 @@ use event_loop::EventLoop;
 
 /// Length of the accept queue. The queue must hold all connections that arrive during a stall.
 const BACKLOG: i32 = 4096;
+
+/// Maximum time to wait until all connections are closed.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Interval between two reads of the socket table.
+const SETTLE_POLL: Duration = Duration::from_millis(5);
+
+/// States of open sockets (include/net/tcp_states.h): ESTABLISHED, SYN_RECV, CLOSE_WAIT.
+const OPEN_STATES: [&str; 3] = ["01", "03", "08"];
 
 /// An error while a server starts or runs.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +102,16 @@ impl TruthServer {
     /// # Errors
     /// A connection is still open after 30 s, or the kernel's socket table cannot be read.
     pub fn settle(&self) -> io::Result<()> {
-        settle::settle(self.address.port())
+        let port = self.address.port();
+        let end = Instant::now() + SETTLE_TIMEOUT;
+        while is_open(&fs::read_to_string("/proc/net/tcp")?, port) {
+            if Instant::now() >= end {
+                let text = format!("a connection to port {port} is still open");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            std::thread::sleep(SETTLE_POLL);
+        }
+        Ok(())
     }
 
     /// Stops the server, closes its connections and returns its log.
@@ -123,4 +141,37 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_nonblocking(true)?;
     sys::stamp_arrivals(socket.as_fd())?;
     Ok(socket.into())
+}
+
+/// Returns whether `/proc/net/tcp` has an open socket with this local port. The columns of a line
+/// are `sl local_address rem_address st …`, in hexadecimal.
+fn is_open(table: &str, port: u16) -> bool {
+    let port = format!(":{port:04X}");
+    table.lines().skip(1).any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (local, state) = (fields.next(), fields.nth(1));
+        local.is_some_and(|local| local.ends_with(&port))
+            && state.is_some_and(|state| OPEN_STATES.contains(&state))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_open_sockets_of_the_port() {
+        let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
+        let of = |row: &str| is_open(&format!("{head}{row}"), 8080);
+        for (row, open) in [
+            ("0: 0100007F:1F90 0100007F:C001 01 00000000:00000000", true),
+            ("0: 0100007F:1F90 0100007F:C001 08 00000000:00000000", true),
+            ("0: 0100007F:1F90 00000000:0000 0A 00000000:00000000", false),
+            ("0: 0100007F:1F90 0100007F:C001 06 00000000:00000000", false),
+            ("0: 0100007F:C001 0100007F:1F90 01 00000000:00000000", false),
+        ] {
+            assert_eq!(of(row), open, "{row}");
+        }
+        assert!(!of(""));
+    }
 }
