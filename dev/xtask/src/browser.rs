@@ -38,11 +38,7 @@ pub fn run(workspace: &Workspace) -> Result<(), TaskError> {
         let source = workspace.root.join("dev/xtask/browser").join(file);
         fs::copy(&source, folder.join(file)).map_err(TaskError::file(&source))?;
     }
-    command::run(
-        Command::new("npm")
-            .args(["ci", "--silent"])
-            .current_dir(&folder),
-    )?;
+    command::run(command::words("npm ci --silent").current_dir(&folder))?;
     let mut serve = Command::new(&floodmark);
     serve.args(["serve", "hello", "--listen", ADDRESS]);
     let server = serve.stdout(Stdio::piped()).spawn();

@@ -25,6 +25,14 @@ pub fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// Returns a command whose words are separated by spaces.
+pub fn words(line: &str) -> Command {
+    let mut words = line.split(' ');
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
+    command
+}
+
 /// Echoes a command, runs it without stdin and prints the output as it arrives. Returns the lines
 /// of the output. If the command fails, the error contains these lines.
 pub fn run(command: &mut Command) -> Result<Vec<String>, TaskError> {
@@ -51,16 +59,12 @@ pub fn run_for_stdout(command: &mut Command) -> Result<(Vec<String>, String), Ta
     Ok((output, text))
 }
 
-/// Runs a command without stdin, and returns its output without printing it. The output is also
-/// returned if the command fails.
-pub fn run_silently(command: &mut Command) -> (Result<(), TaskError>, Vec<String>) {
-    match stream(command, |_| {}, None) {
-        Err(error) => (Err(TaskError::start(command)(error)), Vec::new()),
-        Ok((status, output)) => {
-            let result = successful(command, (status, output.clone()));
-            (result.map(drop), output)
-        }
-    }
+/// Runs a command like [`run`], but prints everything at once when the command has ended. `comment`
+/// follows the command line.
+pub fn run_at_once(command: &mut Command, comment: &str) -> Result<Vec<String>, TaskError> {
+    let streamed = stream(command, |_| {}, None).map_err(TaskError::start(command))?;
+    println!("$ {}{comment}\n{}", line(command), streamed.1.join("\n"));
+    successful(command, streamed)
 }
 
 /// Returns the output of a command that succeeded.

@@ -1,13 +1,28 @@
 //! `cargo xtask deps`: checks the dependencies between crates and between the modules of a crate
 //! against ARCHITECTURE.md.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use crate::architecture::{self, Architecture, PAGE};
 use crate::error::{TaskError, none_found};
 use crate::modules;
 use crate::workspace::{Dependency, Package, Workspace};
+
+/// Path of the page with the rules, relative to the repository's root.
+const PAGE: &str = "ARCHITECTURE.md";
+
+/// Rules in ARCHITECTURE.md.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Architecture {
+    /// Maps each crate to the crates that it may depend on.
+    allowed: BTreeMap<String, BTreeSet<String>>,
+    /// Maps each crate to the external packages that it must not depend on.
+    never: BTreeMap<String, BTreeSet<String>>,
+    /// Crates whose modules have no dependency cycle.
+    ordered: BTreeSet<String>,
+    /// Names of the crates in the first column of the table.
+    described: BTreeSet<String>,
+}
 
 /// Name of the test server's crate. The tests in every crate may use this crate.
 const TRUTH: &str = "truth";
@@ -15,7 +30,7 @@ const TRUTH: &str = "truth";
 /// Checks the dependencies of all crates in the workspace.
 pub fn check(workspace: &Workspace) -> Result<(), TaskError> {
     let page = workspace.text(PAGE)?;
-    let architecture = architecture::parse(&page).map_err(TaskError::found)?;
+    let architecture = parse(&page).map_err(TaskError::found)?;
     let mut found = findings(&architecture, workspace);
     for package in &workspace.packages {
         if architecture.ordered.contains(short(&package.name)) {
@@ -120,6 +135,65 @@ fn short(package: &str) -> &str {
     package.strip_prefix("floodmark-").unwrap_or(package)
 }
 
+/// Parses the page.
+///
+/// # Errors
+/// A block is missing or unclosed, a colon is missing, or a name is repeated. The error contains
+/// the line number.
+fn parse(page: &str) -> Result<Architecture, String> {
+    let mut read = Architecture::default();
+    let mut block = None;
+    let mut blocks = BTreeSet::new();
+    for (index, line) in page.lines().enumerate() {
+        let invalid = |what: &str| Err(format!("{PAGE}:{}: {what}", index + 1));
+        if let Some(info) = line.strip_prefix("```") {
+            blocks.insert(info.trim());
+            block = block.is_none().then(|| info.trim());
+            continue;
+        }
+        match block {
+            None => read.described.extend(table_name(line)),
+            Some("deps") => {
+                let Some((name, uses)) = line.split_once(':') else {
+                    return invalid("expected `crate: crate crate …`");
+                };
+                let uses = words(uses);
+                if read.allowed.insert(name.trim().to_owned(), uses).is_some() {
+                    return invalid("this crate already has a line; merge the two lines");
+                }
+            }
+            Some("never") => {
+                let Some((names, banned)) = line.split_once(':') else {
+                    return invalid("expected `crate crate …: package package …`");
+                };
+                for name in words(names) {
+                    read.never.entry(name).or_default().extend(words(banned));
+                }
+            }
+            Some("modules") => read.ordered.extend(words(line)),
+            Some(_) => {}
+        }
+    }
+    if block.is_some() {
+        return Err(format!("{PAGE}: unclosed block; end it with ```"));
+    }
+    let mut required = ["deps", "never", "modules"].into_iter();
+    match required.find(|name| !blocks.contains(name)) {
+        Some(missing) => Err(format!("{PAGE}: missing block ```{missing}")),
+        None => Ok(read),
+    }
+}
+
+fn words(text: &str) -> BTreeSet<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Returns the crate name in the first cell of a row: `` | `name` | … ``.
+fn table_name(line: &str) -> Option<String> {
+    let (name, _) = line.strip_prefix("| `")?.split_once("` |")?;
+    (!name.contains(' ')).then(|| name.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,7 +228,7 @@ mod tests {
             root: "/x".into(),
             target: "/x/target".into(),
         };
-        findings(&architecture::parse(page).unwrap(), &workspace)
+        findings(&parse(page).unwrap(), &workspace)
     }
 
     #[test]
@@ -216,5 +290,48 @@ mod tests {
             lines.iter().any(|l| l.contains("does not describe `wire`")),
             "{lines:?}"
         );
+    }
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    const NEVER: &str = "```never\na b: tokio libc\na: clap\n```\n```modules\na b\nc\n```\n";
+
+    #[test]
+    fn reads_the_blocks_and_the_table() {
+        let page = format!(
+            "# Page\n| `a` | holds |\n| `cargo xtask deps` | does |\n```\nx: y\n```\n```deps\na:\nb: a\n```\n{NEVER}"
+        );
+        let read = parse(&page).unwrap();
+        assert_eq!(read.allowed["a"], set(&[]));
+        assert_eq!(read.allowed["b"], set(&["a"]));
+        assert_eq!(read.allowed.len(), 2);
+        assert_eq!(read.never["a"], set(&["clap", "libc", "tokio"]));
+        assert_eq!(read.ordered, set(&["a", "b", "c"]));
+        assert_eq!(read.never["b"], set(&["libc", "tokio"]));
+        assert_eq!(read.described, set(&["a"]));
+    }
+
+    #[test]
+    fn names_the_line_of_an_error() {
+        let error = parse("```deps\na\n```\n").unwrap_err();
+        assert_eq!(error, "ARCHITECTURE.md:2: expected `crate: crate crate …`");
+        let error = parse("```deps\na:\na: b\n```\n").unwrap_err();
+        assert!(error.starts_with("ARCHITECTURE.md:3:"), "{error}");
+        let error = parse("```deps\na:\n```\n```never\na\n```\n").unwrap_err();
+        assert!(error.starts_with("ARCHITECTURE.md:5:"), "{error}");
+    }
+
+    #[test]
+    fn refuses_missing_and_unclosed_blocks() {
+        assert!(parse(NEVER).unwrap_err().contains("```deps"));
+        assert!(
+            parse("```deps\na:\n```\n")
+                .unwrap_err()
+                .contains("```never")
+        );
+        let open = format!("{NEVER}```deps\na:\n");
+        assert!(parse(&open).unwrap_err().contains("unclosed"));
     }
 }

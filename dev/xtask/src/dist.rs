@@ -1,4 +1,6 @@
-//! `cargo xtask dist`: builds release archives with static programs.
+//! `cargo xtask dist`: builds release archives with static programs. `--try` installs an archive in a
+//! new Debian root without Rust, as a user would, builds the container image without network access,
+//! and times the first results of both.
 //!
 //! Two builds of one commit produce identical archives: paths are remapped, and entries are sorted
 //! and carry the commit's time.
@@ -8,7 +10,7 @@ use std::env;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use clap::Args;
 use flate2::Compression;
@@ -17,8 +19,7 @@ use sha2::{Digest, Sha256};
 
 use crate::command;
 use crate::error::TaskError;
-use crate::trial_image;
-use crate::trial_install;
+use crate::tools;
 use crate::workspace::Workspace;
 
 /// Target that is always built. Its program writes the completions and manual pages.
@@ -63,8 +64,8 @@ pub fn run(workspace: &Workspace, arguments: &DistArguments) -> Result<(), TaskE
         println!("{}", dist.join(archive).display());
     }
     if arguments.try_install {
-        trial_install::run(&dist, &archives[0])?;
-        trial_image::run(&workspace.root, &dist.join(&archives[0]))?;
+        try_archive(&dist, &archives[0])?;
+        try_image(&workspace.root, &dist.join(&archives[0]))?;
     }
     Ok(())
 }
@@ -108,9 +109,8 @@ pub fn program(root: &Path, dist: &Path) -> Result<PathBuf, TaskError> {
 
 /// Returns the time of the current commit in seconds since 1970.
 fn commit_time(root: &Path) -> Result<u64, TaskError> {
-    let mut git = Command::new("git");
-    git.args(["log", "-1", "--format=%ct"]).current_dir(root);
-    let time = command::capture(&mut git)?;
+    let mut git = command::words("git log -1 --format=%ct");
+    let time = command::capture(git.current_dir(root))?;
     let time = time.trim().parse();
     time.map_err(|error| TaskError::output(&git, error))
 }
@@ -194,8 +194,7 @@ fn write_archive(path: &Path, folder: &str, files: &ArchiveFiles, time: u64) -> 
 fn check(root: &Path, dist: &Path, arguments: &DistArguments) -> Result<(), TaskError> {
     let temporary = tempfile::tempdir_in(dist).map_err(TaskError::file(dist))?;
     let clone = temporary.path().join("clone");
-    let mut git = Command::new("git");
-    command::run(git.args(["clone", "--quiet"]).args([root, &clone]))?;
+    command::run(command::words("git clone --quiet").args([root, &clone]))?;
     let again = temporary.path().join("dist");
     build_all(&clone, &again, arguments)?;
     let sums = |folder: &Path| {
@@ -214,6 +213,102 @@ fn check(root: &Path, dist: &Path, arguments: &DistArguments) -> Result<(), Task
 
 fn read(path: &Path) -> Result<Vec<u8>, TaskError> {
     fs::read(path).map_err(TaskError::file(path))
+}
+
+/// Port of the HTTP server on 127.0.0.1.
+const PORT: &str = "18021";
+
+/// Installs the archive whose name is the first argument, and runs the commands of the README. If
+/// other load disturbs a run, floodmark exits with code 4.
+const ARCHIVE_SCRIPT: &str = r#"
+mount -t proc proc /proc
+echo 127.0.0.1 localhost >/etc/hosts
+export HOME=/root
+cd
+start=${EPOCHREALTIME/./}
+at() {
+  echo "== $(((${EPOCHREALTIME/./} - start) / 1000)) ms after the download began: $1"
+}
+wget -q --retry-connrefused --waitretry=1 http://127.0.0.1:PORT/{$1.tar.gz,SHA256SUMS}
+sha256sum --check --ignore-missing SHA256SUMS
+tar xzf $1.tar.gz
+cp $1/floodmark /usr/local/bin
+at installed
+floodmark load --demo || [ $? = 4 ]
+at 'demo finished'
+floodmark run quickstart || [ $? = 4 ]
+at 'quickstart finished'
+floodmark serve hello --listen 127.0.0.1:18022 &
+sleep 1
+floodmark load http://localhost:18022/ -d 1s --quiet || [ $? = 4 ]
+at 'localhost resolved'
+source $1/completions/floodmark.bash
+complete -p floodmark
+test -s $1/man/man1/floodmark-load.1
+"#;
+
+/// Stops the HTTP server at the end.
+struct FileServer(Child);
+
+impl Drop for FileServer {
+    fn drop(&mut self) {
+        // Both fail only if the server has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Fetches the archive from a server on 127.0.0.1, and runs the commands of the README.
+fn try_archive(dist: &Path, archive: &str) -> Result<(), TaskError> {
+    tools::install(&["mmdebstrap", "python3"])?;
+    let temporary = tempfile::tempdir().map_err(TaskError::file(dist))?;
+    let root = temporary.path().join("root");
+    let mut bootstrap = command::words("mmdebstrap --variant=minbase --include=wget bookworm");
+    bootstrap.arg(&root);
+    command::run(bootstrap.arg("/etc/apt/sources.list.d/debian.sources"))?;
+    let mut python = command::words("python3 -m http.server --bind 127.0.0.1");
+    python.arg(PORT).current_dir(dist);
+    python.stdout(Stdio::null()).stderr(Stdio::null());
+    let _server = FileServer(python.spawn().map_err(TaskError::start(&python))?);
+    let script = root.join("root/try.sh");
+    let text = ARCHIVE_SCRIPT.replace("PORT", PORT);
+    fs::write(&script, text).map_err(TaskError::file(&script))?;
+    // The server ends with the namespace.
+    let mut unshare = command::words("unshare --mount --pid --fork --kill-child chroot");
+    unshare.arg(&root).args(["bash", "-e", "/root/try.sh"]);
+    command::run(unshare.arg(archive.trim_end_matches(".tar.gz"))).map(drop)
+}
+
+/// Builds the image from the archive (first argument) with the Containerfile (second argument), and
+/// runs it as documented in docs/guide/install.md.
+///
+/// Podman's default limits can exceed those of this process, so the script sets them. It uses runc,
+/// because crun does not support hosts that mount both cgroup versions. If other load disturbs a
+/// run, floodmark exits with code 4.
+const IMAGE_SCRIPT: &str = r#"
+context=$(mktemp -d)
+trap 'rm -r $context; podman rmi --force floodmark-trial' EXIT
+start=${EPOCHREALTIME/./}
+at() {
+  echo "== $(((${EPOCHREALTIME/./} - start) / 1000)) ms after the build began: $1"
+}
+tar xzf $1 -C $context --strip-components 1
+podman build --network none --file $2 --tag floodmark-trial $context
+at 'image built'
+run="podman --runtime runc run --rm --read-only --tmpfs /tmp --network host
+  --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 --security-opt seccomp=unconfined"
+$run floodmark-trial load --demo || [ $? = 4 ]
+at 'demo finished'
+$run floodmark-trial run quickstart || [ $? = 4 ]
+at 'quickstart finished'
+"#;
+
+/// Builds and runs the image with the static program of an archive.
+fn try_image(root: &Path, archive: &Path) -> Result<(), TaskError> {
+    tools::install(&["podman", "runc"])?;
+    let mut bash = Command::new("bash");
+    bash.args(["-e", "-c", IMAGE_SCRIPT, "image"]).arg(archive);
+    command::run(bash.arg(root.join("deploy/Containerfile"))).map(drop)
 }
 
 #[cfg(test)]

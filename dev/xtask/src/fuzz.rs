@@ -52,8 +52,7 @@ pub fn run(workspace: &Workspace, seconds: u32) -> Result<(), TaskError> {
 
 /// Builds all targets and returns the folder that contains the binaries.
 fn build(workspace: &Workspace) -> Result<PathBuf, TaskError> {
-    let mut rustc = Command::new("rustc");
-    let host = command::capture(rustc.args(["--print", "host-tuple"]))?;
+    let host = command::capture(&mut command::words("rustc --print host-tuple"))?;
     let host = host.trim();
     let target = workspace.target.join("fuzz");
     let mut build = command::cargo();

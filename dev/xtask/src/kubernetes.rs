@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::command;
 use crate::dist;
@@ -38,32 +37,21 @@ pub fn run(workspace: &Workspace, only: &str) -> Result<(), TaskError> {
     let folder = workspace.target.join("kubernetes");
     fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
     let kubernetes = folder.join("kubernetes");
-    let mut go = Command::new("go");
-    go.args(["build", "-trimpath", "-ldflags", VERSION, "-o"]);
-    command::run(go.arg(&kubernetes).arg(".").current_dir(&sources))?;
+    let mut go = command::words("go build -trimpath");
+    go.args(["-ldflags", VERSION, "-o"]).arg(&kubernetes);
+    command::run(go.arg(".").current_dir(&sources))?;
     let images = images(workspace, &sources, &folder)?;
 
     // A socket's path must be short, and overlayfs cannot be nested in every file system.
     let state = tempfile::tempdir().map_err(TaskError::file(&folder))?;
-    let mut unshare = Command::new("unshare");
-    unshare.args([
-        "--net",
-        "--mount",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "--mount-proc",
-    ]);
-    unshare.arg("bash").arg(sources.join("cluster.sh"));
+    let mut unshare =
+        command::words("unshare --net --mount --pid --fork --kill-child --mount-proc bash");
+    unshare.arg(sources.join("cluster.sh"));
     unshare.args([state.path(), &kubernetes, &images]);
     unshare.arg(command::cargo().get_program());
-    unshare.args(["test", "--package", "floodmark", "--test", "cli", "--"]);
-    unshare.args([
-        "--ignored",
-        "--test-threads",
-        "1",
-        &format!("agents::kubernetes::{only}"),
-    ]);
+    let words = "test --package floodmark --test cli -- --ignored --test-threads 1";
+    unshare.args(words.split(' '));
+    unshare.arg(format!("agents::kubernetes::{only}"));
     let output = command::run(unshare.current_dir(&workspace.root))?;
     if output.iter().any(|line| line == "running 0 tests") {
         Err(TaskError::found(format!(
@@ -81,12 +69,9 @@ fn images(workspace: &Workspace, sources: &Path, folder: &Path) -> Result<PathBu
     for context in [&pause, &floodmark] {
         fs::create_dir_all(context).map_err(TaskError::file(context))?;
     }
-    let mut cc = Command::new("cc");
-    cc.args(["-static", "-Os", "-o"]);
-    command::run(
-        cc.arg(pause.join("pause"))
-            .arg(sources.join("pause/pause.c")),
-    )?;
+    let mut cc = command::words("cc -static -Os -o");
+    cc.arg(pause.join("pause"));
+    command::run(cc.arg(sources.join("pause/pause.c")))?;
     let file = pause.join("Containerfile");
     fs::write(&file, PAUSE).map_err(TaskError::file(&file))?;
     let program = dist::program(&workspace.root, &workspace.target.join("dist"))?;
@@ -99,16 +84,8 @@ fn images(workspace: &Workspace, sources: &Path, folder: &Path) -> Result<PathBu
     ];
     let files = [file, workspace.root.join("deploy/Containerfile")];
     for ((name, file), context) in names.iter().zip(&files).zip([&pause, &floodmark]) {
-        let mut podman = Command::new("podman");
-        podman.args([
-            "build",
-            "--quiet",
-            "--network",
-            "none",
-            "--tag",
-            name,
-            "--file",
-        ]);
+        let mut podman = command::words("podman build --quiet --network none");
+        podman.args(["--tag", name, "--file"]);
         command::run(podman.arg(file).arg(context))?;
     }
     let archive = folder.join("images.tar");
@@ -116,14 +93,8 @@ fn images(workspace: &Workspace, sources: &Path, folder: &Path) -> Result<PathBu
     if archive.exists() {
         fs::remove_file(&archive).map_err(TaskError::file(&archive))?;
     }
-    let mut save = Command::new("podman");
-    save.args([
-        "save",
-        "--multi-image-archive",
-        "--format",
-        "docker-archive",
-        "--output",
-    ]);
+    let mut save =
+        command::words("podman save --multi-image-archive --format docker-archive --output");
     command::run(save.arg(&archive).args(&names))?;
     Ok(archive)
 }

@@ -1,26 +1,20 @@
 //! Development tasks for this repository. `cargo xtask test` runs all tests.
 
-mod architecture;
 mod bench;
 mod browser;
 mod command;
 mod deps;
-mod digest;
 mod dist;
 mod error;
 mod fuzz;
 mod kubernetes;
 mod modules;
-mod page;
+mod pages;
 mod passes;
-mod schema;
 mod suite;
 mod test_programs;
 mod tools;
-mod trial_image;
-mod trial_install;
 mod truth;
-mod usage;
 mod workspace;
 
 use std::process::ExitCode;
@@ -29,7 +23,7 @@ use clap::Parser;
 
 use crate::bench::BenchArguments;
 use crate::error::TaskError;
-use crate::page::Mode;
+use crate::pages::Mode;
 use crate::workspace::Workspace;
 
 /// Development tasks for this repository
@@ -117,13 +111,15 @@ fn run(task: &Task) -> Result<bool, TaskError> {
         }
         Task::Fuzz { seconds } => fuzz::run(&workspace, *seconds)?,
         Task::Schema(mode) => {
-            schema::run(
+            pages::schema(
                 &workspace,
                 mode,
                 &workspace.build_release("floodmark-bench")?,
             )?;
         }
-        Task::Usage(mode) => usage::run(&workspace, mode, &workspace.build_release("floodmark")?)?,
+        Task::Usage(mode) => {
+            pages::usage(&workspace, mode, &workspace.build_release("floodmark")?)?
+        }
         Task::Dist(arguments) => dist::run(&workspace, arguments)?,
         Task::Kubernetes { only } => kubernetes::run(&workspace, only)?,
         Task::Browser => browser::run(&workspace)?,

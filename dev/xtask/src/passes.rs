@@ -6,7 +6,6 @@ use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -28,10 +27,17 @@ const KERNEL: &str = "/proc/sys/kernel/osrelease";
 #[derive(Debug)]
 pub struct Passes {
     folder: PathBuf,
-    /// Hash of each file in the repository. `None` if every check must run.
-    files: Option<Vec<(String, Hash)>>,
+    /// `None` if every check must run.
+    repository: Option<Repository>,
+}
+
+/// What a check may depend on.
+#[derive(Debug)]
+struct Repository {
     /// Hash of the kernel's version and of this program.
     runner: Hash,
+    /// Hash of each file in the repository.
+    files: Vec<(String, Hash)>,
 }
 
 type Hash = [u8; 32];
@@ -39,33 +45,10 @@ type Hash = [u8; 32];
 impl Passes {
     /// Reads the repository. With `fresh`, or without git, no check is skipped.
     pub fn new(workspace: &Workspace, fresh: bool) -> Self {
-        let files = || -> Result<_, TaskError> {
-            let mut list = Command::new("git");
-            list.args([
-                "ls-files",
-                "-z",
-                "--cached",
-                "--others",
-                "--exclude-standard",
-            ]);
-            let names = command::capture(list.current_dir(&workspace.root))?;
-            let names = names.split_terminator('\0');
-            let files =
-                names.map(|name| Ok((name.to_owned(), hash_of(&workspace.root.join(name))?)));
-            let runner = [PathBuf::from(KERNEL), program()?];
-            Ok((
-                files.collect::<Result<_, TaskError>>()?,
-                hash_of_all(&runner)?,
-            ))
-        };
-        let (files, runner) = match files() {
-            Ok((files, runner)) if !fresh => (Some(files), runner),
-            _ => (None, Hash::default()),
-        };
+        let repository = (!fresh).then(|| Repository::read(&workspace.root).ok());
         Passes {
             folder: workspace.target.join("passed"),
-            files,
-            runner,
+            repository: repository.flatten(),
         }
     }
 
@@ -95,11 +78,7 @@ impl Passes {
         let notes = run()?;
         if let Some(input) = input {
             fs::create_dir_all(&self.folder).map_err(TaskError::file(&self.folder))?;
-            let lines: Vec<&str> = [&input]
-                .into_iter()
-                .chain(&notes)
-                .map(String::as_str)
-                .collect();
+            let lines = [&[input], &notes[..]].concat();
             fs::write(&file, lines.join("\n")).map_err(TaskError::file(&file))?;
         }
         Ok(notes)
@@ -107,20 +86,30 @@ impl Passes {
 
     /// Returns a hash of everything that a check reads, or `None` if the check must run.
     fn input(&self, programs: &[PathBuf], reads: impl Fn(&str) -> bool) -> Option<String> {
-        let mut input = Sha256::new();
-        input.update(self.runner);
+        let repository = self.repository.as_ref()?;
+        let mut input = Sha256::new_with_prefix(repository.runner);
         input.update(hash_of_all(programs).ok()?);
-        for (name, hash) in self.files.as_ref()?.iter().filter(|(name, _)| reads(name)) {
+        for (name, hash) in repository.files.iter().filter(|(name, _)| reads(name)) {
             input.update(name);
             input.update(hash);
         }
-        Some(
-            input
-                .finalize()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
-        )
+        let input = input.finalize();
+        Some(input.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+impl Repository {
+    fn read(root: &Path) -> Result<Self, TaskError> {
+        let mut list = command::words("git ls-files -z --cached --others --exclude-standard");
+        let names = command::capture(list.current_dir(root))?;
+        let names = names.split_terminator('\0');
+        let files = names.map(|name| Ok((name.to_owned(), hash_of(&root.join(name))?)));
+        let program = env::current_exe()
+            .map_err(|error| TaskError::found(format!("own program: {error}")))?;
+        Ok(Repository {
+            files: files.collect::<Result<_, TaskError>>()?,
+            runner: hash_of_all(&[KERNEL.into(), program])?,
+        })
     }
 }
 
@@ -130,11 +119,6 @@ fn passed(file: &Path, input: &str) -> Option<Vec<String>> {
     let text = fs::read_to_string(file).ok()?;
     let mut lines = text.lines().map(str::to_owned);
     (lines.next()? == input && age < MAX_AGE).then(|| lines.collect())
-}
-
-/// Returns the path of this program.
-fn program() -> Result<PathBuf, TaskError> {
-    env::current_exe().map_err(|error| TaskError::found(format!("own program: {error}")))
 }
 
 fn hash_of_all(files: &[PathBuf]) -> Result<Hash, TaskError> {

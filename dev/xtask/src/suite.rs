@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
+use std::slice;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use clap::{Args, ValueEnum};
 
 use crate::command;
 use crate::error::TaskError;
-use crate::page::Mode;
+use crate::pages::{self, Mode};
 use crate::passes::Passes;
 use crate::test_programs::DevBuild;
 use crate::tools::{
@@ -18,10 +19,13 @@ use crate::tools::{
     SystemTool, XZ,
 };
 use crate::workspace::Workspace;
-use crate::{bench, deps, fuzz, schema, truth, usage};
+use crate::{bench, deps, fuzz, truth};
 
 /// Time per fuzz target, in seconds. `cargo xtask fuzz` takes longer by default.
 const FUZZ_SECONDS: u32 = 20;
+
+/// Generated files are only checked.
+const CHECK: Mode = Mode { check: true };
 
 /// Options of `cargo xtask test`.
 #[derive(Debug, Args)]
@@ -107,47 +111,36 @@ impl SuiteStep {
         let measure = |run: &dyn Fn() -> Result<Vec<String>, TaskError>| {
             passes.run(&self.name(), &[], is_measured, run)
         };
-        let done = match self {
-            SuiteStep::Tools => tools::provide(selection.steps().flat_map(SuiteStep::tools)),
+        let no_notes = |()| Vec::new();
+        match self {
+            SuiteStep::Tools => {
+                tools::provide(selection.steps().flat_map(SuiteStep::tools)).map(no_notes)
+            }
             SuiteStep::Fmt => {
                 let fuzz = format!("fmt --check --manifest-path {}", fuzz::MANIFEST);
-                TaskError::of_all(["fmt --all --check", &fuzz].map(cargo))
+                TaskError::of_all(["fmt --all --check", &fuzz].map(cargo)).map(no_notes)
             }
-            SuiteStep::Deps => deps::check(workspace),
-            SuiteStep::Clippy => dev_build()?.check_warnings(),
-            SuiteStep::Tests => return dev_build()?.run_tests(workspace, passes),
-            SuiteStep::Golden => return bench::step(workspace, &bench()?, &["golden"]),
-            SuiteStep::Schema => schema::run(workspace, &Mode { check: true }, &bench()?),
-            SuiteStep::Usage => usage::run(workspace, &Mode { check: true }, &floodmark()?),
-            SuiteStep::Systems => {
-                return measure(&|| bench::step(workspace, &bench()?, &["systems"]));
-            }
-            SuiteStep::Truth => {
-                return measure(&|| truth::run(workspace, truth::Cases::Suite, None));
-            }
+            SuiteStep::Deps => deps::check(workspace).map(no_notes),
+            SuiteStep::Clippy => dev_build()?.check_warnings().map(no_notes),
+            SuiteStep::Tests => dev_build()?.run_tests(workspace, passes),
+            SuiteStep::Golden => bench::step(workspace, &bench()?, &["golden"]),
+            SuiteStep::Schema => pages::schema(workspace, &CHECK, &bench()?).map(no_notes),
+            SuiteStep::Usage => pages::usage(workspace, &CHECK, &floodmark()?).map(no_notes),
+            SuiteStep::Systems => measure(&|| bench::step(workspace, &bench()?, &["systems"])),
+            SuiteStep::Truth => measure(&|| truth::run(workspace, truth::Cases::Suite, None)),
             SuiteStep::Crash => {
                 let floodmark = floodmark()?;
-                let programs = [floodmark.clone()];
-                return passes.run(
-                    &self.name(),
-                    &programs,
-                    |_| true,
-                    || crash(workspace, &floodmark).map(|()| Vec::new()),
-                );
+                let run = || crash(workspace, &floodmark).map(no_notes);
+                passes.run(&self.name(), slice::from_ref(&floodmark), |_| true, run)
             }
-            SuiteStep::Causes => {
-                return measure(&|| {
-                    let measured = workspace.build_release("floodmark")?;
-                    let flags = ["causes", "--floodmark"].map(OsStr::new);
-                    let flags = [flags[0], flags[1], measured.as_os_str()];
-                    bench::step(workspace, &bench()?, &flags)
-                });
-            }
-            SuiteStep::Fuzz => {
-                return measure(&|| fuzz::run(workspace, FUZZ_SECONDS).map(|()| Vec::new()));
-            }
-        };
-        done.map(|()| Vec::new())
+            SuiteStep::Causes => measure(&|| {
+                let measured = workspace.build_release("floodmark")?;
+                let flags = ["causes", "--floodmark"].map(OsStr::new);
+                let flags = [flags[0], flags[1], measured.as_os_str()];
+                bench::step(workspace, &bench()?, &flags)
+            }),
+            SuiteStep::Fuzz => measure(&|| fuzz::run(workspace, FUZZ_SECONDS).map(no_notes)),
+        }
     }
 }
 
@@ -182,9 +175,7 @@ fn crash(workspace: &Workspace, floodmark: &Path) -> Result<(), TaskError> {
     let run = |experiment: &str| {
         let mut run = Command::new(floodmark);
         run.arg("run").args(experiment.split(' '));
-        let (result, output) = command::run_silently(run.current_dir(&workspace.root));
-        println!("$ {}\n{}", command::line(&run), output.join("\n"));
-        result
+        command::run_at_once(run.current_dir(&workspace.root), "").map(drop)
     };
     TaskError::of_all(thread::scope(|scope| {
         let runs = experiments.map(|experiment| scope.spawn(move || run(experiment)));

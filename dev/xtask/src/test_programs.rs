@@ -129,18 +129,12 @@ impl DevBuild {
         let mut doctests = cargo(workspace);
         doctests.args(["test", "--workspace", "--doc", "--no-fail-fast"]);
         outcomes.push(command::run(&mut doctests).map(|output| command::ignored(&output)));
-        let (mut notes, mut unchanged, mut errors) = (Vec::new(), 0, Vec::new());
-        for outcome in outcomes {
-            match outcome {
-                Ok(lines) => notes.extend(lines),
-                Err(error) => errors.push(Err(error)),
-            }
-        }
-        notes.retain(|note| {
-            unchanged += usize::from(note == UNCHANGED);
-            note != UNCHANGED
-        });
-        TaskError::of_all(errors)?;
+        let mut notes = Vec::new();
+        let results = outcomes.into_iter();
+        TaskError::of_all(results.map(|result| result.map(|lines| notes.extend(lines))))?;
+        let all_notes = notes.len();
+        notes.retain(|note| note != UNCHANGED);
+        let unchanged = all_notes - notes.len();
         if unchanged > 0 {
             let all = tests.len();
             notes.push(format!("{unchanged} of {all} test programs: {UNCHANGED}"));
@@ -151,16 +145,16 @@ impl DevBuild {
     /// Returns the test programs, sorted by crate. The CLI tests take the longest, so they start first.
     fn tests(&self, workspace: &Workspace) -> Vec<TestProgram<'_>> {
         let mut programs: BTreeMap<&Path, Vec<PathBuf>> = BTreeMap::new();
-        for artifact in self
+        let (tests, others): (Vec<_>, Vec<_>) = self
             .artifacts
             .iter()
-            .filter(|artifact| !artifact.profile.test)
-        {
+            .partition(|artifact| artifact.profile.test);
+        for artifact in others {
             let of_crate = programs.entry(&artifact.manifest_path).or_default();
             of_crate.extend(artifact.executable.clone());
         }
-        let mut tests: Vec<TestProgram> = (self.artifacts.iter())
-            .filter(|artifact| artifact.profile.test)
+        let mut tests: Vec<TestProgram> = tests
+            .into_iter()
             .filter_map(|artifact| {
                 let manifest = &artifact.manifest_path;
                 Some(TestProgram {
@@ -239,14 +233,8 @@ impl TestProgram<'_> {
         programs.push(self.executable.to_owned());
         let reads = |file: &str| self.reads(file);
         passes.run(&self.name, &programs, reads, || {
-            let (result, output) = command::run_silently(&mut run);
-            println!(
-                "$ {} # {}\n{}",
-                command::line(&run),
-                self.name,
-                output.join("\n")
-            );
-            result.map(|()| command::ignored(&output))
+            let output = command::run_at_once(&mut run, &format!(" # {}", self.name))?;
+            Ok(command::ignored(&output))
         })
     }
 

@@ -1,7 +1,5 @@
 //! Finds or installs the programs that tests need besides Rust, and reports missing ones.
 
-use std::process::Command;
-
 use crate::command;
 use crate::error::{TaskError, none_found};
 
@@ -51,8 +49,8 @@ pub fn provide<'a>(tools: impl IntoIterator<Item = &'a SystemTool>) -> Result<()
 fn provide_component(component: &str) -> Result<(), String> {
     let subcommand = component.strip_prefix("rust").unwrap_or(component);
     let is_present = || command::succeeds(command::cargo().args([subcommand, "--version"]));
-    let mut add = Command::new("rustup");
-    add.args(["component", "add", component]);
+    let mut add = command::words("rustup component add");
+    add.arg(component);
     if is_present() || command::run(&mut add).is_ok() && is_present() {
         return Ok(());
     }
@@ -65,11 +63,7 @@ fn provide_component(component: &str) -> Result<(), String> {
 /// Finds or installs a program.
 fn provide_tool(&SystemTool(program, package, needed_for): &SystemTool) -> Result<(), String> {
     // nginx supports only the flag `-v`.
-    let runs = |flag| {
-        let mut words = program.split(' ');
-        let mut run = Command::new(words.next().unwrap_or(program));
-        command::succeeds(run.args(words).arg(flag))
-    };
+    let runs = |flag| command::succeeds(command::words(program).arg(flag));
     let is_present = || runs("--version") || runs("-v");
     if is_present() || install(&[package]).is_ok() && is_present() {
         return Ok(());
@@ -81,20 +75,20 @@ fn provide_tool(&SystemTool(program, package, needed_for): &SystemTool) -> Resul
 
 /// Installs Debian packages as root.
 pub fn install(packages: &[&str]) -> Result<(), TaskError> {
-    let apt = || {
-        let mut apt = Command::new("apt-get");
+    let apt = |words: &str| {
+        let mut apt = command::words(&format!("apt-get {words}"));
         apt.env("DEBIAN_FRONTEND", "noninteractive");
         apt
     };
-    let user = command::capture(Command::new("id").arg("-u"));
+    let user = command::capture(&mut command::words("id -u"));
     let is_root = user.is_ok_and(|id| id.trim() == "0");
-    if !is_root || !command::succeeds(apt().arg("--version")) {
+    if !is_root || !command::succeeds(&mut apt("--version")) {
         let packages = packages.join(" ");
         return Err(TaskError::found(format!(
             "cannot install packages without root and apt-get; run `apt-get install {packages}` as root"
         )));
     }
-    command::run(apt().args(["update", "--quiet"]))?;
-    let flags = ["install", "--quiet", "--yes", "--no-install-recommends"];
-    command::run(apt().args(flags).args(packages)).map(drop)
+    command::run(&mut apt("update --quiet"))?;
+    let mut install = apt("install --quiet --yes --no-install-recommends");
+    command::run(install.args(packages)).map(drop)
 }
