@@ -4,9 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::body::ResponseBody;
-use crate::error::CqlError;
-use crate::query::{CqlQuery, CqlResult, CqlValue, ReadConsistency};
+use crate::query::{CqlError, CqlQuery, CqlResult, CqlValue, ReadConsistency, ResponseBody};
 
 /// Protocol version 4 (Cassandra 2.2 to 5.0), as sent in requests and in responses.
 const REQUEST: u8 = 0x04;

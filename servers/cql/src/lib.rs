@@ -4,15 +4,12 @@
 //! rejects damaged frames and other protocols. The client supports neither passwords nor TLS, and
 //! has no connection pool (see `docs/decisions/0019-watching-the-store.md`).
 //!
-//! Start with `query.rs`, then read `connection.rs` and `body.rs` (frame bodies).
+//! Start with `query.rs` (queries and the bodies of responses), then read `connection.rs`.
 //!
 //! Invariant: this crate contains no queries and starts no threads.
 
-mod body;
 mod connection;
-mod error;
 mod query;
 
 pub use connection::CqlConnection;
-pub use error::CqlError;
-pub use query::{CqlParameter, CqlQuery, CqlResult, CqlValue, ReadConsistency};
+pub use query::{CqlError, CqlParameter, CqlQuery, CqlResult, CqlValue, ReadConsistency};
