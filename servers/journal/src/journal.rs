@@ -11,8 +11,7 @@ use crate::folder::JournalFolder;
 use crate::format::BLOCK;
 use crate::queue::{JournalQueue, Progress};
 use crate::recovery::recover;
-use crate::upkeep::{SegmentRequest, Upkeep};
-use crate::writer::{self, MemoryStore, SegmentStore};
+use crate::writer::{self, MemoryStore, SegmentRequest, SegmentStore, Upkeep};
 
 /// Maximum size, in bytes, of a segment created at startup. The segment is small because startup
 /// waits until it is filled with zeros and synced.

@@ -20,7 +20,7 @@
 //!
 //! A journal can also be stored in Cassandra (`cassandra/`). Such a journal has no upkeep thread.
 //!
-//! Start reading in `journal.rs`, then read `writer.rs` and `upkeep.rs` (the two threads),
+//! Start reading in `journal.rs`, then read `writer.rs` (the two threads),
 //! `format.rs` (the bytes on disk) and `recovery.rs`.
 //!
 //! Invariant: this crate knows neither HTTP nor the meaning of a record.
@@ -32,10 +32,7 @@ mod format;
 mod journal;
 mod queue;
 mod recovery;
-mod scan;
 mod segment;
-mod snapshot;
-mod upkeep;
 mod writer;
 
 pub use cassandra::CassandraAddress;

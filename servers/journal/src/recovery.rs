@@ -3,20 +3,27 @@
 //! Recovery reads the snapshot and all segments after it. It then writes a new snapshot and continues
 //! in a segment without valid batches. Recovered records are durable even if an earlier sync of their
 //! segment has failed.
+//!
+//! A snapshot of the state replaces all records before a segment:
+//!
+//! ```text
+//! magic 8 │ version 4 │ record size 4 │ records 8 │ segment 8 │ length 4 │ checksum 4 │ state
+//! ```
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use floodmark_host::replace_file;
 use rustix::fs::OFlags;
 
 use crate::JournalState;
 use crate::error::{JournalError, failed};
 use crate::folder::{JournalFolder, open_regular};
-use crate::format::{BLOCK, SegmentHeader};
-use crate::scan::{SegmentScan, scan};
+use crate::format::{
+    BLOCK, HeaderFault, HeaderFields, SegmentHeader, SegmentScan, scan, versioned,
+};
 use crate::segment::Segment;
-use crate::snapshot::{StateSnapshot, fault_in};
 
 /// A journal as it was read back.
 pub(crate) struct Recovered<S> {
@@ -141,4 +148,120 @@ fn damaged(folder: &JournalFolder, file: PathBuf, offset: usize) -> JournalError
         format!(", then move '{}' and later segments away", path.display())
     });
     JournalError::DamagedBatch { file, offset, then }
+}
+
+const MAGIC: &[u8; 8] = b"FMsnapsh";
+/// Length of the fields before the state, in bytes.
+const HEADER: usize = 40;
+/// Maximum length of a snapshot, in bytes. The state has at most 1 MiB. A longer file is not a
+/// snapshot.
+const MAX_BYTES: u64 = HEADER as u64 + (1 << 20);
+
+/// A snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StateSnapshot {
+    /// Size of a record, in bytes.
+    pub(crate) record_bytes: u32,
+    /// Number of records in the state.
+    pub(crate) records: u64,
+    /// Sequence number of the segment or bucket that starts after these records.
+    pub(crate) segment: u64,
+    /// The state, as bytes.
+    pub(crate) state: Vec<u8>,
+}
+
+impl StateSnapshot {
+    /// Replaces the folder's snapshot durably. After a crash, the folder has either the old or the
+    /// new snapshot.
+    pub(crate) fn write(&self, folder: &JournalFolder) -> Result<(), JournalError> {
+        let path = folder.snapshot();
+        replace_file(&path, &self.encode()).map_err(failed("write", &path))
+    }
+
+    /// Reads the folder's snapshot. Returns `None` if there is none.
+    pub(crate) fn read(folder: &JournalFolder) -> Result<Option<Self>, JournalError> {
+        let path = folder.snapshot();
+        let Some(file) = open_regular(&path, OFlags::RDONLY)? else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
+        read.map_err(failed("read", &path))?;
+        let decoded = Self::decode(&bytes);
+        decoded.map(Some).map_err(|fault| fault_in(&path, fault))
+    }
+
+    /// Returns the snapshot as bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = versioned(MAGIC);
+        bytes.extend_from_slice(&self.record_bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.records.to_le_bytes());
+        bytes.extend_from_slice(&self.segment.to_le_bytes());
+        // States are at most 1 MiB long.
+        bytes.extend_from_slice(&(self.state.len() as u32).to_le_bytes());
+        let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes), &self.state);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes.extend_from_slice(&self.state);
+        bytes
+    }
+
+    /// Reads a snapshot from bytes.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, HeaderFault> {
+        let mut fields = HeaderFields::versioned(bytes, MAGIC)?;
+        let read = (|| {
+            let snapshot = StateSnapshot {
+                record_bytes: fields.u32()?,
+                records: fields.u64()?,
+                segment: fields.u64()?,
+                state: Vec::new(),
+            };
+            let (length, sum) = (fields.u32()?, fields.u32()?);
+            let state = fields.rest();
+            let before = crc32c::crc32c(&bytes[..HEADER - 4]);
+            let is_valid =
+                state.len() == length as usize && sum == crc32c::crc32c_append(before, state);
+            is_valid.then(|| StateSnapshot {
+                state: state.to_vec(),
+                ..snapshot
+            })
+        })();
+        read.ok_or(HeaderFault::Damaged)
+    }
+}
+
+/// Returns the error for a file whose header is invalid.
+pub(crate) fn fault_in(path: &Path, fault: HeaderFault) -> JournalError {
+    let path = PathBuf::from(path);
+    match fault {
+        HeaderFault::Foreign => JournalError::NotAJournalFile(path),
+        HeaderFault::LaterVersion => JournalError::LaterVersion(path),
+        HeaderFault::Damaged => JournalError::DamagedFile(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn detects_any_changed_or_missing_byte() {
+        let snapshot = StateSnapshot {
+            record_bytes: 8,
+            records: 1_000_000,
+            segment: 12,
+            state: b"the state".to_vec(),
+        };
+        let good = snapshot.encode();
+        assert_eq!(StateSnapshot::decode(&good), Ok(snapshot));
+        for at in 0..good.len() {
+            assert!(StateSnapshot::decode(&good[..at]).is_err(), "cut at {at}");
+            for flip in [1, 0x20, 0x80] {
+                let mut bad = good.clone();
+                bad[at] ^= flip;
+                assert!(StateSnapshot::decode(&bad).is_err(), "byte {at} ^ {flip}");
+            }
+        }
+        let longer = [&good[..], &[0]].concat();
+        assert_eq!(StateSnapshot::decode(&longer), Err(HeaderFault::Damaged));
+    }
 }

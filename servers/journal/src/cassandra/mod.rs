@@ -28,13 +28,10 @@
 //! Retrying a statement is safe (see `docs/decisions/0033-cassandra-journal.md`). After a temporary
 //! error, such as a timeout, an open journal retries the statement for 3 s before it fails.
 
-mod address;
-mod recovery;
 mod session;
 mod store;
 mod tables;
 
-pub use address::CassandraAddress;
-pub(crate) use recovery::open;
+pub use session::CassandraAddress;
 pub(crate) use session::cassandra_fix;
-pub(crate) use store::MAX_BATCH;
+pub(crate) use store::{MAX_BATCH, open};

@@ -1,15 +1,95 @@
-//! A connection to Cassandra that retries statements after temporary errors.
+//! The address of a journal in Cassandra, and a connection that retries statements after temporary
+//! errors.
 
-use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::thread;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
+use std::{fmt, io, thread};
 
-use floodmark_cql::ReadConsistency;
-use floodmark_cql::{CqlConnection, CqlError, CqlParameter, CqlQuery, CqlResult, CqlValue};
+use floodmark_cql::{
+    CqlConnection, CqlError, CqlParameter, CqlQuery, CqlResult, CqlValue, ReadConsistency,
+};
 
-use super::address::CassandraAddress;
 use crate::error::JournalError;
+
+/// Port of Cassandra's native protocol.
+const DEFAULT_PORT: u16 = 9042;
+const DEFAULT_KEYSPACE: &str = "floodmark";
+/// Maximum length of a keyspace name in Cassandra.
+const MAX_KEYSPACE: usize = 48;
+
+const SYNTAX: &str =
+    "write HOST, HOST:PORT or HOST:PORT/KEYSPACE, with an IPv6 address in brackets";
+
+/// Address of a Cassandra node, and a keyspace: `HOST[:PORT][/KEYSPACE]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CassandraAddress {
+    /// Name or IP address, without brackets.
+    pub(super) host: String,
+    /// Port. Default: 9042.
+    pub(super) port: u16,
+    /// Keyspace. Default: `floodmark`.
+    pub(super) keyspace: String,
+}
+
+impl FromStr for CassandraAddress {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (node, keyspace) = text.split_once('/').unwrap_or((text, DEFAULT_KEYSPACE));
+        let (host, port) = if let Some(rest) = node.strip_prefix('[') {
+            let (host, port) = rest.split_once(']').ok_or(SYNTAX)?;
+            if host.parse::<std::net::Ipv6Addr>().is_err() {
+                return Err(SYNTAX);
+            }
+            let port = match port {
+                "" => None,
+                port => Some(port.strip_prefix(':').ok_or(SYNTAX)?),
+            };
+            (host, port)
+        } else {
+            match node.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (node, None),
+            }
+        };
+        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+        if host.is_empty() || !host.bytes().all(is_host) {
+            return Err(SYNTAX);
+        }
+        let port = port.map_or(Ok(DEFAULT_PORT), |port| match port.parse() {
+            Ok(0) | Err(_) => Err("the port is not a number from 1 to 65535"),
+            Ok(port) => Ok(port),
+        })?;
+        let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        let starts_well = keyspace.starts_with(|first: char| first.is_ascii_lowercase());
+        if !starts_well || keyspace.len() > MAX_KEYSPACE || !keyspace.bytes().all(is_name) {
+            return Err(
+                "a keyspace name starts with a letter and has at most 48 lowercase letters, digits and _",
+            );
+        }
+        Ok(CassandraAddress {
+            host: host.to_owned(),
+            port,
+            keyspace: keyspace.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for CassandraAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CassandraAddress {
+            host,
+            port,
+            keyspace,
+        } = self;
+        if host.contains(':') {
+            write!(f, "cassandra:[{host}]:{port}/{keyspace}")
+        } else {
+            write!(f, "cassandra:{host}:{port}/{keyspace}")
+        }
+    }
+}
 
 /// Maximum time to establish a TCP connection to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -53,11 +133,7 @@ impl JournalSession {
     /// # Errors
     /// No address of the host accepts a connection, or the peer is not a usable Cassandra node.
     pub(super) fn connect(address: &CassandraAddress) -> Result<Self, JournalError> {
-        let failed = |source| JournalError::Cassandra {
-            place: address.to_string(),
-            doing: "connect",
-            source,
-        };
+        let failed = |source| failed(address, "connect", source);
         let nodes = (address.host.as_str(), address.port).to_socket_addrs();
         let mut last = CqlError::Io(io::Error::other("the host has no address"));
         for node in nodes.map_err(|error| failed(CqlError::Io(error)))? {
@@ -104,11 +180,7 @@ impl JournalSession {
             };
             let retry_until = *retry_until.get_or_insert(Instant::now() + self.retry_time);
             if !is_temporary(&error) || time_left(retry_until).is_zero() {
-                return Err(JournalError::Cassandra {
-                    place: self.address.to_string(),
-                    doing,
-                    source: error,
-                });
+                return Err(failed(&self.address, doing, error));
             }
             thread::sleep(RETRY_PAUSE);
             timeout = timeout.min(time_left(retry_until)).max(MIN_ATTEMPT);
@@ -139,11 +211,8 @@ impl JournalSession {
 
     /// Returns the error for a result that does not match the statement.
     pub(super) fn unexpected(&self, doing: &'static str) -> JournalError {
-        JournalError::Cassandra {
-            place: self.address.to_string(),
-            doing,
-            source: CqlError::Invalid("the result has unexpected columns"),
-        }
+        let source = CqlError::Invalid("the result has unexpected columns");
+        failed(&self.address, doing, source)
     }
 
     fn attempt(&mut self, query: &CqlQuery<'_>, until: Instant) -> Result<CqlResult, CqlError> {
@@ -157,6 +226,14 @@ impl JournalSession {
             self.connection = Some(connection);
         }
         result
+    }
+}
+
+fn failed(address: &CassandraAddress, doing: &'static str, source: CqlError) -> JournalError {
+    JournalError::Cassandra {
+        place: address.to_string(),
+        doing,
+        source,
     }
 }
 

@@ -163,3 +163,45 @@ fn retries_have_their_time_after_a_slow_first_attempt() {
     let latest = TIMEOUT + RETRY_TIME + RETRY_PAUSE + MIN_ATTEMPT;
     assert!(begin.elapsed() < latest + Duration::from_secs(1));
 }
+
+#[test]
+fn reads_host_port_and_keyspace() {
+    for (text, shown) in [
+        ("127.0.0.1", "127.0.0.1:9042/floodmark"),
+        ("localhost:19042", "localhost:19042/floodmark"),
+        ("[::1]", "[::1]:9042/floodmark"),
+        ("[::1]:1/scores_2", "[::1]:1/scores_2"),
+        ("node-1.example/a", "node-1.example:9042/a"),
+    ] {
+        let address: CassandraAddress = text.parse().unwrap();
+        assert_eq!(address.to_string(), format!("cassandra:{shown}"));
+    }
+}
+
+#[test]
+fn refuses_other_text() {
+    let long = format!("h/{}", "k".repeat(49));
+    for text in [
+        "",
+        ":9042",
+        "/k",
+        "h:",
+        "h:0",
+        "h:65536",
+        "h:x",
+        "::1",
+        "[::1",
+        "[h]:1",
+        "[::1]9042",
+        "h/",
+        "h/K",
+        "h/1k",
+        "h/k;",
+        "h/k/l",
+        "a b",
+        "http://h",
+        long.as_str(),
+    ] {
+        assert!(text.parse::<CassandraAddress>().is_err(), "{text}");
+    }
+}

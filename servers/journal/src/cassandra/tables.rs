@@ -24,13 +24,15 @@ pub(super) const MISSING: &str = "it is missing";
 /// Describes a bucket that lacks records or an epoch, although Cassandra acknowledged the write.
 const LOST: &str = "Cassandra has lost acknowledged writes";
 
-/// The tables of a journal.
+/// Statement that stores a batch.
+const STORE: &str = "UPDATE {batches} SET records = ?, total = ? WHERE bucket = ? AND first = ? \
+                     IF epoch = ? AND total = ?";
+
+/// The tables of a journal. In the text of a statement, `{owner}` and `{batches}` stand for them.
 pub(super) struct JournalTables {
     pub(super) session: JournalSession,
-    /// Statement that stores a batch.
+    /// [`STORE`] with the names of the tables.
     store: String,
-    owner: String,
-    batches: String,
 }
 
 /// The row in table `owner`.
@@ -63,15 +65,8 @@ pub(super) struct BucketContent {
 impl JournalTables {
     /// Opens the tables. Creates them and the keyspace if they are missing.
     pub(super) fn open(session: JournalSession) -> Result<Self, JournalError> {
-        let keyspace = &session.address.keyspace;
-        let batches = format!("{keyspace}.batches");
         let mut tables = JournalTables {
-            store: format!(
-                "UPDATE {batches} SET records = ?, total = ? WHERE bucket = ? AND first = ? \
-                 IF epoch = ? AND total = ?"
-            ),
-            owner: format!("{keyspace}.owner"),
-            batches,
+            store: named(&session, STORE),
             session,
         };
         tables.create()?;
@@ -79,23 +74,19 @@ impl JournalTables {
     }
 
     fn create(&mut self) -> Result<(), JournalError> {
-        let keyspace = &self.session.address.keyspace;
-        let (owner, batches) = (&self.owner, &self.batches);
-        let statements = [
-            format!(
-                "CREATE KEYSPACE IF NOT EXISTS {keyspace} \
-                 WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
-            ),
-            format!(
-                "CREATE TABLE IF NOT EXISTS {owner} (name text PRIMARY KEY, epoch bigint, bucket bigint)"
-            ),
-            format!(
-                "CREATE TABLE IF NOT EXISTS {batches} (bucket bigint, first bigint, \
-                 epoch bigint static, total bigint static, is_sealed boolean static, \
-                 snapshot blob static, records blob, PRIMARY KEY (bucket, first))"
-            ),
-        ];
-        for statement in statements {
+        let keyspace = format!(
+            "CREATE KEYSPACE IF NOT EXISTS {} \
+             WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}",
+            self.session.address.keyspace
+        );
+        for statement in [
+            keyspace.as_str(),
+            "CREATE TABLE IF NOT EXISTS {owner} (name text PRIMARY KEY, epoch bigint, bucket bigint)",
+            "CREATE TABLE IF NOT EXISTS {batches} (bucket bigint, first bigint, \
+             epoch bigint static, total bigint static, is_sealed boolean static, \
+             snapshot blob static, records blob, PRIMARY KEY (bucket, first))",
+        ] {
+            let statement = named(&self.session, statement);
             let created = self.session.execute("create the tables", &statement, &[])?;
             if created == CqlResult::SchemaChanged {
                 self.await_agreement()?;
@@ -129,8 +120,8 @@ impl JournalTables {
     /// Returns the owner, or `None` for a new journal.
     pub(super) fn read_owner(&mut self) -> Result<Option<OwnerRow>, JournalError> {
         const DOING: &str = "read the owner";
-        let query = format!("SELECT epoch, bucket FROM {} WHERE name = ?", self.owner);
-        let rows = self.rows(DOING, &query, &[OWNER])?;
+        let query = "SELECT epoch, bucket FROM {owner} WHERE name = ?";
+        let rows = self.rows(DOING, query, &[OWNER])?;
         match rows.first().map(Vec::as_slice) {
             None => Ok(None),
             Some([CqlValue::Integer(epoch), CqlValue::Integer(bucket)]) => Ok(Some(OwnerRow {
@@ -143,13 +134,9 @@ impl JournalTables {
 
     /// Creates the owner row if it does not exist.
     pub(super) fn create_owner(&mut self, owner: OwnerRow) -> Result<(), JournalError> {
-        let text = format!(
-            "INSERT INTO {} (name, epoch, bucket) VALUES (?, ?, ?) IF NOT EXISTS",
-            self.owner
-        );
+        let text = "INSERT INTO {owner} (name, epoch, bucket) VALUES (?, ?, ?) IF NOT EXISTS";
         let values = [OWNER, Integer(owner.epoch), Integer(owner.bucket)];
-        let created = self.session.execute_if("create the owner", &text, &values);
-        created.map(drop)
+        self.execute_if("create the owner", text, &values).map(drop)
     }
 
     /// Replaces the owner's epoch with `epoch`, unless it is no longer `previous`.
@@ -158,26 +145,17 @@ impl JournalTables {
         previous: i64,
         epoch: i64,
     ) -> Result<ConditionalResult, JournalError> {
-        let text = format!(
-            "UPDATE {} SET epoch = ? WHERE name = ? IF epoch = ?",
-            self.owner
-        );
+        let text = "UPDATE {owner} SET epoch = ? WHERE name = ? IF epoch = ?";
         let values = [Integer(epoch), OWNER, Integer(previous)];
-        self.session
-            .execute_if("take over the journal", &text, &values)
+        self.execute_if("take over the journal", text, &values)
     }
 
     /// Sets the first bucket that recovery reads.
     pub(super) fn advance(&mut self, epoch: i64, bucket: i64) -> Result<(), JournalError> {
         // Without the second condition, a delayed attempt could undo a later call.
-        let text = format!(
-            "UPDATE {} SET bucket = ? WHERE name = ? IF epoch = ? AND bucket < ?",
-            self.owner
-        );
+        let text = "UPDATE {owner} SET bucket = ? WHERE name = ? IF epoch = ? AND bucket < ?";
         let values = [Integer(bucket), OWNER, Integer(epoch), Integer(bucket)];
-        let set = self
-            .session
-            .execute_if("set the first bucket", &text, &values)?;
+        let set = self.execute_if("set the first bucket", text, &values)?;
         if set == ConditionalResult::Applied {
             return Ok(());
         }
@@ -195,13 +173,9 @@ impl JournalTables {
         bucket: i64,
         epoch: i64,
     ) -> Result<ConditionalResult, JournalError> {
-        let text = format!(
-            "UPDATE {} SET epoch = ? WHERE bucket = ? IF epoch < ?",
-            self.batches
-        );
+        let text = "UPDATE {batches} SET epoch = ? WHERE bucket = ? IF epoch < ?";
         let values = [Integer(epoch), Integer(bucket), Integer(epoch)];
-        self.session
-            .execute_if("take over a bucket", &text, &values)
+        self.execute_if("take over a bucket", text, &values)
     }
 
     /// Creates a bucket if it does not exist. `total` is the number of records in `snapshot`.
@@ -211,17 +185,15 @@ impl JournalTables {
         epoch: i64,
         (snapshot, total): (&[u8], i64),
     ) -> Result<ConditionalResult, JournalError> {
-        let text = format!(
-            "UPDATE {} SET epoch = ?, snapshot = ?, total = ? WHERE bucket = ? IF epoch = NULL",
-            self.batches
-        );
+        let text = "UPDATE {batches} SET epoch = ?, snapshot = ?, total = ? WHERE bucket = ? \
+                    IF epoch = NULL";
         let values = [
             Integer(epoch),
             Blob(snapshot),
             Integer(total),
             Integer(bucket),
         ];
-        self.session.execute_if("create a bucket", &text, &values)
+        self.execute_if("create a bucket", text, &values)
     }
 
     /// Creates the bucket after a sealed one.
@@ -243,13 +215,13 @@ impl JournalTables {
 
     /// Marks a bucket as complete. Only then may the server create the next bucket.
     pub(super) fn seal(&mut self, bucket: i64, epoch: i64) -> Result<(), JournalError> {
-        let text = format!(
-            "UPDATE {} SET is_sealed = true WHERE bucket = ? IF epoch = ?",
-            self.batches
-        );
+        let text = "UPDATE {batches} SET is_sealed = true WHERE bucket = ? IF epoch = ?";
         let values = [Integer(bucket), Integer(epoch)];
-        let sealed = self.session.execute_if("seal a bucket", &text, &values)?;
-        self.check_owned(bucket, sealed)
+        match self.execute_if("seal a bucket", text, &values)? {
+            ConditionalResult::Applied => Ok(()),
+            ConditionalResult::Refused(Some(_)) => Err(self.superseded()),
+            ConditionalResult::Refused(None) => Err(self.damaged(bucket, MISSING)),
+        }
     }
 
     /// Stores a batch. `first` is the number of records before the batch, and `total` the number
@@ -287,12 +259,9 @@ impl JournalTables {
         epoch: i64,
     ) -> Result<BucketContent, JournalError> {
         const DOING: &str = "read a bucket";
-        let query = format!(
-            "SELECT first, records FROM {} WHERE bucket = ?",
-            self.batches
-        );
+        let query = "SELECT first, records FROM {batches} WHERE bucket = ?";
         let mut batches = Vec::new();
-        for row in self.rows(DOING, &query, &[Integer(bucket)])? {
+        for row in self.rows(DOING, query, &[Integer(bucket)])? {
             let Ok([first, records]) = <[CqlValue; 2]>::try_from(row) else {
                 return Err(self.session.unexpected(DOING));
             };
@@ -322,11 +291,9 @@ impl JournalTables {
         bucket: i64,
         epoch: i64,
     ) -> Result<BucketHead, JournalError> {
-        let query = format!(
-            "SELECT DISTINCT epoch, total, is_sealed, snapshot FROM {} WHERE bucket = ?",
-            self.batches
-        );
-        let row = self.rows(doing, &query, &[Integer(bucket)])?.pop();
+        let query =
+            "SELECT DISTINCT epoch, total, is_sealed, snapshot FROM {batches} WHERE bucket = ?";
+        let row = self.rows(doing, query, &[Integer(bucket)])?.pop();
         let row = row.ok_or_else(|| self.damaged(bucket, MISSING))?;
         let Ok([found, total, is_sealed, snapshot]) = <[CqlValue; 4]>::try_from(row) else {
             return Err(self.session.unexpected(doing));
@@ -351,8 +318,8 @@ impl JournalTables {
     /// Returns the numbers of all buckets.
     pub(super) fn read_buckets(&mut self) -> Result<Vec<i64>, JournalError> {
         const DOING: &str = "list the buckets";
-        let query = format!("SELECT DISTINCT bucket FROM {}", self.batches);
-        let rows = self.rows(DOING, &query, &[])?.into_iter();
+        let query = "SELECT DISTINCT bucket FROM {batches}";
+        let rows = self.rows(DOING, query, &[])?.into_iter();
         let numbers = rows.map(|row| match row[..] {
             [CqlValue::Integer(number)] => Ok(number),
             _ => Err(self.session.unexpected(DOING)),
@@ -362,20 +329,11 @@ impl JournalTables {
 
     /// Deletes a bucket that recovery no longer reads.
     pub(super) fn delete(&mut self, bucket: i64) -> Result<(), JournalError> {
-        let text = format!("DELETE FROM {} WHERE bucket = ?", self.batches);
-        let deleted = self
-            .session
-            .execute("delete a bucket", &text, &[Integer(bucket)]);
-        deleted.map(drop)
-    }
-
-    /// Returns an error unless a statement on the condition of the server's epoch was applied.
-    fn check_owned(&self, bucket: i64, result: ConditionalResult) -> Result<(), JournalError> {
-        match result {
-            ConditionalResult::Applied => Ok(()),
-            ConditionalResult::Refused(Some(_)) => Err(self.superseded()),
-            ConditionalResult::Refused(None) => Err(self.damaged(bucket, MISSING)),
-        }
+        let text = named(&self.session, "DELETE FROM {batches} WHERE bucket = ?");
+        let values = [Integer(bucket)];
+        self.session
+            .execute("delete a bucket", &text, &values)
+            .map(drop)
     }
 
     /// Returns the error for a server that no longer owns the journal.
@@ -405,15 +363,33 @@ impl JournalTables {
         }
     }
 
+    fn execute_if(
+        &mut self,
+        doing: &'static str,
+        text: &str,
+        values: &[CqlParameter<'_>],
+    ) -> Result<ConditionalResult, JournalError> {
+        let text = named(&self.session, text);
+        self.session.execute_if(doing, &text, values)
+    }
+
     fn rows(
         &mut self,
         doing: &'static str,
         query: &str,
         values: &[CqlParameter<'_>],
     ) -> Result<Vec<Vec<CqlValue>>, JournalError> {
-        match self.session.execute(doing, query, values)? {
+        let query = named(&self.session, query);
+        match self.session.execute(doing, &query, values)? {
             CqlResult::Rows(rows) => Ok(rows),
             CqlResult::Done | CqlResult::SchemaChanged => Err(self.session.unexpected(doing)),
         }
     }
+}
+
+/// Replaces `{owner}` and `{batches}` by the names of the tables.
+fn named(session: &JournalSession, text: &str) -> String {
+    let keyspace = &session.address.keyspace;
+    let text = text.replace("{owner}", &format!("{keyspace}.owner"));
+    text.replace("{batches}", &format!("{keyspace}.batches"))
 }

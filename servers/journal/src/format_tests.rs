@@ -1,7 +1,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::format::{BATCH_HEADER, seal};
 
 const HEADER: SegmentHeader = SegmentHeader {
     record_bytes: 8,
