@@ -16,21 +16,11 @@ use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::pace::{ClockSteps, Register, STEP, steps};
+use crate::scoring::ScoreFault;
 
 /// Maximum time to wait for a record to become durable, in clock steps (50 steps are 5 s). After
 /// this time, the server responds with a 503. The record may still become durable later.
 const COMMIT_TIMEOUT: ClockSteps = 50;
-
-/// A reason why a response cannot confirm that its record is durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CommitFault {
-    /// The journal has failed.
-    Failed,
-    /// The journal takes too long.
-    Slow,
-    /// The oldest response has waited too long. The record was not appended.
-    Overloaded,
-}
 
 /// The waiting responses of a worker. Entries of closed connections stay until their records are
 /// durable or overdue, so the journal's queue bounds the number of entries.
@@ -91,16 +81,16 @@ impl Commits {
     /// # Errors
     /// An earlier record has timed out and is still not durable, or the oldest response has waited
     /// longer than the limit.
-    pub(crate) fn begin(&self, journal: &Journal, now: ClockSteps) -> Result<(), CommitFault> {
+    pub(crate) fn begin(&self, journal: &Journal, now: ClockSteps) -> Result<(), ScoreFault> {
         let durable = journal.progress().durable;
         if self.given_up.get() > durable {
-            return Err(CommitFault::Slow);
+            return Err(ScoreFault::Slow);
         }
         let is_overdue = |oldest: &WaitingResponse| {
             oldest.number > durable && now.saturating_sub(oldest.since) > self.max_wait
         };
         if self.waiting.borrow().front().is_some_and(is_overdue) {
-            return Err(CommitFault::Overloaded);
+            return Err(ScoreFault::Overloaded);
         }
         // Only the worker changes the flag, and a load costs less than a store.
         if !self.signal.has_waiting.load(Ordering::SeqCst) {
@@ -115,7 +105,7 @@ impl Commits {
         journal: &Journal,
         number: u64,
         now: ClockSteps,
-    ) -> Result<(), CommitFault> {
+    ) -> Result<(), ScoreFault> {
         if !self.is_uncommitted.replace(true) {
             // The task runs after the tasks that are ready now.
             self.signal.changed.notify_one();
@@ -127,10 +117,10 @@ impl Commits {
                 return Poll::Ready(Ok(()));
             }
             if progress.failure.is_some() {
-                return Poll::Ready(Err(CommitFault::Failed));
+                return Poll::Ready(Err(ScoreFault::Failed));
             }
             if self.given_up.get() >= number {
-                return Poll::Ready(Err(CommitFault::Slow));
+                return Poll::Ready(Err(ScoreFault::Slow));
             }
             if !is_queued {
                 is_queued = true;
@@ -248,12 +238,12 @@ mod tests {
         commits.give_up(COMMIT_TIMEOUT + 1);
         assert_eq!(
             early.as_mut().poll(&mut cx),
-            Poll::Ready(Err(CommitFault::Slow))
+            Poll::Ready(Err(ScoreFault::Slow))
         );
         assert!(late.as_mut().poll(&mut cx).is_pending());
         assert_eq!(
             commits.begin(&journal, 0),
-            Err(CommitFault::Slow),
+            Err(ScoreFault::Slow),
             "refused at once"
         );
         stored(&journal, 2);
@@ -274,7 +264,7 @@ mod tests {
         assert_eq!(commits.begin(&journal, 16), Ok(()));
         assert_eq!(
             commits.begin(&journal, 17),
-            Err(CommitFault::Overloaded),
+            Err(ScoreFault::Overloaded),
             "waited for 1.2 s"
         );
         stored(&journal, 1);

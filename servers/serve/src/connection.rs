@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::service::service;
 use crate::settings::Limits;
 use crate::socket::ConnectionSocket;
-use crate::worker_state::Worker;
+use crate::worker::Worker;
 
 /// Maximum time to read and discard the rest of a request after an early response. An immediate
 /// close would reset the connection, and the client could lose the response (RFC 9112, section

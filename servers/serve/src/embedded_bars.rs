@@ -14,13 +14,12 @@ use floodmark_host::sync_folder;
 use redb::backends::FileBackend;
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
 
-use crate::bar_store::{
-    BarInsert, BarList, BarRequests, MAX_BATCH, StoreFault, StoreResult, StoredBar, answer_inserts,
-    answer_lists,
+use crate::bars::{
+    BarInsert, BarList, BarRequests, MAX_BATCH, StoredBar, answer_inserts, answer_lists,
 };
 use crate::error::ServeError;
 use crate::state_file::{StateError, failed, open_regular};
-use crate::store_queue::QueuedRequests;
+use crate::store_queue::{QueuedRequests, StoreFault, StoreResult};
 
 /// The bars: id and name.
 const BARS: TableDefinition<i64, &str> = TableDefinition::new("bars");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use floodmark_journal::JournalError;
 
-use crate::budget::RESERVED_FILES;
+use crate::accepting::RESERVED_FILES;
 #[cfg(feature = "postgresql")]
 use crate::postgresql::PostgresqlError;
 use crate::state_file::StateError;

@@ -4,42 +4,31 @@
 //!
 //! Start reading in `server.rs`, then read `worker.rs` (one thread), `connection.rs` and
 //! `service.rs`. The dispatcher's numbers are in `numbers.rs`, and the state file is in
-//! `state_file.rs` and `state_slots.rs`. The scores and their journal are in `scoring.rs`,
-//! `scores.rs` and `commits.rs`. The bars are in `bars.rs`, `bar_store.rs`, `store_queue.rs`,
-//! `embedded_bars.rs` (a database file) and `postgresql/`.
+//! `state_file.rs`. The scores and their journal are in `scoring.rs` and `commits.rs`. The bars are in
+//! `bars.rs`, `store_queue.rs`, `embedded_bars.rs` (a database file) and `postgresql/`.
 //!
 //! Invariants: the server does not use the load engine, and all queues and buffers are bounded,
 //! except the list of bars, which grows with their number.
 
-mod bar_store;
+mod accepting;
 mod bars;
-mod body;
-mod budget;
 mod commits;
 mod connection;
 mod embedded_bars;
 mod error;
-mod handoff;
-mod host;
-mod listen;
+mod http;
 mod numbers;
 mod pace;
 #[cfg(feature = "postgresql")]
 mod postgresql;
-mod response;
-mod running_store;
-mod scores;
 mod scoring;
 mod server;
 mod service;
 mod settings;
 mod socket;
 mod state_file;
-mod state_slots;
 mod store_queue;
-mod summary;
 mod worker;
-mod worker_state;
 mod workload;
 
 pub use error::ServeError;
@@ -49,5 +38,5 @@ pub use postgresql::{PostgresqlError, PostgresqlSetting};
 pub use server::serve;
 pub use settings::{JournalSetting, Limits, Settings, StoreSetting};
 pub use state_file::StateError;
-pub use summary::ServeSummary;
+pub use worker::ServeSummary;
 pub use workload::NativeWorkload;

@@ -1,16 +1,18 @@
-//! The workload `scoring`: `POST /scoring` adds a score.
+//! The workload `scoring`: `POST /scoring` adds a score. The scores of all threads have one number and
+//! one total, and a journal keeps them.
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use floodmark_journal::{AppendError, Journal};
+use floodmark_journal::{AppendError, Journal, JournalError, JournalOptions, JournalState};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::commits::CommitFault;
-use crate::response::{HttpResponse, ok, refusal};
-use crate::scores::{ScoreRefusal, ScoreTotals, SharedScores};
-use crate::worker_state::Worker;
+use crate::http::{HttpResponse, ok, refusal};
+use crate::settings::JournalSetting;
+use crate::worker::Worker;
 
 /// Body of a request. Other fields are ignored.
 #[derive(Deserialize)]
@@ -34,12 +36,13 @@ pub(crate) async fn score(worker: &Worker, scores: &SharedScores, body: Bytes) -
         Err(reason) => return refusal(StatusCode::BAD_REQUEST, reason, None),
     };
     drop(body);
-    match scores.journal() {
-        None => match scores.add(score) {
-            Ok(totals) => answer(&totals),
-            Err(fault) => refused(None, fault),
-        },
+    let added = match scores.journal() {
+        None => scores.add(score),
         Some(journal) => durable(worker, scores, journal, score).await,
+    };
+    match added {
+        Ok(totals) => answer(&totals),
+        Err(fault) => refused(scores, fault),
     }
 }
 
@@ -48,20 +51,13 @@ async fn durable(
     scores: &SharedScores,
     journal: &Journal,
     score: f64,
-) -> HttpResponse {
+) -> Result<ScoreTotals, ScoreFault> {
     let commits = &worker.commits;
     let now = worker.register.now.get();
-    if let Err(fault) = commits.begin(journal, now) {
-        return unavailable(journal, fault);
-    }
-    let totals = match scores.add(score) {
-        Ok(totals) => totals,
-        Err(fault) => return refused(Some(journal), fault),
-    };
-    match commits.wait(journal, totals.number(), now).await {
-        Ok(()) => answer(&totals),
-        Err(fault) => unavailable(journal, fault),
-    }
+    commits.begin(journal, now)?;
+    let totals = scores.add(score)?;
+    commits.wait(journal, totals.number, now).await?;
+    Ok(totals)
 }
 
 fn parse(body: &[u8]) -> Result<f64, &'static str> {
@@ -88,38 +84,186 @@ fn answer(totals: &ScoreTotals) -> HttpResponse {
     ok("application/json", Bytes::from(body))
 }
 
-fn refused(journal: Option<&Journal>, cause: ScoreRefusal) -> HttpResponse {
-    match (cause, journal) {
-        (ScoreRefusal::Journal(AppendError::Failed), Some(journal)) => {
-            unavailable(journal, CommitFault::Failed)
-        }
-        (ScoreRefusal::Journal(_), _) => retry_later("the journal's queue is full; retry later"),
-        (ScoreRefusal::Overflow, _) => {
+fn refused(scores: &SharedScores, fault: ScoreFault) -> HttpResponse {
+    let failure = scores.journal().and_then(|of| of.progress().failure);
+    let cause;
+    let reason = match (fault, failure) {
+        (ScoreFault::Overflow, _) => {
             let reason = "the total would exceed the largest double; send a smaller score";
-            refusal(StatusCode::BAD_REQUEST, reason, None)
+            return refusal(StatusCode::BAD_REQUEST, reason, None);
         }
-    }
-}
-
-fn unavailable(journal: &Journal, fault: CommitFault) -> HttpResponse {
-    match (fault, journal.progress().failure) {
-        (CommitFault::Failed, Some(cause)) => retry_later(&format!(
-            "the journal has failed: {cause}; then restart the server"
-        )),
-        (CommitFault::Overloaded, _) => retry_later("the journal is overloaded; retry later"),
-        _ => retry_later("the journal does not respond; retry later"),
-    }
-}
-
-fn retry_later(reason: &str) -> HttpResponse {
+        (ScoreFault::Full, _) => "the journal's queue is full; retry later",
+        (ScoreFault::Overloaded, _) => "the journal is overloaded; retry later",
+        (ScoreFault::Failed, Some(failure)) => {
+            cause = format!("the journal has failed: {failure}; then restart the server");
+            &cause
+        }
+        (ScoreFault::Failed | ScoreFault::Slow, _) => "the journal does not respond; retry later",
+    };
     let header = Some((RETRY_AFTER, "1"));
     refusal(StatusCode::SERVICE_UNAVAILABLE, reason, header)
 }
 
+/// A reason why a score is not recorded, or why its response cannot confirm that it is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ScoreFault {
+    /// The total would be too large for a double.
+    Overflow,
+    /// The journal's queue is full.
+    Full,
+    /// The journal has failed.
+    Failed,
+    /// The journal takes too long.
+    Slow,
+    /// The oldest response has waited too long. The record was not appended.
+    Overloaded,
+}
+
+impl From<AppendError> for ScoreFault {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::Failed => ScoreFault::Failed,
+            AppendError::Full => ScoreFault::Full,
+        }
+    }
+}
+
+/// Number and total of scores.
+///
+/// The total is a compensated sum (Neumaier, 1974), so rounding errors do not grow with the number of
+/// scores.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct ScoreTotals {
+    number: u64,
+    sum: f64,
+    compensation: f64,
+}
+
+/// Body of a response.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ScoreAnswer {
+    average_score: f64,
+    total_score: f64,
+    number_of_trials: u64,
+}
+
+impl ScoreTotals {
+    /// Returns the totals after another score. Returns `None` if the total is too large for a
+    /// double.
+    fn plus(mut self, score: f64) -> Option<Self> {
+        let sum = self.sum + score;
+        self.compensation += if self.sum.abs() >= score.abs() {
+            (self.sum - sum) + score
+        } else {
+            (score - sum) + self.sum
+        };
+        self.sum = sum;
+        self.number += 1;
+        self.total().is_finite().then_some(self)
+    }
+
+    fn total(&self) -> f64 {
+        self.sum + self.compensation
+    }
+
+    /// Returns the body of the response to the last score. There must be a score.
+    fn answer(&self) -> ScoreAnswer {
+        ScoreAnswer {
+            average_score: self.total() / self.number as f64,
+            total_score: self.total(),
+            number_of_trials: self.number,
+        }
+    }
+}
+
+impl JournalState for ScoreTotals {
+    const RECORD_BYTES: usize = 8;
+
+    fn apply(&mut self, records: &[u8]) {
+        for record in records.as_chunks().0 {
+            // A score is recorded only if the total stays finite.
+            *self = self.plus(f64::from_le_bytes(*record)).unwrap_or(*self);
+        }
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        let fields = [self.number, self.sum.to_bits(), self.compensation.to_bits()];
+        fields.map(u64::to_le_bytes).concat()
+    }
+
+    fn restore(bytes: &[u8]) -> Option<Self> {
+        let (fields, []) = bytes.as_chunks() else {
+            return None;
+        };
+        let [number, sum, compensation] = fields else {
+            return None;
+        };
+        Some(ScoreTotals {
+            number: u64::from_le_bytes(*number),
+            sum: f64::from_le_bytes(*sum),
+            compensation: f64::from_le_bytes(*compensation),
+        })
+    }
+}
+
+/// The scores of all threads.
+pub(crate) struct SharedScores {
+    totals: Mutex<ScoreTotals>,
+    journal: Option<Journal>,
+}
+
+impl SharedScores {
+    /// Opens the journal and reads it back.
+    pub(crate) fn open(setting: &JournalSetting) -> Result<Self, JournalError> {
+        let options = JournalOptions::default();
+        let empty = ScoreTotals::default();
+        let (journal, totals) = match setting {
+            JournalSetting::None => (None, empty),
+            JournalSetting::Memory => (Some(Journal::in_memory(&options)?), empty),
+            JournalSetting::File(folder) => {
+                let (journal, totals) = Journal::open(folder, &options, empty)?;
+                (Some(journal), totals)
+            }
+            JournalSetting::Cassandra(address) => {
+                let (journal, totals) = Journal::open_cassandra(address, &options, empty)?;
+                (Some(journal), totals)
+            }
+        };
+        let totals = Mutex::new(totals);
+        Ok(SharedScores { totals, journal })
+    }
+
+    /// Adds a score and returns the totals after it. With a journal, the score is durable once the
+    /// journal has reached its number.
+    fn add(&self, score: f64) -> Result<ScoreTotals, ScoreFault> {
+        // Append under the lock, so that the journal has the order of the totals.
+        let totals = self.totals.lock();
+        let mut totals = totals.unwrap_or_else(PoisonError::into_inner);
+        let after = totals.plus(score).ok_or(ScoreFault::Overflow)?;
+        if let Some(journal) = &self.journal {
+            journal.append(&score.to_le_bytes())?;
+        }
+        *totals = after;
+        Ok(after)
+    }
+
+    /// Returns the journal.
+    pub(crate) fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+
+    /// Closes the journal.
+    pub(crate) fn close(self) -> Result<(), Arc<JournalError>> {
+        self.journal.map_or(Ok(()), Journal::close)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hyper::header::HeaderValue;
+
+    use super::*;
 
     #[test]
     fn reads_one_finite_number() {
@@ -178,5 +322,42 @@ mod tests {
             assert!(!is_json(other), "{other}");
         }
         assert!(!super::is_json(&HeaderMap::new()));
+    }
+
+    fn totals(scores: impl IntoIterator<Item = f64>) -> ScoreTotals {
+        let mut scores = scores.into_iter();
+        let sum = scores.try_fold(ScoreTotals::default(), ScoreTotals::plus);
+        sum.unwrap()
+    }
+
+    #[test]
+    fn the_total_of_many_scores_is_exact() {
+        let many = totals((0..1_000_000).map(|_| 0.1));
+        assert_eq!(many.total(), 100_000.000_000_000_0);
+        assert_eq!(many.answer().average_score, 0.1);
+        assert_eq!(totals([1e16, 1.0, -1e16]).total(), 1.0);
+        assert_eq!(totals([1.0, 1e100, 1.0, -1e100]).total(), 2.0);
+    }
+
+    #[test]
+    fn a_total_too_large_for_a_double_changes_nothing() {
+        let scores = SharedScores::open(&JournalSetting::None).unwrap();
+        let first = scores.add(f64::MAX).unwrap();
+        assert_eq!(scores.add(f64::MAX), Err(ScoreFault::Overflow));
+        let second = scores.add(-f64::MAX).unwrap();
+        assert_eq!((first.number, second.number), (1, 2));
+        assert_eq!(second.total(), 0.0);
+    }
+
+    #[test]
+    fn a_snapshot_restores_the_totals() {
+        let before = totals([0.1, 1e9, -7.25, 1e-300]);
+        assert_eq!(ScoreTotals::restore(&before.snapshot()), Some(before));
+        for wrong in [&before.snapshot()[1..], &[], &[0; 32]] {
+            assert_eq!(ScoreTotals::restore(wrong), None);
+        }
+        let mut applied = ScoreTotals::default();
+        applied.apply(&[0.1, 1e9, -7.25, 1e-300].map(f64::to_le_bytes).concat());
+        assert_eq!(applied, before);
     }
 }

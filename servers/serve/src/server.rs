@@ -11,17 +11,13 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
 
-use crate::bar_store::BarStore;
-use crate::budget::{ConnectionBudget, RESERVED_FILES};
+use crate::accepting::{self, ConnectionBudget, RESERVED_FILES, handoffs};
+use crate::bars::{BarStore, RunningStore};
 use crate::error::ServeError;
-use crate::handoff::handoffs;
-use crate::listen;
 use crate::numbers::{Numbers, Reserver};
-use crate::running_store::RunningStore;
-use crate::scores::SharedScores;
+use crate::scoring::SharedScores;
 use crate::settings::{JournalSetting, Settings};
-use crate::summary::ServeSummary;
-use crate::worker_state::{ServerState, Worker};
+use crate::worker::{ServeSummary, ServerState, Worker};
 use crate::workload::NativeWorkload;
 
 /// Runs a server until `shutdown` completes, and blocks the calling thread.
@@ -68,7 +64,7 @@ pub fn serve(
     let max_connections = max_connections(limits.connections)?;
     // Listen before opening files, so that a second server on this port cannot change them.
     let cannot_listen = |source| ServeError::Listen { address, source };
-    let listener = listen::listen(address, settings.share_port).map_err(cannot_listen)?;
+    let listener = accepting::listen(address, settings.share_port).map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
     let reserver = state.map(|path| Reserver::start(&path, limits.reserve.get(), on_failure));
     let (numbers, reserver) = reserver.transpose()?.unzip();
@@ -141,7 +137,7 @@ fn run(
         });
     }
     // Without the filter, connections that are established during the shutdown are reset.
-    let _ = listen::refuse_handshakes(&listener);
+    let _ = accepting::refuse_handshakes(&listener);
     // The listener is closed when the last worker stops accepting.
     drop(listener);
     stop.send_replace(true);

@@ -13,13 +13,11 @@ use hyper::service::{Service, service_fn};
 use hyper::{Method, Request, StatusCode};
 
 use crate::bars::bars;
-use crate::body::{BodyFault, read_body};
-use crate::host::host_fault;
+use crate::http::{BodyFault, HttpResponse, host_fault, ok, read_body, refusal};
 use crate::numbers::Numbers;
 use crate::pace::Pace;
-use crate::response::{HttpResponse, ok, refusal};
 use crate::scoring::{is_json, score};
-use crate::worker_state::Worker;
+use crate::worker::Worker;
 use crate::workload::NativeWorkload;
 
 /// Returns the service that responds to the requests on a connection, one at a time. Most responses

@@ -21,13 +21,23 @@ const MAX_WAITING: usize = 65_536;
 /// Time within which an idle store takes a request, even on a busy host.
 const IDLE_TIME: Duration = Duration::from_millis(200);
 
-/// Why a queue refuses a request. The request never reaches the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum QueueRefusal {
-    /// The oldest request has waited too long, or the queue is full.
-    Overloaded,
-    /// The store has ended.
-    Ended,
+/// Message for the client: why the store did not complete a request, and how to fix it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoreFault(pub(crate) String);
+
+/// Result of a request to the store.
+pub(crate) type StoreResult<T> = Result<T, StoreFault>;
+
+impl StoreFault {
+    /// The oldest request has waited too long, or the queue is full. The request never reaches the
+    /// store.
+    pub(crate) fn overloaded() -> Self {
+        StoreFault("the store is overloaded; retry later".to_owned())
+    }
+
+    pub(crate) fn ended() -> Self {
+        StoreFault("the store has ended; restart the server".to_owned())
+    }
 }
 
 /// A request in a queue.
@@ -88,15 +98,15 @@ pub(crate) fn store_queue<T>(max_wait: Duration) -> (StoreQueue<T>, QueuedReques
 
 impl<T> StoreQueue<T> {
     /// Adds a request.
-    pub(crate) fn add(&self, request: T) -> Result<(), QueueRefusal> {
+    pub(crate) fn add(&self, request: T) -> StoreResult<()> {
         let since = Instant::now();
         if self.oldest.delay(since) > self.max_wait && !self.requests.is_closed() {
-            return Err(QueueRefusal::Overloaded);
+            return Err(StoreFault::overloaded());
         }
         let sent = self.requests.try_send(Queued { since, request });
         sent.map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => QueueRefusal::Overloaded,
-            mpsc::error::TrySendError::Closed(_) => QueueRefusal::Ended,
+            mpsc::error::TrySendError::Full(_) => StoreFault::overloaded(),
+            mpsc::error::TrySendError::Closed(_) => StoreFault::ended(),
         })
     }
 
@@ -313,7 +323,7 @@ mod tests {
         let added = queue.add(request(4));
         assert_eq!(
             added,
-            Err(QueueRefusal::Overloaded),
+            Err(StoreFault::overloaded()),
             "the oldest request has waited too long"
         );
         drop(queue);
@@ -333,7 +343,7 @@ mod tests {
         sleep(8 * MAX_WAIT);
         assert_eq!(queue.add(request(1)), Ok(()));
         sleep(4 * MAX_WAIT);
-        assert_eq!(queue.add(request(2)), Err(QueueRefusal::Overloaded));
+        assert_eq!(queue.add(request(2)), Err(StoreFault::overloaded()));
         let mut batch = Vec::new();
         assert!(requests.blocking_take(&mut batch, 1));
         assert_eq!(numbers(&batch), [1], "replaces the refused request");
@@ -341,7 +351,7 @@ mod tests {
         assert_eq!(queue.add(request(3)), Ok(()));
         drop(requests);
         let added = queue.add(request(4));
-        assert_eq!(added, Err(QueueRefusal::Ended), "not overloaded");
+        assert_eq!(added, Err(StoreFault::ended()), "not overloaded");
     }
 
     #[test]
@@ -352,6 +362,6 @@ mod tests {
         for number in 0..MAX_WAITING {
             assert_eq!(queue.add(request(number)), Ok(()));
         }
-        assert_eq!(queue.add(request(0)), Err(QueueRefusal::Overloaded));
+        assert_eq!(queue.add(request(0)), Err(StoreFault::overloaded()));
     }
 }

@@ -1,5 +1,6 @@
-//! A server thread with its event loop, listener and connections.
+//! A server thread with its event loop, listener and connections, and the state that all threads share.
 
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::rc::Rc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floodmark_journal::JournalError;
+use hyper::server::conn::http1;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -14,15 +16,87 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use crate::accepting::{self, ConnectionBudget, Handoff};
+use crate::bars::BarStore;
 use crate::commits::Commits;
 use crate::connection;
 use crate::error::ServeError;
-use crate::handoff;
-use crate::listen;
-use crate::pace::STEP;
-use crate::scores::SharedScores;
-use crate::summary::ServeSummary;
-use crate::worker_state::{ServerState, Worker};
+use crate::numbers::Numbers;
+use crate::pace::{ClockSteps, Register, STEP};
+use crate::scoring::SharedScores;
+use crate::settings::Limits;
+use crate::workload::NativeWorkload;
+
+/// Totals of a server from start to shutdown.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct ServeSummary {
+    /// Number of connections accepted and served.
+    pub accepted: u64,
+    /// Number of responses, including those that refuse a request. hyper's own responses to invalid
+    /// heads (400, 431) are not counted.
+    pub answered: u64,
+    /// Number of connections closed at shutdown before their request or response was complete.
+    pub cut_at_end: u64,
+    /// The dispatcher's next number.
+    pub next_number: Option<u64>,
+}
+
+impl ServeSummary {
+    /// Adds a worker's totals.
+    pub(crate) fn add(&mut self, worker: ServeSummary) {
+        self.accepted += worker.accepted;
+        self.answered += worker.answered;
+        self.cut_at_end += worker.cut_at_end;
+    }
+}
+
+/// State shared by all workers.
+pub(crate) struct ServerState {
+    pub(crate) workload: NativeWorkload,
+    pub(crate) limits: Limits,
+    pub(crate) budget: ConnectionBudget,
+    /// Handoffs, one per worker.
+    pub(crate) handoffs: Vec<Handoff>,
+    pub(crate) numbers: Arc<Numbers>,
+    /// Scores; only for `scoring`.
+    pub(crate) scores: Option<SharedScores>,
+    /// Queues of the store; only for `bars`.
+    pub(crate) bars: Option<BarStore>,
+    /// Called when the journal fails.
+    pub(crate) on_failure: fn(&ServeError),
+}
+
+/// A thread of the server.
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<ServerState>,
+    pub(crate) register: Rc<Register>,
+    pub(crate) http: http1::Builder,
+    /// Responses that wait for the journal.
+    pub(crate) commits: Commits,
+    /// Index of the worker and of its handoff.
+    pub(crate) number: usize,
+    /// Time at which the shutdown began. Each later response is the last on its connection.
+    pub(crate) stopping_since: Cell<Option<ClockSteps>>,
+    /// Totals so far.
+    pub(crate) totals: RefCell<ServeSummary>,
+}
+
+impl Worker {
+    /// Returns whether the server is shutting down.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping_since.get().is_some()
+    }
+
+    /// Stops counting a connection toward the limit.
+    pub(crate) fn release(&self) {
+        self.shared.budget.release();
+        self.handoff().release();
+    }
+
+    pub(crate) fn handoff(&self) -> &Handoff {
+        &self.shared.handoffs[self.number]
+    }
+}
 
 /// Maximum number of connections to accept before open connections are served.
 const ACCEPTS_PER_TURN: usize = 64;
@@ -119,7 +193,7 @@ impl Worker {
             {
                 match self.accept_some(&listener, ACCEPTS_PER_TURN) {
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-                    Err(e) if listen::is_exhaustion(&e) => sleep(EXHAUSTED_PAUSE).await,
+                    Err(e) if accepting::is_exhaustion(&e) => sleep(EXHAUSTED_PAUSE).await,
                     // After other errors, the pending connection has already been closed
                     // (accept(2), "Error handling").
                     _ => {
@@ -138,12 +212,12 @@ impl Worker {
         let budget = &self.shared.budget;
         for _ in 0..max {
             if !budget.try_take() {
-                let is_exceeded = listen::is_queued(listener);
+                let is_exceeded = accepting::is_queued(listener);
                 budget.set_exceeded(is_exceeded);
                 let none_waits = || io::ErrorKind::WouldBlock.into();
                 return is_exceeded.then_some(()).ok_or_else(none_waits);
             }
-            let stream = listen::accept(listener).inspect_err(|error| {
+            let stream = accepting::accept(listener).inspect_err(|error| {
                 budget.release();
                 if error.kind() == io::ErrorKind::WouldBlock {
                     budget.set_exceeded(false);
@@ -154,7 +228,7 @@ impl Worker {
             let own = if self.is_stopping() {
                 Some(stream)
             } else {
-                handoff::hand_over(&self.shared.handoffs, self.number, stream)
+                accepting::hand_over(&self.shared.handoffs, self.number, stream)
             };
             if let Some(stream) = own {
                 self.handoff().keep();
@@ -177,7 +251,7 @@ impl Worker {
         self.stopping_since.set(Some(self.register.now.get()));
         handed.close();
         self.take_over(&mut handed).await;
-        let may_queue = || began.elapsed() < HANDSHAKE_TIME || listen::is_queued(&listener);
+        let may_queue = || began.elapsed() < HANDSHAKE_TIME || accepting::is_queued(&listener);
         while may_queue() && began.elapsed() < grace {
             sleep(SHUTDOWN_POLL).await;
         }

@@ -5,7 +5,7 @@ use std::error::Error;
 use tokio_postgres::error::SqlState;
 
 use super::setting::PostgresqlSetting;
-use crate::bar_store::StoreFault;
+use crate::store_queue::StoreFault;
 
 /// A reason why bars cannot be stored in PostgreSQL. The message contains no password.
 #[derive(Debug, thiserror::Error)]

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::bar_store::BarRequests;
+use crate::bars::BarRequests;
 use crate::error::ServeError;
 use crate::store_queue::QueuedRequests;
 

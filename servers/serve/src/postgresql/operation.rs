@@ -6,10 +6,8 @@ use bytes::Bytes;
 use tokio_postgres::Row;
 
 use super::session::{PreparedStatement, StatementEnd, StatementFault};
-use crate::bar_store::{
-    BarInsert, BarList, MAX_BATCH, StoreFault, StoreResult, StoredBar, answer_inserts, answer_lists,
-};
-use crate::store_queue::StoreRequest;
+use crate::bars::{BarInsert, BarList, MAX_BATCH, StoredBar, answer_inserts, answer_lists};
+use crate::store_queue::{StoreFault, StoreRequest, StoreResult};
 
 /// A statement that serves several requests at once.
 pub(super) trait BarOperation {

@@ -1,9 +1,13 @@
-//! Checks the `Host` header of requests (RFC 9112, section 3.2).
+//! The parts of HTTP that the workloads share: the `Host` header (RFC 9112, section 3.2), request
+//! bodies and responses.
 
 use std::net::Ipv6Addr;
 
-use hyper::Version;
-use hyper::header::{HOST, HeaderMap};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Request, Response, StatusCode, Version};
 
 /// Returns why the `Host` header of a request is invalid, or `None` if it is valid.
 pub(crate) fn host_fault(version: Version, headers: &HeaderMap) -> Option<&'static str> {
@@ -60,11 +64,83 @@ fn is_name(mut text: &[u8]) -> bool {
     }
 }
 
+/// A reason why a body cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyFault {
+    /// The body is longer than the limit.
+    TooLong,
+    /// The body is malformed or incomplete.
+    Malformed,
+}
+
+/// Reads the body of a request up to `limit` bytes.
+pub(crate) async fn read_body(
+    request: &mut Request<Incoming>,
+    limit: u64,
+) -> Result<Bytes, BodyFault> {
+    if request.body().size_hint().lower() > limit {
+        return Err(BodyFault::TooLong);
+    }
+    let mut left = limit;
+    // Most bodies have one frame, which needs no copy.
+    let mut first = Bytes::new();
+    let mut whole = Vec::new();
+    while let Some(frame) = request.body_mut().frame().await {
+        let frame = frame.map_err(|_| BodyFault::Malformed)?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        let rest = left.checked_sub(data.len() as u64);
+        left = rest.ok_or(BodyFault::TooLong)?;
+        if first.is_empty() {
+            first = data;
+        } else {
+            if whole.is_empty() {
+                whole.extend_from_slice(&first);
+            }
+            whole.extend_from_slice(&data);
+        }
+    }
+    Ok(if whole.is_empty() {
+        first
+    } else {
+        whole.into()
+    })
+}
+
+/// A response whose length is known.
+pub(crate) type HttpResponse = Response<Full<Bytes>>;
+
+/// Returns a response with status 200.
+pub(crate) fn ok(content_type: &'static str, body: Bytes) -> HttpResponse {
+    let mut response = Response::new(Full::new(body));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// Returns an error response with a one-line JSON body.
+pub(crate) fn refusal(
+    status: StatusCode,
+    reason: &str,
+    header: Option<(HeaderName, &'static str)>,
+) -> HttpResponse {
+    let reason = serde_json::Value::from(reason);
+    let body = format!("{{\"error\": {reason}}}");
+    let mut response = ok("application/json", Bytes::from(body));
+    *response.status_mut() = status;
+    if let Some((name, value)) = header {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use hyper::header::HeaderValue;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn headers(values: &[&str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
