@@ -21,10 +21,8 @@ const CLIENTS: [&str; 2] = ["dev/bench/clients", "clients"];
 pub struct Setup {
     /// Question that the experiment answers.
     pub question: &'static str,
-    /// Lines of the section `[load]`.
-    pub load: String,
-    /// Server processes per trial.
-    pub processes: usize,
+    /// Sections other than trials.
+    pub sections: String,
     /// Trials in order.
     pub trials: Vec<TrialSetup>,
 }
@@ -62,10 +60,7 @@ impl Setup {
     ) -> Result<Record, Failure> {
         fs::create_dir_all(folder)?;
         symlink(bench.root.join(SYSTEMS), folder.join("systems"))?;
-        let mut text = format!(
-            "question = {:?}\n[load]\n{}\n[place]\nprocesses = {}\n",
-            self.question, self.load, self.processes
-        );
+        let mut text = format!("question = {:?}\n{}\n", self.question, self.sections);
         for trial in &self.trials {
             let name = &trial.name;
             writeln!(text, "[[trial]]\nname = {name:?}\n{}", trial.lines)?;

@@ -11,10 +11,10 @@ mod golden;
 mod monitoring;
 mod peers;
 mod performance;
-mod proportion;
 mod samples;
 mod scale;
 mod schema;
+mod slowed;
 mod statistics;
 mod table;
 
@@ -44,7 +44,7 @@ enum Measurement {
     /// Check a running server against a workload's contract
     Contract(contracts::contract::ContractOptions),
     /// Count how often a gate fails for a slower server and for an identical one
-    Gate(difference::gate::GateOptions),
+    Gate(difference::GateOptions),
     /// Judge and render the stored results, and show differences from the expected output
     Golden(golden::GoldenOptions),
     /// Compare floodmark with other load generators, and write docs/peers.md
@@ -56,7 +56,7 @@ enum Measurement {
     /// Print the JSON Schemas and the guide with the table of causes
     Schema,
     /// Run a command and keep it stopped for a fraction of the time
-    Slowed(difference::slowed::SlowedOptions),
+    Slowed(slowed::SlowedOptions),
     /// Check every system against the contracts of its workloads
     Systems,
     /// Measure the cost of monitoring the server
@@ -78,18 +78,18 @@ fn main() -> ExitCode {
 fn run(measurement: &Measurement) -> Result<bool, Failure> {
     let bench = || Bench::new(None);
     match measurement {
-        Measurement::Aa(options) => difference::run(options),
+        Measurement::Aa(options) => difference::aa(options),
         Measurement::Capacity(options) => capacity::run(options),
         Measurement::Causes { floodmark } => confusion::causes(&Bench::new(floodmark.as_deref())?),
         Measurement::Confusion(options) => confusion::run(&bench()?, options),
         Measurement::Contract(options) => Ok(contracts::contract::run(options)),
-        Measurement::Gate(options) => difference::gate::run(options),
+        Measurement::Gate(options) => difference::gate(options),
         Measurement::Golden(options) => golden::run(options),
         Measurement::Peers(options) => peers::run(&bench()?, options).map(|()| true),
         Measurement::Performance(options) => performance::run(&bench()?, options).map(|()| true),
         Measurement::Scale(options) => scale::run(&bench()?, options),
         Measurement::Schema => schema::run().map(|()| true),
-        Measurement::Slowed(options) => difference::slowed::run(options),
+        Measurement::Slowed(options) => slowed::run(options),
         Measurement::Systems => contracts::run(&bench()?),
         Measurement::Watching(options) => monitoring::run(options),
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use floodmark_record::Run;
 
 use crate::bench::{Bench, Failure, word};
-use crate::scale::servers::SharedPortServers;
+use crate::scale::SharedPortServers;
 use crate::statistics::estimate;
 
 /// Number of connections in closed-model runs.

@@ -12,7 +12,7 @@ use floodmark_stats::capacity::{
 use floodmark_truth::capacity::KnownAnswer;
 
 use crate::bench::{Bench, Failure, word};
-use crate::proportion::Proportion;
+use crate::statistics::Proportion;
 use crate::table::{cell, table};
 
 use self::servers::{Behavior, Queue, Random, SPEED_PER_S, SimulatedServer};

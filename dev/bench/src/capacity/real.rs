@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{SearchRun, SearchScore, median, percent};
 use crate::bench::{Bench, Failure, word};
-use crate::proportion::Proportion;
+use crate::statistics::Proportion;
 use crate::table::{cell, table};
 
 /// Default number of searches per server; 44 searches of all 11 servers.

@@ -1,24 +1,102 @@
-//! Judges the same runs by simpler rules, as baselines for floodmark's accuracy.
+//! Other verdicts on the same runs: as if floodmark had fewer privileges, and by simpler rules, as
+//! baselines for floodmark's accuracy.
 
-use floodmark_record::Metric;
+use floodmark_diagnose::why;
 use floodmark_record::cause::Cause;
-use floodmark_record::metric::{CgroupFigure, HostFigure, JvmFigure, NetworkFigure};
+use floodmark_record::metric::{
+    CgroupFigure, HostFigure, JvmFigure, NetworkFigure, ProcessFigure, Role,
+};
 use floodmark_record::run::Run;
+use floodmark_record::verdict::Confidence;
+use floodmark_record::{Metric, Record};
 
-/// Names of the baselines.
-pub const NAMES: [&str; 3] = [
-    "always server-cpu",
-    "thresholds for utilization, saturation and errors",
-    "the client's figures alone",
+use super::judging::{FAULT, most_frequent};
+
+/// A cause, and how confidently it is named.
+pub type NamedCause = (Cause, Confidence);
+
+/// A row of the page: a description, and the function that judges a case.
+type OtherVerdict = (&'static str, fn(&Record) -> NamedCause);
+
+/// Rows of the page. The first four hide the figures that require a privilege.
+pub const OTHERS: [OtherVerdict; 7] = [
+    ("all, system calls of threads not visible", |record| {
+        without(record, is_system_call)
+    }),
+    ("all, CPU samples not visible", |record| {
+        without(record, is_code)
+    }),
+    ("all, neither visible", |record| {
+        without(record, |of| is_system_call(of) || is_code(of))
+    }),
+    ("all, server runs as another user", |record| {
+        without(record, |of| is_traced(of) || is_code(of))
+    }),
+    ("all, baseline: always server-cpu", |_| {
+        (Cause::ServerCpu, Confidence::Likely)
+    }),
+    (
+        "all, baseline: thresholds for utilization, saturation and errors",
+        |record| by_rule(record, by_thresholds),
+    ),
+    ("all, baseline: the client's figures alone", |record| {
+        by_rule(record, |run, _| by_client(run))
+    }),
 ];
+
+/// Removes figures from the runs with the fault, and judges the runs again.
+fn without(record: &Record, is_hidden: fn(&Metric) -> bool) -> NamedCause {
+    let judge = |run: &Run| {
+        let mut run = run.clone();
+        run.observations.retain(|of| !is_hidden(&of.metric));
+        run.verdict = None;
+        run.verdict = why::verdict(&run, &record.environment);
+        run
+    };
+    let runs: Vec<Run> = record.runs_of(FAULT).map(judge).collect();
+    let verdict = most_frequent(&runs.iter().collect::<Vec<_>>());
+    verdict.map_or((Cause::Unknown, Confidence::Unknown), |verdict| {
+        (verdict.cause, verdict.confidence)
+    })
+}
+
+/// Returns whether a metric comes from `/proc/PID/task/TID/syscall`, which requires permission to
+/// trace the server.
+fn is_system_call(metric: &Metric) -> bool {
+    matches!(metric, Metric::ThreadsBlocked { .. })
+}
+
+/// Returns whether a metric comes from `perf_event_open`, which requires root, `CAP_PERFMON`, or
+/// `kernel.perf_event_paranoid` set to 0 or less.
+fn is_code(metric: &Metric) -> bool {
+    matches!(metric, Metric::Code(..))
+}
+
+/// Returns whether a metric requires permission to trace the server.
+fn is_traced(metric: &Metric) -> bool {
+    use ProcessFigure::{OpenFiles, OpenFilesLimit, ReadBytes, WriteBytes};
+    matches!(
+        metric,
+        Metric::Process(
+            Role::Server,
+            OpenFiles | OpenFilesLimit | ReadBytes | WriteBytes
+        ) | Metric::ThreadsBlocked { .. }
+            | Metric::ThreadsWaitingIn { .. }
+            | Metric::Upstream(..)
+            | Metric::Jvm(..)
+    )
+}
+
+/// Returns the cause that a rule names for the last run with the fault, on a host with this number of
+/// CPUs.
+fn by_rule(record: &Record, rule: fn(&Run, f64) -> Cause) -> NamedCause {
+    let last = record.runs_of(FAULT).last();
+    let cause = last.map(|run| rule(run, f64::from(record.environment.cpus)));
+    (cause.unwrap_or(Cause::Unknown), Confidence::Likely)
+}
 
 /// Utilization above which most dashboards report a resource as saturated.
 const HIGH_UTILIZATION: f64 = 0.9;
-
-/// Returns the cause that each baseline names for a run on a host with `cpus` CPUs.
-pub fn of(run: &Run, cpus: f64) -> [Cause; 3] {
-    [Cause::ServerCpu, by_thresholds(run, cpus), by_client(run)]
-}
 
 /// Returns the cause that B. Gregg's USE method names (Systems Performance, 2nd edition, 2.5.9).
 ///
@@ -99,4 +177,26 @@ fn met(run: &Run) -> Option<Cause> {
     let offered = run.requests.intended as f64;
     let met = run.plan.is_open() && run.requests.ok as f64 >= 0.99 * offered;
     met.then_some(Cause::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_do_not_overlap() {
+        let metric = |name: &str| {
+            let subject = "server threads".to_owned();
+            Metric::parse(subject, name.to_owned(), "threads".to_owned())
+        };
+        let blocked = metric("worker on timer");
+        assert!(is_system_call(&blocked) && is_traced(&blocked));
+        assert!(!is_code(&blocked));
+        let threads = metric("worker threads");
+        assert!(
+            ![is_system_call, is_traced, is_code]
+                .iter()
+                .any(|is_hidden| is_hidden(&threads))
+        );
+    }
 }

@@ -11,9 +11,8 @@ use floodmark_record::run::Run;
 use floodmark_record::units::show_rate;
 use floodmark_record::verdict::{Confidence, RuledOut, Verdict};
 
-use super::baseline;
-use super::hidden::{HIDDEN, hide};
-use super::suite::Suite;
+use super::baseline::{NamedCause, OTHERS};
+use super::table::Suite;
 use crate::bench::Failure;
 
 /// Name of the trial with the fault. This trial's verdicts are judged.
@@ -42,8 +41,8 @@ pub struct JudgedCase {
     pub confidence: Confidence,
     /// The cause of each run.
     pub causes: Vec<Cause>,
-    /// Causes named by the baselines, in the order of [`baseline::NAMES`].
-    pub baselines: [Cause; 3],
+    /// For each row of [`OTHERS`], the cause that it names.
+    pub others: [NamedCause; OTHERS.len()],
     /// The control's throughput relative to the predicted range: 0 and 1 are the ends of the range.
     /// `None` for a clean case, or without a prediction.
     pub gain: Option<f64>,
@@ -62,8 +61,6 @@ pub struct Pass {
     pub cases: Vec<JudgedCase>,
     /// The same cases, judged by the rules of the floodmark build that measured the runs.
     pub as_measured: Vec<JudgedCase>,
-    /// For each row of [`HIDDEN`]: the same cases, judged without that row's sources.
-    pub hidden: [Vec<JudgedCase>; HIDDEN.len()],
     /// The name of each void case, and the reason.
     pub void: Vec<String>,
 }
@@ -79,15 +76,9 @@ impl Pass {
         for name in names {
             let result = folder.join(name);
             let record = floodmark_lab::fold(&result).map_err(Failure::from);
-            let judged = record.and_then(|record| Ok((judge(suite, &record, name)?, record)));
-            match judged {
-                Ok((case, record)) => {
+            match record.and_then(|record| judge(suite, &record, name)) {
+                Ok(case) => {
                     pass.cases.push(case);
-                    for (cases, (_, hidden)) in pass.hidden.iter_mut().zip(HIDDEN) {
-                        let mut record = record.clone();
-                        hide(&mut record, hidden);
-                        cases.extend(judge(suite, &record, name));
-                    }
                     // The saved record contains the verdicts of the build that measured the runs.
                     let record = floodmark_lab::read(&result.join(RECORD)).map_err(Failure::from);
                     let case = record.and_then(|record| judge(suite, &record, name));
@@ -187,7 +178,7 @@ fn judge(suite: &Suite, record: &Record, name: &str) -> Result<JudgedCase, Failu
         judged,
         confidence,
         causes: verdicts.map(|verdict| verdict.cause).collect(),
-        baselines: baseline::of(last, f64::from(record.environment.cpus)),
+        others: OTHERS.map(|(_, judge)| judge(record)),
         is_setting: control.last().is_some_and(|control| {
             // Both names select the application's code.
             let code = |run: &Run| ["app", "handler"].map(|name| run.setting.get(name).cloned());
@@ -268,7 +259,7 @@ fn rates(runs: &[&Run]) -> String {
 }
 
 /// Returns the last verdict with the most frequent cause, or `None` in a tie.
-fn most_frequent(runs: &[&Run]) -> Option<Verdict> {
+pub fn most_frequent(runs: &[&Run]) -> Option<Verdict> {
     let verdicts = || runs.iter().filter_map(|run| run.verdict.as_ref());
     let mut counts: BTreeMap<Cause, usize> = BTreeMap::new();
     for verdict in verdicts() {
@@ -293,7 +284,7 @@ impl JudgedCase {
             judged,
             confidence: Confidence::Likely,
             causes: Vec::new(),
-            baselines: [Cause::ServerCpu; 3],
+            others: [(Cause::ServerCpu, Confidence::Likely); OTHERS.len()],
             gain: None,
             is_setting: false,
             is_set_aside: false,
@@ -304,7 +295,7 @@ impl JudgedCase {
 
 #[cfg(test)]
 mod tests {
-    use crate::confusion::suite::SUITES;
+    use crate::confusion::table::SUITES;
 
     #[test]
     fn sets_aside_about_one_case_in_five() {

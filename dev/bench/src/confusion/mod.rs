@@ -6,12 +6,9 @@
 //! directory, so that an interrupted suite can be resumed and new rules can be applied to earlier
 //! runs.
 
-mod accuracy;
 mod baseline;
-mod hidden;
 mod judging;
 mod page;
-mod suite;
 mod table;
 
 use std::fs;
@@ -24,8 +21,7 @@ use floodmark_record::verdict::Verdict;
 use crate::bench::{self, Bench, Failure, update};
 use crate::contracts::lacks_program;
 use judging::{FAULT, JudgedCase, Pass, hash};
-use suite::{SUITES, Suite};
-use table::FaultCase;
+use table::{FaultCase, SUITES, Suite};
 
 /// Maximum times for a case, without and with perturbations. A case usually takes less than 30 s.
 const MAX_TIME: Duration = Duration::from_secs(180);

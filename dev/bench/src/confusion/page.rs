@@ -1,15 +1,14 @@
 //! Generates `docs/accuracy.md`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use floodmark_record::cause::Cause;
 use floodmark_record::verdict::Confidence;
 
-use super::accuracy::{Accuracy, matrix};
-use super::baseline;
-use super::hidden::HIDDEN;
+use super::baseline::{NamedCause, OTHERS};
 use super::judging::{JudgedCase, Pass, family};
-use super::suite::{SUITES, Suite};
-use crate::proportion::Proportion;
+use super::table::{SUITES, Suite};
+use crate::statistics::Proportion;
 use crate::table::table;
 
 /// Replaces the section of one suite.
@@ -44,12 +43,8 @@ pub fn markdown(suite: &Suite, pass: &Pass, other: &Pass, proofs: &[JudgedCase])
         row("with a fault", Accuracy::of(clean(false))),
         row("clean", Accuracy::of(clean(true))),
     ];
-    for ((name, _), cases) in HIDDEN.iter().zip(&pass.hidden) {
-        rows.push(row(name, Accuracy::of(cases)));
-    }
-    for (i, name) in baseline::NAMES.iter().enumerate() {
-        let accuracy = Accuracy::by(cases, |case| (case.baselines[i], Confidence::Likely));
-        rows.push(row(&format!("all, baseline: {name}"), accuracy));
+    for (i, (name, _)) in OTHERS.iter().enumerate() {
+        rows.push(row(name, Accuracy::by(cases, |case| case.others[i])));
     }
     let mut text = if suite.is_own() {
         include_str!("introduction.md").to_owned()
@@ -204,10 +199,66 @@ fn list(title: &str, lines: &[String]) -> String {
     }
 }
 
+/// Accuracy of a set of verdicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Accuracy {
+    /// Verdicts that name an expected cause.
+    right: Proportion,
+    /// Confident verdicts that name a wrong cause.
+    wrong: Proportion,
+    /// Verdicts that name no cause.
+    abstains: Proportion,
+}
+
+impl Accuracy {
+    /// Computes the accuracy of floodmark's verdicts.
+    fn of<'a>(cases: impl IntoIterator<Item = &'a JudgedCase>) -> Self {
+        Self::by(cases, |case| (case.judged, case.confidence))
+    }
+
+    /// Computes the accuracy of other verdicts on the same cases.
+    fn by<'a>(
+        cases: impl IntoIterator<Item = &'a JudgedCase>,
+        verdict: impl Fn(&JudgedCase) -> NamedCause,
+    ) -> Self {
+        let (mut total, mut right, mut wrong, mut abstains) = (0, 0, 0, 0);
+        for case in cases {
+            total += 1;
+            match verdict(case) {
+                (cause, _) if case.expected.contains(&cause) => right += 1,
+                (Cause::Unknown, _) => abstains += 1,
+                (_, confidence) => wrong += usize::from(confidence != Confidence::Unknown),
+            }
+        }
+        let of = |count| Proportion { count, total };
+        Accuracy {
+            right: of(right),
+            wrong: of(wrong),
+            abstains: of(abstains),
+        }
+    }
+}
+
+/// Counts how often each cause was named for each expected cause.
+fn matrix<'a>(
+    cases: impl IntoIterator<Item = &'a JudgedCase>,
+) -> BTreeMap<Cause, BTreeMap<Cause, usize>> {
+    let mut matrix: BTreeMap<Cause, BTreeMap<Cause, usize>> = BTreeMap::new();
+    for case in cases {
+        let row = if case.is_right() {
+            case.judged
+        } else {
+            case.expected[0]
+        };
+        let row = matrix.entry(row).or_default();
+        *row.entry(case.judged).or_default() += 1;
+    }
+    matrix
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use floodmark_record::cause::Cause;
 
     #[test]
     fn counts_but_does_not_name_cases_set_aside() {
@@ -239,7 +290,6 @@ mod tests {
             ..Pass::default()
         };
         let pass = Pass {
-            hidden: Default::default(),
             as_measured: cases[1..].to_vec(),
             cases,
             void: vec!["y: it had no effect".to_owned()],
@@ -281,8 +331,35 @@ mod tests {
         let page = replace(&page, &SUITES[1], section);
         let start = "new\n\n# Servers from package registries\nthird\n\n# More servers";
         assert!(page.starts_with(start), "{page}");
-        let mut names = baseline::NAMES.iter();
-        assert!(names.all(|name| text.contains(name)), "{text}");
+        let mut names = OTHERS.iter();
+        assert!(names.all(|(name, _)| text.contains(name)), "{text}");
         assert!(!text.contains("serialised"), "{text}");
+    }
+
+    fn outcome(expected: Cause, judged: Cause, confidence: Confidence) -> JudgedCase {
+        JudgedCase {
+            confidence,
+            ..JudgedCase::example("c", expected, judged)
+        }
+    }
+
+    #[test]
+    fn right_wrong_and_abstaining_add_up() {
+        let outcomes = [
+            outcome(Cause::Gc, Cause::Gc, Confidence::Likely),
+            outcome(Cause::Gc, Cause::ServerCpu, Confidence::Likely),
+            outcome(Cause::ServerCpu, Cause::Unknown, Confidence::Unknown),
+            outcome(Cause::Unknown, Cause::Unknown, Confidence::Unknown),
+        ];
+        let accuracy = Accuracy::of(&outcomes);
+        let pair = |proportion: Proportion| (proportion.count, proportion.total);
+        assert_eq!(pair(accuracy.right), (2, 4));
+        assert_eq!(pair(accuracy.wrong), (1, 4));
+        assert_eq!(pair(accuracy.abstains), (1, 4));
+        let always = Accuracy::by(&outcomes, |_| (Cause::ServerCpu, Confidence::Likely));
+        assert_eq!((pair(always.right), pair(always.wrong)), ((1, 4), (3, 4)));
+        let matrix = matrix(&outcomes);
+        assert_eq!(matrix[&Cause::Gc][&Cause::ServerCpu], 1);
+        assert_eq!(matrix[&Cause::Unknown][&Cause::Unknown], 1);
     }
 }

@@ -61,8 +61,7 @@ pub fn run(bench: &Bench) -> Result<bool, Failure> {
     let program = std::env::current_exe()?;
     let setup = Setup {
         question: "Does each system meet the contracts of its workloads?",
-        load: "connections = 1\nrequests = 1".to_owned(),
-        processes: 1,
+        sections: "[load]\nconnections = 1\nrequests = 1\n[place]\nprocesses = 1".to_owned(),
         trials: trials.iter().map(|trial| trial.setup(&program)).collect(),
     };
     let record = setup.run(bench, folder.path(), &["--quiet"], MAX_TIME)?;

@@ -228,8 +228,9 @@ fn measure(
     let keys = load.keys().join("\n");
     let setup = Setup {
         question: "How much CPU does each load generator use per request?",
-        load: format!("connections = {CONNECTIONS}\nduration = \"{seconds}s\"\n{keys}"),
-        processes: rounds,
+        sections: format!(
+            "[load]\nconnections = {CONNECTIONS}\nduration = \"{seconds}s\"\n{keys}\n[place]\nprocesses = {rounds}"
+        ),
         trials,
     };
     let limit = OVERHEAD * u32::try_from(rounds * able.len())?;

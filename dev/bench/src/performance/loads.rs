@@ -113,8 +113,9 @@ pub fn measure(
     let trials: Result<_, Failure> = trials.map(|(i, variant)| variant.trial(bench, i)).collect();
     let setup = Setup {
         question: "How much CPU time does each request take?",
-        load: format!("connections = 100\nduration = \"{seconds}s\""),
-        processes: rounds,
+        sections: format!(
+            "[load]\nconnections = 100\nduration = \"{seconds}s\"\n[place]\nprocesses = {rounds}"
+        ),
         trials: trials?,
     };
     let limit = MAX_RUN_TIME * u32::try_from(variants.len() * rounds)?;

@@ -1,21 +1,21 @@
-//! `cargo xtask aa`: checks that `floodmark run` reports no difference between identical servers,
-//! and detects a real difference.
+//! Checks that floodmark finds a difference between two servers only if there is one. The slower
+//! server is a copy of the native server that is stopped for 5 % of the time ([`slowed`](crate::slowed)).
 //!
-//! First, the native server is compared with itself many times. Then the server is compared with a
-//! copy that is stopped for 5 % of the time ([`slowed`]). floodmark determines how many processes
-//! the second comparison needs.
-
-pub mod gate;
-pub mod slowed;
+//! `cargo xtask aa` compares the servers with `floodmark run`: first the native server with itself
+//! many times, then with the slower server. floodmark determines how many processes the second
+//! comparison needs. `cargo xtask gate` counts how often a gate fails.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
+use floodmark_record::Record;
 use floodmark_record::comparison::{ComparedMetric, Comparison, Conclusion};
+use floodmark_record::gate::{GateDecision, GateResult};
 
 use crate::bench::{Bench, Failure, read, word};
 use crate::experiment::{Setup, TrialSetup};
+use crate::statistics::Proportion;
 use crate::table::cell;
 
 /// Fraction of the time for which the slower server is stopped.
@@ -30,6 +30,15 @@ const GROWTH: u32 = 4;
 const MAX_PROCESSES: u32 = 400;
 /// Maximum time to start, probe and stop a process.
 const OVERHEAD: Duration = Duration::from_secs(10);
+
+/// Budget of each gate, in seconds.
+const BUDGET_S: u64 = 85;
+/// Maximum time of a gate, including the start and the end of the experiment.
+const MAX_TIME: Duration = Duration::from_secs(90);
+/// Maximum proportion of gates that fail for identical servers.
+const MAX_FALSE_ALARMS: f64 = 0.05;
+/// Minimum proportion of gates that fail for the slower server.
+const MIN_FOUND: f64 = 0.9;
 
 /// Options of `cargo xtask aa`.
 #[derive(Debug, Args)]
@@ -46,7 +55,7 @@ pub struct DifferenceOptions {
 }
 
 /// Measures, prints the results and returns whether both parts passed.
-pub fn run(options: &DifferenceOptions) -> Result<bool, Failure> {
+pub fn aa(options: &DifferenceOptions) -> Result<bool, Failure> {
     let bench = &Bench::new(options.floodmark.as_deref())?;
     let folder = tempfile::tempdir()?;
     let (times, processes, length) = if options.quick {
@@ -145,21 +154,13 @@ impl ComparisonSeries<'_> {
         processes: u32,
     ) -> Result<(Comparison, String), Failure> {
         let log = format!("result/{}-{processes}.log", trials[1].0);
-        let trials = trials.map(|(name, lines)| TrialSetup {
-            name: name.to_owned(),
-            lines,
-            client: None,
-        });
         let length = self.length.as_millis();
-        let setup = Setup {
-            question: "Does the second server differ from the first?",
-            load: format!("connections = 50\nduration = \"{length}ms\""),
-            processes: processes as usize,
-            trials: trials.into(),
-        };
+        let sections = format!(
+            "[load]\nconnections = 50\nduration = \"{length}ms\"\n[place]\nprocesses = {processes}"
+        );
         let folder = self.folder.join(name);
         let limit = (self.length + OVERHEAD) * processes * 2;
-        let record = setup.run(self.bench, &folder, &["--quiet"], limit)?;
+        let record = measure(self.bench, sections, trials, &folder, limit)?;
         let log = read(&folder.join(log)).unwrap_or_default();
         let last_line = log.lines().last().unwrap_or_default().to_owned();
         let mut comparisons = record.comparisons.into_iter();
@@ -170,7 +171,28 @@ impl ComparisonSeries<'_> {
     }
 }
 
-/// Returns the manifest lines for a native server that runs under [`slowed`].
+/// Runs an experiment with two trials in a new `folder`.
+fn measure(
+    bench: &Bench,
+    sections: String,
+    trials: [(&str, String); 2],
+    folder: &Path,
+    limit: Duration,
+) -> Result<Record, Failure> {
+    let trials = trials.map(|(name, lines)| TrialSetup {
+        name: name.to_owned(),
+        lines,
+        client: None,
+    });
+    let setup = Setup {
+        question: "Does the second server differ from the first?",
+        sections,
+        trials: trials.into(),
+    };
+    setup.run(bench, folder, &["--quiet"], limit)
+}
+
+/// Returns the manifest lines for a native server that runs under [`slowed`](crate::slowed).
 fn slowed_server(bench: &Path, share: f64) -> String {
     let quoted = bench.display().to_string().replace('\'', "'\\''");
     let command = format!(
@@ -210,11 +232,101 @@ fn describe(comparison: &Comparison) -> String {
     text
 }
 
+/// Options of `cargo xtask gate`.
+#[derive(Debug, Args)]
+pub struct GateOptions {
+    /// Number of gates of each kind
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    times: u32,
+    /// Program to measure [default: a release build of this checkout]
+    #[arg(long, value_name = "FILE")]
+    floodmark: Option<PathBuf>,
+}
+
+/// The gates of one kind.
+#[derive(Default)]
+struct GateSeries {
+    failed: Proportion,
+    passed: Proportion,
+    longest: Duration,
+    total: Duration,
+}
+
+impl GateSeries {
+    fn add(&mut self, gate: &GateResult, time: Duration) {
+        self.failed.add(gate.decision == GateDecision::Failed);
+        self.passed.add(gate.decision == GateDecision::Passed);
+        self.longest = self.longest.max(time);
+        self.total += time;
+    }
+
+    fn describe(&self, name: &str) {
+        let GateSeries {
+            failed,
+            passed,
+            longest,
+            total,
+        } = self;
+        let mean = *total / failed.total.max(1) as u32;
+        println!(
+            "{name}: failed {failed}; passed {passed}; mean {mean:.0?}, maximum {longest:.0?}"
+        );
+    }
+}
+
+/// Runs gates of both kinds in turn, prints the proportions with 95 % Wilson intervals, and returns
+/// whether they meet the requirements.
+pub fn gate(options: &GateOptions) -> Result<bool, Failure> {
+    let bench = Bench::new(options.floodmark.as_deref())?;
+    let folder = tempfile::tempdir()?;
+    let (mut identical, mut slower) = (GateSeries::default(), GateSeries::default());
+    for time in 1..=options.times {
+        for (name, share, series) in [
+            ("identical", 0.0, &mut identical),
+            ("slower", STOPPED_SHARE, &mut slower),
+        ] {
+            let begin = Instant::now();
+            let gate = run_gate(&bench, &folder.path().join(format!("{name}-{time}")), share)?;
+            let took = begin.elapsed();
+            let range = gate.interval.as_ref();
+            let range =
+                range.map_or_else(String::new, |of| format!("{:.3} – {:.3}", of.low, of.high));
+            println!(
+                "{time:>3} {name}: {}, {} ({range}), {} pairs, {took:.0?}",
+                gate.decision,
+                cell(gate.ratio, |ratio| format!("{ratio:.3}")),
+                gate.pairs.len()
+            );
+            series.add(&gate, took);
+        }
+    }
+    identical.describe("identical");
+    slower.describe("slower");
+    let is_accurate =
+        identical.failed.value() <= MAX_FALSE_ALARMS && slower.failed.value() >= MIN_FOUND;
+    let is_short = identical.longest.max(slower.longest) <= MAX_TIME;
+    println!("{}", word(is_accurate && is_short));
+    Ok(is_accurate && is_short)
+}
+
+/// Runs the gate for a native server and a copy that is stopped for a share of the time.
+fn run_gate(bench: &Bench, folder: &Path, share: f64) -> Result<GateResult, Failure> {
+    let executable = std::env::current_exe()?;
+    let sections = format!(
+        "[load]\nconnections = 16\nthreads = 1\nduration = \"1s\"\nwarmup = \"200ms\"\n\
+         [gate]\nbudget = \"{BUDGET_S}s\""
+    );
+    let trials = [("baseline", 0.0), ("candidate", share)];
+    let trials = trials.map(|(name, share)| (name, slowed_server(&executable, share)));
+    let record = measure(bench, sections, trials, folder, 2 * MAX_TIME)?;
+    std::fs::remove_dir_all(folder)?;
+    record.gate.ok_or_else(|| "the record has no gate".into())
+}
+
 #[cfg(test)]
 mod tests {
-    use floodmark_record::comparison::Compared;
-
     use super::*;
+    use floodmark_record::comparison::Compared;
 
     fn comparison(ratio: f64, conclusion: Conclusion) -> Comparison {
         let figures = Compared {
