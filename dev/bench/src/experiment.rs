@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use floodmark_record::Record;
+use floodmark_record::{Record, Run};
 
 use crate::bench::{Bench, Failure, read, write};
 
@@ -183,4 +183,13 @@ impl NginxLoad {
         ];
         self.client(bench, "floodmark", &replacements)
     }
+}
+
+/// Returns the run that floodmark recorded as the external client of `run` and printed to its log in
+/// the directory `result`.
+pub fn own_run(result: &Path, run: &Run) -> Option<Run> {
+    let text = read(&result.join(&run.client.tool.as_ref()?.log)).ok()?;
+    let record = text.get(text.find('{')?..=text.rfind('}')?)?;
+    let record: Record = serde_json::from_str(record).ok()?;
+    record.runs.into_iter().next()
 }

@@ -11,7 +11,6 @@ mod golden;
 mod monitoring;
 mod peers;
 mod performance;
-mod samples;
 mod scale;
 mod schema;
 mod slowed;

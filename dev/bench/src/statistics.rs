@@ -119,11 +119,6 @@ pub fn estimate(figures: impl IntoIterator<Item = f64>) -> Option<Median> {
     })
 }
 
-/// Estimates the median of a figure over the rounds that have a sample.
-pub fn over<T>(rounds: &[Option<T>], figure: impl Fn(&T) -> Option<f64>) -> Option<Median> {
-    estimate(rounds.iter().flatten().filter_map(figure))
-}
-
 /// Returns the probability that the median lies between the order statistics `skipped + 1` and
 /// `n - skipped` of n values.
 fn coverage(n: usize, skipped: usize) -> f64 {

@@ -1,20 +1,30 @@
 //! `cargo xtask peers`: compares floodmark with other load generators on the same server, and
 //! compares their latency figures under known stalls.
+//!
+//! Each load is an experiment with a trial per peer. The targets are claims about its trials.
 
-mod page;
 mod stalls;
-mod targets;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use floodmark_record::Record;
+use floodmark_diagnose::comparing;
+use floodmark_record::client::ExternalRun;
+use floodmark_record::comparison::{Agreement, ComparedMetric};
+use floodmark_record::experiment::PublishedClaim;
+use floodmark_record::reason::joined;
+use floodmark_record::run::Status;
+use floodmark_record::units::show_count;
+use floodmark_record::{Record, Run};
+use floodmark_report::tables::ResultTables;
 
 use crate::bench::{Bench, Failure, update};
-use crate::conditions::Conditions;
-use crate::experiment::{FRESH, HTTPS, KEPT, NginxLoad, Setup, TrialSetup};
-use crate::samples::{self, Rounds};
+use crate::conditions::{Conditions, version};
+use crate::experiment::{FRESH, HTTPS, KEPT, NginxLoad, Setup, TrialSetup, own_run};
+use crate::statistics::{Median, estimate};
+use crate::table::{cell, table};
 
 /// Path of the generated page, relative to the repository's root.
 const FILE: &str = "docs/peers.md";
@@ -41,6 +51,29 @@ const FIXED_RATE: NginxLoad = NginxLoad {
 const STALL: (u64, u64) = (100, 1_000);
 /// Maximum time that a run takes in addition to its duration.
 const OVERHEAD: Duration = Duration::from_secs(60);
+
+/// A target: load, text, metric, peer and required ratio. The ratio is floodmark's figure divided by
+/// the peer's figure.
+type Target = (
+    NginxLoad,
+    &'static str,
+    ComparedMetric,
+    &'static str,
+    Required,
+);
+
+/// Required ratio, and its direction.
+type Required = (Agreement, f64);
+
+#[rustfmt::skip]
+const TARGETS: [Target; 6] = [
+    (KEPT, "CPU per request ÷ wrk's", ComparedMetric::CpuPerRequest, "wrk", (Agreement::AtMost, 0.85)),
+    (KEPT, "CPU per request ÷ oha's", ComparedMetric::CpuPerRequest, "oha", (Agreement::AtMost, 0.55)),
+    (KEPT, "requests/s ÷ wrk's", ComparedMetric::Throughput, "wrk", (Agreement::AtLeast, 1.0)),
+    (FRESH, "CPU per connection ÷ wrk's", ComparedMetric::CpuPerRequest, "wrk", (Agreement::AtMost, 0.75)),
+    (FRESH, "requests/s ÷ wrk's", ComparedMetric::Throughput, "wrk", (Agreement::AtLeast, 1.2)),
+    (HTTPS, "CPU per request ÷ wrk's", ComparedMetric::CpuPerRequest, "wrk", (Agreement::AtMost, 0.85)),
+];
 
 /// Options of `cargo xtask peers`.
 #[derive(Debug, Args)]
@@ -149,12 +182,15 @@ impl Peer {
     }
 }
 
-/// Measured runs of one load.
-struct MeasuredPeers {
+/// The result of one load.
+struct MeasuredLoad {
     load: NginxLoad,
     record: Record,
-    /// Samples of each peer, with one sample per round.
-    rows: Vec<(&'static Peer, Rounds)>,
+    /// Peers that can send the load.
+    peers: Vec<&'static Peer>,
+    rounds: usize,
+    /// Directory of the experiment.
+    directory: PathBuf,
 }
 
 /// Measures the selected peers, and writes the page after a complete comparison.
@@ -183,20 +219,53 @@ pub fn run(bench: &Bench, options: &PeersOptions) -> Result<(), Failure> {
         measure(bench, &peers, load, rounds, seconds, &folder)
     };
     let closed = [KEPT, FRESH, HTTPS].map(|load| measure(load, rounds, seconds));
-    let closed = closed.into_iter().filter_map(Result::transpose);
-    let closed: Vec<_> = closed.collect::<Result<_, Failure>>()?;
+    let closed: Vec<MeasuredLoad> = closed
+        .into_iter()
+        .filter_map(Result::transpose)
+        .collect::<Result<_, Failure>>()?;
     let rate = measure(FIXED_RATE, rounds.min(RATE_ROUNDS), RATE_SECONDS)?;
-    let rate_folder = folder.path().join(FIXED_RATE.name);
-    let stalls = rate.map(|rate| stalls::compare(&rate, &rate_folder));
-    let page = page::PeersPage {
-        rounds,
-        seconds,
-        conditions: &conditions,
-        peers: &peers,
-        stalls: stalls.transpose()?.unwrap_or_default(),
-        closed,
-    };
-    let page = page.markdown();
+    let mut page = format!(
+        "# floodmark and its peers\n\nWritten by `cargo xtask peers --rounds {rounds} --seconds {seconds}`. No figure is typed by hand.\n"
+    );
+    let first_runs = first_runs(&peers, &closed);
+    let server = format!("{}, 1 worker", version(&["nginx", "-v"]));
+    let tls = "1.3, X25519, TLS_AES_256_GCM_SHA384 for every peer".to_owned();
+    let mut others = vec![("server", server), ("TLS", tls)];
+    others.extend(first_runs.iter().map(|(name, run)| {
+        let version = run.version.clone();
+        (*name, cell(version, |version| version))
+    }));
+    if peers.iter().any(|peer| peer.name == "oha") {
+        others.push(("oha (profile release-ci)", OHA.to_owned()));
+    }
+    let table = table("what | value", conditions.rows(others));
+    page += &format!("\n## Conditions\n\n{table}");
+    let skipped = closed.iter().flat_map(|load| &load.record.skipped);
+    for line in skipped.collect::<BTreeSet<_>>() {
+        page += &format!("\nSkipped: {line}.\n");
+    }
+    for measured in &closed {
+        page += &measured.section()?;
+    }
+    if let Some(rate) = &rate {
+        page += &stalls::section(rate, &peers)?;
+    }
+    let notes = peers.iter().map(|peer| peer.note);
+    let notes = notes.filter(|note| !note.is_empty());
+    page += &format!(
+        include_str!("notes.md"),
+        rounds = rounds,
+        seconds = seconds,
+        notes = notes.map(|note| format!("- {note}\n")).collect::<String>(),
+        connections = CONNECTIONS,
+        cpus = conditions.cpus,
+    );
+    page += "\n## Commands\n\nWith kept connections:\n\n```text\n";
+    for (_, run) in first_runs {
+        page += &format!("{}\n", run.command.join(" "));
+    }
+    page += "```\n\nThe servers are `systems/nginx` and `dev/bench/systems/nginx-tls`; the other commands are in `clients/` \
+             and `dev/bench/clients/`.\n";
     println!("\n{page}");
     if options.quick || !options.only.is_empty() {
         println!("{FILE} not written: this comparison is incomplete");
@@ -214,7 +283,7 @@ fn measure(
     rounds: usize,
     seconds: u64,
     folder: &Path,
-) -> Result<Option<MeasuredPeers>, Failure> {
+) -> Result<Option<MeasuredLoad>, Failure> {
     let (mut able, mut trials) = (Vec::new(), Vec::new());
     for &peer in peers {
         if let Some(trial) = peer.trial(bench, load)? {
@@ -238,16 +307,168 @@ fn measure(
     for line in &record.skipped {
         println!("skipped: {line}");
     }
-    let result = folder.join("result");
-    let rows = able.into_iter().map(|peer| {
-        let samples = samples::of(&record, peer.name, rounds, &result);
-        (peer, samples)
-    });
-    Ok(Some(MeasuredPeers {
+    Ok(Some(MeasuredLoad {
         load,
-        rows: rows.collect(),
         record,
+        peers: able,
+        rounds,
+        directory: folder.to_owned(),
     }))
+}
+
+impl MeasuredLoad {
+    /// Returns the section of the page: figures, failures, ratios and targets.
+    fn section(&self) -> Result<String, Failure> {
+        let heading = match self.load {
+            load if load.fresh => "Fresh connections\n\nClosed model, one connection per request.",
+            load if load.tls => {
+                "HTTPS, kept connections\n\nClosed model, kept connections, TLS 1.3."
+            }
+            _ => {
+                "Kept connections\n\n\
+                 Closed model: each connection sends its next request after the response."
+            }
+        };
+        let own: BTreeMap<(&str, u32), Run> = (self.record.runs.iter())
+            .filter_map(|run| {
+                let key = (run.trial.as_deref()?, run.process);
+                Some((key, own_run(&self.directory.join("result"), run)?))
+            })
+            .collect();
+        let (ratios, failed) = self.compare(&own)?;
+        let figures = self.figures(&own);
+        Ok(format!("\n## {heading}\n\n{figures}{failed}\n{ratios}"))
+    }
+
+    /// Returns a table with a row per peer: the median, and the range in parentheses. `own` contains
+    /// floodmark's own records.
+    fn figures(&self, own: &BTreeMap<(&str, u32), Run>) -> String {
+        let rows = self.peers.iter().map(|peer| {
+            let median = |of: &dyn Fn(&Run) -> Option<f64>| {
+                estimate(self.record.runs_of(peer.name).filter_map(of))
+            };
+            let range = |m: Median, number: &dyn Fn(f64) -> String| {
+                let [median, least, most] = [m.median, m.least, m.most].map(number);
+                format!("{median} ({least}–{most})")
+            };
+            let cpu = |us: f64| format!("{us:.2}");
+            let own_cpu = own.iter().filter(|((name, _), _)| *name == peer.name);
+            let own_cpu = own_cpu.filter_map(|(_, run)| run.client.cpu_us_per_request);
+            let mib = |run: &Run| Some(run.client.peak_rss_bytes? as f64 / f64::from(1 << 20));
+            vec![
+                peer.name.to_owned(),
+                cell(median(&|run| run.throughput_per_s), |m| {
+                    range(m, &|n| show_count(n as u64))
+                }),
+                cell(median(&|run| run.client.cpu_us_per_request), |m| {
+                    range(m, &cpu)
+                }),
+                cell(estimate(own_cpu), |m| cpu(m.median)),
+                cell(median(&mib), |m| format!("{:.1}", m.median)),
+            ]
+        });
+        let heads = "peer | requests/s | CPU µs/request | own figure | peak MiB";
+        table(heads, rows)
+    }
+
+    /// Compares each peer with wrk and with each floodmark backend, and judges the targets. Returns
+    /// the tables, and a line per kind of failure. Excludes floodmark's runs with failures.
+    fn compare(&self, own: &BTreeMap<(&str, u32), Run>) -> Result<(String, String), Failure> {
+        let mut record = self.record.clone();
+        let mut failed = String::new();
+        for peer in &self.peers {
+            let runs = self.record.runs_of(peer.name);
+            let failures = runs.filter_map(|run| match own.get(&(peer.name, run.process)) {
+                Some(own) => failures(own).map(|what| (run.process, what)),
+                None => {
+                    let (sent, ok) = (run.requests.sent, run.requests.ok);
+                    (sent > ok).then(|| (run.process, format!("{} of {sent}", sent - ok)))
+                }
+            });
+            let failures: Vec<(u32, String)> = failures.collect();
+            let runs = self.record.runs_of(peer.name);
+            let gaps = self.rounds - runs.filter(|run| run.throughput_per_s.is_some()).count();
+            if gaps > 0 {
+                let (name, of) = (peer.name, self.rounds);
+                failed += &format!("\n{name}: {gaps} of {of} runs failed.\n");
+            }
+            if let Some((_, last)) = failures.last() {
+                let (name, runs) = (peer.name, failures.len());
+                failed += &format!(
+                    "\n{name} reports failures in {runs} runs; the last failure: {last}\n"
+                );
+            }
+            if peer.backend().is_some() {
+                let has_failed = |process| failures.iter().any(|(of, _)| *of == process);
+                record.runs.retain(|run| {
+                    run.trial.as_deref() != Some(peer.name) || !has_failed(run.process)
+                });
+            }
+        }
+        let ours = self.peers.iter().filter(|peer| peer.backend().is_some());
+        let ours: Vec<&str> = ours.map(|peer| peer.name).collect();
+        let claims = TARGETS.iter().filter(|target| target.0 == self.load);
+        let claims = claims.flat_map(|(_, text, metric, peer, (agreement, published))| {
+            ours.iter().map(|our| PublishedClaim {
+                text: (*text).to_owned(),
+                source: None,
+                metric: Some(*metric),
+                ratio: vec![(*our).to_owned(), (*peer).to_owned()],
+                trial: None,
+                published: Some(*published),
+                agreement: Some(*agreement),
+            })
+        });
+        let experiment = record.experiment.as_mut();
+        experiment.ok_or("the record has no experiment")?.claims = claims.collect();
+        let groups = comparing::run_groups(&record);
+        let mut comparisons = Vec::new();
+        for group in &groups {
+            let mut add = |a: &str, b: &str, metric| {
+                let find = |name: &str| groups.iter().find(|group| group.name == name);
+                let pair = find(a).zip(find(b)).filter(|_| a != b);
+                comparisons.extend(pair.map(|(a, b)| comparing::compare(a, b, metric)));
+            };
+            add(&group.name, "wrk", ComparedMetric::Throughput);
+            add(&group.name, "wrk", ComparedMetric::CpuPerRequest);
+            for our in &ours {
+                add(our, &group.name, ComparedMetric::CpuPerRequest);
+            }
+        }
+        record.comparisons = comparisons;
+        record.claims = comparing::claims(&record);
+        let tables = ["ratios", "claims"]
+            .into_iter()
+            .filter_map(|name| ResultTables::of_record(&record).only(name))
+            .map(|table| table.markdown());
+        Ok((tables.collect::<Vec<_>>().join("\n"), failed))
+    }
+}
+
+/// Returns the first run of each peer.
+fn first_runs<'a>(
+    peers: &[&'static Peer],
+    closed: &'a [MeasuredLoad],
+) -> Vec<(&'static str, &'a ExternalRun)> {
+    let first = |peer: &&'static Peer| {
+        let mut runs = closed.iter().flat_map(|of| of.record.runs_of(peer.name));
+        Some((peer.name, runs.find_map(|run| run.client.tool.as_ref())?))
+    };
+    peers.iter().filter_map(first).collect()
+}
+
+/// Describes the failures that floodmark recorded in its own run, if any.
+fn failures(run: &Run) -> Option<String> {
+    let requests = &run.requests;
+    let failed = requests.sent - requests.ok + requests.connect_failed + requests.unsent;
+    let mut failures = Vec::new();
+    if failed > 0 {
+        failures.push(format!("{failed} requests were not ok"));
+    }
+    if run.validity.status == Status::Invalid {
+        failures.push(format!("invalid: {}", joined(&run.validity.reasons)));
+    }
+    (!failures.is_empty()).then(|| failures.join("; "))
 }
 
 /// Returns the named peers, or all peers if no name is given. The name `floodmark` selects both
@@ -267,6 +488,8 @@ fn oha(bench: &Bench) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use floodmark_record::experiment::ExperimentDescription;
+
     use super::*;
 
     #[test]
@@ -281,5 +504,42 @@ mod tests {
         let some = names(&["wrk", "floodmark-epoll"]);
         assert_eq!(some, ["floodmark-epoll", "wrk"]);
         assert_eq!(names(&[]), NAMES[1..]);
+    }
+
+    #[test]
+    fn judges_targets_without_runs_that_failed() {
+        let record = include_str!("../../../../crates/floodmark/tests/records/load-ramp.json");
+        let mut record: Record = serde_json::from_str(record).unwrap();
+        let run = record.runs.remove(0);
+        for process in 1..=3 {
+            // In round 2, floodmark's run is invalid.
+            let ours = if process == 2 { 80.0 } else { 8.0 };
+            for (name, cpu_us) in [("wrk", 10.0), ("floodmark-uring", ours)] {
+                let mut run = run.clone();
+                (run.trial, run.process) = (Some(name.to_owned()), process);
+                run.validity.status = Status::Valid;
+                run.client.cpu_us_per_request = Some(cpu_us + 0.01 * f64::from(process));
+                record.runs.push(run);
+            }
+        }
+        record.experiment = Some(ExperimentDescription::default());
+        let mut invalid = run.clone();
+        invalid.validity.status = Status::Invalid;
+        let own = BTreeMap::from([(("floodmark-uring", 2), invalid)]);
+        let measured = MeasuredLoad {
+            load: KEPT,
+            record,
+            peers: select(&["wrk".to_owned(), "floodmark-uring".to_owned()]),
+            rounds: 3,
+            directory: PathBuf::new(),
+        };
+        let (tables, failed) = measured.compare(&own).unwrap();
+        let expected = "floodmark-uring reports failures in 1 runs; the last failure: ";
+        assert!(failed.contains(expected), "{failed}");
+        let target = |text: &str| tables.lines().find(|line| line.contains(text));
+        let met = target("CPU per request ÷ wrk's").unwrap();
+        assert!(met.contains("at most 0.85") && met.contains("yes"), "{met}");
+        let unmeasured = target("CPU per request ÷ oha's").unwrap();
+        assert!(unmeasured.contains("inconclusive"), "{unmeasured}");
     }
 }

@@ -1,21 +1,18 @@
 //! Compares the log of a stalling server with the response times that peers report at a fixed rate.
 
-use std::path::Path;
-
+use floodmark_record::Run;
 use floodmark_record::units::show_count;
 use floodmark_truth::Log;
 use floodmark_truth::reference::{self, Sorted};
 
-use super::page::PeersPage;
-use super::{MeasuredPeers, RATE, RATE_SECONDS, STALL};
+use super::{MeasuredLoad, Peer, RATE, RATE_SECONDS, STALL};
 use crate::bench::{Bench, Failure, read};
-use crate::samples::PeerSample;
-use crate::statistics::{Median, over};
+use crate::statistics::{Median, estimate};
 use crate::table::{cell, table};
 
 /// Figures of one run. Each pair contains the median and the 99th percentile, in ms.
 #[derive(Debug, Clone)]
-pub struct StallSample {
+struct StallSample {
     /// Requests received by the server.
     requests: u64,
     /// Response times reported by the peer.
@@ -26,14 +23,6 @@ pub struct StallSample {
     due: [f64; 2],
     /// Time from the arrival of a request in the server's kernel to the response.
     sent: [f64; 2],
-}
-
-/// All runs of one peer.
-pub struct StallRounds {
-    /// Name of the peer.
-    pub peer: &'static str,
-    /// One sample per round; `None` for a failed run.
-    pub samples: Vec<Option<StallSample>>,
 }
 
 const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
@@ -60,26 +49,23 @@ pub fn server(bench: &Bench, peer: &str) -> String {
     )
 }
 
-/// Compares the figures that peers reported with their servers' logs, which are in `folder`.
-pub fn compare(measured: &MeasuredPeers, folder: &Path) -> Result<Vec<StallRounds>, Failure> {
-    let rounds = |(peer, samples): &(&'static super::Peer, super::Rounds)| {
-        let text = read(&folder.join(format!("{}.jsonl", peer.name))).unwrap_or_default();
-        let logs: Result<Vec<Log>, _> = text.lines().map(serde_json::from_str).collect();
-        let pairs = samples.iter().zip(logs?);
-        let samples = pairs.map(|(reported, log)| Some(sample(reported.as_ref()?, &log)));
-        Ok(StallRounds {
-            peer: peer.name,
-            samples: samples.collect(),
-        })
-    };
-    measured.rows.iter().map(rounds).collect()
+/// Reads the server's log of each run, and compares it with the figures that the peer reported.
+fn samples(measured: &MeasuredLoad, peer: &Peer) -> Result<Vec<StallSample>, Failure> {
+    let file = measured.directory.join(format!("{}.jsonl", peer.name));
+    let text = read(&file).unwrap_or_default();
+    let logs: Result<Vec<Log>, _> = text.lines().map(serde_json::from_str).collect();
+    let logs = logs?;
+    let runs = measured.record.runs_of(peer.name);
+    let samples = runs.filter_map(|run| Some(sample(run, logs.get(run.process as usize - 1)?)));
+    Ok(samples.collect())
 }
 
-fn sample(reported: &PeerSample, log: &Log) -> StallSample {
+fn sample(run: &Run, log: &Log) -> StallSample {
     let ms = |times: Sorted| QUANTILES.map(|(_, q)| times.quantile(q) / 1e3);
+    let times = &run.response_time_us;
     StallSample {
         requests: log.totals.requests,
-        reported: [reported.p50_us, reported.p99_us].map(|us| us.map(|us| us / 1e3)),
+        reported: [times.p50, times.p99].map(|us| us.map(|us| us / 1e3)),
         even: ms(reference::even(log, RATE as f64, RATE * RATE_SECONDS)),
         due: ms(reference::response(log, RATE as f64)),
         sent: ms(reference::service_with_wake_up(log)),
@@ -87,18 +73,19 @@ fn sample(reported: &PeerSample, log: &Log) -> StallSample {
 }
 
 /// Returns the absolute difference between a peer's 99th percentile and the reference, in ms.
-pub fn p99_error(rounds: &StallRounds) -> Option<Median> {
-    over(&rounds.samples, |sample| Some(sample.error(1)?.abs()))
+fn p99_error(samples: &[StallSample]) -> Option<Median> {
+    estimate(
+        samples
+            .iter()
+            .filter_map(|sample| Some(sample.error(1)?.abs())),
+    )
 }
 
-/// Returns the section of the page, or nothing if no peer has a fixed rate.
-pub fn section(page: &PeersPage) -> String {
+/// Returns the section of the page. `peers` also contains the peers that cannot send at a fixed rate.
+pub fn section(measured: &MeasuredLoad, peers: &[&'static Peer]) -> Result<String, Failure> {
     let (length_ms, every_ms) = STALL;
     let (rate, requests) = (show_count(RATE), show_count(RATE * RATE_SECONDS));
-    let Some(first) = page.stalls.first() else {
-        return String::new();
-    };
-    let rounds = first.samples.len();
+    let rounds = measured.rounds;
     let mut text = format!(
         "\n## Reported times at {rate}/s under stalls\n\n\
 The server stalls for {length_ms} ms of every {every_ms} ms and logs each request and stall. In each of \
@@ -114,51 +101,89 @@ that the peer sent late, for example in bursts.\n\
 - *sent*: from the arrival of a request in the server's kernel to its response.\n\n"
     );
     let mut rows: Vec<Vec<String>> = Vec::new();
-    let median = |figure| cell(figure, |m: Median| ms(m.median));
-    let range = |figure| {
-        cell(figure, |m: Median| {
-            format!("{} ({} to {})", ms(m.median), ms(m.least), ms(m.most))
-        })
-    };
-    for rounds in &page.stalls {
-        let requests = over(&rounds.samples, |sample| Some(sample.requests as f64));
-        let requests = cell(requests, |m| show_count(m.median as u64));
-        let mut first = [rounds.peer.to_owned(), requests];
+    let mut errors: Vec<(&Peer, Median)> = Vec::new();
+    for peer in &measured.peers {
+        let samples = samples(measured, peer)?;
+        let of = |figure: &dyn Fn(&StallSample) -> Option<f64>| {
+            estimate(samples.iter().filter_map(figure))
+        };
+        let median =
+            |figure: &dyn Fn(&StallSample) -> Option<f64>| cell(of(figure), |m| ms(m.median));
+        let range = |figure: &dyn Fn(&StallSample) -> Option<f64>| cell(of(figure), in_ms);
+        let requests = cell(of(&|s| Some(s.requests as f64)), |m| {
+            show_count(m.median as u64)
+        });
+        let mut first = [peer.name.to_owned(), requests];
         for (i, (quantile, _)) in QUANTILES.into_iter().enumerate() {
             let cells = [
                 quantile.to_owned(),
-                median(over(&rounds.samples, |s| s.reported[i])),
-                median(over(&rounds.samples, |s| Some(s.even[i]))),
-                range(over(&rounds.samples, |s| s.error(i))),
-                range(over(&rounds.samples, |s| Some(s.error(i)?.abs()))),
-                median(over(&rounds.samples, |s| Some(s.due[i]))),
-                range(over(&rounds.samples, |s| Some(s.reported[i]? - s.due[i]))),
-                median(over(&rounds.samples, |s| Some(s.sent[i]))),
+                median(&|s| s.reported[i]),
+                median(&|s| Some(s.even[i])),
+                range(&|s| s.error(i)),
+                range(&|s| Some(s.error(i)?.abs())),
+                median(&|s| Some(s.due[i])),
+                range(&|s| Some(s.reported[i]? - s.due[i])),
+                median(&|s| Some(s.sent[i])),
             ];
             rows.push([&first[..], &cells].concat());
             first = [const { String::new() }; 2];
         }
+        errors.extend(p99_error(&samples).map(|error| (*peer, error)));
     }
     let heads = "peer | requests | percentile | reported | even | reported − even | absolute error | due | reported − due | sent";
-    text.push_str(&table(heads, rows));
-    let mut unable: Vec<&str> = page.peers.iter().map(|peer| peer.name).collect();
-    unable.retain(|name| page.stalls.iter().all(|rounds| rounds.peer != *name));
+    text += &table(heads, rows);
+    text += &target(&errors);
+    let is_able = |name: &str| measured.peers.iter().any(|peer| peer.name == name);
+    let unable = peers.iter().map(|peer| peer.name);
+    let unable: Vec<&str> = unable.filter(|name| !is_able(name)).collect();
     if !unable.is_empty() {
-        text.push_str(&format!(
-            "\nPeers that cannot send at a fixed rate: {}.\n",
-            unable.join(", ")
-        ));
+        let unable = unable.join(", ");
+        text += &format!("\nPeers that cannot send at a fixed rate: {unable}.\n");
     }
-    text
+    Ok(text)
+}
+
+/// Returns a line per floodmark backend with the target: its absolute error of p99 must be lower than
+/// that of every other peer.
+fn target(errors: &[(&Peer, Median)]) -> String {
+    let (ours, others): (Vec<_>, Vec<_>) = errors
+        .iter()
+        .partition(|(peer, _)| peer.backend().is_some());
+    let by_median =
+        |(_, a): &&&(&Peer, Median), (_, b): &&&(&Peer, Median)| a.median.total_cmp(&b.median);
+    let Some((best, limit)) = others.iter().min_by(by_median) else {
+        return String::new();
+    };
+    let line = |(peer, error): &&(&Peer, Median)| {
+        let is_met = if error.median < limit.median {
+            "yes"
+        } else {
+            "**no**"
+        };
+        format!(
+            "\nTarget for {}: absolute error of p99 {}, below that of every other peer ({}, {}): {is_met}\n",
+            peer.name,
+            in_ms(*error),
+            ms(limit.median),
+            best.name
+        )
+    };
+    ours.iter().map(line).collect()
+}
+
+/// Formats a median and its range, in ms.
+fn in_ms(m: Median) -> String {
+    format!("{} ({} to {})", ms(m.median), ms(m.least), ms(m.most))
 }
 
 /// Formats a time or an error with a typographic minus sign.
-pub fn ms(ms: f64) -> String {
+fn ms(ms: f64) -> String {
     format!("{ms:.2}").replace('-', "−")
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::PEERS;
     use super::*;
     use floodmark_truth::log::{RequestEntry, StallEntry};
 
@@ -185,32 +210,34 @@ mod tests {
             stalls: (0..RATE_SECONDS).map(stall).collect(),
             ..Log::default()
         };
-        let sample = sample(&PeerSample::default(), &log);
+        let record = include_str!("../../../../crates/floodmark/tests/records/load-ramp.json");
+        let record: floodmark_record::Record = serde_json::from_str(record).unwrap();
+        let sample = sample(&record.runs[0], &log);
         assert_eq!(sample.even[0], 0.0);
         assert!((sample.even[1] - 90.0).abs() <= 1.0);
     }
 
     #[test]
     fn errors_in_both_directions_do_not_cancel() {
-        let sample = |reported: f64| {
-            Some(StallSample {
-                requests: 12_000,
-                reported: [None, Some(reported)],
-                even: [0.0, 90.0],
-                due: [0.0; 2],
-                sent: [0.0; 2],
-            })
+        let sample = |reported: f64| StallSample {
+            requests: 12_000,
+            reported: [None, Some(reported)],
+            even: [0.0, 90.0],
+            due: [0.0; 2],
+            sent: [0.0; 2],
         };
-        let rounds = |samples| StallRounds { peer: "x", samples };
-        let error = p99_error(&rounds(vec![
-            sample(89.0),
-            None,
-            sample(90.5),
-            sample(92.0),
-        ]));
-        let error = error.unwrap();
+        let error = p99_error(&[89.0, 90.5, 92.0].map(sample)).unwrap();
         assert_eq!((error.median, error.least, error.most), (1.0, 0.5, 2.0));
         assert_eq!(ms(-1.234), "−1.23");
-        assert_eq!(p99_error(&rounds(vec![None])), None);
+        assert_eq!(in_ms(error), "1.00 (0.50 to 2.00)");
+        assert_eq!(p99_error(&[]), None);
+        let [own, other] = ["floodmark-uring", "wrk"];
+        let peer = |name: &str| PEERS.iter().find(|peer| peer.name == name).unwrap();
+        let worse = p99_error(&[sample(92.0)]).unwrap();
+        let text = target(&[(peer(own), error), (peer(other), worse)]);
+        assert!(text.ends_with("(2.00, wrk): yes\n"), "{text}");
+        let text = target(&[(peer(own), worse), (peer(other), error)]);
+        assert!(text.ends_with("(1.00, wrk): **no**\n"), "{text}");
+        assert_eq!(target(&[(peer(own), error)]), "");
     }
 }

@@ -7,8 +7,7 @@ use std::time::Duration;
 use floodmark_record::Run;
 
 use crate::bench::{Bench, Failure};
-use crate::experiment::{HTTPS, KEPT, NginxLoad, Setup, TrialSetup};
-use crate::samples::own_run;
+use crate::experiment::{HTTPS, KEPT, NginxLoad, Setup, TrialSetup, own_run};
 
 /// Maximum time of a run, including runs under Valgrind.
 const MAX_RUN_TIME: Duration = Duration::from_secs(180);
@@ -122,8 +121,7 @@ pub fn measure(
     let record = setup.run(bench, folder, &[], limit)?;
     let runs = setup.trials.iter().map(|trial| {
         let runs = record.runs_of(&trial.name).filter_map(|outer| {
-            let log = &outer.client.tool.as_ref()?.log;
-            let own = own_run(&folder.join("result"), log)?;
+            let own = own_run(&folder.join("result"), outer)?;
             let outer = outer.clone();
             (own.requests.ok > 0).then_some(VariantRun { outer, own })
         });
