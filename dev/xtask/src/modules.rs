@@ -47,12 +47,9 @@ pub fn cycles(
     let mut uses = source.uses();
     let mut found = Vec::new();
     while let Some(mut cycle) = shortest_cycle(&uses) {
-        let paths = |start: usize| {
-            let user = cycle[start].clone();
-            let used = cycle[(start + 1) % cycle.len()].clone();
-            (uses[&(user.clone(), used.clone())].len(), (user, used))
-        };
-        let Some((_, closing)) = (0..cycle.len()).map(paths).min() else {
+        let users = cycle.iter().cloned();
+        let edges = users.zip(cycle.iter().cycle().skip(1).cloned());
+        let Some(closing) = edges.min_by_key(|edge| (uses[edge].len(), edge.clone())) else {
             break;
         };
         let start = cycle.iter().position(|file| *file == closing.1);
@@ -174,7 +171,7 @@ impl Source<'_> {
         let mut at = 0;
         while at < tokens.len() {
             at = match word(&tokens, at).as_deref() {
-                Some("use") if punct(&tokens, at + 1) != Some('<') => {
+                Some("use") if !is_punct(&tokens, at + 1, '<') => {
                     self.scan_import(module, &tokens, at)
                 }
                 Some("mod") => self.scan_child(module, &tokens, at)?,
@@ -195,14 +192,13 @@ impl Source<'_> {
                 Some(_) => self.scan_path(module, &tokens, at),
                 None if is_test_attribute(&tokens, at) => end_of_item(&tokens, at + 2),
                 None => {
-                    let is_attribute = at > 0 && punct(&tokens, at - 1) == Some('#');
+                    let follows = |punct| at > 0 && is_punct(&tokens, at - 1, punct);
                     match &tokens[at] {
-                        TokenTree::Group(group) if is_attribute => {
+                        TokenTree::Group(group) if follows('#') => {
                             self.scan_attribute(module, group.stream());
                         }
                         TokenTree::Group(group) => {
-                            let is_macro = at > 0 && punct(&tokens, at - 1) == Some('!');
-                            self.scan(module, group.stream(), items && is_macro)?;
+                            self.scan(module, group.stream(), items && follows('!'))?;
                         }
                         _ => {}
                     }
@@ -245,16 +241,14 @@ impl Source<'_> {
 
     /// Reads a `use` item. Returns the index of its last token.
     fn scan_import(&mut self, module: usize, tokens: &[TokenTree], at: usize) -> usize {
-        let is_public = match at.checked_sub(1).map(|before| &tokens[before]) {
-            Some(TokenTree::Ident(word)) => word == "pub",
-            Some(TokenTree::Group(group)) => {
-                group.delimiter() == Delimiter::Parenthesis
-                    && at > 1
-                    && word(tokens, at - 2).as_deref() == Some("pub")
+        let is_public = match &tokens[..at] {
+            [.., TokenTree::Ident(word)] => word == "pub",
+            [.., TokenTree::Ident(word), TokenTree::Group(group)] => {
+                word == "pub" && group.delimiter() == Delimiter::Parenthesis
             }
             _ => false,
         };
-        let end = (at..tokens.len()).find(|&index| punct(tokens, index) == Some(';'));
+        let end = (at..tokens.len()).find(|&index| is_punct(tokens, index, ';'));
         let end = end.unwrap_or(tokens.len());
         self.import(module, &tokens[at + 1..end], Vec::new(), is_public);
         end
@@ -275,39 +269,33 @@ impl Source<'_> {
             let mut at = 0;
             while let Some(name) = word(tree, at) {
                 path.push(name);
-                if punct(tree, at + 1) != Some(':') {
+                if !is_punct(tree, at + 1, ':') {
                     at += 1;
                     break;
                 }
                 at += 3;
             }
-            match tree.get(at) {
-                Some(TokenTree::Group(group)) => {
-                    let inner: Vec<TokenTree> = group.stream().into_iter().collect();
-                    self.import(module, &inner, path, is_public);
-                    continue;
-                }
-                Some(TokenTree::Punct(star)) if star.as_char() == '*' => {
-                    self.modules[module].globs.push(path);
-                    continue;
-                }
-                _ => {}
-            }
-            if path.last().is_some_and(|last| last == "self") && path.len() > 1 {
-                path.pop();
-            }
-            let Some(last) = path.last().cloned() else {
+            if let Some(TokenTree::Group(group)) = tree.get(at) {
+                let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+                self.import(module, &inner, path, is_public);
                 continue;
-            };
-            let name = if word(tree, at).as_deref() == Some("as") {
-                word(tree, at + 1)
-            } else {
-                Some(last)
+            }
+            if is_punct(tree, at, '*') {
+                self.modules[module].globs.push(path);
+                continue;
+            }
+            if path.len() > 1 {
+                path.pop_if(|last| last == "self");
+            }
+            let renamed = word(tree, at).filter(|word| word == "as");
+            let name = match renamed {
+                Some(_) => word(tree, at + 1),
+                None => path.last().cloned(),
             };
             if let Some(name) = name {
                 self.define(module, name, Name::Import(path.clone()));
+                self.modules[module].imports.push((path, is_public));
             }
-            self.modules[module].imports.push((path, is_public));
         }
     }
 
@@ -328,21 +316,17 @@ impl Source<'_> {
         while let Some(name) = word(tokens, at) {
             path.push(name);
             at += 1;
-            if punct(tokens, at) != Some(':') || punct(tokens, at + 1) != Some(':') {
-                break;
-            }
-            if word(tokens, at + 2).is_none() {
+            let is_separator = is_punct(tokens, at, ':') && is_punct(tokens, at + 1, ':');
+            if !is_separator || word(tokens, at + 2).is_none() {
                 break;
             }
             at += 2;
         }
-        let before = |distance| start.checked_sub(distance).and_then(|at| punct(tokens, at));
-        let is_member = match before(1) {
-            Some('.') => before(2) != Some('.'),
-            Some(':') => before(2) == Some(':'),
-            Some('\'') => true,
-            _ => false,
-        };
+        let before =
+            |distance, punct| start >= distance && is_punct(tokens, start - distance, punct);
+        let is_member = before(1, '\'')
+            || before(1, '.') && !before(2, '.')
+            || before(1, ':') && before(2, ':');
         if !is_member {
             self.modules[module].paths.insert(path);
         }
@@ -408,11 +392,8 @@ impl Source<'_> {
                     .iter()
                     .any(|import| import != path && import.rsplit("::").next() == head)
             };
-            *paths = paths
-                .iter()
-                .filter(|path| !imported(path))
-                .cloned()
-                .collect();
+            let direct = paths.iter().filter(|path| !imported(path));
+            *paths = direct.cloned().collect();
         }
         uses
     }
@@ -476,16 +457,13 @@ fn word(tokens: &[TokenTree], at: usize) -> Option<String> {
     }
 }
 
-fn punct(tokens: &[TokenTree], at: usize) -> Option<char> {
-    match tokens.get(at)? {
-        TokenTree::Punct(punct) => Some(punct.as_char()),
-        _ => None,
-    }
+fn is_punct(tokens: &[TokenTree], at: usize, expected: char) -> bool {
+    matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == expected)
 }
 
 /// Returns `true` at the start of `#[cfg(test)]`.
 fn is_test_attribute(tokens: &[TokenTree], at: usize) -> bool {
-    punct(tokens, at) == Some('#')
+    is_punct(tokens, at, '#')
         && matches!(tokens.get(at + 1), Some(TokenTree::Group(group)) if group.stream().to_string().replace(' ', "") == "cfg(test)")
 }
 
