@@ -440,12 +440,7 @@ impl WorkerEnd {
             a.line = a.line.or(b.line);
             a.join(b);
         });
-        self.tls = self
-            .tls
-            .take()
-            .into_iter()
-            .chain(other.tls.clone())
-            .reduce(TlsUse::merged);
+        merge_options(&mut self.tls, &other.tls, TlsUse::merge);
         self.next_number = self.next_number.max(other.next_number);
     }
 }
@@ -471,7 +466,7 @@ impl AddressUse {
 }
 
 /// Adds counts by name to a sum.
-pub fn add_counts(sum: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
+fn add_counts(sum: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
     for (name, n) in counts {
         *sum.entry(name.clone()).or_default() += n;
     }

@@ -70,18 +70,16 @@ impl TlsUse {
     }
 
     /// Adds the TLS use of another thread.
-    #[must_use]
-    pub fn merged(mut self, other: TlsUse) -> Self {
+    pub fn merge(&mut self, other: &TlsUse) {
         self.handshakes += other.handshakes;
         self.resumed += other.resumed;
-        for (name, n) in other.negotiated {
-            *self.negotiated.entry(name).or_default() += n;
+        for (name, n) in &other.negotiated {
+            *self.negotiated.entry(name.clone()).or_default() += n;
         }
         self.handshake_cpu_s += other.handshake_cpu_s;
         self.wire_bytes_sent += other.wire_bytes_sent;
         self.wire_bytes_received += other.wire_bytes_received;
-        self.failure = self.failure.or(other.failure);
-        self
+        self.failure = self.failure.take().or_else(|| other.failure.clone());
     }
 }
 

@@ -1,6 +1,8 @@
 use floodmark_record::ThreadUsage;
-use floodmark_record::events::{AnswersFile, HeldConnections};
-use floodmark_record::kept::{StrangeTotal, TotalLine};
+use floodmark_record::events::{AddressUse, AnswersFile, EndReason, HeldConnections};
+use floodmark_record::kept::{ScoringSummary, StrangeTotal, TotalLine};
+use floodmark_record::outcome::NotOkResponse;
+use floodmark_record::tls::TlsUse;
 
 use super::*;
 use crate::testing::worker_end;

@@ -3,12 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use floodmark_record::events::{
-    AddressUse, EndReason, HeldConnections, PartRow, Phase, add_counts,
-};
-use floodmark_record::kept::{SHOWN, ScoringSummary};
-use floodmark_record::outcome::{MAX_STATUSES, NotOkResponse};
-use floodmark_record::tls::TlsUse;
+use floodmark_record::events::{PartRow, Phase};
 use floodmark_record::{Counts, Event, SecondRow, TimeKind, WorkerEnd};
 use floodmark_stats::Histogram;
 
@@ -309,115 +304,14 @@ fn merged_end(agents: Vec<MergedAgent>) -> Option<WorkerEnd> {
     }
     let lost_numbers = LOST_NUMBERS * lost.len() as u64;
     ends.append(&mut lost);
-    let mut merged = merged(&ends);
+    let mut merged = WorkerEnd::default();
+    ends.iter().for_each(|end| merged.merge(end));
+    merged.groups = groups(&ends);
     merged.next_number += lost_numbers;
     Some(merged)
 }
 
-fn merged(ends: &[WorkerEnd]) -> WorkerEnd {
-    let sum = |of: fn(&WorkerEnd) -> u64| ends.iter().map(of).sum();
-    let sum_s = |of: fn(&WorkerEnd) -> f64| ends.iter().map(of).sum();
-    let max = |of: fn(&WorkerEnd) -> u64| ends.iter().map(of).max().unwrap_or(0);
-    let by_reason = |of: fn(&WorkerEnd) -> &BTreeMap<String, u64>| {
-        let mut sum = BTreeMap::new();
-        ends.iter().for_each(|end| add_counts(&mut sum, of(end)));
-        sum
-    };
-    let offenders = ends.iter().flat_map(|end| &end.offenders);
-    WorkerEnd {
-        reason: reason(ends),
-        last_response_ns: ends.iter().filter_map(|end| end.last_response_ns).max(),
-        window_ns: max(|end| end.window_ns),
-        ended_ns: max(|end| end.ended_ns),
-        counts: merge(ends, |end| Some(&end.counts), Counts::merge).unwrap_or_default(),
-        warmup_counts: merge(ends, |end| end.warmup_counts.as_ref(), Counts::merge),
-        warmup_ns: max(|end| end.warmup_ns),
-        bytes_sent: sum(|end| end.bytes_sent),
-        bytes_received: sum(|end| end.bytes_received),
-        connects: sum(|end| end.connects),
-        peak_connections: sum(|end| end.peak_connections),
-        held: merge(ends, |end| end.held.as_ref(), HeldConnections::merge),
-        longest_stall_ns: max(|end| end.longest_stall_ns),
-        errors: by_reason(|end| &end.errors),
-        not_ok_responses: not_ok_responses(ends),
-        unawaited: by_reason(|end| &end.unawaited),
-        user_s: sum_s(|end| end.user_s),
-        system_s: sum_s(|end| end.system_s),
-        peak_rss_bytes: (ends.iter().filter_map(|end| end.peak_rss_bytes)).reduce(|a, b| a + b),
-        threads: ends.iter().flat_map(|end| end.threads.clone()).collect(),
-        addresses: addresses(ends),
-        answers: merge(
-            ends,
-            |end| end.answers.as_ref(),
-            |sum, answers| sum.count += answers.count,
-        ),
-        out_of_order: sum(|end| end.out_of_order),
-        offenders: offenders.take(SHOWN).cloned().collect(),
-        not_numbers: sum(|end| end.not_numbers),
-        scored: scored(ends),
-        tls: (ends.iter().filter_map(|end| end.tls.clone())).reduce(TlsUse::merged),
-        groups: groups(ends),
-        next_number: max(|end| end.next_number),
-    }
-}
-
-fn reason(ends: &[WorkerEnd]) -> EndReason {
-    let reasons = [
-        EndReason::Interrupted,
-        EndReason::ServerGone,
-        EndReason::NotHttp,
-    ];
-    let occurs = |reason: &EndReason| ends.iter().any(|end| end.reason == *reason);
-    reasons
-        .into_iter()
-        .find(occurs)
-        .unwrap_or(EndReason::Completed)
-}
-
-/// Merges the values of the ends that have one.
-fn merge<T: Clone>(
-    ends: &[WorkerEnd],
-    of: impl Fn(&WorkerEnd) -> Option<&T>,
-    add: impl Fn(&mut T, &T),
-) -> Option<T> {
-    let mut each = ends.iter().filter_map(of);
-    let mut sum = each.next()?.clone();
-    each.for_each(|value| add(&mut sum, value));
-    Some(sum)
-}
-
-fn not_ok_responses(ends: &[WorkerEnd]) -> Vec<NotOkResponse> {
-    let mut first = BTreeMap::new();
-    for response in ends.iter().flat_map(|end| &end.not_ok_responses) {
-        first.entry(response.status).or_insert(response);
-    }
-    first.into_values().take(MAX_STATUSES).cloned().collect()
-}
-
-fn addresses(ends: &[WorkerEnd]) -> Vec<AddressUse> {
-    let mut merged: Vec<AddressUse> = Vec::new();
-    for one in ends.iter().flat_map(|end| &end.addresses) {
-        match merged.iter_mut().find(|sum| sum.address == one.address) {
-            Some(sum) => sum.merge(one),
-            None => merged.push(one.clone()),
-        }
-    }
-    merged
-}
-
-/// Joins the summaries of all agents. Scores are relative to the line of the first agent with
-/// responses, as in the joined file.
-fn scored(ends: &[WorkerEnd]) -> Option<ScoringSummary> {
-    let each = || ends.iter().filter_map(|end| end.scored.as_ref());
-    each().next()?;
-    let mut joined = ScoringSummary {
-        line: each().find_map(|scored| scored.line),
-        ..ScoringSummary::default()
-    };
-    each().for_each(|scored| joined.join(scored));
-    Some(joined)
-}
-
+/// Merges the histograms of each group.
 fn groups(ends: &[WorkerEnd]) -> Vec<BTreeMap<TimeKind, String>> {
     let count = ends.iter().map(|end| end.groups.len()).max().unwrap_or(0);
     let group = |group: usize| {
