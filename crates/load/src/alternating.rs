@@ -10,11 +10,11 @@
 //! time, unless a request times out. All threads take the same turns. The lengths of the turns are
 //! random: otherwise, a server's periodic work could always fall into the other server's turns.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::{io, thread};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use floodmark_record::events::{EndReason, Phase};
 use floodmark_record::gate::{AlternatingEnd, SideFigures};
@@ -41,13 +41,18 @@ use crate::worker::{self, BackendWork, StopFlag, WorkerError};
 /// Maximum length of a phase in multiples of its planned length. Slow responses extend turns.
 const MAX_EXTENSION: u64 = 4;
 
-/// The plans and requests of both sides.
+/// The plans and requests of both sides, and what all threads share.
 struct Sides<'a> {
     plans: [&'a Plan; 2],
     requests: [Vec<EncodedRequest>; 2],
     tls: Option<Tls>,
     /// Number of the first request of each side.
     first_number: u64,
+    /// Mean length of a turn.
+    mean: Ns,
+    shared: SharedState,
+    /// The turns; `None` until all connections are open.
+    turns: Mutex<Option<TurnSchedule>>,
 }
 
 /// Schedules the turns.
@@ -141,17 +146,17 @@ pub fn run(
     emit: impl FnOnce(Event),
 ) -> Result<(), WorkerError> {
     let plan = &input.plan;
+    let threads = plan.connections.clamp(1, plan.threads.max(1));
+    let mean = other.mean_turn.as_nanos() as Ns;
     let sides = Sides {
         plans: [plan, &other.plan],
         requests: [requests(plan)?, requests(&other.plan)?],
         first_number: input.first_number,
         tls: (plan.tls.as_ref().map(|tls| Tls::new(tls, &input.anchors))).transpose()?,
+        mean,
+        shared: SharedState::new(threads, stop.clone(), Clock::start(), 1),
+        turns: Mutex::new(None),
     };
-    let threads = plan.connections.clamp(1, plan.threads.max(1));
-    let clock = Clock::start();
-    let shared = SharedState::new(threads, Arc::clone(stop.shared()), clock, 1);
-    let turns = Mutex::new(None);
-    let mean = other.mean_turn.as_nanos() as Ns;
     let sums = thread::scope(|scope| -> Result<[Slice; 2], WorkerError> {
         let mut loading = Vec::new();
         let (mut back, mut outs) = ([Vec::new(), Vec::new()], Vec::new());
@@ -173,9 +178,6 @@ pub fn run(
                 sides: &sides,
                 share,
                 cores,
-                mean,
-                shared: &shared,
-                turns: &turns,
             };
             let handle = thread::Builder::new()
                 .name(format!("load-{number}"))
@@ -195,7 +197,7 @@ pub fn run(
         let mut next = || sums.next().and_then(Result::ok).ok_or(WorkerError::Thread);
         Ok([next()?, next()?])
     })?;
-    let turns = turns.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let turns = (sides.turns.into_inner()).unwrap_or_else(PoisonError::into_inner);
     let turns: TurnSchedule = turns.ok_or(WorkerError::Thread)?;
     let [first, second] = [0, 1].map(|side: usize| figures(&sums[side], turns.loaded[side]));
     emit(Event::Alternated(AlternatingEnd {
@@ -239,23 +241,14 @@ struct ThreadJob<'a> {
     sides: &'a Sides<'a>,
     share: ThreadShare,
     cores: [Core; 2],
-    mean: Ns,
-    shared: &'a SharedState,
-    turns: &'a Mutex<Option<TurnSchedule>>,
 }
 
 impl ThreadJob<'_> {
     /// Runs the thread with a backend per side.
     fn load(self) -> Result<(), WorkerError> {
-        let Sides {
-            plans,
-            requests,
-            tls,
-            ..
-        } = self.sides;
-        let servers = [0, 1].map(|side: usize| (plans[side], &*requests[side]));
-        let (share, clock) = (self.share, self.shared.clock);
-        worker::with_backends(servers, tls.as_ref(), share, clock, self)
+        let (sides, share) = (self.sides, self.share);
+        let servers = [0, 1].map(|side: usize| (sides.plans[side], &*sides.requests[side]));
+        worker::with_backends(servers, sides.tls.as_ref(), share, sides.shared.clock, self)
     }
 }
 
@@ -266,7 +259,8 @@ impl BackendWork<2> for ThreadJob<'_> {
     /// load, but still waits at the barrier. Otherwise, the other threads would wait forever.
     fn run<B: IoBackend>(self, backends: [io::Result<B>; 2]) -> Result<(), WorkerError> {
         let broken = |error| WorkerError::system("waiting for sockets")(error);
-        let (sides, shared) = (self.sides, self.shared);
+        let sides = self.sides;
+        let shared = &sides.shared;
         let mut threads = Vec::new();
         let mut failure = None;
         let parts = backends.into_iter().zip(self.cores);
@@ -288,15 +282,15 @@ impl BackendWork<2> for ThreadJob<'_> {
         let mut phase = first_phase(sides.plans[0]);
         loop {
             if failure.is_some() {
-                shared.stop.store(true, Ordering::Relaxed);
+                shared.stop.stop();
             }
-            let lock = || self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            let lock = || sides.turns.lock().unwrap_or_else(PoisonError::into_inner);
             if shared.barrier.wait().is_leader() {
                 let now = shared.clock.now();
                 let mut turns = lock();
                 let turns =
-                    turns.get_or_insert_with(|| TurnSchedule::new(sides.plans[0], self.mean, now));
-                if shared.stop.load(Ordering::Relaxed) {
+                    turns.get_or_insert_with(|| TurnSchedule::new(sides.plans[0], sides.mean, now));
+                if shared.stop.is_set() {
                     turns.reason = EndReason::Interrupted;
                 }
                 turns.next(now);

@@ -2,9 +2,9 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Barrier};
 
 use floodmark_record::events::{EndReason, Phase};
 use floodmark_record::plan::{Arrivals, Length, Model, Plan, Schedule, Spacing};
@@ -21,6 +21,7 @@ use crate::outgoing::Outgoing;
 use crate::schedule::{ArrivalSchedule, ThreadShare};
 use crate::slice::Message;
 use crate::usage::{ThreadReading, process_cpu};
+use crate::worker::StopFlag;
 
 /// Maximum wait in ns, so that the thread notices stop requests and sends its slices to the
 /// gatherer in time.
@@ -43,7 +44,7 @@ const REPORT_EVERY: Ns = 500_000_000;
 /// Under load, each thread reads only `stop`, once per iteration.
 pub struct SharedState {
     /// Set to end the run immediately.
-    pub stop: Arc<AtomicBool>,
+    pub stop: StopFlag,
     /// Synchronizes the threads before and after each phase.
     pub barrier: Barrier,
     /// Start of the phase, set by one thread at the barrier.
@@ -61,7 +62,7 @@ pub struct SharedState {
 
 impl SharedState {
     /// Creates the state for `threads` threads. `first_number` is the number of the first request.
-    pub fn new(threads: u32, stop: Arc<AtomicBool>, clock: Clock, first_number: u64) -> Self {
+    pub fn new(threads: u32, stop: StopFlag, clock: Clock, first_number: u64) -> Self {
         SharedState {
             stop,
             barrier: Barrier::new(threads as usize),
@@ -173,7 +174,7 @@ pub fn run_phases<B: IoBackend>(
     out: &SyncSender<Message>,
 ) -> Option<Core> {
     if made.is_err() {
-        shared.stop.store(true, Ordering::Relaxed);
+        shared.stop.stop();
     }
     for (index, phase) in phases.iter().enumerate() {
         // Create the job before the clock starts, because counting random arrivals requires drawing
@@ -197,7 +198,7 @@ pub fn run_phases<B: IoBackend>(
             Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
         };
         if end.is_err() {
-            shared.stop.store(true, Ordering::Relaxed);
+            shared.stop.stop();
         }
         // Sending fails only after the receiver is dropped. The message is then not needed.
         let _ = out.send(Message::End(share.thread, end));
@@ -232,10 +233,7 @@ impl<B: IoBackend> LoadThread<B> {
         let mut next_report = now + REPORT_EVERY;
         self.core.prepare(now);
         self.act();
-        while !self.core.prepared()
-            && self.core.hopeless().is_none()
-            && !shared.stop.load(Ordering::Relaxed)
-        {
+        while !self.core.prepared() && self.core.hopeless().is_none() && !shared.stop.is_set() {
             now = self.clock.now();
             self.core.turn(now);
             self.act();
@@ -275,7 +273,7 @@ impl<B: IoBackend> LoadThread<B> {
         self.core.recorder.begin(job.phase, start, window);
         let before = ThreadReading::now();
         let tls_before = self.backend.tls();
-        if !shared.stop.load(Ordering::Relaxed) {
+        if !shared.stop.is_set() {
             let (left, until) = (job.requests, window.filter(|_| job.timed));
             let arrivals = match job.schedule {
                 None => RequestSource::Closed { left, until, picks },
@@ -304,7 +302,7 @@ impl<B: IoBackend> LoadThread<B> {
                     self.core.wind_up();
                 }
             }
-            if shared.stop.load(Ordering::Relaxed) {
+            if shared.stop.is_set() {
                 break (EndReason::Interrupted, now);
             }
             if let Some(reason) = self.core.hopeless() {
@@ -397,7 +395,7 @@ impl<B: IoBackend> LoadThread<B> {
             if now >= end {
                 self.core.wind_up();
             }
-            if shared.stop.load(Ordering::Relaxed) {
+            if shared.stop.is_set() {
                 return Ok(Some(EndReason::Interrupted));
             }
             if let Some(reason) = self.core.hopeless() {

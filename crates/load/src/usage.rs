@@ -1,7 +1,8 @@
 //! System calls for the resources of a thread and of the process: their usage, and time slices.
 
+use std::fs;
+use std::io;
 use std::mem::MaybeUninit;
-use std::{fs, io};
 
 use floodmark_record::ThreadUsage;
 

@@ -93,12 +93,8 @@ impl StopFlag {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the flag that the load threads read.
-    pub(crate) fn shared(&self) -> &Arc<AtomicBool> {
-        &self.0
-    }
-
     /// Returns whether the run was stopped.
+    #[inline]
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -150,7 +146,7 @@ pub fn run(
         } else {
             &[Phase::Measure]
         },
-        shared: SharedState::new(threads, Arc::clone(&stop.0), clock, input.first_number),
+        shared: SharedState::new(threads, stop.clone(), clock, input.first_number),
     };
     let groups = groups(plan);
     // Encode a histogram before the clock starts, so that the memory for compressing rows is
@@ -249,9 +245,7 @@ impl Job<'_> {
     /// `waiting` only after them.
     fn await_emitted(&self, phases: usize) {
         let shared = &self.shared;
-        while shared.emitted.load(Ordering::Acquire) < phases
-            && !shared.stop.load(Ordering::Relaxed)
-        {
+        while shared.emitted.load(Ordering::Acquire) < phases && !shared.stop.is_set() {
             thread::sleep(EMIT_PAUSE);
         }
     }
@@ -416,7 +410,7 @@ fn gather(
 
 /// The progress that the threads have reported.
 #[derive(Debug)]
-pub struct Opening {
+struct Opening {
     of: u64,
     threads: Vec<(u64, u64)>,
     /// Whether each thread has reported since the last event.
@@ -426,7 +420,6 @@ pub struct Opening {
 impl Opening {
     /// Creates the progress for an agent's `threads` threads, which open a plan's connections in
     /// advance.
-    #[must_use]
     pub fn new(plan: &Plan, threads: u32, agent: AgentShare) -> Self {
         let ready = |share| ready_connections(plan, share) as u64;
         Opening {
