@@ -24,7 +24,6 @@ use crate::result::{count, history, result};
 ///
 /// The check sorts the operations in place. It also allocates 16 bytes per operation, for one key at
 /// a time. The check is not evaluated if there are no values.
-#[must_use]
 pub fn increments(operations: &mut [KeptOperation], returns_value: bool) -> CheckResult {
     operations.sort_unstable_by_key(|o| (o.key(), o.kind(), o.value(), o.0));
     let (mut keys, mut faulty, mut values) = (0u64, 0u64, 0u64);

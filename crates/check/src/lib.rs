@@ -4,13 +4,13 @@
 //! [`sequence`] and [`scoring`] check one counter. [`check_api`] checks the operations on any API.
 
 mod api;
-pub mod counter;
+mod counter;
 pub mod crash;
 mod increments;
 mod register;
-pub mod responses;
+mod responses;
 mod result;
-pub mod scoring;
+mod scoring;
 mod set;
 
 pub use api::check_api;

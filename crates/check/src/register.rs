@@ -36,7 +36,6 @@ use crate::result::{count, history, result};
 ///
 /// The check sorts the operations in place. In addition, it needs memory for the clusters of one
 /// key. The check is not evaluated if no read returned a result.
-#[must_use]
 pub fn register(operations: &mut [KeptOperation]) -> CheckResult {
     // Equal operations are interchangeable, so the unstable sort is deterministic.
     operations.sort_unstable_by_key(|o| (o.key(), content(o), o.0));

@@ -32,7 +32,6 @@ impl FoundItems {
 ///
 /// The check sorts both in place, which takes O(n log n) time and O(1) extra memory. It is
 /// not evaluated if there are no inserts.
-#[must_use]
 pub fn set(inserts: &mut [KeptOperation], found: &mut FoundItems) -> CheckResult {
     inserts.sort_unstable_by_key(|insert| (insert.value(), insert.0));
     found.numbers.sort_unstable();

@@ -48,7 +48,7 @@ pub struct Batch {
 
 /// The CPU time and the receive completions of a thread up to a point in time.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ThreadWork {
+pub(crate) struct ThreadWork {
     /// The point in time, on the worker's clock.
     pub at: Ns,
     /// CPU time of the thread so far in ns.
@@ -59,7 +59,7 @@ pub struct ThreadWork {
 
 /// The coalescing state of one thread in one phase.
 #[derive(Debug)]
-pub struct Coalescing {
+pub(crate) struct Coalescing {
     last: ThreadWork,
     batch: Option<Batch>,
     total: Ns,
@@ -67,7 +67,6 @@ pub struct Coalescing {
 
 impl Coalescing {
     /// Creates the state for a thread that has done `work` and is not coalescing yet.
-    #[must_use]
     pub fn new(work: ThreadWork) -> Self {
         Coalescing {
             last: work,
@@ -78,7 +77,6 @@ impl Coalescing {
 
     /// Returns whether [`Coalescing::update`] is due.
     #[inline]
-    #[must_use]
     pub fn due(&self, now: Ns) -> bool {
         now >= self.last.at + CHECK_INTERVAL_NS
     }
@@ -111,7 +109,6 @@ impl Coalescing {
     }
 
     /// Returns the total time spent coalescing up to `now`, in ns.
-    #[must_use]
     pub fn total(&self, now: Ns) -> Ns {
         match self.batch {
             Some(_) => self.total + now.saturating_sub(self.last.at),

@@ -514,8 +514,7 @@ impl RequestTemplate {
 /// Creates the source of random values for request `number`.
 /// The seed and the number determine the initial state, so every thread that sends this request
 /// sends the same bytes.
-#[must_use]
-pub fn randomness(seed: u64, number: u64) -> Xoshiro256PlusPlus {
+fn randomness(seed: u64, number: u64) -> Xoshiro256PlusPlus {
     // The factor is odd, so different numbers map to different states. `seed_from_u64` mixes these
     // states (SplitMix64).
     let of_seed = seed.rotate_left(32).wrapping_mul(0xd6e8_feb8_6659_fd93);

@@ -25,7 +25,7 @@ use crate::failure::ConnectFailure;
 
 /// One thread's view of a target's addresses.
 #[derive(Debug)]
-pub struct Targets {
+pub(crate) struct Targets {
     places: Vec<TargetState>,
     next: usize,
     /// Number of reached addresses.
@@ -52,7 +52,6 @@ enum Standing {
 
 impl Targets {
     /// Creates the state of a plan's addresses. Each thread starts with a different address.
-    #[must_use]
     pub fn new(plan: &Plan, thread: u32, threads: u32) -> Self {
         let sources = |address: &Address| {
             let sources = plan.sources?;
@@ -163,7 +162,7 @@ impl Targets {
 
 /// Cycles through a range of addresses.
 #[derive(Debug, Clone)]
-pub struct SourceCycle {
+struct SourceCycle {
     first: IpAddr,
     count: u128,
     next: u128,
@@ -173,7 +172,6 @@ pub struct SourceCycle {
 impl SourceCycle {
     /// Creates the cycle for thread `thread` of `threads`.
     /// If there are fewer addresses than threads, threads share addresses.
-    #[must_use]
     pub fn new(sources: Sources, thread: u32, threads: u32) -> Self {
         SourceCycle {
             first: sources.first,

@@ -9,7 +9,6 @@ use statrs::function::gamma::gamma_lr;
 
 /// Returns the probability that |T| exceeds |`t`|. The result is 1 for `t` = 0 or an undefined `t`
 /// (0 ÷ 0), and 0 for infinite `t`.
-#[must_use]
 pub(crate) fn t_two_sided_p(t: f64, degrees: f64) -> f64 {
     let t = t.abs();
     if !(t > 0.0 && degrees > 0.0) {
@@ -23,7 +22,6 @@ pub(crate) fn t_two_sided_p(t: f64, degrees: f64) -> f64 {
 /// The result is about 1.96 for confidence 0.95 and many degrees of freedom. The result is infinite
 /// if the confidence is 1 or there are no degrees of freedom. The result is 0 if the confidence is
 /// 0 or less.
-#[must_use]
 pub(crate) fn t_two_sided_quantile(confidence: f64, degrees: f64) -> f64 {
     let p = 1.0 - confidence;
     if p >= 1.0 {
@@ -49,7 +47,6 @@ pub(crate) fn t_margin(confidence: f64, std_err: f64, degrees: f64) -> f64 {
 
 /// Returns the value that χ² stays below with probability `p` ≤ 0.5.
 /// Returns 0 if `p` or `degrees` is not positive.
-#[must_use]
 pub(crate) fn chi_square_lower_quantile(p: f64, degrees: f64) -> f64 {
     debug_assert!(p <= 0.5, "{p}");
     if !(p > 0.0 && degrees > 0.0) {
@@ -61,7 +58,6 @@ pub(crate) fn chi_square_lower_quantile(p: f64, degrees: f64) -> f64 {
 
 /// Returns the value that a beta distribution with the parameters `a` and `b` exceeds with
 /// probability `p`. All arguments must be positive.
-#[must_use]
 pub(crate) fn beta_upper_quantile(p: f64, a: f64, b: f64) -> f64 {
     debug_assert!(p > 0.0 && a > 0.0 && b > 0.0, "{p} {a} {b}");
     bisect(1.0, |x| beta_reg(a, b, x) < 1.0 - p)
