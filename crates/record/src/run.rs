@@ -231,7 +231,7 @@ pub struct WarmupRun {
 }
 
 /// Whether the figures describe the server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
     /// Status.
     pub status: Status,
@@ -244,11 +244,12 @@ pub struct Validity {
 
 /// Status of [`Validity`].
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// The figures describe the server and the network at this load.
+    #[default]
     Valid,
     /// floodmark's threads were saturated: the throughput is a lower bound.
     Bound,

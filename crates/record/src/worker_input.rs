@@ -71,6 +71,21 @@ struct InputLine {
 }
 
 impl WorkerInput {
+    /// Returns the input for a whole load on one server, without a file for responses.
+    #[must_use]
+    pub fn new(plan: Plan, first_number: u64, anchors: Vec<TrustAnchor>) -> Self {
+        WorkerInput {
+            plan,
+            first_number,
+            answers_file: None,
+            anchors,
+            outlasts_server: false,
+            share: None,
+            anyway: false,
+            other: None,
+        }
+    }
+
     /// Returns the input as JSON.
     ///
     /// # Errors
