@@ -13,9 +13,7 @@ use regex::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::fill::CommandWords;
-use super::need::Need;
-use super::program::{Build, ManifestPackage, check_placeholders, is_path};
+use super::program::{Build, CommandWords, ManifestPackage, Need, check_placeholders, is_path};
 
 /// Placeholders in the commands.
 const PLACEHOLDERS: [&str; 9] = [
@@ -205,7 +203,7 @@ impl Client {
         let whole = load
             .length()
             .is_none_or(|length| length.subsec_nanos() == 0);
-        if !whole && command.iter().any(|word| word.contains("{seconds}")) {
+        if !whole && command.uses("seconds") {
             return Err(format!(
                 "client {name} needs a duration in whole seconds, like \"2s\""
             ));
@@ -220,23 +218,28 @@ impl Client {
         load.requests.is_some() && commands.duration.is_none()
     }
 
+    /// Returns all commands, with descriptions of how they use connections.
+    fn all_commands(&self) -> [(&Commands, &'static str); 3] {
+        [
+            (&self.manifest.rate, "at a fixed rate"),
+            (&self.manifest.fresh, "on fresh connections"),
+            (&self.manifest.kept, "on kept connections"),
+        ]
+    }
+
     /// Returns the commands for a load, and a description of how they use connections.
     fn commands(&self, load: &LoadSpec) -> (&Commands, &'static str) {
+        let [rate, fresh, kept] = self.all_commands();
         match (load.rate, load.fresh) {
-            (Some(_), _) => (&self.manifest.rate, "at a fixed rate"),
-            (_, Some(true)) => (&self.manifest.fresh, "on fresh connections"),
-            _ => (&self.manifest.kept, "on kept connections"),
+            (Some(_), _) => rate,
+            (_, Some(true)) => fresh,
+            _ => kept,
         }
     }
 
     /// Describes the loads that the client supports.
     fn abilities(&self) -> Vec<String> {
-        let all = [
-            ("at a fixed rate", &self.manifest.rate),
-            ("on fresh connections", &self.manifest.fresh),
-            ("on kept connections", &self.manifest.kept),
-        ];
-        let abilities = all.map(|(how, commands)| {
+        let abilities = self.all_commands().map(|(commands, how)| {
             let duration = commands.duration.as_ref();
             let requests = commands.requests.as_ref();
             [
@@ -388,14 +391,16 @@ impl ClientFigures {
     /// The number of responses is missing, or a figure is not a number. The error message continues
     /// a sentence that starts with the client's name.
     pub fn read(&self, output: &str) -> Result<PrintedFigures, String> {
-        let count = |figure: &Option<CountFigure>, name| match figure {
-            Some(figure) => Ok(figure.0.read(output, name)?.map(|n| n as u64)),
-            None => Ok::<_, String>(None),
-        };
-        let time = |figure: &Option<TimeFigure>, name| match figure {
-            Some(figure) => figure.0.read(output, name),
+        let read = |figure: Option<&ClientFigure>, name| match figure {
+            Some(figure) => figure.read(output, name),
             None => Ok(None),
         };
+        let count = |figure: &Option<CountFigure>, name| {
+            let count = read(figure.as_ref().map(|figure| &figure.0), name);
+            count.map(|count| count.map(|n| n as u64))
+        };
+        let time =
+            |figure: &Option<TimeFigure>, name| read(figure.as_ref().map(|figure| &figure.0), name);
         let answers = self.answers.0.read(output, "answers")?;
         let Some(answers) = answers.filter(|n| *n > 0.0) else {
             return Err("reported no responses".to_owned());
@@ -404,10 +409,7 @@ impl ClientFigures {
             answers: Some(answers as u64),
             wrong: count(&self.wrong, "wrong")?,
             errors: count(&self.errors, "errors")?,
-            throughput_per_s: match &self.throughput {
-                Some(figure) => figure.0.read(output, "throughput")?,
-                None => None,
-            },
+            throughput_per_s: read(self.throughput.as_ref().map(|of| &of.0), "throughput")?,
             mean_us: time(&self.mean, "mean")?,
             p50_us: time(&self.p50, "p50")?,
             p90_us: time(&self.p90, "p90")?,

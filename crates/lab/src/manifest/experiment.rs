@@ -1,26 +1,28 @@
-//! Experiment files: a question, the trials that answer it, and published claims.
+//! Experiment files: a question, the trials that answer it, and published claims. Each claim has a
+//! criterion for agreement with the measured figure.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use floodmark_plan::toml_file::{Located, TomlFile};
+use floodmark_plan::values::{Name, Number};
+use floodmark_plan::{FileError, LoadSpec, did_you_mean};
 use floodmark_record::capacity::CapacityGoal;
 use floodmark_record::cause::Cause;
-use floodmark_record::experiment::{ExpectedCheck, ExperimentDescription};
+use floodmark_record::comparison::{Agreement, ComparedMetric};
+use floodmark_record::experiment::{ExpectedCheck, ExperimentDescription, PublishedClaim};
 use floodmark_record::path::StepKind;
-
-use floodmark_plan::toml_file::{Located, TomlFile};
-use floodmark_plan::{FileError, LoadSpec, did_you_mean};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::capacity::{self, CapacitySearchPlan, CapacitySection};
-use super::claim::{ClaimSection, claim};
 use super::client::Client;
-use super::crash::{self, CrashSection};
-use super::found::{ManifestCache, embedded_names, names_in};
-use super::gate::{self, GateSection};
+use super::files::{ManifestCache, embedded_root, known_names};
+use super::modes::{
+    CapacitySearchPlan, CapacitySection, CrashSection, GateSection, capacity_search,
+    crash_settings, first_given, gate_rules,
+};
 use super::place::{ExperimentPlace, TrialPlacement};
-use super::store::Store;
-use super::system::System;
+use super::system::{Store, System};
 use super::trial::{Trial, TrialReader, TrialSection, spread};
 
 /// An experiment file.
@@ -156,59 +158,46 @@ impl Experiment {
         let kind: fn(&str) -> &str = |step| step.split_once(' ').map_or(step, |(kind, _)| kind);
         let expected_path = checked_names(&file, expect.path, ("path", "step"), &kinds, kind)?;
         let claims = manifest.claim.into_iter();
-        let claims = claims.map(|section| claim(&file, section, &trials));
-        let claims = claims.collect::<Result<Vec<_>, _>>()?;
+        let claims: Result<Vec<_>, _> = claims.map(|one| claim(&file, one, &trials)).collect();
+        let claims = claims?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let refuse = |mode: &str, keys: &[(&str, bool)]| match first_given(keys) {
+            Some(key) => {
+                let what = format!("`{key}` conflicts with {mode}; remove one of them");
+                Err(file.error_at_start(what))
+            }
+            None => Ok(()),
+        };
+        let prove = ("prove", manifest.prove);
+        let sweep = ("sweep", !sweeps.is_empty());
+        let (ladder_key, claim) = (("ladder", ladder.is_some()), ("claim", !claims.is_empty()));
         let crash = manifest
             .crash
-            .map(|section| crash::settings(&file, &section, &trials));
+            .map(|section| crash_settings(&file, &section, &trials));
         let crash = crash.transpose()?;
-        let other = [
-            ("prove", manifest.prove),
-            ("ladder", ladder.is_some()),
-            ("claim", !claims.is_empty()),
-            ("place.processes", processes.is_some_and(|n| n > 1)),
-        ];
-        if crash.is_some()
-            && let Some((key, _)) = other.iter().find(|(_, is_given)| *is_given)
-        {
-            let what = format!(
-                "`{key}` conflicts with [crash], which measures no throughput; remove one of them"
-            );
-            return Err(file.error_at_start(what));
+        if crash.is_some() {
+            let several = ("place.processes", processes.is_some_and(|n| n > 1));
+            let keys = [prove, ladder_key, claim, several];
+            refuse("[crash], which measures no throughput", &keys)?;
         }
+        let crash_key = ("[crash]", crash.is_some());
         let capacity = manifest
             .capacity
-            .map(|section| capacity::search(&file, &section, &trials));
+            .map(|section| capacity_search(&file, &section, &trials));
         let capacity = capacity.transpose()?;
-        let other = [
-            ("prove", manifest.prove),
-            ("sweep", !sweeps.is_empty()),
-            ("[crash]", crash.is_some()),
-        ];
-        if capacity.is_some()
-            && let Some((key, _)) = other.iter().find(|(_, is_given)| *is_given)
-        {
-            let what = format!("`{key}` conflicts with [capacity]; remove one of them");
-            return Err(file.error_at_start(what));
+        if capacity.is_some() {
+            refuse("[capacity]", &[prove, sweep, crash_key])?;
         }
-        let other = [
-            ("prove", manifest.prove),
-            ("sweep", !sweeps.is_empty()),
-            ("ladder", ladder.is_some()),
-            ("claim", !claims.is_empty()),
-            ("place.processes", processes.is_some()),
-            ("[crash]", crash.is_some()),
-            ("[capacity]", capacity.is_some()),
-        ];
-        if manifest.gate.is_some()
-            && let Some((key, _)) = other.iter().find(|(_, is_given)| *is_given)
-        {
-            let what = format!("`{key}` conflicts with [gate]; remove one of them");
-            return Err(file.error_at_start(what));
+        if manifest.gate.is_some() {
+            let processes = ("place.processes", processes.is_some());
+            let capacity = ("[capacity]", capacity.is_some());
+            let keys = [
+                prove, sweep, ladder_key, claim, processes, crash_key, capacity,
+            ];
+            refuse("[gate]", &keys)?;
         }
         let gate = manifest.gate;
-        let gate = gate.map(|section| gate::rules(&file, &section, &trials));
+        let gate = gate.map(|section| gate_rules(&file, &section, &trials));
         Ok(Experiment {
             description: ExperimentDescription {
                 capacity: capacity.as_ref().map(|search| CapacityGoal {
@@ -242,33 +231,29 @@ impl Experiment {
     /// # Errors
     /// The file does not exist, or the embedded files cannot be unpacked.
     pub fn find(name: &str) -> Result<PathBuf, String> {
-        let folder = Path::new("experiments");
         let named = format!("experiments/{name}.toml");
         let candidates = [name, &named];
         if let Some(path) = candidates.iter().find(|path| Path::new(path).is_file()) {
             return Ok(PathBuf::from(path));
         }
-        let embedded = crate::bundle::paths();
-        let mut paths = embedded.iter().map(String::as_str);
-        if let Some(path) = paths.find(|path| candidates.contains(path)) {
-            let root = crate::bundle::unpack().map_err(|error| error.to_string())?;
-            return Ok(root.join(path));
+        for path in candidates {
+            if let Some(root) = embedded_root(path) {
+                return Ok(root?.join(path));
+            }
         }
-        let mut known = names_in(folder, |path| {
-            path.extension()
-                .is_some_and(|extension| extension == "toml")
-                .then(|| path.file_stem())
-                .flatten()
-        });
-        known.extend(embedded_names("experiments/", ".toml"));
-        known.sort_unstable();
-        known.dedup();
+        let known = known_names(&["experiments".into()], "experiments/", ".toml");
         Err(format!(
             "\"{name}\" is not a file, an experiment in ./experiments or an embedded experiment (floodmark \
              init experiment writes a new one); {}",
             did_you_mean(name, known.iter().map(String::as_str))
         ))
     }
+}
+
+/// Returns the message for a name that no trial has.
+pub(super) fn unknown_trial(name: &str, trials: &[Trial]) -> String {
+    let fix = did_you_mean(name, trials.iter().map(|trial| trial.name.as_str()));
+    format!("unknown trial \"{name}\"; {fix}")
 }
 
 /// Returns the names of trials.
@@ -307,8 +292,7 @@ fn checked_ladder(
     let invalid = |what: String| Err(file.error(&ladder.span(), format!("ladder: {what}")));
     for (i, name) in ladder.iter().enumerate() {
         if !trials.iter().any(|trial| trial.name == *name) {
-            let fix = did_you_mean(name, trials.iter().map(|trial| trial.name.as_str()));
-            return invalid(format!("unknown trial \"{name}\"; {fix}"));
+            return invalid(unknown_trial(name, trials));
         }
         if ladder[..i].contains(name) {
             return invalid(format!("duplicate step \"{name}\""));
@@ -317,5 +301,158 @@ fn checked_ladder(
     match ladder.len() {
         1 => invalid("a ladder needs at least 2 steps; name a second trial".to_owned()),
         _ => Ok(ladder.into_inner()),
+    }
+}
+
+/// A `[[claim]]`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClaimSection {
+    /// Text of the claim.
+    text: String,
+    /// Where the claim was published.
+    source: Option<String>,
+    /// Metric of the figure. Default: throughput.
+    metric: Option<ComparedMetric>,
+    /// Names of two trials. The first trial's figure is divided by the second trial's figure.
+    ratio: Option<Located<Vec<String>>>,
+    /// Name of the trial with the claimed figure, for a claim without `ratio`. Optional if there is
+    /// only one trial.
+    trial: Option<Located<Name>>,
+    /// Published figure: a ratio, a rate per second, or a time in microseconds.
+    published: Option<Located<Number>>,
+    /// Relative tolerance. With 0.1, the claim holds if the measured figure is between `published`
+    /// / 1.1 and `published` * 1.1. The default for a ratio is 0.1. Any other figure requires
+    /// `within` or `at`.
+    within: Option<Located<Number>>,
+    /// Direction of the claim. The claim holds if the measured figure is at least, or at most, the
+    /// published figure. Conflicts with `within`.
+    at: Option<Located<Bound>>,
+}
+
+/// Direction of a one-sided comparison.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Bound {
+    Least,
+    Most,
+}
+
+/// Reads a claim about the trials of an experiment.
+pub(super) fn claim(
+    file: &TomlFile,
+    section: Located<ClaimSection>,
+    trials: &[Trial],
+) -> Result<PublishedClaim, FileError> {
+    let ratio = match &section.ratio {
+        None => Vec::new(),
+        Some(ratio) => checked_ratio(file, ratio, trials)?,
+    };
+    if let Some(published) = &section.published
+        && published.0 <= 0.0
+    {
+        return Err(file.error(&published.span(), "published: expected a number above 0"));
+    }
+    let has_figure = section.published.is_some() || !ratio.is_empty();
+    let trial = claimed_trial(file, &section, trials, has_figure && ratio.is_empty())?;
+    let agreement = agreement(file, &section)?;
+    let section = section.into_inner();
+    Ok(PublishedClaim {
+        text: section.text,
+        source: section.source,
+        metric: section
+            .metric
+            .or(has_figure.then_some(ComparedMetric::Throughput)),
+        trial,
+        ratio,
+        published: section.published.map(|published| published.0),
+        agreement,
+    })
+}
+
+fn checked_ratio(
+    file: &TomlFile,
+    ratio: &Located<Vec<String>>,
+    trials: &[Trial],
+) -> Result<Vec<String>, FileError> {
+    let invalid = |what: String| Err(file.error(&ratio.span(), format!("ratio: {what}")));
+    let [a, b] = &ratio[..] else {
+        return invalid("expected two trials, like ratio = [\"one\", \"other\"]".to_owned());
+    };
+    for name in [a, b] {
+        if let Err(what) = check_trial(name, trials) {
+            return invalid(what);
+        }
+    }
+    if a == b {
+        invalid(format!(
+            "both trials are \"{a}\"; name two different trials"
+        ))
+    } else {
+        Ok(ratio.to_vec())
+    }
+}
+
+/// Checks that a name refers to a trial, or to a system that has exactly one trial.
+fn check_trial(name: &str, trials: &[Trial]) -> Result<(), String> {
+    let of_system = trials.iter().filter(|trial| trial.server.name == name);
+    let is_trial = trials.iter().any(|trial| trial.name == name);
+    match (is_trial, of_system.count()) {
+        (true, _) | (_, 1) => Ok(()),
+        (_, 0) => Err(unknown_trial(name, trials)),
+        _ => Err(format!(
+            "the system \"{name}\" has several trials; name one of them"
+        )),
+    }
+}
+
+/// Returns the trial that a claim about a single figure refers to.
+fn claimed_trial(
+    file: &TomlFile,
+    section: &Located<ClaimSection>,
+    trials: &[Trial],
+    is_single: bool,
+) -> Result<Option<String>, FileError> {
+    match (&section.trial, trials) {
+        (Some(trial), _) if section.ratio.is_some() => Err(file.error(
+            &trial.span(),
+            "`trial` conflicts with `ratio`; remove one of them",
+        )),
+        (Some(trial), _) => match check_trial(&trial.0, trials) {
+            Ok(()) => Ok(Some(trial.0.clone())),
+            Err(what) => Err(file.error(&trial.span(), format!("trial: {what}"))),
+        },
+        (None, _) if !is_single => Ok(None),
+        (None, [only]) => Ok(Some(only.name.clone())),
+        (None, _) => Err(file.error(
+            &section.span(),
+            "the claim names no trial; add trial = \"…\" or ratio = [\"…\", \"…\"]",
+        )),
+    }
+}
+
+fn agreement(file: &TomlFile, section: &ClaimSection) -> Result<Option<Agreement>, FileError> {
+    let needs_figure = |key: &str, span: Range<usize>| {
+        let what = format!("`{key}` requires a published figure; add published = …");
+        Err(file.error(&span, what))
+    };
+    let has_figure = section.published.is_some();
+    match (&section.within, &section.at) {
+        (Some(within), _) if !has_figure => needs_figure("within", within.span()),
+        (None, Some(at)) if !has_figure => needs_figure("at", at.span()),
+        (Some(_), Some(at)) => {
+            let what = "`at` conflicts with `within`; remove one of them";
+            Err(file.error(&at.span(), what))
+        }
+        (Some(within), None) if within.0 <= 0.0 => Err(file.error(
+            &within.span(),
+            "within: expected a number above 0, like within = 0.1",
+        )),
+        (Some(within), None) => Ok(Some(Agreement::Within(within.0))),
+        (None, Some(at)) => Ok(Some(match **at {
+            Bound::Most => Agreement::AtMost,
+            Bound::Least => Agreement::AtLeast,
+        })),
+        (None, None) => Ok(None),
     }
 }

@@ -4,42 +4,32 @@
 //! Serde types read manifests strictly and also generate their JSON Schemas. Every error
 //! message contains the line number.
 
-mod capacity;
 mod changes;
-mod claim;
 mod client;
-mod crash;
 mod experiment;
-mod fill;
-mod found;
-mod gate;
-mod need;
+mod files;
+mod modes;
 mod place;
 mod program;
-mod store;
 mod system;
-mod template;
 mod trial;
-mod tuned;
 mod workload;
 
 use floodmark_plan::toml_file::schema;
 use serde_json::{Value as Json, json};
 
-pub use capacity::CapacitySearchPlan;
-pub use changes::Changes;
+pub use changes::{Changes, TuningRequest};
 pub use client::Client;
 pub use experiment::Experiment;
-pub use fill::{CommandWords, Filler};
-pub use need::Need;
-pub(crate) use need::ask;
+pub use files::{Template, write_template};
+pub use modes::CapacitySearchPlan;
 pub use place::{PlacementSpec, TrialPlacement};
-pub use program::{Build, Knob, ManifestPackage, Program, ReadyPath, Start};
-pub use store::{Store, StoreSource, TrialStore};
-pub use system::System;
-pub use template::{Template, write_template};
+pub(crate) use program::ask;
+pub use program::{
+    Build, CommandWords, Filler, Knob, ManifestPackage, Need, Program, ReadyPath, Start,
+};
+pub use system::{Store, StoreSource, System, TrialStore};
 pub use trial::Trial;
-pub use tuned::TuningRequest;
 pub use workload::{Workload, WorkloadRequest};
 
 /// Returns the JSON Schema of `system.toml`, kept in `docs/system.schema.json`.
@@ -51,7 +41,7 @@ pub fn system_schema() -> Json {
 /// Returns the JSON Schema of `store.toml`, kept in `docs/store.schema.json`.
 #[must_use]
 pub fn store_schema() -> Json {
-    titled::<store::StoreManifest>("floodmark: a store (store.toml)")
+    titled::<system::StoreManifest>("floodmark: a store (store.toml)")
 }
 
 /// Returns the JSON Schema of `client.toml`, kept in `docs/client.schema.json`.

@@ -12,7 +12,7 @@ use floodmark_workers::AgentsPlace;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::store::TrialStore;
+use super::system::TrialStore;
 
 /// `[place]` of an experiment.
 #[derive(Debug, Deserialize, JsonSchema)]

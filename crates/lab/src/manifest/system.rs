@@ -1,23 +1,25 @@
-//! Reads `system.toml`, which defines how to build, start and probe a server, and the server's
-//! settings.
+//! Reads `system.toml` and `store.toml`, which define how to build and start a server and a database,
+//! and their settings. Also defines the `store` of a trial.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use floodmark_plan::FileError;
+use floodmark_observe::StoreKind;
 use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
-use floodmark_plan::values::Name;
+use floodmark_plan::values::{Delay, Name, PositiveDuration, ScalarText};
+use floodmark_plan::{FileError, did_you_mean};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use strum::VariantNames;
 
-use super::need::Need;
-use super::program::{Build, Knob, ManifestPackage, Program, Start};
+use super::program::{Build, CommandWords, Knob, ManifestPackage, Need, Program, Start};
 use super::workload::Workload;
-use floodmark_plan::did_you_mean;
 
 /// Placeholders in a server's command.
-pub(super) const PLACEHOLDERS: [&str; 7] = [
+pub(super) const SERVER_PLACEHOLDERS: [&str; 7] = [
     "host",
     "port",
     "threads",
@@ -104,7 +106,7 @@ impl System {
             package,
             manifest.start,
             manifest.knobs,
-            &PLACEHOLDERS,
+            &SERVER_PLACEHOLDERS,
         )?;
         let mut workloads = Vec::new();
         for word in manifest.workloads.iter() {
@@ -130,5 +132,177 @@ impl System {
                 .map(|runtime| format!("{runtime:?}").to_lowercase()),
             errors: manifest.errors.map(Located::into_inner).unwrap_or_default(),
         })
+    }
+}
+
+/// Placeholders in a store's command.
+const STORE_PLACEHOLDERS: [&str; 7] = [
+    "host",
+    "port",
+    "other-port",
+    "threads",
+    "data",
+    "run",
+    "floodmark",
+];
+
+/// `store.toml`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StoreManifest {
+    /// Name of the store and its folder.
+    name: Located<Name>,
+    /// One-line description of the store.
+    #[serde(rename = "about")]
+    _about: Option<String>,
+    /// Protocol that floodmark uses to read the store's own metrics. Default: only its processes
+    /// are monitored.
+    kind: Option<StoreProduct>,
+    /// Programs that must be installed, such as "java >= 17". If one is missing, trials with the
+    /// store are skipped.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    needs: Vec<Need>,
+    /// How to build the store. Default: nothing to build.
+    build: Option<Build>,
+    /// How to start the store.
+    start: StoreStart,
+    /// Settings that experiments can change. {name} in a command stands for the value of the
+    /// setting with this name.
+    #[serde(default)]
+    knobs: LocatedMap<Knob>,
+}
+
+/// `[start]` of a store.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct StoreStart {
+    /// Command that starts the store in its folder, without a shell. The store must stay in the
+    /// foreground. It is ready when it accepts connections. The command can contain placeholders.
+    /// {host} and {port} are the address and a free port to listen on. {other-port} is a second
+    /// free port. {data} is an empty folder that is removed after the trial. {run} is a folder for
+    /// the files of this run, and is kept after the trial. {threads} is half the number of CPUs.
+    /// {floodmark} is the path of floodmark.
+    command: Located<CommandWords>,
+    /// Files in the store's folder to copy to {run}. Placeholders in these files are replaced.
+    #[serde(default)]
+    files: Vec<Located<String>>,
+    /// Maximum time until the store is ready. Default: 30s.
+    ready_within: Option<PositiveDuration>,
+    /// Maximum time until the store exits after SIGTERM. After this time, the store is killed with
+    /// SIGKILL. Default: 10s.
+    stop_within: Option<PositiveDuration>,
+}
+
+/// Protocol of a store.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum StoreProduct {
+    Cassandra,
+    Postgresql,
+}
+
+/// `store` of a trial.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StoreSection {
+    /// Name of the store. Its folder is stores/NAME, next to the experiments folder. Each server
+    /// process gets a fresh, empty store.
+    pub name: Option<Located<Name>>,
+    /// Host and port of a running store, such as "10.0.0.7:5432". Use either `url` or `name`. The
+    /// server under test must create the content of this store.
+    pub url: Option<Located<String>>,
+    /// Knobs of the store, such as { heap = "512m" }.
+    pub setting: Option<Located<LocatedMap<ScalarText>>>,
+    /// Round-trip time that floodmark's proxy adds between server and store. With 0s, the proxy
+    /// adds no delay and serves as a baseline. Default: no proxy.
+    pub delay: Option<Delay>,
+}
+
+/// A database that floodmark can start.
+#[derive(Debug, Clone)]
+pub struct Store {
+    /// How to build and start the store.
+    pub program: Program,
+    /// Protocol of the store; `None` if floodmark cannot read the store's metrics.
+    pub kind: Option<StoreKind>,
+}
+
+impl Deref for Store {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        &self.program
+    }
+}
+
+impl Store {
+    /// Reads the `store.toml` of a folder.
+    ///
+    /// # Errors
+    /// The file cannot be read or is invalid.
+    pub fn read(folder: &Path) -> Result<Self, FileError> {
+        let file = TomlFile::read(&folder.join("store.toml"))?;
+        let manifest: StoreManifest = file.parse()?;
+        let (name, needs, build) = (&manifest.name, manifest.needs, manifest.build);
+        let package = ManifestPackage::new(&file, folder, name, needs, build)?;
+        let start = Start {
+            command: manifest.start.command,
+            files: manifest.start.files,
+            ready: None,
+            ready_within: manifest.start.ready_within,
+            stop_within: manifest.start.stop_within,
+        };
+        Ok(Store {
+            program: Program::new(&file, package, start, manifest.knobs, &STORE_PLACEHOLDERS)?,
+            kind: manifest.kind.map(|kind| match kind {
+                StoreProduct::Cassandra => StoreKind::Cassandra,
+                StoreProduct::Postgresql => StoreKind::Postgresql,
+            }),
+        })
+    }
+}
+
+/// The store of a trial.
+#[derive(Debug, Clone)]
+pub struct TrialStore {
+    /// Origin of the store.
+    pub from: StoreSource,
+    /// Added round-trip time; `None` without a proxy.
+    pub delay: Option<Duration>,
+}
+
+/// Origin of a store.
+#[derive(Debug, Clone)]
+pub enum StoreSource {
+    /// A store that floodmark starts for the trial.
+    Started {
+        /// The store.
+        store: Arc<Store>,
+        /// Values of the store's knobs.
+        setting: BTreeMap<String, String>,
+    },
+    /// A store that is already running at this host and port.
+    Running(String),
+}
+
+impl TrialStore {
+    /// Returns the store's name for the record: the name of a started store, or the address
+    /// of a running store.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match &self.from {
+            StoreSource::Started { store, .. } => &store.name,
+            StoreSource::Running(url) => url,
+        }
+    }
+
+    /// Returns the store to start, or `None` if the store is already running.
+    #[must_use]
+    pub fn started(&self) -> Option<&Arc<Store>> {
+        match &self.from {
+            StoreSource::Started { store, .. } => Some(store),
+            StoreSource::Running(_) => None,
+        }
     }
 }

@@ -16,12 +16,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::client::Client;
-use super::fill::CommandWords;
-use super::found::{ManifestCache, folder_of};
+use super::files::{ManifestCache, folder_of};
 use super::place::{TrialPlace, TrialPlacement};
-use super::program::{Knob, ManifestPackage, Program, ReadyPath, Start};
-use super::store::{Store, StoreSection, StoreSource, TrialStore};
-use super::system::{self, System};
+use super::program::{CommandWords, Knob, ManifestPackage, Program, ReadyPath, Start};
+use super::system::{SERVER_PLACEHOLDERS, Store, StoreSection, StoreSource, System, TrialStore};
 use super::workload::{Workload, WorkloadRequest};
 
 /// Path to request if a trial has neither a workload nor `ready`.
@@ -231,42 +229,40 @@ impl TrialReader<'_> {
     }
 
     fn refuse_conflicts(&self, section: &TrialSection) -> Result<(), FileError> {
-        let refuse = |span: &Range<usize>, what: &str| Err(self.file.error(span, what));
-        let Some(command) = &section.command else {
-            let own_server_keys = [
-                ("ready", span(&section.ready)),
-                ("ready-within", span(&section.ready_within)),
-                ("port", span(&section.port)),
-                ("knobs", span(&section.knobs)),
-            ];
-            let mut given = own_server_keys
-                .iter()
-                .filter_map(|(key, span)| Some((key, span.as_ref()?)));
-            return given.next().map_or(Ok(()), |(key, span)| {
-                let what = format!("`{key}` requires your own server; add command = \"…\"");
-                refuse(span, &what)
-            });
+        let conflict = match &section.command {
+            None => {
+                let own_server_keys = [
+                    ("ready", span(&section.ready)),
+                    ("ready-within", span(&section.ready_within)),
+                    ("port", span(&section.port)),
+                    ("knobs", span(&section.knobs)),
+                ];
+                own_server_keys.into_iter().find_map(|(key, span)| {
+                    let what = format!("`{key}` requires your own server; add command = \"…\"");
+                    Some((span?, what))
+                })
+            }
+            Some(command) if section.system.is_some() => {
+                let what = "`command` conflicts with `system`; remove one of them";
+                Some((command.span(), what.to_owned()))
+            }
+            Some(_) if section.knobs.is_some() => None,
+            Some(_) => {
+                let without_knobs = [
+                    (
+                        "setting",
+                        "write the value into the command",
+                        span(&section.setting),
+                    ),
+                    ("sweep", "write one trial per value", span(&section.sweep)),
+                ];
+                without_knobs.into_iter().find_map(|(key, fix, span)| {
+                    let what = format!("{key}: the server has no knobs; {fix}, or add knobs = …");
+                    Some((span?, what))
+                })
+            }
         };
-        if section.system.is_some() {
-            refuse(
-                &command.span(),
-                "`command` conflicts with `system`; remove one of them",
-            )
-        } else if section.knobs.is_some() {
-            Ok(())
-        } else if let Some(span) = span(&section.setting) {
-            refuse(
-                &span,
-                "setting: the server has no knobs; write the value into the command, or add knobs = …",
-            )
-        } else if let Some(span) = span(&section.sweep) {
-            refuse(
-                &span,
-                "sweep: the server has no knobs; write one trial per value, or add knobs = …",
-            )
-        } else {
-            Ok(())
-        }
+        conflict.map_or(Ok(()), |(span, what)| Err(self.file.error(&span, what)))
     }
 
     /// Returns the user's own server as a system. Without `name`, the server is named after its
@@ -278,12 +274,11 @@ impl TrialReader<'_> {
         name: Option<&String>,
     ) -> Result<System, FileError> {
         let invalid = |what| self.file.error(&command.span(), what);
-        let takes_port = command.iter().any(|word| word.contains("{port}"));
-        if section.port.is_none() && !takes_port {
+        if section.port.is_none() && !command.uses("port") {
             let what = "command: unknown port; pass the port with {port}, or add port = …";
             return Err(invalid(what));
         }
-        if section.store.is_none() && command.iter().any(|word| word.contains("{store}")) {
+        if section.store.is_none() && command.uses("store") {
             let what =
                 "command: {store} needs store = …, such as store = { url = \"127.0.0.1:5432\" }";
             return Err(invalid(what));
@@ -300,27 +295,24 @@ impl TrialReader<'_> {
             needs: Vec::new(),
             build: None,
         };
-        let ready = section.ready.clone();
-        let ready_within = section.ready_within.clone();
         let start = Start {
             command: command.clone(),
             files: Vec::new(),
-            ready: ready.map(Located::into_inner),
-            ready_within: ready_within.map(Located::into_inner),
+            ready: section.ready.clone().map(Located::into_inner),
+            ready_within: section.ready_within.clone().map(Located::into_inner),
             stop_within: None,
         };
-        let knobs = section.knobs.as_ref().map(|knobs| (**knobs).clone());
+        let knobs = section.knobs.clone().map(Located::into_inner);
         let knobs = knobs.unwrap_or_default();
         for (name, knob) in &knobs {
-            let placeholder = format!("{{{name}}}");
-            if !command.iter().any(|word| word.contains(&placeholder)) {
+            if !command.uses(name) {
                 let what =
-                    format!("the knob \"{name}\" has no effect; add {placeholder} to the command");
+                    format!("the knob \"{name}\" has no effect; add {{{name}}} to the command");
                 return Err(self.file.error(&knob.span(), what));
             }
         }
         Ok(System {
-            program: Program::new(self.file, package, start, knobs, &system::PLACEHOLDERS)?,
+            program: Program::new(self.file, package, start, knobs, &SERVER_PLACEHOLDERS)?,
             workloads: Vec::new(),
             runtime: None,
             errors: Vec::new(),
@@ -433,6 +425,17 @@ fn check_request(client: &Client, workload: Option<Workload>) -> Result<(), Stri
     }
 }
 
+/// Checks the name of a trial that includes values of its knobs.
+pub(super) fn check_trial_name(name: &str) -> Result<(), String> {
+    if is_name(name) {
+        return Ok(());
+    }
+    Err(format!(
+        "the trial name \"{name}\" is invalid: names have up to {MAX_NAME} letters, digits, \"-\", \"_\" or \".\"; \
+         give the trial a shorter name"
+    ))
+}
+
 /// Maximum number of trials in one sweep.
 const MAX_TRIALS: usize = 100;
 
@@ -496,12 +499,7 @@ pub(super) fn spread(
             .map(|knob| format!("-{knob}-{}", values[knob]))
             .collect();
         let name = format!("{}{suffix}", trial.name);
-        if !is_name(&name) {
-            return Err(invalid(format!(
-                "the trial name \"{name}\" is invalid: names have up to {MAX_NAME} letters, digits, \"-\", \"_\" or \".\"; \
-                 give the trial a shorter name"
-            )));
-        }
+        check_trial_name(&name).map_err(invalid)?;
         let mut one = trial.clone();
         one.setting.extend(values.clone());
         one.name.clone_from(&name);
