@@ -16,16 +16,13 @@ pub const END_SLACK_MS: f64 = 100.0;
 /// Maximum number of values in a series. Local series have the same limit.
 const SERIES_LIMIT: usize = 3_600;
 
-/// Times of one attempt, in ms on the clock of the attempt's own series.
-pub struct RunTimes {
-    pub measured_from_ms: Option<u64>,
-    pub end_ms: f64,
-}
-
 /// The part of an observation that covers one attempt.
 pub struct Excerpt<'a> {
     file: &'a ObserverFile,
-    times: &'a RunTimes,
+    /// Start of the measurement within the attempt, in ms.
+    measured_from_ms: Option<u64>,
+    /// End of the attempt, in ms on the clock of the attempt's own series.
+    end_ms: f64,
     /// The observed seconds that overlap the attempt.
     seconds: Vec<&'a ObservedSecond>,
     /// Offset to add to the times of the observed seconds, in ms.
@@ -51,22 +48,23 @@ impl<'a> Excerpt<'a> {
     pub fn new(
         file: &'a ObserverFile,
         alignment: &ClockAlignment,
-        times: &'a RunTimes,
+        measured_from_ms: Option<u64>,
+        end_ms: f64,
     ) -> Result<Self, String> {
         let offset_ms = alignment.offset_ms.round() as i64;
         let here = |ms| moved(ms, offset_ms) as f64;
-        let within = |second: &&ObservedSecond| {
-            here(second.to_ms) > 0.0 && here(second.from_ms) < times.end_ms
-        };
+        let within =
+            |second: &&ObservedSecond| here(second.to_ms) > 0.0 && here(second.from_ms) < end_ms;
         let seconds: Vec<&ObservedSecond> = file.seconds.iter().filter(within).collect();
         let (Some(first), Some(last)) = (seconds.first(), seconds.last()) else {
             return Err("the file contains no observations from this attempt".to_owned());
         };
         Ok(Self {
             from_ms: here(first.from_ms).max(0.0),
-            to_ms: here(last.to_ms).min(times.end_ms),
+            to_ms: here(last.to_ms).min(end_ms),
             file,
-            times,
+            measured_from_ms,
+            end_ms,
             seconds,
             offset_ms,
         })
@@ -102,7 +100,7 @@ impl<'a> Excerpt<'a> {
     /// Returns the series as observations of the run. The values have at most `room` characters in
     /// total.
     pub fn observations(&self, room: usize) -> Vec<Observation> {
-        let end_ms = self.times.end_ms as u64;
+        let end_ms = self.end_ms as u64;
         let join = |of: &PiecewiseSeries, min_step_ms| {
             join(of.series.kind, &of.pieces, end_ms, min_step_ms)
         };
@@ -136,8 +134,8 @@ impl<'a> Excerpt<'a> {
     /// Returns the server's processes and threads during the measurement, or `None` if part of it
     /// was not observed.
     pub fn server(&self) -> Option<ServerSeen> {
-        let from_ms = self.times.measured_from_ms? as f64;
-        let end_ms = self.times.end_ms;
+        let from_ms = self.measured_from_ms? as f64;
+        let end_ms = self.end_ms;
         if self.from_ms > from_ms || self.to_ms + END_SLACK_MS < end_ms {
             return None;
         }
