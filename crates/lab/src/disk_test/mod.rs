@@ -3,11 +3,8 @@
 //! The server runs once under the tracer of `floodmark-disk` while clients send requests. It then
 //! starts on disk states derived from this trace. The same happens with injected disk errors.
 
-mod check;
+mod checks;
 mod client;
-mod numbers;
-mod run;
-mod set;
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -17,23 +14,22 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use floodmark_disk::{
-    DiskFault, FaultKind, FaultyCall, ImageReport, ImageTest, RecoveryProbe, Trace, TraceError,
-    TraceOptions, Tracer, check_space,
+    DiskFault, FaultKind, FaultyCall, ImageTest, RecoveryProbe, Trace, TraceError, TraceOptions,
+    Tracer, check_space,
 };
 use floodmark_record::SCHEMA_VERSION;
 use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
+use floodmark_record::operation::KeptOperation;
 use floodmark_wire::RequestError;
 
 use crate::log_tail::quote_failure;
-use check::TestRequests;
-use client::{DiskClient, SentRequests};
-use numbers::NextNumber;
-use run::TracedRun;
-use set::SetItems;
+use checks::{
+    NextNumber, SetItems, TestRequests, acknowledged_inserts, read_items, unreadable_items,
+};
+use client::{DiskClient, SentRequests, TracedRun};
 
-pub use check::DiskCheck;
+pub use checks::{DiskCheck, NumberCheck};
 pub use floodmark_disk::{Persistence, ServerCommand, TestError};
-pub use numbers::NumberCheck;
 
 /// Maximum time until the traced server accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -219,7 +215,7 @@ impl DiskTest<'_> {
             if let DiskCheck::Set { readback, .. } = self.check
                 && fault.is_none()
             {
-                found = Some(set::items(address, readback, self.requests, Some(stop)));
+                found = Some(read_items(address, readback, self.requests, Some(stop)));
             }
             let is_responding = match &found {
                 Some(found) => found.is_ok(),
@@ -294,7 +290,7 @@ impl DiskTest<'_> {
             if number > self.requests {
                 return;
             }
-            match client.send(number, &requests.bytes(number)) {
+            match client.send(number, &requests(number)) {
                 Ok(_) => unanswered = 0,
                 Err(_) => unanswered += 1,
             }
@@ -319,7 +315,7 @@ impl DiskTest<'_> {
                 self.row_of(&probe, |numbers| numbers.count, fault, run, images, stop)
             }
             DiskCheck::Set { file, readback } => {
-                if let Some(what) = set::unreadable(readback, run) {
+                if let Some(what) = unreadable_items(readback, run) {
                     let what = format!("{}: {what}", file.mix.file);
                     return Err(DiskTestError::CheckFile(what));
                 }
@@ -327,14 +323,8 @@ impl DiskTest<'_> {
                 if let Some(violation) = probe.violation() {
                     return Err(DiskTestError::Violated(violation));
                 }
-                self.row_of(
-                    &probe,
-                    |items| set::acknowledged(items),
-                    fault,
-                    run,
-                    images,
-                    stop,
-                )
+                let count = |inserts: &Vec<KeptOperation>| acknowledged_inserts(inserts);
+                self.row_of(&probe, count, fault, run, images, stop)
             }
         }
     }
@@ -372,7 +362,31 @@ impl DiskTest<'_> {
             threads: self.threads,
             has_controls: fault.is_none(),
         };
-        Ok(row(fault, acknowledged, after_error, test.run(stop)?))
+        let report = test.run(stop)?;
+        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+        let (distinct, mean_ms) = (report.distinct() as u64, milliseconds(report.mean()));
+        let failures = report.failures.into_iter().take(MAX_FAILURES);
+        let failures = failures.map(|failure| DiskFailure {
+            at: failure.at,
+            reason: failure.reason,
+            missing: failure.missing,
+        });
+        Ok(DiskRow {
+            fault,
+            acknowledged,
+            acknowledged_after_error: after_error,
+            images: report.images,
+            distinct,
+            recovered: report.recovered,
+            refused: report.refused,
+            failed: report.failed,
+            crashed: report.crashed,
+            mean_ms,
+            longest_ms: milliseconds(report.longest),
+            elapsed_s: report.elapsed.as_secs_f64(),
+            refusals: report.refusals,
+            failures: failures.collect(),
+        })
     }
 }
 
@@ -393,39 +407,6 @@ fn wait_until_ended(tracer: &Tracer) {
     let begin = Instant::now();
     while !tracer.has_ended() && begin.elapsed() < END_TIMEOUT {
         thread::sleep(PAUSE);
-    }
-}
-
-fn row(
-    fault: Option<String>,
-    acknowledged: u64,
-    acknowledged_after_error: Option<u64>,
-    report: ImageReport,
-) -> DiskRow {
-    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
-    let distinct = report.distinct() as u64;
-    let mean_ms = milliseconds(report.mean());
-    let failures = report.failures.into_iter().take(MAX_FAILURES);
-    let failures = failures.map(|failure| DiskFailure {
-        at: failure.at,
-        reason: failure.reason,
-        missing: failure.missing,
-    });
-    DiskRow {
-        fault,
-        acknowledged,
-        acknowledged_after_error,
-        images: report.images,
-        distinct,
-        recovered: report.recovered,
-        refused: report.refused,
-        failed: report.failed,
-        crashed: report.crashed,
-        mean_ms,
-        longest_ms: milliseconds(report.longest),
-        elapsed_s: report.elapsed.as_secs_f64(),
-        refusals: report.refusals,
-        failures: failures.collect(),
     }
 }
 
