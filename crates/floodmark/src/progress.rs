@@ -7,9 +7,7 @@ use std::time::Duration;
 use floodmark_diagnose::tuning::NextProcess;
 use floodmark_host::{Stop, before_immediate_exit};
 use floodmark_lab::capacity::CapacityEvents;
-use floodmark_lab::experiment::{
-    ExperimentListener, ScheduleProgress, TrialSchedule, TuningListener,
-};
+use floodmark_lab::experiment::{ExperimentListener, ScheduleProgress, TrialSchedule};
 use floodmark_live::{LiveState, LiveView, MIN_SIZE, restore_terminal};
 use floodmark_record::Event;
 use floodmark_record::gate::GateResult;
@@ -244,9 +242,7 @@ impl ExperimentListener for Progress<'_> {
         }
         self.update(|state| state.skip_trial(trial));
     }
-}
 
-impl TuningListener for Progress<'_> {
     fn on_next(&mut self, next: &NextProcess) {
         let process = (&next.values, next.process);
         let knob = next.knob.as_deref();

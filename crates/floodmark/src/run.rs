@@ -189,6 +189,7 @@ impl Measurement for ExperimentTrials<'_> {
             tool: session.tool(),
             floodmark: self.floodmark.clone(),
             earlier: earlier.as_ref(),
+            budget: None,
             stop: session.stop,
         };
         let outcome = runner

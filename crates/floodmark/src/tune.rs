@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use floodmark_lab::Folder;
-use floodmark_lab::experiment::{EarlierResult, TrialHosts, TuningRunner, default_threads};
+use floodmark_lab::experiment::{EarlierResult, ExperimentRunner, TrialHosts, default_threads};
 use floodmark_lab::manifest::{Changes, Experiment, Trial, TuningRequest};
 use floodmark_plan::values::positive_duration;
 use floodmark_record::Record;
@@ -118,12 +118,12 @@ impl Measurement for KnobTuning<'_> {
             let scope = tuning_scope(tuning, asked.capacity.as_ref());
             session.note(&format!("{question} – {scope}"));
         }
-        let runner = TuningRunner {
+        let runner = ExperimentRunner {
             experiment,
             tool: session.tool(),
             floodmark: self.floodmark.clone(),
             earlier: earlier.as_ref(),
-            budget: self.args.budget,
+            budget: Some(self.args.budget),
             stop: session.stop,
         };
         let mut progress = session.progress(LineKind::Attempts);

@@ -14,15 +14,13 @@ use floodmark_record::worker_input::WorkerInput;
 use floodmark_record::{Event, Record, SCHEMA_VERSION};
 use floodmark_record::{Metric, Observation};
 
-use crate::agent_load;
-use crate::attempt_monitor::AttemptMonitor;
-pub use crate::attempt_monitor::Monitoring;
-use crate::exit_monitor::ExitMonitor;
+use crate::agents;
+use crate::attempt_monitor::{AttemptMonitor, ExitMonitor, Monitoring};
 use crate::experiment::ExternalClient;
 use crate::fold::fold_with;
 use crate::folder::Folder;
 use crate::readback::SetReader;
-use crate::run_end;
+use crate::run_events::{client_failure, interruption};
 use crate::server_log::ServerLog;
 use floodmark_workers::{self as workers, AgentsSetting, WorkerFailure};
 
@@ -147,22 +145,13 @@ impl Attempts<'_> {
         listener: &mut Listener<'_>,
     ) -> Result<(Record, Option<String>), FileError> {
         open(folder, tool);
-        let failure = self.measure(folder, listener);
+        let failure = self.measure(&mut 1, folder, listener);
         finish(folder, failure)
     }
 
     /// Runs the attempts and records their events in `folder`. Returns the worker's failure, if
-    /// any.
-    pub fn measure(
-        &self,
-        folder: &mut Folder,
-        listener: &mut Listener<'_>,
-    ) -> Option<WorkerFailure> {
-        self.measure_from(&mut 1, folder, listener)
-    }
-
-    /// Runs the attempts like [`Self::measure`]. `first_number` is the next free request number.
-    pub(crate) fn measure_from(
+    /// any. `first_number` is the next free request number.
+    pub(crate) fn measure(
         &self,
         first_number: &mut u64,
         folder: &mut Folder,
@@ -220,12 +209,18 @@ impl Attempts<'_> {
         let proxy = self
             .proxy
             .map(|pid| (pid, process::cpu_s(&Root::host(), pid)));
-        let mut monitor = AttemptMonitor::start(&self.monitoring, self.side, &plan);
-        let mut end = match self.client {
-            Some(client) => self.drive(client, &plan, run, &monitor, folder, listener),
-            None => self.load(plan, run, first_number, &mut monitor, folder, listener),
+        let mut sink = LoadSink {
+            monitor: AttemptMonitor::start(&self.monitoring, self.side, &plan),
+            folder: &mut *folder,
+            listener,
+            first_number,
+            interruption: None,
         };
-        let (mut observed, missing) = monitor.stop();
+        let mut end = match self.client {
+            Some(client) => self.drive(client, &plan, run, &mut sink),
+            None => self.load(plan, run, &mut sink),
+        };
+        let (mut observed, missing) = sink.monitor.stop();
         observed.observations.append(&mut end.observations);
         if let Some((pid, Ok(before_s))) = proxy {
             let used = proxy_used(pid, begin, before_s);
@@ -244,16 +239,12 @@ impl Attempts<'_> {
         client: &ExternalClient<'_>,
         plan: &Plan,
         run: &RunId,
-        monitor: &AttemptMonitor<'_>,
-        folder: &mut Folder,
-        listener: &mut Listener<'_>,
+        sink: &mut LoadSink<'_, '_>,
     ) -> LoadEnd {
-        let started = |pid| monitor.on_external_client(pid);
-        let driven = client.drive(plan, run, folder.path(), self.stop, &started);
-        let interruption = run_end::client_failure(&driven.ran);
-        let ran = Event::ClientRan(driven.ran);
-        folder.append(&ran);
-        listener(&ran);
+        let started = |pid| sink.monitor.on_external_client(pid);
+        let driven = client.drive(plan, run, sink.folder.path(), self.stop, &started);
+        let interruption = client_failure(&driven.ran);
+        sink.take(Event::ClientRan(driven.ran));
         LoadEnd {
             interruption,
             observations: driven.observations,
@@ -263,47 +254,25 @@ impl Attempts<'_> {
     }
 
     /// Sends the load with floodmark's own worker.
-    fn load(
-        &self,
-        plan: Plan,
-        run: &RunId,
-        first_number: &mut u64,
-        monitor: &mut AttemptMonitor<'_>,
-        folder: &mut Folder,
-        listener: &mut Listener<'_>,
-    ) -> LoadEnd {
+    fn load(&self, plan: Plan, run: &RunId, sink: &mut LoadSink<'_, '_>) -> LoadEnd {
         let stop = self.stop.flag();
         let set = SetReader::of(self.side, &plan, &stop);
-        let answers = folder.path().join(file_name("answers", run));
+        let answers = sink.folder.path().join(file_name("answers", run));
         let input = WorkerInput {
             answers_file: plan.check.as_ref().map(|_| answers),
-            plan,
-            first_number: *first_number,
-            anchors: self.planned.anchors.clone(),
-            outlasts_server: false,
-            share: None,
             anyway: self.agents.is_some_and(|agents| agents.anyway),
-            other: None,
-        };
-        let mut sink = LoadSink {
-            monitor,
-            folder,
-            listener,
-            first_number,
-            interruption: None,
+            ..WorkerInput::new(plan, *sink.first_number, self.planned.anchors.clone())
         };
         let failure = match self.agents {
             None => workers::run(self.side, &input, self.stop, |event| sink.take(event)).err(),
-            Some(agents) => {
-                agent_load::run(agents, (&input, run), self.expected, self.stop, &mut sink)
-            }
+            Some(agents) => agents::run_load(agents, (&input, run), self.expected, self.stop, sink),
         };
-        let interruption = sink.interruption;
         if let Some(set) = set.filter(|_| failure.is_none()) {
-            let sent = *first_number - 1;
-            let items = set.write_items(sent, folder.path(), file_name("items", run));
-            folder.append(&Event::ReadBack(items));
+            let sent = *sink.first_number - 1;
+            let items = set.write_items(sent, sink.folder.path(), file_name("items", run));
+            sink.folder.append(&Event::ReadBack(items));
         }
+        let interruption = sink.interruption.take();
         LoadEnd {
             interruption: failure.as_ref().map(ToString::to_string).or(interruption),
             failure,
@@ -313,22 +282,22 @@ impl Attempts<'_> {
 }
 
 /// Records the events of a load as they occur.
-pub(crate) struct LoadSink<'a, 'm, 'l> {
-    pub(crate) monitor: &'a mut AttemptMonitor<'m>,
+pub(crate) struct LoadSink<'a, 'm> {
+    pub(crate) monitor: AttemptMonitor<'m>,
     pub(crate) folder: &'a mut Folder,
-    listener: &'a mut Listener<'l>,
+    listener: &'a mut Listener<'a>,
     /// Next free request number.
     first_number: &'a mut u64,
     /// Why the load ended early.
     pub(crate) interruption: Option<String>,
 }
 
-impl LoadSink<'_, '_, '_> {
+impl LoadSink<'_, '_> {
     /// Records an event and passes it on to the listener.
     pub(crate) fn take(&mut self, event: Event) {
         if let Event::End(end) = &event {
             *self.first_number = end.next_number;
-            self.interruption = run_end::interruption(end);
+            self.interruption = interruption(end);
         }
         for event in self.monitor.on(&event).chain([event]) {
             self.folder.append(&event);

@@ -7,10 +7,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use floodmark_diagnose::comparing;
+use floodmark_diagnose::{comparing, gate, tuning};
 use floodmark_plan::FileError;
 use floodmark_record::events::{GroupRow, Phase, RunId};
-use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::metric::Role;
 use floodmark_record::plan::Plan;
 use floodmark_record::reason::{Reason, Worded};
@@ -26,9 +25,10 @@ use crate::capacity::CapacityEvents;
 use crate::folder::EVENTS;
 use crate::response_checks::ResponsesSoFar;
 use crate::result_events::{ResultEvents, each_event};
-use crate::run_events::{MeasuredSecond, RunEvents};
-use crate::run_figures::{FigureWindow, StepTimes, WindowTimes, groups, saturation_of};
-use crate::{external_client, process_cpu};
+use crate::run_events::{MeasuredSecond, RunEvents, fill_from_client};
+use crate::run_figures::{
+    FigureWindow, StepTimes, WindowTimes, cpu_too_short, cpu_used, fill_cpus, groups, saturation_of,
+};
 
 /// Environment variable that sets the validity in tests. Otherwise, other load on the host could
 /// invalidate a test's run.
@@ -115,7 +115,7 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
         let last_response_s = last_response_ns.map(|ns| ns as f64 / 1e9);
         run.server_gone_since_s = floodmark_diagnose::server_gone_since_s(&run, last_response_s);
         if let Some(ran) = external {
-            external_client::fill(&mut run, ran);
+            fill_from_client(&mut run, ran);
         }
         run.steps = steps.unwrap_or_default();
         run.checks = checks;
@@ -127,34 +127,19 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
         None => record.capacity = capacities.next(),
         Some(_) => record.capacities = capacities.collect(),
     }
-    match &record.experiment {
+    let asked = record.experiment.clone().unwrap_or_default();
+    if let Some(tuning) = &asked.tuning {
         // The settings of a tuning are compared by the tuning.
-        Some(ExperimentDescription {
-            tuning: Some(tuning),
-            ..
-        }) => {
-            let (tuned, _) = floodmark_diagnose::tuning::judge(&record, tuning, events.tuning);
-            record.tuning = Some(tuned);
-        }
+        record.tuning = Some(tuning::judge(&record, tuning, events.tuning).0);
+    } else if let Some(rules) = &asked.gate {
         // A gate adds pairs until it decides, so ordinary intervals would be too narrow.
-        Some(ExperimentDescription {
-            gate: Some(rules), ..
-        }) => {
-            record.gate = Some(floodmark_diagnose::gate::judge(
-                &record,
-                rules,
-                &events.gate,
-            ))
-        }
-        _ => compare(&mut record),
+        record.gate = Some(gate::judge(&record, rules, &events.gate));
+    } else {
+        compare(&mut record);
     }
-    let crash = record
-        .experiment
-        .as_ref()
-        .and_then(|asked| asked.crash.clone());
-    if let Some(settings) = crash {
+    if let Some(settings) = &asked.crash {
         let trials = events.crash.into_iter();
-        record.crash = trials.map(|trial| trial.result(&settings)).collect();
+        record.crash = trials.map(|trial| trial.result(settings)).collect();
     }
     let version = env!("CARGO_PKG_VERSION");
     let judges = JUDGES.map(|judge| (judge.to_owned(), version.to_owned()));
@@ -210,12 +195,10 @@ pub(crate) fn test_validity(judged: Validity) -> Validity {
     if !cfg!(debug_assertions) {
         return judged;
     }
+    let bound = || Worded::Text(format!("{TEST_VALIDITY} is bound"));
     let (status, reasons) = match std::env::var(TEST_VALIDITY).as_deref() {
         Ok("valid") => (Status::Valid, Vec::new()),
-        Ok("bound") => (
-            Status::Bound,
-            vec![Worded::Text(format!("{TEST_VALIDITY} is bound"))],
-        ),
+        Ok("bound") => (Status::Bound, vec![bound()]),
         _ => return judged,
     };
     Validity {
@@ -234,15 +217,14 @@ pub(crate) fn test_fault(fault: Option<Reason>) -> Option<Reason> {
 /// Computes the figures of a run, except its judgements.
 pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowTimes) -> Run {
     let rows = run.rows.iter_mut().map(|row| &mut row.figures);
-    process_cpu::fill(rows, &run.observed);
-    run.missing.extend(
-        process_cpu::too_short(&run.observed).map(|ms| {
-            format!("CPU use of the server: the run was shorter than one sample ({ms} ms)")
-        }),
-    );
+    fill_cpus(rows, &run.observed);
+    if let Some(ms) = cpu_too_short(&run.observed) {
+        let what = format!("CPU use of the server: the run was shorter than one sample ({ms} ms)");
+        run.missing.push(what);
+    }
     let counts = run.counts();
     let end = run.end.as_ref();
-    let mean = |of: fn(&floodmark_record::SecondRow) -> u64| window.per_second(&run, of);
+    let mean = |of: fn(&SecondRow) -> u64| window.per_second(&run, of);
     Run {
         saturation: saturation_of(&run),
         throughput_per_s: mean(|row| row.ok_in_window),
@@ -269,14 +251,12 @@ pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowT
         connections: connections(&run),
         tls: tls(&run),
         client: client(&run, &counts),
-        server: process_cpu::used(&run.observed, Role::Server, counts.sent),
-        store: process_cpu::used(&run.observed, Role::Store, counts.sent),
+        server: cpu_used(&run.observed, Role::Server, counts.sent),
+        store: cpu_used(&run.observed, Role::Store, counts.sent),
         watcher: run.observed.watcher,
         measured_from_ms: run.observed.measured_from_ms,
-        errors: end.map(|end| end.errors.clone()).unwrap_or_default(),
-        not_ok_responses: end
-            .map(|end| end.not_ok_responses.clone())
-            .unwrap_or_default(),
+        errors: end.map_or_else(BTreeMap::new, |end| end.errors.clone()),
+        not_ok_responses: end.map_or_else(Vec::new, |end| end.not_ok_responses.clone()),
         longest_stall_ns: end.map(|end| end.longest_stall_ns),
         server_gone_since_s: None,
         silence: run.silences.until(window.sending_end_ns),
@@ -304,11 +284,7 @@ pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowT
         log_errors: run.logged.errors,
         steady: window.steady,
         steps: Vec::new(),
-        validity: Validity {
-            status: Status::Valid,
-            reasons: Vec::new(),
-            notes: Vec::new(),
-        },
+        validity: Validity::default(),
         checks: Vec::new(),
         perturbed: run.perturbed,
         verdict: None,

@@ -222,16 +222,7 @@ impl PerturbationTest<'_> {
         };
         let slowed = slowed.map(|pid| slow(&family(&Root::host(), pid)));
         let mut slowed = slowed.transpose()?.map(Ok);
-        let input = WorkerInput {
-            plan,
-            first_number: *next_number,
-            answers_file: None,
-            anchors: self.anchors.to_vec(),
-            outlasts_server: false,
-            share: None,
-            anyway: false,
-            other: None,
-        };
+        let input = WorkerInput::new(plan, *next_number, self.anchors.to_vec());
         let lead_ns = (lead_s * 1e9) as u64;
         let (mut ok, mut window_ns) = (0, None);
         let on_event = |event| match event {

@@ -52,7 +52,8 @@ pub fn request(
     address: SocketAddr,
     asked: WorkloadRequest<'_>,
 ) -> Result<ProbeResponse, String> {
-    send(from, address, &bytes_of(address, asked)?, LIMITS)
+    let (request, mut reader) = (bytes_of(address, asked)?, Reader::new());
+    send(&mut reader, from, address, &request, LIMITS)
 }
 
 /// Sends a request from the client's host on a new connection, and returns the status of the
@@ -66,7 +67,7 @@ pub fn status(
     asked: WorkloadRequest<'_>,
 ) -> Result<u16, String> {
     let (request, mut reader) = (bytes_of(address, asked)?, Reader::new());
-    let response = send_with(&mut reader, from, address, &request, LIMITS);
+    let response = send(&mut reader, from, address, &request, LIMITS);
     match reader.status() {
         Some(status) => Ok(status),
         None => response.map(|response| response.status),
@@ -91,27 +92,25 @@ fn bytes_of(address: SocketAddr, asked: WorkloadRequest<'_>) -> Result<Vec<u8>, 
     request_bytes(&request).map_err(|error| error.to_string())
 }
 
-/// Sends the bytes of a request from the client's host on a new connection.
+/// Sends the bytes of a request from the client's host on a new connection. Reads the response with
+/// `reader`.
 ///
 /// # Errors
 /// No complete HTTP/1.1 response arrives within the limits.
 pub fn send(
-    from: &ProcessPlacement,
-    address: SocketAddr,
-    request: &[u8],
-    limits: ProbeLimits<'_>,
-) -> Result<ProbeResponse, String> {
-    send_with(&mut Reader::new(), from, address, request, limits)
-}
-
-fn send_with(
     reader: &mut Reader,
     from: &ProcessPlacement,
     address: SocketAddr,
     request: &[u8],
     limits: ProbeLimits<'_>,
 ) -> Result<ProbeResponse, String> {
-    let response = from.within(|| exchange(reader, address, request, limits));
+    let response = from.within(|| {
+        let begin = Instant::now();
+        let mut stream = TcpStream::connect_timeout(&address, limits.timeout)?;
+        stream.set_write_timeout(Some(limits.timeout))?;
+        stream.write_all(request)?;
+        receive(&mut stream, reader, begin, limits)
+    });
     response
         .and_then(|response| response)
         .map_err(|error| match error.kind() {
@@ -122,19 +121,6 @@ fn send_with(
             io::ErrorKind::Interrupted => "interrupted".to_owned(),
             _ => error.to_string(),
         })
-}
-
-fn exchange(
-    reader: &mut Reader,
-    address: SocketAddr,
-    request: &[u8],
-    limits: ProbeLimits<'_>,
-) -> io::Result<ProbeResponse> {
-    let begin = Instant::now();
-    let mut stream = TcpStream::connect_timeout(&address, limits.timeout)?;
-    stream.set_write_timeout(Some(limits.timeout))?;
-    stream.write_all(request)?;
-    receive(&mut stream, reader, begin, limits)
 }
 
 /// Reads one response, which must be complete within the limits. The timeout starts at `begin`.

@@ -14,7 +14,7 @@ use floodmark_record::api_check::{ItemsFile, Readback};
 use floodmark_record::plan::Plan;
 use floodmark_record::pointer::PointedValue;
 use floodmark_record::units::{show_count, show_duration};
-use floodmark_wire::{RequestSpec, request_bytes};
+use floodmark_wire::{Reader, RequestSpec, request_bytes};
 
 use crate::probe::{self, ProbeLimits, ProbeResponse};
 
@@ -115,23 +115,23 @@ impl<'a> SetReader<'a> {
     /// Reads all items, and writes them to a file in `folder`. `sent` is the maximum number of
     /// items sent to the server.
     pub(crate) fn write_items(&self, sent: u64, folder: &Path, name: String) -> ItemsFile {
-        let mut file = ItemsFile::default();
+        let path = folder.join(&name);
+        let mut file = ItemsFile {
+            file: name,
+            ..ItemsFile::default()
+        };
         match self.items(sent) {
             Ok(items) => {
                 file.count = items.numbers.len() as u64;
                 file.unreadable = items.unreadable;
-                let path = folder.join(&name);
-                let written = write(&path, &items.numbers);
-                file.failure = written
-                    .err()
-                    .map(|error| format!("{}: {error}", path.display()));
+                let written = write(&path, &items.numbers).err();
+                file.failure = written.map(|error| format!("{}: {error}", path.display()));
             }
             Err(why) => {
                 file.failure = Some(why);
                 file.interrupted = self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
             }
         }
-        file.file = name;
         file
     }
 
@@ -228,7 +228,14 @@ impl<'a> SetReader<'a> {
             length: MAX_PAGE_LENGTH,
             stop: self.stop,
         };
-        probe::send(self.from, self.address, &request, limits).map_err(|why| failed(&why))
+        probe::send(
+            &mut Reader::new(),
+            self.from,
+            self.address,
+            &request,
+            limits,
+        )
+        .map_err(|why| failed(&why))
     }
 
     /// Returns the items in a response.

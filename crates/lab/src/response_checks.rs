@@ -7,7 +7,7 @@ use floodmark_check::{
     CheckContext, DrawnNumber, FoundItems, check_api, decode_items, decode_numbers,
     decode_operations, decode_scores, scoring, sequence,
 };
-use floodmark_record::Counts;
+use floodmark_record::WorkerEnd;
 use floodmark_record::api_check::{ApiCheck, ItemsFile};
 use floodmark_record::events::EndReason;
 use floodmark_record::kept::{KeptScore, ScoringSummary, TotalLine};
@@ -120,8 +120,7 @@ impl ResponsesSoFar {
             }
         }
         self.clock_ns = latest + 1;
-        let warmup = end.warmup_counts.as_ref();
-        self.unknown += unknown(&end.counts) + warmup.map_or(0, unknown);
+        self.unknown += unknown(end);
         self.out_of_order += end.out_of_order;
         self.unreadable += end.not_numbers;
         self.offenders.extend_from_slice(&end.offenders);
@@ -193,9 +192,14 @@ fn found_items(
     })
 }
 
-/// Returns how many requests may have used up a dispatcher number that no response contained. A
-/// 5xx response may follow a completed write, for example after a journal timeout.
-pub(crate) fn unknown(counts: &Counts) -> u64 {
-    let failed: u64 = counts.statuses.range(500..600).map(|(_, n)| n).sum();
-    counts.unknown() + counts.reconnects + failed
+/// Returns how many requests, including those of the warm-up, may have used up a dispatcher number
+/// that no response contained. A 5xx response may follow a completed write, for example after a
+/// journal timeout.
+pub(crate) fn unknown(end: &WorkerEnd) -> u64 {
+    let counts = end.warmup_counts.iter().chain([&end.counts]);
+    let unknown = counts.map(|counts| {
+        let failed: u64 = counts.statuses.range(500..600).map(|(_, n)| n).sum();
+        counts.unknown() + counts.reconnects + failed
+    });
+    unknown.sum()
 }

@@ -1,23 +1,24 @@
-//! Collects the events of one run: its rows, its throughput in 100 ms intervals, and the periods
-//! without a response. Histograms are added up separately.
+//! Collects the events of one run: its rows, its throughput in 100 ms intervals, the periods without
+//! a response, and how it ended. Computes the figures of an external client's run from the client's
+//! output and CPU time. Histograms are added up separately.
 
 use std::collections::BTreeMap;
 
 use floodmark_record::api_check::ItemsFile;
-use floodmark_record::client::ClientRan;
+use floodmark_record::client::{ClientRan, PrintedFigures};
 use floodmark_record::events::{EndReason, PartRow, Phase, RunId, WorkerReady};
 use floodmark_record::plan::Plan;
 use floodmark_record::run::{
-    AgentRun, FineThroughput, GroupPoint, Placement, RunEnd, SeriesRow, Silence, TimeBuckets,
+    AgentRun, ClientUsage, FineThroughput, GroupPoint, Placement, Run, RunEnd, SeriesRow, Silence,
+    TimeBuckets, Window,
 };
 use floodmark_record::stream::Event;
+use floodmark_record::units::show_ns;
 use floodmark_record::verdict::Windows;
 use floodmark_record::watch::{Logged, Observed, ServerUsed};
 use floodmark_record::{Counts, SecondRow, TimeKind, Times, WorkerEnd};
 use floodmark_stats::Histogram;
 use floodmark_stats::steady::SeriesPoint;
-
-use crate::external_client;
 
 /// The events of one run.
 #[derive(Debug)]
@@ -216,7 +217,7 @@ impl RunEvents {
     pub fn counts(&self) -> Counts {
         match (&self.end, &self.client) {
             (Some(end), _) => end.counts.clone(),
-            (None, Some(client)) => external_client::counts(&client.tool.said),
+            (None, Some(client)) => client_counts(&client.tool.said),
             (None, None) => self.sum(|row| Some(&row.counts)),
         }
     }
@@ -237,7 +238,7 @@ impl RunEvents {
     /// Returns how and why the run ended.
     pub fn end_reason(&self) -> RunEnd {
         let (reason, detail) = match (&self.client, &self.end) {
-            (Some(client), _) => external_client::end_reason(client),
+            (Some(client), _) => client_end(client),
             (None, Some(end)) => (end.reason, None),
             (None, None) => {
                 let detail = match &self.driven_by {
@@ -418,6 +419,126 @@ impl Silences {
     }
 }
 
+/// Returns the outcome counts that the client prints. External clients do not print the number of
+/// requests in flight.
+fn client_counts(said: &PrintedFigures) -> Counts {
+    let (answers, failed) = (said.answers.unwrap_or(0), said.errors.unwrap_or(0));
+    let wrong = said.wrong.unwrap_or(0).min(answers);
+    Counts {
+        intended: answers + failed,
+        sent: answers + failed,
+        ok: answers - wrong,
+        wrong,
+        failed,
+        ..Counts::default()
+    }
+}
+
+/// Returns how the run ended. For an incomplete run, also returns the reason.
+fn client_end(ran: &ClientRan) -> (EndReason, Option<String>) {
+    let reason = match (&ran.failure, ran.interrupted) {
+        (Some(_), _) => EndReason::ClientFailed,
+        (None, true) => EndReason::Interrupted,
+        (None, false) => EndReason::Completed,
+    };
+    (reason, client_failure(ran))
+}
+
+/// Fills a run with the client's figures.
+pub fn fill_from_client(run: &mut Run, ran: ClientRan) {
+    let tool = ran.tool;
+    let said = &tool.said;
+    run.throughput_per_s = client_throughput(said, tool.wall_s);
+    run.goodput_per_s = None;
+    run.window = Window {
+        from_s: 0.0,
+        to_s: tool.wall_s,
+        why: format!("the whole run of {}", ran.name),
+    };
+    let times = Times {
+        mean: said.mean_us,
+        p50: said.p50_us,
+        p90: said.p90_us,
+        p95: said.p95_us,
+        p99: said.p99_us,
+        max: said.max_us,
+        ..Times::default()
+    };
+    if times != Times::default() {
+        let count = said.answers.unwrap_or(0);
+        run.response_time_us = Times { count, ..times };
+    }
+    let cpu_s = ran
+        .user_s
+        .zip(ran.system_s)
+        .map(|(user, system)| user + system);
+    let requests = run.requests.sent;
+    run.client = ClientUsage {
+        cpu_s: cpu_s.unwrap_or(0.0),
+        user_s: ran.user_s.unwrap_or(0.0),
+        system_s: ran.system_s.unwrap_or(0.0),
+        cpu_us_per_request: cpu_s
+            .filter(|_| requests > 0)
+            .map(|cpu_s| cpu_s * 1e6 / requests as f64),
+        peak_rss_bytes: ran.peak_rss_bytes,
+        threads: Vec::new(),
+        name: Some(ran.name),
+        tool: Some(tool),
+    };
+}
+
+/// Returns ok responses per second: the rate that the client prints, times the share of ok
+/// responses. If the client prints no rate, divides the ok responses by the run's length.
+fn client_throughput(said: &PrintedFigures, wall_s: f64) -> Option<f64> {
+    let counts = client_counts(said);
+    let answers = said.answers.filter(|answers| *answers > 0)?;
+    let ok = counts.ok as f64;
+    match said.throughput_per_s {
+        Some(per_s) => Some(per_s * ok / answers as f64),
+        None => (wall_s > 0.0).then(|| ok / wall_s),
+    }
+}
+
+/// Returns why an external client's run failed or is incomplete.
+pub fn client_failure(ran: &ClientRan) -> Option<String> {
+    let interrupted = || format!("{} was interrupted before it printed its figures", ran.name);
+    ran.failure
+        .clone()
+        .or_else(|| ran.interrupted.then(interrupted))
+}
+
+/// Returns why a worker's run is incomplete, if it is.
+pub fn interruption(end: &WorkerEnd) -> Option<String> {
+    let handshake_failure = end.tls.as_ref().and_then(|tls| tls.failure.as_deref());
+    match (end.reason, handshake_failure) {
+        // A worker never reports `ClientFailed`.
+        (EndReason::Completed | EndReason::ClientFailed, _) => None,
+        (EndReason::NotHttp, _) => Some("the server does not speak HTTP/1.1".to_owned()),
+        (EndReason::Interrupted, _) => Some(format!(
+            "interrupted after {}",
+            show_ns(end.ended_ns as f64)
+        )),
+        (EndReason::ServerGone, Some(why)) if end.connects == 0 => {
+            Some(format!("no TLS handshake succeeded: {why}"))
+        }
+        (EndReason::ServerGone, _) => {
+            let mut errors = end.errors.keys().map(String::as_str);
+            let error = errors.find(|name| name.starts_with("connect") || *name == "unreachable");
+            let error = error.unwrap_or("connect_failed").replace('_', " ");
+            Some(match end.last_response_ns.filter(|since| *since > 0) {
+                _ if end.counts.ok + end.connects == 0 => {
+                    format!("the server is unreachable ({error})")
+                }
+                None => format!("the server never responded ({error})"),
+                Some(since) => format!(
+                    "the server stopped responding {} into the run ({error})",
+                    show_ns(since as f64)
+                ),
+            })
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -510,5 +631,31 @@ mod tests {
         assert_eq!(measured(&idle, 4), None, "no request waits");
         let short = [(58, 50), (0, 0), busy, (0, 0), busy];
         assert_eq!(measured(&short, 5), None);
+    }
+}
+
+#[cfg(test)]
+mod external_client_tests {
+    use super::*;
+
+    #[test]
+    fn excludes_unsuccessful_responses_from_throughput() {
+        let said = PrintedFigures {
+            throughput_per_s: Some(1000.0),
+            answers: Some(2000),
+            wrong: Some(500),
+            errors: Some(7),
+            ..PrintedFigures::default()
+        };
+        assert_eq!(client_throughput(&said, 2.5), Some(750.0));
+        let counts = client_counts(&said);
+        assert_eq!((counts.ok, counts.wrong, counts.failed), (1500, 500, 7));
+        assert_eq!(counts.balance(), Ok(()));
+        let unreported = PrintedFigures {
+            throughput_per_s: None,
+            ..said
+        };
+        assert_eq!(client_throughput(&unreported, 2.5), Some(600.0));
+        assert_eq!(client_throughput(&PrintedFigures::default(), 2.5), None);
     }
 }

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use floodmark_diagnose::conditions::Objective;
-use floodmark_plan::Planned;
 use floodmark_record::Event;
 use floodmark_record::capacity::TrialStart;
 use floodmark_record::events::RunId;
@@ -16,6 +15,7 @@ use floodmark_stats::capacity::{
     trial_length,
 };
 
+use super::searches::NextTrial;
 use crate::fold::JoinedRun;
 
 /// Length of the load over a single connection, which shows the server's times without queues.
@@ -39,111 +39,93 @@ const DEFAULT_REUSE: Duration = Duration::from_millis(100);
 /// Minimum number of connections of the open model.
 const FEWEST_CONNECTIONS: f64 = 100.0;
 
-/// The loads of a search, derived from a closed-model plan and an open-model plan.
-pub struct CapacityLoads<'a> {
-    /// Plan of the closed model.
-    pub closed: &'a Plan,
-    /// Plan of the open model. Its rate and length are replaced.
-    pub open: &'a Plan,
-}
-
-impl CapacityLoads<'_> {
-    /// Returns the load over a single connection.
-    pub fn idle(&self) -> Plan {
-        Plan {
-            model: Model::Closed {
-                length: Length::Duration(IDLE),
-            },
-            connections: 1,
-            threads: 1,
-            warmup: Duration::ZERO,
-            figures_of: FiguresOf::Whole,
-            ..self.closed.clone()
-        }
-    }
-
-    /// Returns the closed-model load over all connections. Its warm-up is the one of the plan.
-    pub fn closed(&self) -> Plan {
-        closed_load(self.closed)
-    }
-
-    /// Returns the load that shows whether the server has recovered from an overload.
-    pub fn probe(&self) -> Plan {
-        Plan {
-            model: Model::Closed {
-                length: Length::Requests(PROBE_REQUESTS),
-            },
-            ..self.idle()
-        }
-    }
-
-    /// Returns the load of a trial. Its last step is judged. The `deadline` splits its responses
-    /// into fast and slow ones.
-    pub fn trial(
-        &self,
-        rate_per_s: f64,
-        start: TrialStart,
-        length: TrialLength,
-        capacity_per_s: f64,
-        deadline: Option<Duration>,
-    ) -> Plan {
-        let step = |rate_per_s, duration_s| RateStep {
-            rate_per_s,
-            duration_s,
-        };
-        let overload = match start {
-            TrialStart::Idle => None,
-            TrialStart::Overload => Some(step(OVERLOAD_FACTOR * capacity_per_s, OVERLOAD_S)),
-        };
-        let steady = [length.transient_s, length.judged_s].map(|s| step(rate_per_s, s));
-        Plan {
-            model: Model::Open {
-                schedule: Schedule::Steps {
-                    steps: overload.into_iter().chain(steady).collect(),
-                    spacing: self.spacing(),
-                },
-                hold: self.open.hold(),
-            },
-            warmup: Duration::ZERO,
-            figures_of: FiguresOf::Whole,
-            deadline: deadline.unwrap_or(self.open.deadline),
-            ..self.open.clone()
-        }
-    }
-
-    /// Returns a load at a constant rate, or `None` if the rate is 0.
-    pub fn at_rate(&self, rate_per_s: f64, length: TrialLength) -> Option<Plan> {
-        let schedule = Schedule::Constant {
-            rate: Rate::new(rate_per_s)?,
-            spacing: self.spacing(),
-            length: Length::seconds(length.transient_s + length.judged_s),
-        };
-        Some(Plan {
-            model: Model::Open {
-                schedule,
-                hold: self.open.hold(),
-            },
-            warmup: Duration::ZERO,
-            figures_of: FiguresOf::Whole,
-            ..self.open.clone()
-        })
-    }
-
-    fn spacing(&self) -> Spacing {
-        match self.open.schedule() {
-            Some(Schedule::Constant { spacing, .. }) => *spacing,
-            _ => Spacing::Poisson,
-        }
-    }
-}
-
-/// Returns the first load of a search, for a plan of the closed model.
-pub fn closed_load(plan: &Plan) -> Plan {
+/// Returns the load over a single connection, for a plan of the closed model.
+pub fn idle_load(plan: &Plan) -> Plan {
+    let length = Length::Duration(IDLE);
     Plan {
-        model: Model::Closed {
-            length: Length::Duration(CLOSED),
-        },
+        connections: 1,
+        threads: 1,
+        ..whole_load(plan, Model::Closed { length })
+    }
+}
+
+/// Returns the load that shows whether the server has recovered from an overload, for a plan of the
+/// closed model.
+pub fn probe_load(plan: &Plan) -> Plan {
+    let length = Length::Requests(PROBE_REQUESTS);
+    Plan {
+        model: Model::Closed { length },
+        ..idle_load(plan)
+    }
+}
+
+/// Returns the first load of a search, for a plan of the closed model. It has the connections and the
+/// warm-up of the plan.
+pub fn closed_load(plan: &Plan) -> Plan {
+    let length = Length::Duration(CLOSED);
+    Plan {
+        model: Model::Closed { length },
         ..plan.clone()
+    }
+}
+
+/// Returns the load of a trial, for a plan of the open model. Its last step is judged. The `deadline`
+/// splits its responses into fast and slow ones.
+pub fn trial_load(
+    plan: &Plan,
+    trial: NextTrial,
+    length: TrialLength,
+    capacity_per_s: f64,
+    deadline: Option<Duration>,
+) -> Plan {
+    let step = |rate_per_s, duration_s| RateStep {
+        rate_per_s,
+        duration_s,
+    };
+    let overload = match trial.start {
+        TrialStart::Idle => None,
+        TrialStart::Overload => Some(step(OVERLOAD_FACTOR * capacity_per_s, OVERLOAD_S)),
+    };
+    let steady = [length.transient_s, length.judged_s].map(|s| step(trial.rate_per_s, s));
+    let schedule = Schedule::Steps {
+        steps: overload.into_iter().chain(steady).collect(),
+        spacing: spacing(plan),
+    };
+    Plan {
+        deadline: deadline.unwrap_or(plan.deadline),
+        ..open_load(plan, schedule)
+    }
+}
+
+/// Returns a load at a constant rate, for a plan of the open model. Returns `None` if the rate is 0.
+pub fn load_at(plan: &Plan, rate_per_s: f64, length: TrialLength) -> Option<Plan> {
+    let schedule = Schedule::Constant {
+        rate: Rate::new(rate_per_s)?,
+        spacing: spacing(plan),
+        length: Length::seconds(length.transient_s + length.judged_s),
+    };
+    Some(open_load(plan, schedule))
+}
+
+fn open_load(plan: &Plan, schedule: Schedule) -> Plan {
+    let hold = plan.hold();
+    whole_load(plan, Model::Open { schedule, hold })
+}
+
+/// Returns a load without a warm-up, whose figures cover the whole load.
+fn whole_load(plan: &Plan, model: Model) -> Plan {
+    Plan {
+        model,
+        warmup: Duration::ZERO,
+        figures_of: FiguresOf::Whole,
+        ..plan.clone()
+    }
+}
+
+fn spacing(plan: &Plan) -> Spacing {
+    match plan.schedule() {
+        Some(Schedule::Constant { spacing, .. }) => *spacing,
+        _ => Spacing::Poisson,
     }
 }
 
@@ -155,16 +137,6 @@ pub fn default_connections(start_per_s: f64, limit_s: Option<f64>, most: u32) ->
         .max(DEFAULT_REUSE.as_secs_f64());
     let connections = (start_per_s * reuse_s).max(FEWEST_CONNECTIONS).ceil();
     (connections as u32).min(most)
-}
-
-/// Returns a plan with the certificate authorities of `planned`.
-pub fn with_anchors(plan: Plan, planned: &Planned) -> Planned {
-    Planned {
-        plan,
-        anchors: planned.anchors.clone(),
-        remarks: Vec::new(),
-        notices: Vec::new(),
-    }
 }
 
 /// Share of the budget that a single trial may use.

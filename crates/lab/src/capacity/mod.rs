@@ -4,13 +4,157 @@
 //! [`CapacityEvents`] derives the result from the recorded trials.
 
 mod loads;
-mod result;
 mod run;
 mod searches;
 
+use std::path::Path;
+
+use floodmark_record::Event;
+use floodmark_record::capacity::{
+    CapacityBegan, CapacityEnd, CapacityEnded, CapacityKind, CapacityResult, CapacityTrial,
+};
+use floodmark_record::events::RunId;
+use floodmark_stats::estimate::CONFIDENCE;
+
+use crate::result_events::{ResultEvents, differs};
+use searches::CapacitySearches;
+
 pub(crate) use loads::closed_load;
-pub use result::{CapacityEvents, EarlierSearch};
 pub use run::{CapacityRun, check_budget};
 
 /// Half-width of the interval at which a search ends, as a share of the capacity.
 pub const CAPACITY_PRECISION: f64 = 0.02;
+
+/// The events of one search.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CapacityEvents {
+    /// The server process and the settings.
+    pub began: CapacityBegan,
+    /// The trials so far.
+    pub trials: Vec<CapacityTrial>,
+    /// How the search ended. An interrupted search may have ended several times.
+    pub ended: Option<CapacityEnded>,
+}
+
+impl CapacityEvents {
+    /// Returns a search that has just started.
+    #[must_use]
+    pub fn new(began: CapacityBegan) -> Self {
+        CapacityEvents {
+            began,
+            trials: Vec::new(),
+            ended: None,
+        }
+    }
+
+    /// Adds an event, and ignores events that do not belong to a search.
+    pub fn take(&mut self, event: &Event) {
+        match event {
+            Event::CapacityTrial(trial) => self.trials.push(trial.clone()),
+            Event::CapacityEnded(ended) => self.ended = Some(ended.clone()),
+            _ => {}
+        }
+    }
+
+    /// Returns whether the search ended with a result.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.ended.as_ref().is_some_and(|ended| {
+            let result = [
+                CapacityEnd::Settled,
+                CapacityEnd::Budget,
+                CapacityEnd::Trials,
+            ];
+            result.contains(&ended.reason)
+        })
+    }
+
+    /// Returns the result of the trials so far.
+    #[must_use]
+    pub fn result(&self) -> CapacityResult {
+        let mut searches = CapacitySearches::new(&self.began.settings, false);
+        self.trials.iter().for_each(|trial| searches.record(trial));
+        let mut result = CapacityResult {
+            trial: self.began.run.trial.clone(),
+            process: self.began.run.process,
+            settings: self.began.settings.clone(),
+            finding: CapacityKind::Unfinished,
+            rate_per_s: None,
+            low: None,
+            high: None,
+            level: CONFIDENCE,
+            bound: None,
+            falling: None,
+            last_per_s: None,
+            scatter: None,
+            is_confirmed: false,
+            end: self.ended.clone(),
+            trials: self.trials.clone(),
+        };
+        searches.add_finding(&mut result);
+        result
+    }
+}
+
+/// An interrupted search.
+#[derive(Debug)]
+pub struct EarlierSearch {
+    /// The events of the search.
+    pub events: CapacityEvents,
+    /// Runs that are no trials. They are repeated when the search resumes.
+    pub others: Vec<RunId>,
+    /// Number of the last attempt.
+    pub last_attempt: u32,
+    /// Next free request number.
+    pub first_number: u64,
+}
+
+impl EarlierSearch {
+    /// Returns the length of the search so far, in seconds.
+    fn elapsed_s(&self) -> f64 {
+        let last = self.events.trials.last();
+        let trials_s = last.map_or(0.0, |last| last.at_s + last.transient_s + last.judged_s);
+        let ended = self.events.ended.as_ref();
+        ended.map_or(trials_s, |ended| ended.elapsed_s.max(trials_s))
+    }
+
+    /// Returns the design effect of the last trial.
+    fn design_effect(&self) -> Option<f64> {
+        self.events.trials.last()?.design_effect
+    }
+
+    /// Reads an interrupted search from its result folder. `system` and `workload` name the server
+    /// and the requests of the command line.
+    ///
+    /// # Errors
+    /// The folder contains no interrupted search, or its settings differ.
+    pub fn read(
+        folder: &Path,
+        (system, workload): (&str, &str),
+        objectives: &[String],
+    ) -> Result<Self, String> {
+        let mut events = ResultEvents::to_resume(folder)?;
+        let different = |what| Err(differs(folder, what));
+        let search = events.capacity.pop();
+        let Some(search) = search.filter(|_| events.experiment.is_none()) else {
+            return different("not the result of an interrupted floodmark capacity");
+        };
+        let run = &search.began.run;
+        if (run.system.as_str(), run.workload.as_str()) != (system, workload) {
+            return different("the URL or the mix differs");
+        }
+        if search.began.settings.objectives != objectives {
+            return different("the objectives differ");
+        }
+        let last_attempt = events.runs.iter().map(|run| run.id.attempt).max();
+        let numbers = events.runs.iter().filter_map(|run| run.end.as_ref());
+        let first_number = numbers.map(|end| end.next_number).max();
+        let others = events.runs.iter().filter(|run| !run.left_out);
+        Ok(EarlierSearch {
+            others: others.map(|run| run.id.clone()).collect(),
+            events: search,
+            last_attempt: last_attempt.unwrap_or(0),
+            first_number: first_number.unwrap_or(1),
+        })
+    }
+}

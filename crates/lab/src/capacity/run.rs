@@ -9,7 +9,7 @@ use floodmark_plan::Planned;
 use floodmark_record::Event;
 use floodmark_record::capacity::{
     CapacityBegan, CapacityBound, CapacityEnd, CapacityEnded, CapacityPlan, CapacityTrial,
-    TrialOutcome, TrialStart,
+    TrialOutcome,
 };
 use floodmark_record::events::RunId;
 use floodmark_record::plan::Plan;
@@ -21,11 +21,13 @@ use floodmark_stats::capacity::{TrialLength, UsualCpuSpeed};
 use floodmark_workers::{self as workers, WorkerFailure};
 
 use super::loads::{
-    CapacityLoads, LoadLengths, MeasuredTrial, OpenTrial, default_connections, with_anchors,
+    LoadLengths, MeasuredTrial, OpenTrial, closed_load, default_connections, idle_load, load_at,
+    probe_load, trial_load,
 };
-use super::result::{CapacityEvents, EarlierSearch};
-use super::searches::{CapacitySearches, CapacityStepTrial, MOST_TRIALS, NextTrial};
-use crate::attempt::{Attempts, Listener, Monitoring};
+use super::searches::{CapacitySearches, MOST_TRIALS, NextTrial};
+use super::{CapacityEvents, EarlierSearch};
+use crate::attempt::{Attempts, Listener};
+use crate::attempt_monitor::Monitoring;
 use crate::fold::{JoinedRun, test_fault};
 use crate::folder::Folder;
 
@@ -120,16 +122,17 @@ impl CapacityRun<'_> {
         folder: &mut Folder,
         listener: &mut Listener<'_>,
     ) -> Option<WorkerFailure> {
-        let elapsed = earlier.as_ref().map_or(0.0, EarlierSearch::elapsed_s);
+        let resumed = |of: &EarlierSearch| (of.elapsed_s(), of.last_attempt, of.first_number);
+        let (elapsed_s, attempt, first_number) = earlier.as_ref().map_or((0.0, 0, 1), resumed);
         let now = Instant::now();
         let mut session = CapacitySession {
             run: self,
             folder,
             listener,
-            attempt: earlier.as_ref().map_or(0, |earlier| earlier.last_attempt),
-            first_number: earlier.as_ref().map_or(1, |earlier| earlier.first_number),
+            attempt,
+            first_number,
             begin: now
-                .checked_sub(Duration::from_secs_f64(elapsed))
+                .checked_sub(Duration::from_secs_f64(elapsed_s))
                 .unwrap_or(now),
             notes: Vec::new(),
             idle_us: 0.0,
@@ -157,10 +160,11 @@ impl CapacityRun<'_> {
 impl CapacitySession<'_, '_> {
     fn search(&mut self, earlier: Option<EarlierSearch>) -> Result<(), SearchStopped> {
         // The closed model comes first, because it may include a warm-up.
-        let closed = self.load(self.loads().closed())?;
+        let closed_plan = &self.run.closed.plan;
+        let closed = self.load(closed_load(closed_plan))?;
         let per_s = closed.throughput_per_s.filter(|per_s| *per_s > 0.0);
         let per_s = per_s.ok_or(SearchStopped::Failed(None))?;
-        let idle = self.load(self.loads().idle())?;
+        let idle = self.load(idle_load(closed_plan))?;
         self.idle_us = idle.service_time_us.p50.unwrap_or(0.0);
         if idle.requests.ok == 0 {
             return Err(SearchStopped::Failed(None));
@@ -176,18 +180,15 @@ impl CapacitySession<'_, '_> {
             Some(earlier) => earlier.events,
             None => {
                 let idle_per_s = idle.throughput_per_s.unwrap_or(per_s);
-                let lowest_per_s = if is_met_idle {
-                    LOWEST_SHARE * per_s
+                let lowest_idle_per_s = LOWEST_IDLE_SHARE * idle_per_s;
+                let (lowest_per_s, start_per_s) = if is_met_idle {
+                    (LOWEST_SHARE * per_s, START_SHARE * per_s)
                 } else {
-                    LOWEST_IDLE_SHARE * idle_per_s
+                    (lowest_idle_per_s, lowest_idle_per_s)
                 };
                 let settings = CapacityPlan {
                     objectives: self.run.objectives.iter().map(|o| o.text.clone()).collect(),
-                    start_per_s: if is_met_idle {
-                        START_SHARE * per_s
-                    } else {
-                        lowest_per_s
-                    },
+                    start_per_s,
                     lowest_per_s: lowest_per_s.max(f64::MIN_POSITIVE),
                     highest_per_s: HIGHEST_FACTOR * per_s,
                     precision: self.run.precision,
@@ -204,21 +205,19 @@ impl CapacitySession<'_, '_> {
         };
         let searched = self.trials(&mut events, &mut lengths);
         let searched = searched.and_then(|reason| self.levels(&events, &lengths).map(|()| reason));
-        let (reason, stopped) = match searched {
-            Ok(reason) => (reason, None),
-            Err(SearchStopped::Interrupted) => {
-                (CapacityEnd::Interrupted, Some(SearchStopped::Interrupted))
-            }
-            Err(failed) => (CapacityEnd::Failed, Some(failed)),
+        let (reason, ended) = match searched {
+            Ok(reason) => (reason, Ok(())),
+            Err(SearchStopped::Interrupted) => (CapacityEnd::Interrupted, Ok(())),
+            Err(failed) => (CapacityEnd::Failed, Err(failed)),
         };
-        let ended = CapacityEnded {
+        let event = CapacityEnded {
             elapsed_s: self.elapsed_s(),
             reason,
             notes: std::mem::take(&mut self.notes),
         };
-        self.record(Event::CapacityEnded(ended));
+        self.record(Event::CapacityEnded(event));
         self.folder.sync();
-        stopped.map_or(Ok(()), Err)
+        ended
     }
 
     /// Runs trials until the result is precise or the budget is used up.
@@ -236,17 +235,17 @@ impl CapacitySession<'_, '_> {
         let last = events.trials.last();
         let mut is_after_miss = last.is_some_and(|trial| trial.outcome == TrialOutcome::Miss);
         loop {
-            let (next, start) = match searches.next() {
-                NextTrial::Rising(next) => (next, TrialStart::Idle),
-                NextTrial::Falling(next) => (next, TrialStart::Overload),
-                NextTrial::Settled if events.trials.len() >= MOST_TRIALS => {
-                    return Ok(CapacityEnd::Trials);
-                }
-                NextTrial::Settled => return Ok(CapacityEnd::Settled),
+            let Some(next) = searches.next() else {
+                let is_limited = events.trials.len() >= MOST_TRIALS;
+                return Ok(if is_limited {
+                    CapacityEnd::Trials
+                } else {
+                    CapacityEnd::Settled
+                });
             };
             let estimate = searches.estimate().map(|estimate| estimate.rate_per_s);
             let capacity_per_s = estimate.unwrap_or(next.rate_per_s);
-            let (length, required_s) = lengths.trial(next.rate_per_s, start, estimate);
+            let (length, required_s) = lengths.trial(next.rate_per_s, next.start, estimate);
             let level = lengths.level(capacity_per_s, capacity_per_s);
             let reserve_s = LEVELS.len() as f64 * time_s(level);
             let most_s = self.run.budget + self.run.closed.plan.warmup;
@@ -256,8 +255,7 @@ impl CapacitySession<'_, '_> {
             if is_after_miss {
                 self.await_recovery()?;
             }
-            let placed = (start, capacity_per_s);
-            let trial = self.trial(next, placed, (length, required_s), lengths)?;
+            let trial = self.trial(next, capacity_per_s, (length, required_s), lengths)?;
             is_after_miss = trial.outcome == TrialOutcome::Miss;
             searches.record(&trial);
             events.trials.push(trial.clone());
@@ -269,19 +267,15 @@ impl CapacitySession<'_, '_> {
     /// Runs one trial.
     fn trial(
         &mut self,
-        CapacityStepTrial {
-            rate_per_s,
-            purpose,
-        }: CapacityStepTrial,
-        (start, capacity_per_s): (TrialStart, f64),
+        next: NextTrial,
+        capacity_per_s: f64,
         (length, required_s): (TrialLength, Option<f64>),
         lengths: &mut LoadLengths<'_>,
     ) -> Result<CapacityTrial, SearchStopped> {
         let at_s = self.elapsed_s();
-        let plan = self
-            .loads()
-            .trial(rate_per_s, start, length, capacity_per_s, lengths.slow());
-        let plan = self.connected(plan, rate_per_s);
+        let open = &self.run.attempts.planned.plan;
+        let plan = trial_load(open, next, length, capacity_per_s, lengths.slow());
+        let plan = self.connected(plan, next.rate_per_s);
         let failures_matter = lengths
             .strictest()
             .and_then(Objective::time_limit_s)
@@ -312,9 +306,9 @@ impl CapacitySession<'_, '_> {
         let counts = &run.requests;
         let due = counts.intended.saturating_sub(counts.in_flight_at_end);
         Ok(CapacityTrial {
-            rate_per_s,
-            purpose,
-            start,
+            rate_per_s: next.rate_per_s,
+            purpose: next.purpose,
+            start: next.start,
             at_s,
             transient_s: length.transient_s,
             judged_s: length.judged_s,
@@ -347,30 +341,23 @@ impl CapacitySession<'_, '_> {
         }
         if !responded {
             // The record keeps a run that shows what happened.
-            self.load(self.loads().idle())?;
+            self.load(idle_load(&self.run.closed.plan))?;
             return Err(SearchStopped::Failed(None));
         }
-        self.note(format!(
-            "the server did not recover within {} s after an overload",
-            RECOVERY_WAIT.as_secs()
-        ));
+        let wait_s = RECOVERY_WAIT.as_secs();
+        let note = format!("the server did not recover within {wait_s} s after an overload");
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
         Ok(())
     }
 
     /// Sends a few requests over one connection, without recording them.
     fn probe(&mut self) -> Result<Run, SearchStopped> {
-        let plan = self.loads().probe();
+        let plan = probe_load(&self.run.closed.plan);
         let mut run = JoinedRun::new(self.run.attempts.run.clone(), plan.clone());
-        let input = WorkerInput {
-            plan,
-            first_number: self.first_number,
-            answers_file: None,
-            anchors: self.run.closed.anchors.clone(),
-            outlasts_server: false,
-            share: None,
-            anyway: false,
-            other: None,
-        };
+        let anchors = self.run.closed.anchors.clone();
+        let input = WorkerInput::new(plan, self.first_number, anchors);
         let attempts = &self.run.attempts;
         let sent = workers::run(attempts.side, &input, attempts.stop, |event| {
             if let Event::End(end) = &event {
@@ -406,7 +393,8 @@ impl CapacitySession<'_, '_> {
         for level in levels {
             let rate_per_s = level * per_s;
             let length = lengths.level(rate_per_s, per_s);
-            let Some(plan) = self.loads().at_rate(rate_per_s, length) else {
+            let open = &self.run.attempts.planned.plan;
+            let Some(plan) = load_at(open, rate_per_s, length) else {
                 continue;
             };
             let plan = self.connected(plan, rate_per_s);
@@ -437,13 +425,6 @@ impl CapacitySession<'_, '_> {
         }
     }
 
-    fn loads(&self) -> CapacityLoads<'_> {
-        CapacityLoads {
-            closed: &self.run.closed.plan,
-            open: &self.run.attempts.planned.plan,
-        }
-    }
-
     fn next_id(&self) -> RunId {
         RunId {
             attempt: self.attempt + 1,
@@ -462,7 +443,12 @@ impl CapacitySession<'_, '_> {
     fn send(&mut self, plan: Plan, mut on_event: impl FnMut(&Event)) -> Result<(), SearchStopped> {
         let run = self.next_id();
         self.attempt += 1;
-        let planned = with_anchors(plan, self.run.closed);
+        let planned = Planned {
+            plan,
+            anchors: self.run.closed.anchors.clone(),
+            remarks: Vec::new(),
+            notices: Vec::new(),
+        };
         let attempts = Attempts {
             planned: &planned,
             attempts: 1,
@@ -478,7 +464,7 @@ impl CapacitySession<'_, '_> {
             on_event(event);
             listener(event);
         };
-        let failure = attempts.measure_from(&mut self.first_number, self.folder, &mut on_event);
+        let failure = attempts.measure(&mut self.first_number, self.folder, &mut on_event);
         let samples = self.cpu_speed.iter().flat_map(CpuSpeedMonitor::take);
         let times = samples.map(|sample| (sample.cpu, sample.work_ns as f64));
         self.slow_cpu_share = self.usual_cpu_speed.add(times);
@@ -494,12 +480,6 @@ impl CapacitySession<'_, '_> {
     fn record(&mut self, event: Event) {
         self.folder.append(&event);
         (self.listener)(&event);
-    }
-
-    fn note(&mut self, note: String) {
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
-        }
     }
 
     fn elapsed_s(&self) -> f64 {

@@ -2,8 +2,8 @@
 //! a load that falls from an overload. A test decides whether the server recovers from an overload.
 
 use floodmark_record::capacity::{
-    CapacityBound, CapacityKind, CapacityPlan, CapacityTrial, FallingCapacity, TrialOutcome,
-    TrialPurpose, TrialStart,
+    CapacityBound, CapacityKind, CapacityPlan, CapacityResult, CapacityTrial, FallingCapacity,
+    TrialOutcome, TrialPurpose, TrialStart,
 };
 use floodmark_stats::capacity::{
     CapacityEstimate, CapacityFinding, CapacityLimit, CapacitySearch, CapacitySettings,
@@ -34,38 +34,15 @@ pub struct CapacitySearches {
     shortest_share: f64,
 }
 
-/// The next trial, or the end of the search.
+/// The next trial of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum NextTrial {
-    /// A trial from idle.
-    Rising(CapacityStepTrial),
-    /// A trial after an overload.
-    Falling(CapacityStepTrial),
-    /// The result is as precise as requested.
-    Settled,
-}
-
-/// Rate and purpose of a trial.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CapacityStepTrial {
+pub struct NextTrial {
+    /// State of the server at the start.
+    pub start: TrialStart,
     /// Offered rate in requests per second.
     pub rate_per_s: f64,
     /// Why the trial has this rate.
     pub purpose: TrialPurpose,
-}
-
-/// What both searches found. The fields are those of the record's `CapacityResult`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SearchesFinding {
-    pub kind: CapacityKind,
-    pub rate_per_s: Option<f64>,
-    pub interval: Option<(f64, f64)>,
-    pub level: f64,
-    pub bound: Option<CapacityBound>,
-    pub falling: Option<FallingCapacity>,
-    pub last_per_s: Option<f64>,
-    pub scatter: Option<f64>,
-    pub is_confirmed: bool,
 }
 
 impl CapacitySearches {
@@ -87,60 +64,51 @@ impl CapacitySearches {
     /// Records a trial.
     pub fn record(&mut self, trial: &CapacityTrial) {
         self.shortest_share = self.shortest_share.min(trial.share_of_required());
+        let (rate_per_s, is_disturbed) = (trial.rate_per_s, trial.is_disturbed());
         match (trial.start, &mut self.falling) {
-            (TrialStart::Idle, _) => {
-                self.rising
-                    .record(trial.rate_per_s, trial.outcome, trial.is_disturbed());
-            }
+            (TrialStart::Idle, _) => self.rising.record(rate_per_s, trial.outcome, is_disturbed),
             (TrialStart::Overload, Some(falling)) => {
-                falling.record(trial.rate_per_s, trial.outcome, trial.is_disturbed());
+                falling.record(rate_per_s, trial.outcome, is_disturbed);
             }
             (TrialStart::Overload, None) => {
-                self.recovery.record(trial.outcome, trial.is_disturbed());
+                self.recovery.record(trial.outcome, is_disturbed);
                 if self.recovery.decision() == RecoveryDecision::Failed {
-                    let settings = search_settings(&self.settings, trial.rate_per_s);
-                    self.falling = Some(CapacitySearch::new(0.8 * trial.rate_per_s, settings));
+                    let settings = search_settings(&self.settings, rate_per_s);
+                    self.falling = Some(CapacitySearch::new(0.8 * rate_per_s, settings));
                 }
             }
         }
     }
 
-    /// Returns the next trial, or that the result is precise.
-    pub fn next(&self) -> NextTrial {
-        if let CapacityStep::Trial {
-            rate_per_s,
-            purpose,
-        } = self.rising.next()
-        {
-            return NextTrial::Rising(CapacityStepTrial {
+    /// Returns the next trial, or `None` if the result is as precise as requested.
+    pub fn next(&self) -> Option<NextTrial> {
+        let trial = |start, step| match step {
+            CapacityStep::Trial {
                 rate_per_s,
                 purpose,
-            });
+            } => Some(NextTrial {
+                start,
+                rate_per_s,
+                purpose,
+            }),
+            CapacityStep::Done(_) => None,
+        };
+        let rising = trial(TrialStart::Idle, self.rising.next());
+        if rising.is_some() {
+            return rising;
         }
         if let Some(falling) = &self.falling {
-            return match falling.next() {
-                CapacityStep::Trial {
-                    rate_per_s,
-                    purpose,
-                } => NextTrial::Falling(CapacityStepTrial {
-                    rate_per_s,
-                    purpose,
-                }),
-                CapacityStep::Done(_) => NextTrial::Settled,
-            };
+            return trial(TrialStart::Overload, falling.next());
         }
-        match self.rising.finding() {
-            CapacityFinding::Capacity(found)
-                if self.tries_overload
-                    && self.recovery.decision() == RecoveryDecision::Undecided =>
-            {
-                NextTrial::Falling(CapacityStepTrial {
-                    rate_per_s: RECOVERY_SHARE * found.interval.low,
-                    purpose: TrialPurpose::Confirm,
-                })
-            }
-            _ => NextTrial::Settled,
-        }
+        let CapacityFinding::Capacity(found) = self.rising.finding() else {
+            return None;
+        };
+        let is_undecided = self.recovery.decision() == RecoveryDecision::Undecided;
+        (self.tries_overload && is_undecided).then_some(NextTrial {
+            start: TrialStart::Overload,
+            rate_per_s: RECOVERY_SHARE * found.interval.low,
+            purpose: TrialPurpose::Confirm,
+        })
     }
 
     /// Returns the capacity so far in requests per second, if trials passed and missed.
@@ -152,43 +120,18 @@ impl CapacitySearches {
         }
     }
 
-    /// Returns what the trials so far show.
-    pub fn finding(&self) -> SearchesFinding {
+    /// Adds what the trials so far show to a result without a finding.
+    pub fn add_finding(&self, result: &mut CapacityResult) {
         let finding = |search: &CapacitySearch| {
-            one_search(search.finding().with_short_trials(self.shortest_share))
+            let finding = search.finding();
+            finding.with_short_trials(self.shortest_share)
         };
-        let mut found = finding(&self.rising);
+        result.finding = add_rising(finding(&self.rising), result);
         if let Some(falling) = &self.falling {
-            found.falling = match finding(falling) {
-                SearchesFinding {
-                    rate_per_s: Some(rate_per_s),
-                    interval,
-                    bound: None,
-                    ..
-                } => Some(FallingCapacity {
-                    rate_per_s,
-                    low: interval.map(|(low, _)| low),
-                    high: interval.map(|(_, high)| high),
-                }),
-                SearchesFinding {
-                    rate_per_s: Some(rate_per_s),
-                    bound: Some(CapacityBound::Lower),
-                    ..
-                } => Some(FallingCapacity {
-                    rate_per_s,
-                    low: Some(rate_per_s),
-                    high: None,
-                }),
-                // Even the lowest rate missed, or too few trials were possible.
-                SearchesFinding { rate_per_s, .. } => Some(FallingCapacity {
-                    rate_per_s: rate_per_s.unwrap_or(self.settings.lowest_per_s),
-                    low: None,
-                    high: rate_per_s,
-                }),
-            };
-            found.kind = CapacityKind::Hysteresis;
+            result.finding = CapacityKind::Hysteresis;
+            let lowest_per_s = self.settings.lowest_per_s;
+            result.falling = Some(falling_capacity(finding(falling), lowest_per_s));
         }
-        found
     }
 }
 
@@ -202,71 +145,77 @@ fn search_settings(settings: &CapacityPlan, highest_per_s: f64) -> CapacitySetti
     }
 }
 
-fn one_search(finding: CapacityFinding) -> SearchesFinding {
-    let nothing = SearchesFinding {
-        kind: CapacityKind::Unfinished,
-        rate_per_s: None,
-        interval: None,
-        level: floodmark_stats::estimate::CONFIDENCE,
-        bound: None,
-        falling: None,
-        last_per_s: None,
-        scatter: None,
-        is_confirmed: false,
-    };
-    let estimated = |kind, found: &CapacityEstimate| SearchesFinding {
-        kind,
-        rate_per_s: Some(found.rate_per_s),
-        interval: Some((found.interval.low, found.interval.high)),
-        scatter: Some(found.scatter),
-        is_confirmed: found.is_confirmed,
-        ..nothing.clone()
-    };
-    let bounded = |kind, rate_per_s, bound| SearchesFinding {
-        kind,
-        rate_per_s: Some(rate_per_s),
-        bound: Some(bound),
-        ..nothing.clone()
+/// Adds the figures of the search from idle to a result. Returns what the search found.
+fn add_rising(finding: CapacityFinding, result: &mut CapacityResult) -> CapacityKind {
+    let mut add_estimate = |found: &CapacityEstimate| {
+        result.rate_per_s = Some(found.rate_per_s);
+        result.low = Some(found.interval.low);
+        result.high = Some(found.interval.high);
+        result.scatter = Some(found.scatter);
+        result.is_confirmed = found.is_confirmed;
     };
     match finding {
-        CapacityFinding::Capacity(found) => estimated(CapacityKind::Capacity, &found),
-        CapacityFinding::Hysteresis { rising, falling } => SearchesFinding {
-            falling: Some(FallingCapacity {
-                rate_per_s: falling.rate_per_s,
-                low: Some(falling.interval.low),
-                high: Some(falling.interval.high),
-            }),
-            ..estimated(CapacityKind::Hysteresis, &rising)
-        },
+        CapacityFinding::Capacity(found) => {
+            add_estimate(&found);
+            CapacityKind::Capacity
+        }
+        CapacityFinding::Hysteresis { rising, falling } => {
+            add_estimate(&rising);
+            let falling = CapacityFinding::Capacity(falling);
+            result.falling = Some(falling_capacity(falling, 0.0));
+            CapacityKind::Hysteresis
+        }
         CapacityFinding::NotStationary {
             first_per_s,
             last_per_s,
-        } => SearchesFinding {
-            kind: CapacityKind::NotStationary,
-            rate_per_s: Some(first_per_s),
-            last_per_s: Some(last_per_s),
-            ..nothing
-        },
+        } => {
+            result.rate_per_s = Some(first_per_s);
+            result.last_per_s = Some(last_per_s);
+            CapacityKind::NotStationary
+        }
         CapacityFinding::AtLeast { rate_per_s, limit } => {
-            let kind = match limit {
+            result.rate_per_s = Some(rate_per_s);
+            result.bound = Some(CapacityBound::Lower);
+            match limit {
                 CapacityLimit::Client => CapacityKind::ClientLimit,
                 CapacityLimit::Settings => CapacityKind::AboveHighest,
                 CapacityLimit::Unfinished => CapacityKind::Unfinished,
-            };
-            bounded(kind, rate_per_s, CapacityBound::Lower)
+            }
         }
         CapacityFinding::Below {
             rate_per_s,
             is_lowest,
         } => {
-            let kind = if is_lowest {
+            result.rate_per_s = Some(rate_per_s);
+            result.bound = Some(CapacityBound::Upper);
+            if is_lowest {
                 CapacityKind::Never
             } else {
                 CapacityKind::Unfinished
-            };
-            bounded(kind, rate_per_s, CapacityBound::Upper)
+            }
         }
-        CapacityFinding::Unknown => nothing,
+        CapacityFinding::Unknown => CapacityKind::Unfinished,
+    }
+}
+
+/// Returns the capacity that the search after an overload found. `lowest_per_s` is the lowest rate to
+/// try.
+fn falling_capacity(finding: CapacityFinding, lowest_per_s: f64) -> FallingCapacity {
+    let (rate_per_s, low, high) = match finding {
+        CapacityFinding::Capacity(found) | CapacityFinding::Hysteresis { rising: found, .. } => {
+            let interval = found.interval;
+            (found.rate_per_s, Some(interval.low), Some(interval.high))
+        }
+        CapacityFinding::NotStationary { first_per_s, .. } => (first_per_s, None, None),
+        CapacityFinding::AtLeast { rate_per_s, .. } => (rate_per_s, Some(rate_per_s), None),
+        // Even the lowest rate missed, or too few trials were possible.
+        CapacityFinding::Below { rate_per_s, .. } => (rate_per_s, None, Some(rate_per_s)),
+        CapacityFinding::Unknown => (lowest_per_s, None, None),
+    };
+    FallingCapacity {
+        rate_per_s,
+        low,
+        high,
     }
 }
 

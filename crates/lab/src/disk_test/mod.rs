@@ -22,7 +22,7 @@ use floodmark_record::disk::{DiskFailure, DiskResult, DiskRow};
 use floodmark_record::operation::KeptOperation;
 use floodmark_wire::RequestError;
 
-use crate::log_tail::quote_failure;
+use crate::server_log::quote_failure;
 use checks::{
     NextNumber, SetItems, TestRequests, acknowledged_inserts, read_items, unreadable_items,
 };

@@ -1,26 +1,92 @@
-//! Builds a system, store or client if its inputs have changed.
+//! Prepares an experiment: checks required programs, and builds a system, store or client if its
+//! inputs have changed.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use floodmark_host::{ProcessPlacement, Stop};
+use floodmark_host::{Child, ProcessPlacement, Stop};
 use floodmark_record::units::show_duration;
 use sha2::{Digest, Sha256};
 
-use super::child::{self, WaitEnd};
-use super::{LEASES, StepError};
-use crate::log_tail::quote_build_failure;
-use crate::manifest::{Build, Filler, ManifestPackage};
+use super::program::{WaitEnd, command, leased, wait};
+use super::{LEASES, RunningExperiment, StepError};
+use crate::manifest::{Build, Filler, ManifestPackage, Need, Trial};
+use crate::server_log::quote_build_failure;
 
 /// Time that an interrupted build has to exit before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// Returns a trial's system, store and client, each with its name for messages.
+fn parts(trial: &Trial) -> Vec<(String, &ManifestPackage)> {
+    let server: &ManifestPackage = &trial.server;
+    let mut parts = vec![(server.name.clone(), server)];
+    if let Some(store) = trial.at.store.as_ref().and_then(|behind| behind.started()) {
+        parts.push((format!("store {}", store.name), store));
+    }
+    if let Some(client) = &trial.client {
+        parts.push((format!("client {}", client.package.name), &client.package));
+    }
+    // Skip a user's own server, because it may have the same name as a system.
+    parts.retain(|(_, part)| !part.needs.is_empty() || part.build.is_some());
+    parts
+}
+
+impl RunningExperiment<'_> {
+    /// Checks and builds each system, store and client once. Skips trials for which one of these
+    /// programs is not available.
+    pub(super) fn prepare(&mut self) {
+        let mut available: BTreeMap<String, bool> = BTreeMap::new();
+        for trial in &self.runner.experiment.trials {
+            for (label, part) in parts(trial) {
+                let is_available = match available.get(&label) {
+                    Some(known) => *known,
+                    None => match self.prepare_part(&label, part) {
+                        Some(is_available) => is_available,
+                        None => return,
+                    },
+                };
+                if !is_available {
+                    self.leave_out(trial);
+                }
+                available.insert(label, is_available);
+            }
+        }
+    }
+
+    /// Returns whether a package is available, or `None` if floodmark was interrupted.
+    fn prepare_part(&mut self, label: &str, part: &ManifestPackage) -> Option<bool> {
+        let missing: Vec<String> = part.needs.iter().filter_map(Need::missing).collect();
+        if !missing.is_empty() {
+            self.skip(format!("{label} skipped: {}", missing.join("; ")));
+            return Some(false);
+        }
+        let Some(command) = &part.build else {
+            return Some(true);
+        };
+        self.listener
+            .on_step(&format!("building {label} if needed"));
+        let log = self.folder.path().join(format!("build-{}.log", part.name));
+        let mut filler = Filler::default();
+        filler.set("floodmark", self.runner.floodmark.display().to_string());
+        let stop = self.runner.stop;
+        match build(part, command, &log, &self.temporary, &filler, stop) {
+            Ok(_) => Some(true),
+            Err(StepError::Interrupted) => None,
+            Err(StepError::Failed(what)) => {
+                self.fail(what);
+                Some(false)
+            }
+        }
+    }
+}
+
 /// Builds a package unless its inputs are unchanged. Returns whether the build ran.
 ///
 /// The build's output goes to `log`, and the stamp is stored under `temporary`.
-pub fn build(
+fn build(
     package: &ManifestPackage,
     build: &Build,
     log: &Path,
@@ -40,9 +106,9 @@ pub fn build(
     stamp.remove().map_err(io_failed)?;
     let words = filler.fill_words(&build.command);
     let (side, leases) = (ProcessPlacement::default(), temporary.join(LEASES));
-    let started = child::start(&side, &words, folder, log, &leases);
-    let (mut child, _lease) = started.map_err(failed)?;
-    let end = child::wait(&mut child, build.within(), GRACE, stop);
+    let started = Child::start_logged(command(&side, &words, folder), log);
+    let (mut child, _lease) = leased(started, &leases).map_err(failed)?;
+    let end = wait(&mut child, build.within(), GRACE, stop);
     match end.map_err(|error| failed(error.to_string()))? {
         WaitEnd::Exited(status) if status.success() => {}
         WaitEnd::Exited(status) => {

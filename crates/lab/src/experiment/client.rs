@@ -1,25 +1,27 @@
-//! Runs an external client: waits for it, parses its output and measures its CPU time.
+//! Runs an external client: waits for it, parses its output, measures its CPU time, and samples the
+//! server's own counter of responses.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use floodmark_host::{Child, ProcessPlacement, Stop};
 use floodmark_plan::LoadSpec;
-use floodmark_record::Observation;
 use floodmark_record::client::{ClientRan, Counter, ExternalRun, PrintedFigures};
 use floodmark_record::events::RunId;
+use floodmark_record::metric::{ProcessFigure, Role};
 use floodmark_record::plan::Plan;
 use floodmark_record::units::show_duration;
+use floodmark_record::{Metric, Observation};
 
-use super::child::{self, WaitEnd};
-use super::counter::{self, CounterSamples};
-use crate::log_tail::quote_failure;
-use crate::manifest::{Client, Filler, ask};
+use super::program::{self, WaitEnd};
+use crate::manifest::{Client, Filler, WorkloadRequest, ask};
+use crate::probe;
+use crate::server_log::quote_failure;
 
 /// Time that an interrupted client has to exit before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -29,6 +31,12 @@ const OUTPUT_LIMIT: u64 = 16 << 20;
 
 /// Maximum length of a version string, in characters.
 const VERSION_LIMIT: usize = 60;
+
+/// Interval between samples of a counter.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Maximum delay of a sample. A later sample would include responses from the next second.
+const DELAY_LIMIT: Duration = Duration::from_millis(250);
 
 /// An external client that loads a running server.
 pub struct ExternalClient<'a> {
@@ -107,12 +115,16 @@ impl ExternalClient<'_> {
         let filler = self.filler(plan);
         let words = filler.fill_words(words);
         driven.ran.tool.command.clone_from(&words);
-        let before = self.counter.map(|path| self.read_counter(path)).transpose();
+        let before = self
+            .counter
+            .map(|path| read_counter(self.side, self.address, path))
+            .transpose();
         let before = before
             .map_err(|what| format!("was not started: cannot read the server's counter: {what}"))?;
         let folder = &self.client.package.folder;
-        let start = child::start(self.side, &words, folder, log, self.leases);
-        let (mut child, lease) = start.map_err(|what| format!("does not start: {what}"))?;
+        let command = program::command(self.side, &words, folder);
+        let child = program::leased(Child::start_logged(command, log), self.leases);
+        let (mut child, lease) = child.map_err(|what| format!("does not start: {what}"))?;
         started(child.pid());
         let begin = Instant::now();
         let (end, samples) = self.wait(&mut child, stop);
@@ -124,7 +136,7 @@ impl ExternalClient<'_> {
             driven.ran.peak_rss_bytes = Some(used.peak_rss_bytes);
         }
         if let (Some(before), Some(path)) = (before, self.counter) {
-            match self.read_counter(path) {
+            match read_counter(self.side, self.address, path) {
                 Ok(after) => {
                     driven.ran.tool.counter = Some(Counter {
                         before,
@@ -176,10 +188,6 @@ impl ExternalClient<'_> {
         filler
     }
 
-    fn read_counter(&self, path: &str) -> Result<u64, String> {
-        counter::read(self.side, self.address, path)
-    }
-
     /// Samples the server's counter until the client exits. Returns `None` after an interruption.
     fn wait(
         &self,
@@ -192,7 +200,7 @@ impl ExternalClient<'_> {
                 scope.spawn(move || CounterSamples::take(self.side, self.address, path, &ended))
             });
             let within = self.client.within(self.load);
-            let end = match child::wait(child, within, GRACE, stop) {
+            let end = match program::wait(child, within, GRACE, stop) {
                 Ok(WaitEnd::Exited(status)) => Ok(Some(status)),
                 Ok(WaitEnd::Interrupted) => Ok(None),
                 Ok(WaitEnd::TimedOut) => {
@@ -235,4 +243,92 @@ fn parse_output(client: &Client, log: &Path) -> Result<PrintedFigures, String> {
         .manifest
         .figures
         .read(&String::from_utf8_lossy(&bytes))
+}
+
+/// Requests the value of a server's own counter from the client's host. The counter grows by one with
+/// each response, and a GET request returns it.
+///
+/// # Errors
+/// The response is missing or not a number.
+fn read_counter(from: &ProcessPlacement, address: SocketAddr, path: &str) -> Result<u64, String> {
+    let response = probe::request(from, address, WorkloadRequest::get(path))
+        .map_err(|what| format!("GET {path}: {what}"))?;
+    let text = String::from_utf8_lossy(&response.body);
+    text.trim().parse().map_err(|_| {
+        let status = response.status;
+        format!("GET {path} returned status {status} and a body that is not a number")
+    })
+}
+
+/// Samples of the counter, one per second. Each sample sends a request, which also increments the
+/// counter.
+#[derive(Debug, Default)]
+struct CounterSamples {
+    numbers: Vec<u64>,
+    /// Number of successful samples, including a late sample.
+    count: u64,
+}
+
+impl CounterSamples {
+    /// Takes one sample per second until `ended` closes, or until a sample fails or is late.
+    fn take(
+        from: &ProcessPlacement,
+        address: SocketAddr,
+        path: &str,
+        ended: &Receiver<()>,
+    ) -> Self {
+        let begin = Instant::now();
+        let mut samples = CounterSamples::default();
+        for second in 1.. {
+            let due = begin + INTERVAL * second;
+            let wait = due.saturating_duration_since(Instant::now());
+            if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+                break;
+            }
+            let Ok(number) = read_counter(from, address, path) else {
+                break;
+            };
+            samples.count += 1;
+            if due.elapsed() > DELAY_LIMIT {
+                break;
+            }
+            samples.numbers.push(number);
+        }
+        samples
+    }
+
+    /// Returns the number of responses in each second, excluding the responses to these samples.
+    /// `before` is the counter's value before the first second. Returns `None` if there are no
+    /// samples.
+    fn observation(&self, before: u64, path: &str) -> Option<Observation> {
+        let earlier = std::iter::once(&before).chain(&self.numbers);
+        let values = self.numbers.iter().zip(earlier);
+        let values: Vec<f64> = values
+            .map(|(now, before)| now.saturating_sub(before + 1) as f64)
+            .collect();
+        (!values.is_empty()).then(|| Observation {
+            metric: Metric::Process(Role::Server, ProcessFigure::Responses),
+            is_peak: false,
+            source: format!("the server's counter, read with GET {path} every second"),
+            start_ms: 0,
+            step_ms: INTERVAL.as_millis() as u64,
+            values,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn excludes_its_own_requests() {
+        let samples = CounterSamples {
+            numbers: vec![111, 162],
+            count: 2,
+        };
+        let observation = samples.observation(10, "/dispatcher").unwrap();
+        assert_eq!(observation.values, [100.0, 50.0]);
+        assert_eq!(CounterSamples::default().observation(10, "/"), None);
+    }
 }

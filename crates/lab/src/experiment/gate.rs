@@ -13,154 +13,10 @@ use floodmark_record::worker_input::{OtherSide, WorkerInput};
 use floodmark_record::{Event, Record};
 use floodmark_workers::WorkerFailure;
 
-use super::measurement::{self, TrialProcess, check_survivors};
-use super::{ExperimentRunner, ExperimentState, plan_trial};
+use super::measurement::TrialProcess;
+use super::{RunningExperiment, plan_trial};
 use crate::fold::fold_with;
 use crate::manifest::Trial;
-
-/// Measures pairs of fresh server processes. Returns the failure of a worker, if any.
-///
-/// # Errors
-/// The events cannot be read.
-pub(super) fn measure_pairs<'a>(
-    runner: &ExperimentRunner<'a>,
-    rules: &GateRules,
-    state: &mut ExperimentState<'a, '_>,
-) -> Result<Option<WorkerFailure>, FileError> {
-    let trials = &runner.experiment.trials;
-    let named = |name: &str| trials.iter().find(|trial| trial.name == *name);
-    let (Some(baseline), Some(candidate)) = (named(&rules.baseline), named(&rules.candidate))
-    else {
-        return Ok(None);
-    };
-    let budget = Duration::from_secs_f64(rules.budget_s);
-    let begin = Instant::now();
-    let mut latest = Duration::ZERO;
-    let mut reported = 0;
-    loop {
-        let record = fold_with(state.folder.path(), state.folder.unsaved())?;
-        let Some(gate) = &record.gate else {
-            return Ok(None);
-        };
-        if gate.pairs.len() > reported {
-            reported = gate.pairs.len();
-            state.listener.on_gate(gate);
-        }
-        let has_failed = state.folder.failure().is_some() || !state.left_out.is_empty();
-        if gate.ended != GateEnd::Interrupted || runner.stop.is_set() || has_failed {
-            return Ok(None);
-        }
-        if !latest.is_zero() && begin.elapsed() + latest > budget {
-            if gate.max_pairs.is_none() {
-                let max_pairs = gate.complete_pairs().max(1);
-                state.folder.append(&Event::GatePlanned { max_pairs });
-            }
-            let budget_s = rules.budget_s;
-            state.folder.append(&Event::OutOfTime { budget_s });
-            continue;
-        }
-        let pair_begin = Instant::now();
-        let pair = next_pair(&record, gate);
-        // Reverse the order after each pair, so that drift favors neither trial.
-        let order = match pair % 2 {
-            1 => [baseline, candidate],
-            _ => [candidate, baseline],
-        };
-        let failure = if rules.is_alternating {
-            measure_alternately(runner, order, pair, &record, state)?
-        } else {
-            measure_in_sequence(runner, order, pair, state)
-        };
-        if failure.is_some() {
-            return Ok(failure);
-        }
-        latest = pair_begin.elapsed();
-        // The first pair of an alternating gate takes longer than the others.
-        let is_typical = !rules.is_alternating || !record.runs.is_empty();
-        if gate.max_pairs.is_none() && is_typical && !runner.stop.is_set() {
-            let left = budget.saturating_sub(begin.elapsed());
-            let fitting = left.as_secs_f64() / latest.as_secs_f64();
-            let max_pairs = gate.complete_pairs() + 1 + fitting as u32;
-            let max_pairs = max_pairs.min(MAX_PAIRS);
-            state.folder.append(&Event::GatePlanned { max_pairs });
-        }
-    }
-}
-
-/// Returns the number of the next pair. An interrupted pair is not completed later, because both of
-/// its processes must see the same changes in the host's speed.
-fn next_pair(record: &Record, gate: &GateResult) -> u32 {
-    let processes = record.runs.iter().map(|run| run.process);
-    processes.max().unwrap_or(0).max(gate.complete_pairs()) + 1
-}
-
-/// Measures a process of each trial, one after the other.
-fn measure_in_sequence<'a>(
-    runner: &ExperimentRunner<'a>,
-    order: [&'a Trial; 2],
-    pair: u32,
-    state: &mut ExperimentState<'a, '_>,
-) -> Option<WorkerFailure> {
-    for trial in order {
-        if runner.stop.is_set() || !state.left_out.is_empty() {
-            return None;
-        }
-        let failure = runner.measure_process(trial, pair, state);
-        if failure.is_some() {
-            return failure;
-        }
-    }
-    None
-}
-
-/// Starts a process of each trial, and loads both alternately. First, a trial without a complete
-/// run gets an ordinary run, which shows whether its figures are valid and how long turns must be.
-///
-/// # Errors
-/// The events cannot be read.
-fn measure_alternately<'a>(
-    runner: &ExperimentRunner<'a>,
-    order: [&'a Trial; 2],
-    pair: u32,
-    record: &Record,
-    state: &mut ExperimentState<'a, '_>,
-) -> Result<Option<WorkerFailure>, FileError> {
-    let mut hosts = Vec::new();
-    for trial in order {
-        let Some(trial_hosts) = super::hosts(trial, state) else {
-            return Ok(None);
-        };
-        hosts.push(trial_hosts);
-    }
-    let mut processes = Vec::new();
-    for (trial, hosts) in order.into_iter().zip(&hosts) {
-        processes.extend(runner.begin_process(trial, pair, hosts, state));
-    }
-    let mut failure = None;
-    if let [first, second] = processes.as_mut_slice() {
-        for process in [&mut *first, &mut *second] {
-            let mut runs = record.runs_of(&process.trial.name);
-            let is_measured = runs.any(|run| run.ended.reason != EndReason::Interrupted);
-            if failure.is_none() && !is_measured && !must_stop(runner, state) {
-                failure = measurement::measure(runner, process, state);
-            }
-        }
-        let has_ended = |process: &mut TrialProcess<'_, '_>| process.server.exit_status().is_some();
-        if failure.is_none() && !must_stop(runner, state) && !has_ended(first) && !has_ended(second)
-        {
-            failure = take_turns(runner, [first, second], state)?;
-        }
-    }
-    for process in processes {
-        runner.end_process(process, state);
-    }
-    Ok(failure)
-}
-
-/// Returns whether the gate has failed or was interrupted.
-fn must_stop(runner: &ExperimentRunner<'_>, state: &ExperimentState<'_, '_>) -> bool {
-    runner.stop.is_set() || !state.left_out.is_empty() || state.folder.failure().is_some()
-}
 
 /// Default mean length of a turn.
 const MIN_TURN: Duration = Duration::from_millis(5);
@@ -177,86 +33,217 @@ const AUTO_WARMUP: f64 = 0.2;
 /// Number of the first request of an alternating load. No ordinary load reaches it.
 const FIRST_NUMBER: u64 = 1 << 32;
 
-/// Loads both processes of a pair alternately, and records the figures.
-///
-/// # Errors
-/// The events cannot be read.
-pub(super) fn take_turns<'a>(
-    runner: &ExperimentRunner<'a>,
-    processes: [&mut TrialProcess<'a, '_>; 2],
-    state: &mut ExperimentState<'a, '_>,
-) -> Result<Option<WorkerFailure>, FileError> {
-    let [first, second] = processes;
-    let record = fold_with(state.folder.path(), state.folder.unsaved())?;
-    let planned = plan_turns(first).and_then(|first_plan| Ok((first_plan, plan_turns(second)?)));
-    let (first_plan, second_plan) = match planned {
-        Ok(planned) => planned,
-        Err((trial, what)) => {
-            state.fail_trial(trial, format!("{}: {what}", trial.place));
+impl RunningExperiment<'_> {
+    /// Measures pairs of fresh server processes. Returns the failure of a worker, if any.
+    ///
+    /// # Errors
+    /// The events cannot be read.
+    pub(super) fn measure_pairs(
+        &mut self,
+        rules: &GateRules,
+    ) -> Result<Option<WorkerFailure>, FileError> {
+        let trials = &self.runner.experiment.trials;
+        let named = |name: &str| trials.iter().find(|trial| trial.name == *name);
+        let (Some(baseline), Some(candidate)) = (named(&rules.baseline), named(&rules.candidate))
+        else {
+            return Ok(None);
+        };
+        let budget = Duration::from_secs_f64(rules.budget_s);
+        let begin = Instant::now();
+        let mut latest = Duration::ZERO;
+        let mut reported = 0;
+        loop {
+            let record = fold_with(self.folder.path(), self.folder.unsaved())?;
+            let Some(gate) = &record.gate else {
+                return Ok(None);
+            };
+            if gate.pairs.len() > reported {
+                reported = gate.pairs.len();
+                self.listener.on_gate(gate);
+            }
+            if gate.ended != GateEnd::Interrupted || self.gate_must_stop() {
+                return Ok(None);
+            }
+            if !latest.is_zero() && begin.elapsed() + latest > budget {
+                if gate.max_pairs.is_none() {
+                    let max_pairs = gate.complete_pairs().max(1);
+                    self.folder.append(&Event::GatePlanned { max_pairs });
+                }
+                let budget_s = rules.budget_s;
+                self.folder.append(&Event::OutOfTime { budget_s });
+                continue;
+            }
+            let pair_begin = Instant::now();
+            let pair = next_pair(&record, gate);
+            // Reverse the order after each pair, so that drift favors neither trial.
+            let order = match pair % 2 {
+                1 => [baseline, candidate],
+                _ => [candidate, baseline],
+            };
+            let failure = if rules.is_alternating {
+                self.measure_alternately(rules, order, pair, &record)?
+            } else {
+                self.measure_in_sequence(order, pair)
+            };
+            if failure.is_some() {
+                return Ok(failure);
+            }
+            latest = pair_begin.elapsed();
+            // The first pair of an alternating gate takes longer than the others.
+            let is_typical = !rules.is_alternating || !record.runs.is_empty();
+            if gate.max_pairs.is_none() && is_typical && !self.runner.stop.is_set() {
+                let left = budget.saturating_sub(begin.elapsed());
+                let fitting = left.as_secs_f64() / latest.as_secs_f64();
+                let max_pairs = gate.complete_pairs() + 1 + fitting as u32;
+                let max_pairs = max_pairs.min(MAX_PAIRS);
+                self.folder.append(&Event::GatePlanned { max_pairs });
+            }
+        }
+    }
+
+    /// Returns whether the gate has failed or was interrupted.
+    fn gate_must_stop(&self) -> bool {
+        self.must_stop() || !self.left_out.is_empty()
+    }
+
+    /// Measures a process of each trial, one after the other.
+    fn measure_in_sequence(&mut self, order: [&Trial; 2], pair: u32) -> Option<WorkerFailure> {
+        order.into_iter().find_map(|trial| {
+            if self.runner.stop.is_set() || !self.left_out.is_empty() {
+                return None;
+            }
+            self.measure_process(trial, pair)
+        })
+    }
+
+    /// Starts a process of each trial, and loads both alternately. First, a trial without a complete
+    /// run gets an ordinary run, which shows whether its figures are valid and how long turns must
+    /// be.
+    ///
+    /// # Errors
+    /// The events cannot be read.
+    fn measure_alternately(
+        &mut self,
+        rules: &GateRules,
+        order: [&Trial; 2],
+        pair: u32,
+        record: &Record,
+    ) -> Result<Option<WorkerFailure>, FileError> {
+        let mut hosts = Vec::new();
+        for trial in order {
+            let Some(trial_hosts) = self.hosts(trial) else {
+                return Ok(None);
+            };
+            hosts.push(trial_hosts);
+        }
+        let mut processes = Vec::new();
+        for (trial, hosts) in order.into_iter().zip(&hosts) {
+            processes.extend(self.begin_process(trial, pair, hosts));
+        }
+        let mut failure = None;
+        if let [first, second] = processes.as_mut_slice() {
+            for process in [&mut *first, &mut *second] {
+                let mut runs = record.runs_of(&process.trial.name);
+                let is_measured = runs.any(|run| run.ended.reason != EndReason::Interrupted);
+                if failure.is_none() && !is_measured && !self.gate_must_stop() {
+                    failure = self.measure(process);
+                }
+            }
+            let has_ended = |process: &mut TrialProcess<'_>| process.server.exit_status().is_some();
+            if failure.is_none()
+                && !self.gate_must_stop()
+                && !has_ended(first)
+                && !has_ended(second)
+            {
+                failure = self.take_turns(rules, [first, second])?;
+            }
+        }
+        for process in processes {
+            self.end_process(process);
+        }
+        Ok(failure)
+    }
+
+    /// Loads both processes of a pair alternately, and records the figures.
+    ///
+    /// # Errors
+    /// The events cannot be read.
+    fn take_turns(
+        &mut self,
+        rules: &GateRules,
+        processes: [&mut TrialProcess<'_>; 2],
+    ) -> Result<Option<WorkerFailure>, FileError> {
+        let [first, second] = processes;
+        let record = fold_with(self.folder.path(), self.folder.unsaved())?;
+        let (first_plan, second_plan) = match (plan_turns(first), plan_turns(second)) {
+            (Ok(first_plan), Ok(second_plan)) => (first_plan, second_plan),
+            (Err((trial, what)), _) | (_, Err((trial, what))) => {
+                self.fail_trial(trial, format!("{}: {what}", trial.place));
+                return Ok(None);
+            }
+        };
+        let input = WorkerInput {
+            other: Some(OtherSide {
+                plan: second_plan.plan,
+                mean_turn: turn_length(&record, &first_plan.plan),
+            }),
+            ..WorkerInput::new(first_plan.plan, FIRST_NUMBER, first_plan.anchors)
+        };
+        let mut end = None;
+        let (side, stop) = (&first.hosts.client, self.runner.stop);
+        let ran = floodmark_workers::run(side, &input, stop, |event| {
+            if let Event::Alternated(alternated) = event {
+                end = Some(alternated);
+            }
+        });
+        if let Err(failure) = ran {
+            return Ok(Some(failure));
+        }
+        let (Some(end), false) = (end, stop.is_set()) else {
+            return Ok(None);
+        };
+        let (process, trials) = (first.process, [first.trial, second.trial]);
+        let survived = [first, second].map(|process| self.check_survivors(process));
+        for (trial, survived) in trials.into_iter().zip(survived) {
+            if !survived {
+                self.leave_out(trial);
+            }
+        }
+        if survived.contains(&false) || end.reason == EndReason::Interrupted {
             return Ok(None);
         }
-    };
-    let input = WorkerInput {
-        plan: first_plan.plan.clone(),
-        first_number: FIRST_NUMBER,
-        answers_file: None,
-        anchors: first_plan.anchors,
-        outlasts_server: false,
-        share: None,
-        anyway: false,
-        other: Some(OtherSide {
-            plan: second_plan.plan,
-            mean_turn: turn_length(&record, &first_plan.plan),
-        }),
-    };
-    let mut end = None;
-    let ran = floodmark_workers::run(&first.hosts.client, &input, runner.stop, |event| {
-        if let Event::Alternated(alternated) = event {
-            end = Some(alternated);
+        if end.reason != EndReason::Completed {
+            let [first, second] = trials.map(|trial| trial.name.as_str());
+            let what = format!(
+                "{first} or {second}: unreachable or not HTTP/1.1 in the alternating load; check the servers' logs"
+            );
+            self.fail_trial(trials[0], what);
+            return Ok(None);
         }
-    });
-    if let Err(failure) = ran {
-        return Ok(Some(failure));
+        let (baseline, candidate) = if rules.baseline == trials[0].name {
+            (end.first, end.second)
+        } else {
+            (end.second, end.first)
+        };
+        self.folder.append(&Event::GateTurns(GateTurns {
+            process,
+            turn_s: end.turn_s,
+            baseline,
+            candidate,
+        }));
+        Ok(None)
     }
-    let (Some(end), false) = (end, runner.stop.is_set()) else {
-        return Ok(None);
-    };
-    let (process, trials) = (first.process, [first.trial, second.trial]);
-    let survived = [first, second].map(|process| check_survivors(process, state));
-    for (trial, survived) in trials.into_iter().zip(survived) {
-        if !survived {
-            state.leave_out(trial);
-        }
-    }
-    if survived.contains(&false) || end.reason == EndReason::Interrupted {
-        return Ok(None);
-    }
-    if end.reason != EndReason::Completed {
-        let [first, second] = trials.map(|trial| trial.name.as_str());
-        let what = format!(
-            "{first} or {second}: unreachable or not HTTP/1.1 in the alternating load; check the servers' logs"
-        );
-        state.fail_trial(trials[0], what);
-        return Ok(None);
-    }
-    let rules = runner.experiment.description.gate.as_ref();
-    let is_baseline_first = rules.is_some_and(|rules| rules.baseline == trials[0].name);
-    let (baseline, candidate) = if is_baseline_first {
-        (end.first, end.second)
-    } else {
-        (end.second, end.first)
-    };
-    state.folder.append(&Event::GateTurns(GateTurns {
-        process,
-        turn_s: end.turn_s,
-        baseline,
-        candidate,
-    }));
-    Ok(None)
+}
+
+/// Returns the number of the next pair. An interrupted pair is not completed later, because both of
+/// its processes must see the same changes in the host's speed.
+fn next_pair(record: &Record, gate: &GateResult) -> u32 {
+    let processes = record.runs.iter().map(|run| run.process);
+    processes.max().unwrap_or(0).max(gate.complete_pairs()) + 1
 }
 
 /// Plans the load of one side. An error contains the trial.
-fn plan_turns<'a>(process: &TrialProcess<'a, '_>) -> Result<Planned, (&'a Trial, String)> {
+fn plan_turns<'a>(process: &TrialProcess<'a>) -> Result<Planned, (&'a Trial, String)> {
     let trial = process.trial;
     let url = format!("http://{}{}", process.server.address, trial.sent_to());
     let mut planned = plan_trial(trial, process.hosts, &url).map_err(|what| (trial, what))?;

@@ -1,33 +1,37 @@
-//! Measures one server process of a trial, and checks that server, store and client keep running.
+//! Measures one server process of a trial, checks that server, store and client keep running, and
+//! tests what limited the trial.
 
 use std::cell::RefCell;
 use std::time::Duration;
 
+use floodmark_diagnose::why::proof;
 use floodmark_host::Cpus;
 use floodmark_observe::{MonitorTargets, Root, cpu};
 use floodmark_plan::spec::Warmup;
 use floodmark_plan::{PlanSpec, Planned};
-use floodmark_record::Event;
 use floodmark_record::events::RunId;
 use floodmark_record::plan::Spacing;
+use floodmark_record::run::Run;
 use floodmark_record::units::Rate;
+use floodmark_record::{Event, Record};
 
 use super::client::ExternalClient;
-use super::delay_proxy::DelayProxy;
-use super::program::RunningProgram;
-use super::store::StoreInstance;
-use super::{ExperimentRunner, ExperimentState, TrialHosts, plan_spec, plan_trial, proof};
-use crate::attempt::{Attempts, Monitoring};
+use super::program::{RunningProgram, StartOrder};
+use super::server::{DelayProxy, StoreInstance};
+use super::{RunningExperiment, StepError, TrialHosts, plan_spec, plan_trial};
+use crate::attempt::Attempts;
+use crate::attempt_monitor::{ExitMonitor, Monitoring};
 use crate::capacity::{CAPACITY_PRECISION, CapacityRun};
-use crate::exit_monitor::ExitMonitor;
+use crate::fold::fold_with;
 use crate::manifest::{CapacitySearchPlan, Trial};
+use crate::perturbation::{PerturbationTest, ProofOutcome};
 use crate::readback::{SetFault, check_set};
 use crate::server_log::ServerLog;
 use floodmark_workers::{AgentsSetting, WorkerFailure};
 
 /// The running processes of a trial.
-pub(super) struct TrialProcess<'a, 'b> {
-    pub(super) trial: &'a Trial,
+pub(super) struct TrialProcess<'b> {
+    pub(super) trial: &'b Trial,
     /// Number of the process, from 1.
     pub(super) process: u32,
     pub(super) hosts: &'b TrialHosts,
@@ -35,8 +39,8 @@ pub(super) struct TrialProcess<'a, 'b> {
     pub(super) store: Option<StoreInstance>,
 }
 
-impl TrialProcess<'_, '_> {
-    pub(super) fn store_pid(&self) -> Option<u32> {
+impl TrialProcess<'_> {
+    fn store_pid(&self) -> Option<u32> {
         self.store.as_ref().and_then(StoreInstance::pid)
     }
 
@@ -55,62 +59,259 @@ impl TrialProcess<'_, '_> {
     }
 }
 
-/// Measures one process of a trial, and then perturbs it if the experiment requests proof.
-pub(super) fn measure<'a>(
-    runner: &ExperimentRunner<'a>,
-    process: &mut TrialProcess<'a, '_>,
-    state: &mut ExperimentState<'a, '_>,
-) -> Option<WorkerFailure> {
-    let (trial, hosts) = (process.trial, process.hosts);
-    let server = process.server.address;
-    let proxy = trial
-        .at
-        .delay
-        .map(|delay| DelayProxy::start(&runner.floodmark, hosts, server, delay));
-    let proxy = match proxy.transpose() {
-        Ok(proxy) => proxy,
-        Err(what) => {
-            state.fail_trial(trial, format!("{}: {what}", trial.name));
-            return None;
-        }
-    };
-    let address = proxy.as_ref().map_or(server, |proxy| proxy.address);
-    let url = format!("http://{address}{}", trial.sent_to());
-    let mut planned = match plan_trial(trial, hosts, &url) {
-        Ok(planned) => planned,
-        Err(what) => {
-            state.fail_trial(trial, format!("{}: {what}", trial.place));
-            return None;
-        }
-    };
-    // The arrivals differ between processes, but are the same in all trials.
-    let earlier = u64::from(process.process - 1) * u64::from(trial.load.attempt_count());
-    planned.plan.seed = planned.plan.seed.wrapping_add(earlier);
-    match check_set(&hosts.client, &planned.plan, runner.stop) {
-        Ok(()) => {}
-        Err(SetFault::Interrupted) => return None,
-        Err(SetFault::NotEmpty(what) | SetFault::Unreadable(what)) => {
-            state.fail_trial(trial, format!("{}: {what}", trial.name));
-            return None;
+/// A running server with one setting doubled.
+struct DoubledProcess {
+    server: RunningProgram,
+    setting: String,
+    planned: Planned,
+}
+
+impl RunningExperiment<'_> {
+    /// Measures one process of a trial, and then perturbs it if the experiment requests proof.
+    pub(super) fn measure(&mut self, process: &mut TrialProcess<'_>) -> Option<WorkerFailure> {
+        match self.try_measure(process) {
+            Ok(failure) => failure,
+            Err(StepError::Interrupted) => None,
+            Err(StepError::Failed(what)) => {
+                self.fail_trial(process.trial, what);
+                None
+            }
         }
     }
-    let proxy = proxy.as_ref().map(DelayProxy::pid);
-    let open = runner.experiment.capacity.as_ref().map(|search| {
-        let spec = open_spec(trial.spec(hosts.client.cpus.as_ref().map(Cpus::count)));
-        plan_spec(&spec, hosts, &url).map(|open| (search, open))
-    });
-    let failure = match open.transpose() {
-        Ok(search) => run_attempts(runner, process, (&planned, search.as_ref()), proxy, state),
-        Err(what) => {
-            state.fail_trial(trial, format!("{}: {what}", trial.place));
-            return None;
+
+    fn try_measure(
+        &mut self,
+        process: &mut TrialProcess<'_>,
+    ) -> Result<Option<WorkerFailure>, StepError> {
+        let (trial, hosts, server) = (process.trial, process.hosts, process.server.address);
+        let at_trial = |what| format!("{}: {what}", trial.name);
+        let at_line = |what| format!("{}: {what}", trial.place);
+        let proxy = trial
+            .at
+            .delay
+            .map(|delay| DelayProxy::start(&self.runner.floodmark, hosts, server, delay));
+        let proxy = proxy.transpose().map_err(at_trial)?;
+        let address = proxy.as_ref().map_or(server, |proxy| proxy.address);
+        let url = format!("http://{address}{}", trial.sent_to());
+        let mut planned = plan_trial(trial, hosts, &url).map_err(at_line)?;
+        // The arrivals differ between processes, but are the same in all trials.
+        let earlier = u64::from(process.process - 1) * u64::from(trial.load.attempt_count());
+        planned.plan.seed = planned.plan.seed.wrapping_add(earlier);
+        check_set(&hosts.client, &planned.plan, self.runner.stop).map_err(|fault| match fault {
+            SetFault::Interrupted => StepError::Interrupted,
+            SetFault::NotEmpty(what) | SetFault::Unreadable(what) => {
+                StepError::Failed(at_trial(what))
+            }
+        })?;
+        let proxy = proxy.as_ref().map(DelayProxy::pid);
+        let search = self.runner.experiment.capacity.as_ref().map(|search| {
+            let spec = open_spec(trial.spec(hosts.client.cpus.as_ref().map(Cpus::count)));
+            plan_spec(&spec, hosts, &url).map(|open| (search, open))
+        });
+        let search = search.transpose().map_err(at_line)?;
+        let failure = self.run_attempts(process, (&planned, search.as_ref()), proxy);
+        let survived = self.check_survivors(process);
+        if survived && self.runner.experiment.prove && failure.is_none() {
+            self.prove(process, &planned);
         }
-    };
-    let survived = check_survivors(process, state);
-    if survived && runner.experiment.prove && failure.is_none() {
-        proof::prove(runner, process, &planned, state);
+        Ok(failure)
     }
-    failure
+
+    fn run_attempts(
+        &mut self,
+        process: &TrialProcess<'_>,
+        (planned, search): (&Planned, Option<&(&CapacitySearchPlan, Planned)>),
+        proxy: Option<u32>,
+    ) -> Option<WorkerFailure> {
+        let (trial, hosts, server) = (process.trial, process.hosts, &process.server);
+        let behind = trial.at.store.as_ref();
+        let mut processes = vec![("the server".to_owned(), server.pid())];
+        if let Some((pid, behind)) = process.store_pid().zip(behind) {
+            processes.push((format!("the store {}", behind.name()), pid));
+        }
+        let exits = ExitMonitor::start(processes);
+        let runtime = trial.server.runtime.as_deref();
+        let log = ServerLog::from_now(&server.log, &trial.server.errors, runtime);
+        let log = RefCell::new(log);
+        let client = trial.client.as_ref().map(|client| ExternalClient {
+            client,
+            load: &trial.load,
+            address: server.address,
+            counter: trial.workload.and_then(|workload| workload.counter()),
+            side: &hosts.client,
+            leases: &self.leases,
+        });
+        let store = process.store.as_ref().zip(behind);
+        let agents = trial.at.agents.as_ref().map(|place| AgentsSetting {
+            place: place.clone(),
+            min_agents: place.count,
+            copy: false,
+            anyway: false,
+            side: &hosts.client,
+        });
+        let attempts = Attempts {
+            agents: agents.as_ref(),
+            expected: &self.runner.experiment.description.expected_causes,
+            client: client.as_ref(),
+            planned,
+            attempts: trial.load.attempt_count(),
+            run: process.run_id(),
+            side: &hosts.client,
+            place: hosts.place.as_ref(),
+            proxy,
+            monitoring: Monitoring::Local(MonitorTargets {
+                server_pid: Some(server.pid()),
+                store: store.map(|(store, behind)| store.watched(behind)),
+                ..MonitorTargets::default()
+            }),
+            exits: Some(&exits),
+            log: Some(&log),
+            stop: self.runner.stop,
+        };
+        let listener = &mut *self.listener;
+        if let Some((search, open)) = search {
+            let search = CapacityRun {
+                attempts: Attempts {
+                    planned: open,
+                    ..attempts.clone()
+                },
+                closed: planned,
+                objectives: &search.objectives,
+                cpus: cpu::allowed(&Root::host()),
+                connections: trial.load.connections.map(|_| open.plan.connections),
+                precision: CAPACITY_PRECISION,
+                budget: search.budget,
+            };
+            return search.measure(None, self.folder, &mut |event: &Event| {
+                listener.on_event(event)
+            });
+        }
+        let mut client_failure = None;
+        let failure = attempts.measure(&mut 1, self.folder, &mut |event: &Event| {
+            if let Event::ClientRan(ran) = event {
+                client_failure.clone_from(&ran.failure);
+            }
+            listener.on_event(event);
+        });
+        if let Some(what) = client_failure {
+            self.fail_trial(trial, format!("{}: {what}", trial.name));
+        }
+        failure
+    }
+
+    /// Records a failure if server or store exited under load. Returns whether both are still running.
+    pub(super) fn check_survivors(&mut self, process: &mut TrialProcess<'_>) -> bool {
+        let trial = process.trial;
+        let mut survived = true;
+        if let Some(status) = process.server.exit_status() {
+            survived = false;
+            let last_words = process.server.last_words();
+            self.fail(format!(
+                "{}: the server ended during the load ({status}){last_words}",
+                trial.name
+            ));
+        }
+        let exit = process.store.as_mut().and_then(StoreInstance::exit);
+        if let Some((exit, behind)) = exit.zip(trial.at.store.as_ref()) {
+            survived = false;
+            let (name, store) = (&trial.name, behind.name());
+            let what = format!("{name}: the store {store} ended during the load {exit}");
+            self.fail_trial(trial, what);
+        }
+        survived
+    }
+
+    /// Perturbs a measured process and records the result. Skips processes for which no perturbation
+    /// can distinguish the cause from others.
+    fn prove(&mut self, process: &TrialProcess<'_>, planned: &Planned) {
+        let (runner, trial) = (self.runner, process.trial);
+        let record = match fold_with(self.folder.path(), self.folder.unsaved()) {
+            Ok(record) => record,
+            Err(error) => return self.listener.on_problem(&error.to_string()),
+        };
+        let is_run =
+            |run: &&Run| run.trial.as_ref() == Some(&trial.name) && run.process == process.process;
+        let run = record.runs.iter().rfind(is_run);
+        let Some(run) = run.filter(|_| !runner.stop.is_set()) else {
+            return;
+        };
+        let doubled = match self.start_doubled(process, &record, run) {
+            Ok(doubled) => doubled,
+            Err(StepError::Interrupted) => return,
+            Err(StepError::Failed(what)) => {
+                self.listener.on_problem(&what);
+                None
+            }
+        };
+        self.listener.on_step(&format!(
+            "perturbing {} to prove what limits it",
+            trial.name
+        ));
+        let test = PerturbationTest {
+            floodmark: &runner.floodmark,
+            plan: &planned.plan,
+            anchors: &planned.anchors,
+            side: &process.hosts.client,
+            server: Some(process.server.pid()),
+            store: process.store_pid(),
+            doubled: doubled
+                .as_ref()
+                .map(|doubled| (&*doubled.setting, &doubled.planned.plan)),
+            stop: runner.stop,
+        };
+        let outcome = test.run(run, self.folder);
+        let killed =
+            doubled.and_then(|doubled| doubled.server.stop("the second server", runner.stop));
+        let failed = match outcome {
+            ProofOutcome::Failed(what) => Some(format!("the verdict is not proven: {what}")),
+            ProofOutcome::Measured | ProofOutcome::NothingToChange => None,
+        };
+        for what in failed.into_iter().chain(killed) {
+            self.listener.on_problem(&format!("{}: {what}", trial.name));
+        }
+    }
+
+    /// Starts a second server with a doubled pool setting, if the server has a pool setting.
+    fn start_doubled(
+        &mut self,
+        process: &TrialProcess<'_>,
+        record: &Record,
+        run: &Run,
+    ) -> Result<Option<DoubledProcess>, StepError> {
+        let (trial, hosts) = (process.trial, process.hosts);
+        // Only one server can use a delay proxy or a fixed port.
+        if trial.at.delay.is_some() || trial.port.is_some() {
+            return Ok(None);
+        }
+        let settings = trial.server.setting(&trial.setting);
+        let Some(doubled) = proof::pool_setting(run, &record.environment, &settings) else {
+            return Ok(None);
+        };
+        let to = doubled.to.to_string();
+        if trial.server.check(&doubled.name, &to).is_err() {
+            return Ok(None);
+        }
+        let mut trial = trial.clone();
+        trial.setting.insert(doubled.name.clone(), to);
+        let setting = format!(
+            "{} = {} instead of {}",
+            doubled.name, doubled.to, doubled.from
+        );
+        let step = format!("starting {} with {setting}", trial.name);
+        self.listener.on_step(&step);
+        let name = format!("{}-{}-changed", trial.name, process.process);
+        let store = process.store.as_ref().map(|store| &*store.reached);
+        let server = self
+            .start_server(&trial, hosts, store, &name, StartOrder::First)
+            .map_err(|error| error.of(&step))?;
+        let url = format!("http://{}{}", server.address, trial.sent_to());
+        let planned = plan_trial(&trial, hosts, &url).map_err(StepError::Failed)?;
+        Ok(Some(DoubledProcess {
+            server,
+            setting,
+            planned,
+        }))
+    }
 }
 
 /// Returns the settings of an open-model load at a nominal rate, for a load of the closed model.
@@ -119,115 +320,4 @@ fn open_spec(mut spec: PlanSpec) -> PlanSpec {
     spec.load.arrivals = Some(Spacing::Poisson);
     spec.load.warmup = Some(Warmup::Before(Duration::ZERO));
     spec
-}
-
-fn run_attempts<'a>(
-    runner: &ExperimentRunner<'a>,
-    process: &TrialProcess<'a, '_>,
-    (planned, search): (&Planned, Option<&(&CapacitySearchPlan, Planned)>),
-    proxy: Option<u32>,
-    state: &mut ExperimentState<'a, '_>,
-) -> Option<WorkerFailure> {
-    let (trial, hosts, server) = (process.trial, process.hosts, &process.server);
-    let behind = trial.at.store.as_ref();
-    let mut processes = vec![("the server".to_owned(), server.pid())];
-    if let Some((pid, behind)) = process.store_pid().zip(behind) {
-        processes.push((format!("the store {}", behind.name()), pid));
-    }
-    let exits = ExitMonitor::start(processes);
-    let runtime = trial.server.runtime.as_deref();
-    let log = ServerLog::from_now(&server.log, &trial.server.errors, runtime);
-    let log = RefCell::new(log);
-    let client = trial.client.as_ref().map(|client| ExternalClient {
-        client,
-        load: &trial.load,
-        address: server.address,
-        counter: trial.workload.and_then(|workload| workload.counter()),
-        side: &hosts.client,
-        leases: &state.leases,
-    });
-    let store = process.store.as_ref().zip(behind);
-    let agents = trial.at.agents.as_ref().map(|place| AgentsSetting {
-        place: place.clone(),
-        min_agents: place.count,
-        copy: false,
-        anyway: false,
-        side: &hosts.client,
-    });
-    let attempts = Attempts {
-        agents: agents.as_ref(),
-        expected: &runner.experiment.description.expected_causes,
-        client: client.as_ref(),
-        planned,
-        attempts: trial.load.attempt_count(),
-        run: process.run_id(),
-        side: &hosts.client,
-        place: hosts.place.as_ref(),
-        proxy,
-        monitoring: Monitoring::Local(MonitorTargets {
-            server_pid: Some(server.pid()),
-            store: store.map(|(store, behind)| store.watched(behind)),
-            ..MonitorTargets::default()
-        }),
-        exits: Some(&exits),
-        log: Some(&log),
-        stop: runner.stop,
-    };
-    let listener = &mut *state.listener;
-    if let Some((search, open)) = search {
-        let search = CapacityRun {
-            attempts: Attempts {
-                planned: open,
-                ..attempts.clone()
-            },
-            closed: planned,
-            objectives: &search.objectives,
-            cpus: cpu::allowed(&Root::host()),
-            connections: trial.load.connections.map(|_| open.plan.connections),
-            precision: CAPACITY_PRECISION,
-            budget: search.budget,
-        };
-        return search.measure(None, state.folder, &mut |event: &Event| {
-            listener.on_event(event)
-        });
-    }
-    let mut client_failure = None;
-    let failure = attempts.measure(state.folder, &mut |event: &Event| {
-        if let Event::ClientRan(ran) = event {
-            client_failure.clone_from(&ran.failure);
-        }
-        listener.on_event(event);
-    });
-    if let Some(what) = client_failure {
-        state.fail_trial(trial, format!("{}: {what}", trial.name));
-    }
-    failure
-}
-
-/// Records a failure if server or store exited under load. Returns whether both are still running.
-pub(super) fn check_survivors<'a>(
-    process: &mut TrialProcess<'a, '_>,
-    state: &mut ExperimentState<'a, '_>,
-) -> bool {
-    let trial = process.trial;
-    let mut survived = true;
-    if let Some(status) = process.server.exit_status() {
-        survived = false;
-        let last_words = process.server.last_words();
-        state.fail(format!(
-            "{}: the server ended during the load ({status}){last_words}",
-            trial.name
-        ));
-    }
-    let exit = process.store.as_mut().and_then(StoreInstance::exit);
-    if let Some((exit, behind)) = exit.zip(trial.at.store.as_ref()) {
-        survived = false;
-        let what = format!(
-            "{}: the store {} ended during the load {exit}",
-            trial.name,
-            behind.name()
-        );
-        state.fail_trial(trial, what);
-    }
-    survived
 }

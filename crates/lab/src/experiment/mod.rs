@@ -4,32 +4,29 @@
 //! A failure affects only the trial in which it occurs.
 
 mod build;
-mod child;
 mod client;
-mod counter;
 mod crash;
-mod delay_proxy;
 mod gate;
 mod hosts;
 mod measurement;
-mod prerequisites;
 mod program;
-mod proof;
 mod resume;
 mod server;
-mod state;
-mod store;
 mod trial_schedule;
 mod tuning;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use floodmark_diagnose::tuning::NextProcess;
 use floodmark_host::{Cpus, Stop, open_files, sweep, sweep_folders};
 use floodmark_observe::{Root, cpu};
 use floodmark_plan::{FileError, PlanSpec, Planned, plan, target};
 use floodmark_record::experiment::Resumed;
+use floodmark_record::gate::GateResult;
 use floodmark_record::host::ToolInfo;
+use floodmark_record::tuning::Tuning;
 use floodmark_record::{Event, Record};
 
 use crate::attempt;
@@ -37,18 +34,15 @@ use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Trial};
 use floodmark_workers::WorkerFailure;
 use measurement::TrialProcess;
-use program::{RunningProgram, StartOrder};
-use state::ExperimentState;
-use store::StoreInstance;
+use program::{ProgramPaths, StartOrder};
+use server::check_response;
 
 pub use client::ExternalClient;
 pub use crash::with_crash_load;
-pub use delay_proxy::LISTENING;
 pub use hosts::{PlacementError, TrialHosts};
 pub use resume::EarlierResult;
-pub use state::ExperimentListener;
+pub use server::LISTENING;
 pub use trial_schedule::{ScheduleProgress, TrialSchedule};
-pub use tuning::{TuningListener, TuningRunner};
 
 /// Folder for leases, inside the temporary folder.
 const LEASES: &str = "leases";
@@ -113,7 +107,25 @@ pub struct ExperimentOutcome {
     pub worker_failure: Option<String>,
 }
 
-/// Runs an experiment.
+/// Receives the events and the progress of an experiment.
+pub trait ExperimentListener {
+    /// Called with each event.
+    fn on_event(&mut self, event: &Event);
+    /// Called with a one-line message when a step begins.
+    fn on_step(&mut self, step: &str);
+    /// Called with a one-line message when something fails.
+    fn on_problem(&mut self, problem: &str);
+    /// Called when the rest of a trial is skipped.
+    fn on_trial_skipped(&mut self, trial: &str);
+    /// Called with the state of the experiment's gate after each pair that has a ratio.
+    fn on_gate(&mut self, _gate: &GateResult) {}
+    /// Called before each server process of a tuning.
+    fn on_next(&mut self, _next: &NextProcess) {}
+    /// Called with the result of a tuning so far, after each server process.
+    fn on_tuned(&mut self, _tuning: &Tuning) {}
+}
+
+/// Runs an experiment, or a tuning as returned by [`Experiment::tuned`].
 pub struct ExperimentRunner<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
@@ -123,11 +135,14 @@ pub struct ExperimentRunner<'a> {
     pub floodmark: PathBuf,
     /// The result to resume, if any.
     pub earlier: Option<&'a EarlierResult>,
+    /// Time limit of a tuning, without the time for builds; `None` without a limit. No process
+    /// starts that would probably exceed it.
+    pub budget: Option<Duration>,
     /// Ends the experiment early.
     pub stop: &'a Stop,
 }
 
-impl<'a> ExperimentRunner<'a> {
+impl ExperimentRunner<'_> {
     /// Runs the experiment into a folder. An interrupted experiment keeps its measurements. The
     /// experiment ends after the first run that cannot write to the folder.
     ///
@@ -151,145 +166,30 @@ impl<'a> ExperimentRunner<'a> {
                 anew: earlier.incomplete.clone(),
             })),
         }
-        let mut state = ExperimentState {
-            folder,
+        let mut running = RunningExperiment {
+            runner: self,
+            folder: &mut *folder,
             listener,
             leases: temporary.join(LEASES),
             temporary,
             left_out: BTreeSet::new(),
             failures: Vec::new(),
         };
-        clean_up(&mut state);
-        prerequisites::prepare(self, &mut state);
-        let failure = match &self.experiment.description.gate {
-            None => self.rounds(&mut state),
-            Some(rules) => gate::measure_pairs(self, rules, &mut state)?,
+        running.clean_up();
+        running.prepare();
+        let about = &self.experiment.description;
+        let failure = match (&about.gate, &about.tuning) {
+            (Some(rules), _) => running.measure_pairs(rules)?,
+            (None, Some(tuning)) => running.tune(tuning)?,
+            (None, None) => running.rounds(),
         };
-        let failures = state.failures;
+        let failures = running.failures;
         let (record, worker_failure) = attempt::finish(folder, failure)?;
         Ok(ExperimentOutcome {
             record,
             failures,
             worker_failure,
         })
-    }
-
-    /// Measures all trials in rounds, with fresh processes in each round. If a worker fails, ends
-    /// the experiment and returns the failure.
-    fn rounds(&self, state: &mut ExperimentState<'a, '_>) -> Option<WorkerFailure> {
-        for process in 1..=self.experiment.description.processes {
-            for trial in &self.experiment.trials {
-                if self.stop.is_set() || state.folder.failure().is_some() {
-                    return None;
-                }
-                let is_known = |earlier: &EarlierResult| earlier.contains(&trial.name, process);
-                if state.left_out.contains(&*trial.name) || self.earlier.is_some_and(is_known) {
-                    continue;
-                }
-                let failure = self.measure_process(trial, process, state);
-                if failure.is_some() {
-                    return failure;
-                }
-            }
-        }
-        None
-    }
-
-    /// Starts a trial's server, measures it and stops it.
-    fn measure_process(
-        &self,
-        trial: &'a Trial,
-        process: u32,
-        state: &mut ExperimentState<'a, '_>,
-    ) -> Option<WorkerFailure> {
-        let hosts = hosts(trial, state)?;
-        if let Some(settings) = &self.experiment.description.crash {
-            return crash::run(self, trial, &hosts, settings, state);
-        }
-        let mut process = self.begin_process(trial, process, &hosts, state)?;
-        let failure = measurement::measure(self, &mut process, state);
-        self.end_process(process, state);
-        failure
-    }
-
-    /// Starts a trial's server and its store, if any, and checks the server's response. Returns
-    /// `None` after a failure or an interruption.
-    fn begin_process<'b>(
-        &self,
-        trial: &'a Trial,
-        process: u32,
-        hosts: &'b TrialHosts,
-        state: &mut ExperimentState<'a, '_>,
-    ) -> Option<TrialProcess<'a, 'b>> {
-        let name = format!("{}-{process}", trial.name);
-        let (server, store) = match self.start(trial, &name, StartOrder::First, hosts, state) {
-            Ok(started) => started,
-            Err(StepError::Failed(what)) => {
-                state.fail_trial(trial, what);
-                return None;
-            }
-            Err(StepError::Interrupted) => return None,
-        };
-        let mut process = TrialProcess {
-            trial,
-            process,
-            hosts,
-            server,
-            store,
-        };
-        if let Some(fault) = server::response_fault(&mut process.server, trial, hosts) {
-            let what = format!("{}: unexpected response: {fault}", trial.name);
-            state.fail_trial(trial, what);
-            self.end_process(process, state);
-            return None;
-        }
-        Some(process)
-    }
-
-    /// Stops a trial's server and its store, if any.
-    fn end_process(&self, process: TrialProcess<'a, '_>, state: &mut ExperimentState<'a, '_>) {
-        let TrialProcess {
-            trial,
-            server,
-            store,
-            ..
-        } = process;
-        let store_name = trial.at.store.as_ref().map_or("", |behind| behind.name());
-        // Stop the server first, so that it does not log the loss of its store.
-        let killed = [
-            server.stop("the server", self.stop),
-            store.and_then(|store| store.stop(store_name, self.stop)),
-        ];
-        for what in killed.into_iter().flatten() {
-            state
-                .listener
-                .on_problem(&format!("{}: {what}", trial.name));
-            state.folder.append(&Event::Missing {
-                missing: vec![what],
-            });
-        }
-    }
-
-    /// Starts a trial's store, if any, and then its server. `order` is that of the server.
-    fn start(
-        &self,
-        trial: &Trial,
-        name: &str,
-        order: StartOrder,
-        hosts: &TrialHosts,
-        state: &ExperimentState<'_, '_>,
-    ) -> Result<(RunningProgram, Option<StoreInstance>), StepError> {
-        let data = state.temporary.join(STORE_DATA);
-        let store = trial.at.store.as_ref().map(|behind| {
-            let paths = state.paths(&format!("{name}-store"));
-            let filler = self.filler(trial, hosts);
-            StoreInstance::start(self, behind, hosts, filler, paths, &data)
-                .map_err(|error| error.of(&trial.name))
-        });
-        let store = store.transpose()?;
-        let reached = store.as_ref().map(|store| &*store.reached);
-        let server = server::start(self, trial, hosts, reached, state.paths(name), order)?;
-        Ok((server, store))
     }
 
     /// Returns the values of all placeholders in a trial's commands, except the port and the
@@ -305,18 +205,186 @@ impl<'a> ExperimentRunner<'a> {
     }
 }
 
-/// Creates a trial's hosts, or skips or fails the trial.
-fn hosts<'a>(trial: &'a Trial, state: &mut ExperimentState<'a, '_>) -> Option<TrialHosts> {
-    match TrialHosts::create(&trial.at) {
-        Ok(hosts) => Some(hosts),
-        Err(PlacementError::Unsupported(what)) => {
-            state.leave_out(trial);
-            state.skip(format!("{} skipped: {what}", trial.name));
-            None
+/// A running experiment.
+struct RunningExperiment<'a> {
+    runner: &'a ExperimentRunner<'a>,
+    folder: &'a mut Folder,
+    listener: &'a mut dyn ExperimentListener,
+    /// Temporary folder of the current user.
+    temporary: PathBuf,
+    /// Folder for the leases of running programs.
+    leases: PathBuf,
+    /// Names of skipped trials.
+    left_out: BTreeSet<String>,
+    /// One-line messages about failures.
+    failures: Vec<String>,
+}
+
+impl RunningExperiment<'_> {
+    /// Measures all trials in rounds, with fresh processes in each round. If a worker fails, ends
+    /// the experiment and returns the failure.
+    fn rounds(&mut self) -> Option<WorkerFailure> {
+        let (experiment, earlier) = (self.runner.experiment, self.runner.earlier);
+        for process in 1..=experiment.description.processes {
+            for trial in &experiment.trials {
+                if self.must_stop() {
+                    return None;
+                }
+                let is_known = |earlier: &EarlierResult| earlier.contains(&trial.name, process);
+                if self.left_out.contains(&trial.name) || earlier.is_some_and(is_known) {
+                    continue;
+                }
+                let failure = self.measure_process(trial, process);
+                if failure.is_some() {
+                    return failure;
+                }
+            }
         }
-        Err(PlacementError::Invalid(what)) => {
-            state.fail_trial(trial, format!("{}: {what}", trial.place));
-            None
+        None
+    }
+
+    /// Returns whether the experiment was interrupted, or its folder cannot be written.
+    fn must_stop(&self) -> bool {
+        self.runner.stop.is_set() || self.folder.failure().is_some()
+    }
+
+    /// Starts a trial's server, measures it and stops it.
+    fn measure_process(&mut self, trial: &Trial, process: u32) -> Option<WorkerFailure> {
+        let hosts = self.hosts(trial)?;
+        if let Some(settings) = &self.runner.experiment.description.crash {
+            return self.crash_rounds(trial, &hosts, settings);
+        }
+        let mut process = self.begin_process(trial, process, &hosts)?;
+        let failure = self.measure(&mut process);
+        self.end_process(process);
+        failure
+    }
+
+    /// Creates a trial's hosts, or skips or fails the trial.
+    fn hosts(&mut self, trial: &Trial) -> Option<TrialHosts> {
+        match TrialHosts::create(&trial.at) {
+            Ok(hosts) => Some(hosts),
+            Err(PlacementError::Unsupported(what)) => {
+                self.leave_out(trial);
+                self.skip(format!("{} skipped: {what}", trial.name));
+                None
+            }
+            Err(PlacementError::Invalid(what)) => {
+                self.fail_trial(trial, format!("{}: {what}", trial.place));
+                None
+            }
+        }
+    }
+
+    /// Starts a trial's server and its store, if any, and checks the server's response. Returns
+    /// `None` after a failure or an interruption.
+    fn begin_process<'b>(
+        &mut self,
+        trial: &'b Trial,
+        process: u32,
+        hosts: &'b TrialHosts,
+    ) -> Option<TrialProcess<'b>> {
+        let name = format!("{}-{process}", trial.name);
+        let (server, store) = match self.start(trial, &name, StartOrder::First, hosts) {
+            Ok(started) => started,
+            Err(StepError::Failed(what)) => {
+                self.fail_trial(trial, what);
+                return None;
+            }
+            Err(StepError::Interrupted) => return None,
+        };
+        let mut process = TrialProcess {
+            trial,
+            process,
+            hosts,
+            server,
+            store,
+        };
+        if let Err(what) = check_response(&mut process.server, trial, hosts) {
+            self.fail_trial(trial, what);
+            self.end_process(process);
+            return None;
+        }
+        Some(process)
+    }
+
+    /// Stops a trial's server and its store, if any.
+    fn end_process(&mut self, process: TrialProcess<'_>) {
+        let (server, store) = (Some(process.server), process.store);
+        for what in self.stop_programs(process.trial, server, store) {
+            self.folder.append(&Event::Missing {
+                missing: vec![what],
+            });
+        }
+    }
+
+    /// Returns the paths of a program's files.
+    fn paths(&self, name: &str) -> ProgramPaths<'_> {
+        // Use absolute paths, because programs run in other folders.
+        let result = std::path::absolute(self.folder.path());
+        let result = result.unwrap_or_else(|_| self.folder.path().to_owned());
+        ProgramPaths {
+            log: result.join(format!("{name}.log")),
+            run: result.join(name),
+            leases: &self.leases,
+        }
+    }
+
+    /// Skips the rest of a trial.
+    fn leave_out(&mut self, trial: &Trial) {
+        if self.left_out.insert(trial.name.clone()) {
+            self.listener.on_trial_skipped(&trial.name);
+        }
+    }
+
+    /// Records a skip. A skip does not count as a failure.
+    fn skip(&mut self, what: String) {
+        self.record_skip(what, false);
+    }
+
+    fn record_skip(&mut self, what: String, failed: bool) {
+        self.listener.on_problem(&what);
+        self.folder.append(&Event::Skipped { what, failed });
+    }
+
+    /// Records a failure.
+    fn fail(&mut self, what: String) {
+        self.failures.push(what.clone());
+        self.record_skip(what, true);
+    }
+
+    /// Records a failure and skips the rest of its trial.
+    fn fail_trial(&mut self, trial: &Trial, what: String) {
+        self.leave_out(trial);
+        self.fail(what);
+    }
+
+    /// Ends processes and removes data that were left behind when floodmark was killed.
+    fn clean_up(&mut self) {
+        match sweep(&self.leases) {
+            Ok(ended) if ended.is_empty() => {}
+            Ok(ended) => self.listener.on_step(&format!(
+                "ended {} left behind when floodmark was killed",
+                match ended.len() {
+                    1 => "1 process".to_owned(),
+                    n => format!("{n} processes"),
+                }
+            )),
+            Err(error) => self.listener.on_problem(&format!(
+                "cannot end processes left behind when floodmark was killed: {}: {error}",
+                self.leases.display()
+            )),
+        }
+        let data = self.temporary.join(STORE_DATA);
+        match sweep_folders(&data) {
+            Ok(0) => {}
+            Ok(_) => self
+                .listener
+                .on_step("removed store data left behind when floodmark was killed"),
+            Err(error) => self.listener.on_problem(&format!(
+                "cannot remove store data left behind when floodmark was killed: {}: {error}",
+                data.display()
+            )),
         }
     }
 }
@@ -327,34 +395,5 @@ pub fn default_threads(hosts: &TrialHosts) -> u32 {
     match &hosts.server.cpus {
         Some(cpus) => cpus.count(),
         None => (cpu::allowed(&Root::host()) / 2).max(1),
-    }
-}
-
-/// Ends processes and removes data that were left behind when floodmark was killed.
-fn clean_up(state: &mut ExperimentState<'_, '_>) {
-    match sweep(&state.leases) {
-        Ok(ended) if ended.is_empty() => {}
-        Ok(ended) => state.listener.on_step(&format!(
-            "ended {} left behind when floodmark was killed",
-            match ended.len() {
-                1 => "1 process".to_owned(),
-                n => format!("{n} processes"),
-            }
-        )),
-        Err(error) => state.listener.on_problem(&format!(
-            "cannot end processes left behind when floodmark was killed: {}: {error}",
-            state.leases.display()
-        )),
-    }
-    let data = state.temporary.join(STORE_DATA);
-    match sweep_folders(&data) {
-        Ok(0) => {}
-        Ok(_) => state
-            .listener
-            .on_step("removed store data left behind when floodmark was killed"),
-        Err(error) => state.listener.on_problem(&format!(
-            "cannot remove store data left behind when floodmark was killed: {}: {error}",
-            data.display()
-        )),
     }
 }

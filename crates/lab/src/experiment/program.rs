@@ -1,4 +1,5 @@
-//! Starts a program that listens on a port, waits until the program is ready, and stops it.
+//! Runs the programs of an experiment: starts a program, writes its output to a log, waits until it
+//! listens on a port or exits, and stops it.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -6,18 +7,18 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use floodmark_host::child::HURRIED_TIMEOUT;
-use floodmark_host::{Child, Lease, ProcessPlacement, Stop};
+use floodmark_host::{Child, ChildError, Lease, ProcessPlacement, Stop};
 use floodmark_record::units::show_duration;
 
-use super::{StepError, child};
-use crate::log_tail::quote_failure;
-use crate::manifest::{Filler, Start};
+use super::StepError;
+use crate::manifest::{Filler, Program};
+use crate::server_log::quote_failure;
 
-/// Interval between two readiness checks.
+/// Interval between two checks of a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Lowest port for a program that is restarted.
@@ -34,10 +35,8 @@ const SIGKILL: i32 = 9;
 pub struct ProgramSpec<'a> {
     /// Name for messages.
     pub name: &'a str,
-    /// The manifest's start section.
-    pub start: &'a Start,
-    /// Folder in which the command runs.
-    pub folder: &'a Path,
+    /// The program's manifest.
+    pub program: &'a Program,
     /// Where the program runs.
     pub side: &'a ProcessPlacement,
     /// Address to listen on.
@@ -110,21 +109,13 @@ impl ProgramSpec<'_> {
         stop: &Stop,
     ) -> Result<RunningProgram, StepError> {
         let prefix = format!("{} does not start", self.name);
-        let started = self.try_start(paths, order, ready, stop);
-        started.map_err(|error| error.of(&prefix))
-    }
-
-    fn try_start(
-        self,
-        paths: ProgramPaths<'_>,
-        order: StartOrder,
-        ready: &ReadyCheck<'_>,
-        stop: &Stop,
-    ) -> Result<RunningProgram, StepError> {
-        let within = self.start.ready_within();
-        let mut program = self.spawn(paths, order)?;
-        program.wait_until_ready(within, ready, stop)?;
-        Ok(program)
+        let within = self.program.start.ready_within();
+        let started = self.spawn(paths, order).map_err(StepError::Failed);
+        let ready = started.and_then(|mut program| {
+            program.wait_until_ready(within, ready, stop)?;
+            Ok(program)
+        });
+        ready.map_err(|error| error.of(&prefix))
     }
 
     /// Starts the program again with the files in its run folder, and appends to its log. Does not
@@ -132,7 +123,7 @@ impl ProgramSpec<'_> {
     pub fn restart(self, paths: ProgramPaths<'_>) -> Result<RunningProgram, StepError> {
         let prefix = format!("{} does not start again", self.name);
         let started = self.spawn(paths, StartOrder::Restart);
-        started.map_err(|error| StepError::from(error).of(&prefix))
+        started.map_err(|what| StepError::Failed(what).of(&prefix))
     }
 
     fn spawn(
@@ -140,30 +131,28 @@ impl ProgramSpec<'_> {
         paths: ProgramPaths<'_>,
         order: StartOrder,
     ) -> Result<RunningProgram, String> {
-        let address = child::within(self.side, || free_address(self.host, self.port))?;
+        let address = within(self.side, || free_address(self.host, self.port))?;
         self.filler.set("port", address.port().to_string());
         self.filler.set("run", paths.run.display().to_string());
         self.prepare(&paths.run, order)?;
         let run = RunFolder(paths.run);
-        let words = self.filler.fill_words(&self.start.command);
-        let log_start = match order {
-            StartOrder::First => 0,
-            StartOrder::Resumed | StartOrder::Restart => {
-                fs::metadata(&paths.log).map_or(0, |log| log.len())
-            }
+        let Program { package, start, .. } = self.program;
+        let words = self.filler.fill_words(&start.command);
+        let command = command(self.side, &words, &package.folder);
+        let (log_start, child) = if order == StartOrder::First {
+            (0, Child::start_logged(command, &paths.log))
+        } else {
+            let log_start = fs::metadata(&paths.log).map_or(0, |log| log.len());
+            (log_start, Child::start_appending(command, &paths.log))
         };
-        let start = match order {
-            StartOrder::First => child::start,
-            StartOrder::Resumed | StartOrder::Restart => child::start_again,
-        };
-        let (child, lease) = start(self.side, &words, self.folder, &paths.log, paths.leases)?;
+        let (child, lease) = leased(child, paths.leases)?;
         Ok(RunningProgram {
             child,
             lease,
             log: paths.log,
             log_start,
             address,
-            stop_within: self.start.stop_within(),
+            stop_within: start.stop_within(),
             _run: run,
         })
     }
@@ -176,8 +165,11 @@ impl ProgramSpec<'_> {
             // The program may keep its state in these files.
             return Ok(());
         }
-        for name in &self.start.files {
-            let (path, copy) = (self.folder.join(name.as_str()), run.join(name.as_str()));
+        for name in &self.program.start.files {
+            let (path, copy) = (
+                self.program.folder.join(name.as_str()),
+                run.join(name.as_str()),
+            );
             let text = fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
             let filled = self.filler.fill(&text);
             if order == StartOrder::Resumed && filled == text && copy.exists() {
@@ -276,6 +268,69 @@ impl RunningProgram {
             Ok(_) => None,
             Err(error) => Some(error.to_string()),
         }
+    }
+}
+
+/// How waiting for a child ended.
+#[derive(Debug)]
+pub enum WaitEnd {
+    /// The child exited.
+    Exited(ExitStatus),
+    /// The stop flag was set and the child was stopped.
+    Interrupted,
+    /// The timeout expired and the child was stopped.
+    TimedOut,
+}
+
+/// Runs `work` on the host of a role.
+pub fn within<T: Send>(
+    side: &ProcessPlacement,
+    work: impl FnOnce() -> Result<T, String> + Send,
+) -> Result<T, String> {
+    let done = side.within(work);
+    done.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+/// Returns a command that runs in a folder on the host of a role.
+pub fn command(side: &ProcessPlacement, words: &[String], folder: &Path) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).current_dir(folder);
+    side.place(&mut command);
+    command
+}
+
+/// Takes a lease for a child. If floodmark is killed, the next floodmark run finds the lease and
+/// kills the process.
+pub fn leased(child: Result<Child, ChildError>, leases: &Path) -> Result<(Child, Lease), String> {
+    let child = child.map_err(|error| error.to_string())?;
+    let lease = Lease::take(leases, &child).map_err(|error| {
+        format!(
+            "{}: {error}; choose another folder with TMPDIR",
+            leases.display()
+        )
+    })?;
+    Ok((child, lease))
+}
+
+/// Waits until a child exits. If `stop` is set or the timeout expires, stops the child and kills it
+/// after the given grace period.
+pub fn wait(
+    child: &mut Child,
+    timeout: Duration,
+    grace: Duration,
+    stop: &Stop,
+) -> Result<WaitEnd, ChildError> {
+    let begin = Instant::now();
+    loop {
+        let end = match child.wait(POLL_INTERVAL)? {
+            Some(status) => return Ok(WaitEnd::Exited(status)),
+            None if stop.is_set() => WaitEnd::Interrupted,
+            None if begin.elapsed() > timeout => WaitEnd::TimedOut,
+            None => continue,
+        };
+        // The exit status no longer matters.
+        let _ = child.stop(grace);
+        return Ok(end);
     }
 }
 

@@ -11,13 +11,12 @@ use floodmark_record::events::RunId;
 use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::host::Environment;
 use floodmark_record::plan::Plan;
+use floodmark_record::run::Placement;
 
 use super::{TrialHosts, plan_trial, with_crash_load};
-use crate::capacity::{self, CapacityEvents};
-use crate::crash_results::CrashEvents;
-use crate::folder::EVENTS;
-use crate::manifest::Experiment;
-use crate::result_events::ResultEvents;
+use crate::capacity;
+use crate::manifest::{Experiment, Trial};
+use crate::result_events::{CrashEvents, ResultEvents, differs};
 use crate::run_events::RunEvents;
 
 /// The completed part of an earlier result.
@@ -39,48 +38,35 @@ impl EarlierResult {
     /// # Errors
     /// The folder contains no result of this experiment, or the load or the host has changed.
     pub fn read(folder: &Path, experiment: &Experiment) -> Result<Self, String> {
-        let events = ResultEvents::read(&folder.join(EVENTS), &[]);
-        let mut events = events.map_err(|error| format!("--resume: {error}"))?;
+        let mut events = ResultEvents::to_resume(folder)?;
         events.runs.retain(|run| !run.left_out);
-        let different = |what: String| {
-            format!(
-                "--resume {}: {what}; repeat the original command line, or start again without --resume",
-                folder.display()
-            )
-        };
-        let asked = events.experiment;
-        let asked = asked.ok_or_else(|| different("not the result of an experiment".to_owned()))?;
-        check_experiment(&asked, &experiment.description).map_err(different)?;
+        let different = |what: String| differs(folder, &what);
+        let asked = events.experiment.as_ref();
+        let asked = asked.ok_or_else(|| differs(folder, "not the result of an experiment"))?;
+        check_experiment(asked, &experiment.description).map_err(different)?;
         if let Some((_, environment)) = &events.opened {
             let now = environment::environment(&Root::host());
             check_host(environment, &now).map_err(different)?;
         }
-        check_load(&events.runs, experiment).map_err(different)?;
-        check_crash_load(&events.crash, experiment).map_err(different)?;
+        check_loads(&events, experiment).map_err(different)?;
+        let complete: BTreeSet<(String, u32)> = if experiment.capacity.is_some() {
+            // Searches that ended are complete. All runs of other processes are repeated.
+            let ended = events.capacity.iter().filter(|search| search.is_complete());
+            ended.map(|search| process_of(&search.began.run)).collect()
+        } else {
+            complete_processes(&events.runs, experiment)
+        };
+        let ids = events.runs.into_iter().map(|run| run.id);
         let named = |trial: CrashEvents| (trial.began.trial.clone(), trial);
         let crash = experiment.description.crash.as_ref();
-        if experiment.capacity.is_some() {
-            return Ok(Self::of_searches(&events.capacity, &events.runs));
-        }
         Ok(EarlierResult {
+            incomplete: ids
+                .filter(|id| !complete.contains(&process_of(id)))
+                .collect(),
+            complete,
             crash: events.crash.into_iter().map(named).collect(),
             crash_rounds: crash.map_or(0, |crash| crash.rounds),
-            ..Self::of(&events.runs, experiment)
         })
-    }
-
-    /// Searches that ended are complete. All runs of other processes are repeated.
-    fn of_searches(searches: &[CapacityEvents], runs: &[RunEvents]) -> Self {
-        let ended = searches.iter().filter(|search| search.is_complete());
-        let complete: BTreeSet<(String, u32)> =
-            ended.map(|search| process_of(&search.began.run)).collect();
-        let ids = runs.iter().map(|run| &run.id);
-        let incomplete = ids.filter(|id| !complete.contains(&process_of(id)));
-        EarlierResult {
-            incomplete: incomplete.cloned().collect(),
-            complete,
-            ..EarlierResult::default()
-        }
     }
 
     /// Reads the interrupted result of a tuning. Its trials are those that were measured.
@@ -88,8 +74,7 @@ impl EarlierResult {
     /// # Errors
     /// The same as for [`EarlierResult::read`].
     pub fn read_tuning(folder: &Path, experiment: &Experiment) -> Result<Self, String> {
-        let events = ResultEvents::read(&folder.join(EVENTS), &[]);
-        let events = events.map_err(|error| format!("--resume: {error}"))?;
+        let events = ResultEvents::to_resume(folder)?;
         let mut measured = experiment.clone();
         measured.trials.clear();
         for base in &experiment.trials {
@@ -129,29 +114,22 @@ impl EarlierResult {
     pub fn crash_events(&self, trial: &str) -> Option<&CrashEvents> {
         self.crash.get(trial)
     }
+}
 
-    fn of(runs: &[RunEvents], experiment: &Experiment) -> Self {
-        let mut attempts: BTreeMap<(String, u32), u32> = BTreeMap::new();
-        for run in runs
-            .iter()
-            .filter(|run| run.ended && run.cut_short.is_none())
-        {
+/// Returns the server processes with all attempts of their trial.
+fn complete_processes(runs: &[RunEvents], experiment: &Experiment) -> BTreeSet<(String, u32)> {
+    let mut attempts: BTreeMap<(String, u32), u32> = BTreeMap::new();
+    for run in runs {
+        if run.ended && run.cut_short.is_none() {
             *attempts.entry(process_of(&run.id)).or_default() += 1;
         }
-        let scheduled = |name: &str| {
-            let trial = experiment.trials.iter().find(|trial| trial.name == name);
-            trial.map_or(u32::MAX, |trial| trial.load.attempt_count())
-        };
-        attempts.retain(|(trial, _), attempts| *attempts >= scheduled(trial));
-        let complete: BTreeSet<(String, u32)> = attempts.into_keys().collect();
-        let ids = runs.iter().map(|run| &run.id);
-        let incomplete = ids.filter(|id| !complete.contains(&process_of(id)));
-        EarlierResult {
-            incomplete: incomplete.cloned().collect(),
-            complete,
-            ..EarlierResult::default()
-        }
     }
+    let scheduled = |name: &str| {
+        let trial = experiment.trials.iter().find(|trial| trial.name == name);
+        trial.map_or(u32::MAX, |trial| trial.load.attempt_count())
+    };
+    attempts.retain(|(trial, _), attempts| *attempts >= scheduled(trial));
+    attempts.into_keys().collect()
 }
 
 fn process_of(id: &RunId) -> (String, u32) {
@@ -186,14 +164,13 @@ fn check_experiment(
             "the result tunes a different trial, different knobs or a different figure".to_owned(),
         );
     }
-    if then == now {
-        Ok(())
-    } else {
-        Err(
+    if then != now {
+        return Err(
             "the experiment's question, claims, expectations, crash rounds, objectives or gate has changed"
                 .to_owned(),
-        )
+        );
     }
+    Ok(())
 }
 
 fn check_host(then: &Environment, now: &Environment) -> Result<(), String> {
@@ -213,56 +190,55 @@ fn check_host(then: &Environment, now: &Environment) -> Result<(), String> {
     }
 }
 
-/// Checks that each trial has the same settings, placement and load as before.
-fn check_load(runs: &[RunEvents], experiment: &Experiment) -> Result<(), String> {
+/// Checks that the runs and the crash rounds of each trial have the same settings, placement and load
+/// as before.
+fn check_loads(earlier: &ResultEvents, experiment: &Experiment) -> Result<(), String> {
     for trial in &experiment.trials {
-        let of_trial = |run: &&RunEvents| run.id.trial.as_ref() == Some(&trial.name);
-        for run in runs.iter().filter(of_trial) {
-            let changed = |what: &str| Err(format!("the {what} of {} has changed", trial.name));
+        let changed = |what: &str| Err(format!("the {what} of {} has changed", trial.name));
+        for run in &earlier.runs {
+            if run.id.trial.as_ref() != Some(&trial.name) {
+                continue;
+            }
             if run.id.setting != trial.setting {
                 return changed("setting");
             }
-            let hosts = TrialHosts::create(&trial.at).map_err(|error| error.to_string())?;
-            if run.place != hosts.place {
-                return changed("placement");
-            }
-            let now = plan_trial(trial, &hosts, &run.plan.target.url)?.plan;
-            let now = match experiment.capacity {
-                None => now,
-                Some(_) if run.id.attempt == 1 => capacity::closed_load(&now),
+            let load = |plan: Plan| match experiment.capacity {
+                None => Some(plan),
+                Some(_) if run.id.attempt == 1 => Some(capacity::closed_load(&plan)),
                 // The other loads of a search follow from its first load and its objectives.
-                Some(_) => continue,
+                Some(_) => None,
             };
-            if comparable(&run.plan) != comparable(&now) {
-                return changed("load");
+            if let Some(what) = difference((&run.place, &run.plan), trial, load)? {
+                return changed(what);
+            }
+        }
+        for CrashEvents { began, .. } in &earlier.crash {
+            if began.trial == trial.name
+                && let Some(what) =
+                    difference((&began.place, &began.plan), &with_crash_load(trial), Some)?
+            {
+                return changed(what);
             }
         }
     }
     Ok(())
 }
 
-/// Checks that the crash rounds of each trial have the same placement and load as before.
-fn check_crash_load(earlier: &[CrashEvents], experiment: &Experiment) -> Result<(), String> {
-    for trial in &experiment.trials {
-        let of_trial = |earlier: &&CrashEvents| earlier.began.trial == trial.name;
-        for began in earlier
-            .iter()
-            .filter(of_trial)
-            .map(|earlier| &earlier.began)
-        {
-            let changed = |what: &str| Err(format!("the {what} of {} has changed", trial.name));
-            let hosts = TrialHosts::create(&trial.at).map_err(|error| error.to_string())?;
-            if began.place != hosts.place {
-                return changed("placement");
-            }
-            let url = &began.plan.target.url;
-            let now = plan_trial(&with_crash_load(trial), &hosts, url)?.plan;
-            if comparable(&began.plan) != comparable(&now) {
-                return changed("load");
-            }
-        }
+/// Returns whether the placement or the load of a trial differs from an earlier one. `load` returns
+/// the load to compare, if it can be compared.
+fn difference(
+    (place, plan): (&Option<Placement>, &Plan),
+    trial: &Trial,
+    load: impl FnOnce(Plan) -> Option<Plan>,
+) -> Result<Option<&'static str>, String> {
+    let hosts = TrialHosts::create(&trial.at).map_err(|error| error.to_string())?;
+    if *place != hosts.place {
+        return Ok(Some("placement"));
     }
-    Ok(())
+    let now = load(plan_trial(trial, &hosts, &plan.target.url)?.plan);
+    Ok(now
+        .filter(|now| comparable(plan) != comparable(now))
+        .map(|_| "load"))
 }
 
 /// Clears the fields that differ between runs of a trial. Returns the plan after a JSON round trip.

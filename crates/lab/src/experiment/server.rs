@@ -1,71 +1,361 @@
-//! Starts the server of a trial and checks its response.
+//! The server of a trial, its store and their delay proxies.
+//!
+//! A store is either started empty or already running.
 
-use super::program::{ProgramPaths, ProgramSpec, RunningProgram, StartOrder};
-use super::{ExperimentRunner, StepError, TrialHosts};
-use crate::manifest::{Trial, WorkloadRequest};
+use std::io::BufReader;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use floodmark_host::{Child, ProcessPlacement, Scratch, Stop};
+use floodmark_observe::MonitoredStore;
+use floodmark_record::units::show_duration;
+use floodmark_workers::read_line;
+
+use super::program::{
+    ProgramPaths, ProgramSpec, RunningProgram, StartOrder, free_address, restartable_address,
+    within,
+};
+use super::{ExperimentRunner, RunningExperiment, STORE_DATA, StepError, TrialHosts};
+use crate::manifest::{Filler, Store, StoreSource, Trial, TrialStore, WorkloadRequest};
 use crate::probe;
 
-/// Starts the server of a trial and waits until it is ready. `store` is the address of the trial's
-/// store, which is already running.
-pub fn start(
-    runner: &ExperimentRunner<'_>,
-    trial: &Trial,
-    hosts: &TrialHosts,
-    store: Option<&str>,
-    paths: ProgramPaths<'_>,
-    order: StartOrder,
-) -> Result<RunningProgram, StepError> {
-    let path = &trial.ready;
-    let is_posted = trial.ready == trial.path && trial.request().method != "GET";
-    let ready = |address| {
-        match probe::status(&hosts.client, address, WorkloadRequest::get(path))? {
-            200..400 => Ok(()),
-            // The path of a workload that is requested with POST may refuse GET.
-            405 if is_posted => Ok(()),
-            status => Err(format!(
-                "GET {path} returns {status}; if another path shows that the server is ready, set \
-                 ready = \"GET /path\""
-            )),
-        }
-    };
-    spec(runner, trial, hosts, store).start(paths, order, &ready, runner.stop)
-}
+/// Timeout for connecting to a store.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Returns how to start the server of a trial.
-pub fn spec<'a>(
-    runner: &ExperimentRunner<'_>,
-    trial: &'a Trial,
-    hosts: &'a TrialHosts,
-    store: Option<&str>,
-) -> ProgramSpec<'a> {
-    let mut filler = runner.filler(trial, hosts);
-    filler.set("store", store.unwrap_or("none"));
-    trial.server.fill(&trial.setting, &mut filler);
-    ProgramSpec {
-        name: &trial.name,
-        start: &trial.server.start,
-        folder: &trial.server.folder,
-        side: &hosts.server,
-        host: hosts.address,
-        port: trial.port,
-        filler,
+/// Prefix of the proxy's first line. The proxy's address follows the prefix.
+pub const LISTENING: &str = "listening on ";
+
+/// Maximum length of the first line, in bytes.
+const LINE_LIMIT: usize = 1024;
+
+impl RunningExperiment<'_> {
+    /// Starts a trial's store, if any, and then its server. `order` is that of the server.
+    pub(super) fn start(
+        &self,
+        trial: &Trial,
+        name: &str,
+        order: StartOrder,
+        hosts: &TrialHosts,
+    ) -> Result<(RunningProgram, Option<StoreInstance>), StepError> {
+        let store = trial.at.store.as_ref().map(|behind| {
+            self.start_store(behind, trial, hosts, &format!("{name}-store"))
+                .map_err(|error| error.of(&trial.name))
+        });
+        let store = store.transpose()?;
+        let reached = store.as_ref().map(|store| &*store.reached);
+        let server = self.start_server(trial, hosts, reached, name, order)?;
+        Ok((server, store))
+    }
+
+    /// Starts a store on the server's host, with an empty data folder, or connects to a running
+    /// store. Starts a delay proxy if requested.
+    fn start_store(
+        &self,
+        behind: &TrialStore,
+        trial: &Trial,
+        hosts: &TrialHosts,
+        name: &str,
+    ) -> Result<StoreInstance, StepError> {
+        let failed = |what: String| format!("{} does not start: {what}", behind.name());
+        let (mut program, mut scratch) = (None, None);
+        let mut filler = self.runner.filler(trial, hosts);
+        let address = match &behind.from {
+            StoreSource::Running(url) => within(&hosts.server, || first_address(url)).map_err(
+                |what| {
+                    format!("the store {url} is unreachable: {what}; start the store, or correct its url")
+                },
+            )?,
+            StoreSource::Started { store, setting } => {
+                // If floodmark is killed, the next experiment removes the data from this folder.
+                let data = self.temporary.join(STORE_DATA);
+                let folder = Scratch::create(&data, &store.name)
+                    .map_err(|error| failed(format!("{}: {error}", data.display())))?;
+                let folder = scratch.insert(folder);
+                let free = || restartable_address(Ipv4Addr::LOCALHOST);
+                let own = within(&hosts.server, free).map_err(failed)?;
+                let free = || free_address(Ipv4Addr::LOCALHOST, None);
+                let other = within(&hosts.server, free).map_err(failed)?;
+                filler.set("data", folder.path().display().to_string());
+                filler.set("host", Ipv4Addr::LOCALHOST.to_string());
+                filler.set("other-port", other.port().to_string());
+                store.fill(setting, &mut filler);
+                let spec = store_spec(store, hosts, own, filler.clone());
+                let ready = |address| within(&hosts.server, || connect(address));
+                let (paths, stop) = (self.paths(name), self.runner.stop);
+                program
+                    .insert(spec.start(paths, StartOrder::First, &ready, stop)?)
+                    .address
+            }
+        };
+        // The proxy adds half of the round-trip delay in each direction.
+        let proxy = behind
+            .delay
+            .map(|delay| DelayProxy::start(&self.runner.floodmark, hosts, address, delay / 2));
+        let proxy = proxy.transpose().map_err(failed)?;
+        let reached = proxy.as_ref().map_or(address, |proxy| proxy.address);
+        Ok(StoreInstance {
+            reached: reached.to_string(),
+            address,
+            program,
+            filler,
+            proxy,
+            _data: scratch,
+        })
+    }
+
+    /// Starts the server of a trial and waits until it is ready. `store` is the address of the
+    /// trial's store, which is already running. `name` is that of the server's log and run folder.
+    pub(super) fn start_server(
+        &self,
+        trial: &Trial,
+        hosts: &TrialHosts,
+        store: Option<&str>,
+        name: &str,
+        order: StartOrder,
+    ) -> Result<RunningProgram, StepError> {
+        let path = &trial.ready;
+        let is_posted = trial.ready == trial.path && trial.request().method != "GET";
+        let ready = |address| {
+            match probe::status(&hosts.client, address, WorkloadRequest::get(path))? {
+                200..400 => Ok(()),
+                // The path of a workload that is requested with POST may refuse GET.
+                405 if is_posted => Ok(()),
+                status => Err(format!(
+                    "GET {path} returns {status}; if another path shows that the server is ready, \
+                     set ready = \"GET /path\""
+                )),
+            }
+        };
+        let runner = self.runner;
+        runner
+            .server(trial, hosts, store)
+            .start(self.paths(name), order, &ready, runner.stop)
+    }
+
+    /// Stops a trial's server and its store. Reports and returns a message for each program that had
+    /// to be killed.
+    pub(super) fn stop_programs(
+        &mut self,
+        trial: &Trial,
+        server: Option<RunningProgram>,
+        store: Option<StoreInstance>,
+    ) -> Vec<String> {
+        let stop = self.runner.stop;
+        let store_name = trial.at.store.as_ref().map_or("", |behind| behind.name());
+        // Stop the server first, so that it does not log the loss of its store.
+        let killed = [
+            server.and_then(|server| server.stop("the server", stop)),
+            store.and_then(|store| store.stop(store_name, stop)),
+        ];
+        let killed: Vec<String> = killed.into_iter().flatten().collect();
+        for what in &killed {
+            self.listener.on_problem(&format!("{}: {what}", trial.name));
+        }
+        killed
     }
 }
 
-/// Returns the fault in a server's response to the trial's request, if any.
-pub fn response_fault(
+impl ExperimentRunner<'_> {
+    /// Returns how to start the server of a trial.
+    pub(super) fn server<'a>(
+        &self,
+        trial: &'a Trial,
+        hosts: &'a TrialHosts,
+        store: Option<&str>,
+    ) -> ProgramSpec<'a> {
+        let mut filler = self.filler(trial, hosts);
+        filler.set("store", store.unwrap_or("none"));
+        trial.server.fill(&trial.setting, &mut filler);
+        ProgramSpec {
+            name: &trial.name,
+            program: &trial.server.program,
+            side: &hosts.server,
+            host: hosts.address,
+            port: trial.port,
+            filler,
+        }
+    }
+}
+
+/// Checks a server's response to the trial's request.
+///
+/// # Errors
+/// The response is unexpected. The error message names the trial and the fault.
+pub fn check_response(
     server: &mut RunningProgram,
     trial: &Trial,
     hosts: &TrialHosts,
-) -> Option<String> {
+) -> Result<(), String> {
     let request = trial.request();
-    match (
-        probe::request(&hosts.client, server.address, request),
-        trial.workload,
-    ) {
+    let response = probe::request(&hosts.client, server.address, request);
+    let fault = match (response, trial.workload) {
         (Err(why), _) => Some(format!("{request}: {why}{}", server.last_words())),
         (Ok(response), Some(workload)) => workload.fault(response.status, &response.body),
         (Ok(response), None) if (200..400).contains(&response.status) => None,
         (Ok(response), None) => Some(format!("{request} returns {}", response.status)),
+    };
+    fault.map_or(Ok(()), |fault| {
+        Err(format!("{}: unexpected response: {fault}", trial.name))
+    })
+}
+
+/// A store that is ready for use. Dropping this value ends the processes that floodmark started.
+#[derive(Debug)]
+pub struct StoreInstance {
+    /// Host and port that the server connects to.
+    pub reached: String,
+    /// Address of the store itself.
+    address: SocketAddr,
+    /// The store's process, if floodmark started it. Declared before the data folder, so that the
+    /// process ends first.
+    pub(super) program: Option<RunningProgram>,
+    /// Values of all placeholders except the port and the run folder.
+    filler: Filler,
+    proxy: Option<DelayProxy>,
+    _data: Option<Scratch>,
+}
+
+impl StoreInstance {
+    /// Starts a store that has ended again, with the same data and address. Waits until the store
+    /// accepts connections.
+    pub fn restart(
+        &mut self,
+        store: &Store,
+        hosts: &TrialHosts,
+        paths: ProgramPaths<'_>,
+        stop: &Stop,
+    ) -> Result<(), StepError> {
+        // The run folder of the ended process goes first.
+        self.program = None;
+        let spec = store_spec(store, hosts, self.address, self.filler.clone());
+        let program = self.program.insert(spec.restart(paths)?);
+        let ready = |address| within(&hosts.server, || connect(address));
+        program
+            .wait_until_ready(store.start.ready_within(), &ready, stop)
+            .map_err(|error| error.of(&format!("{} does not start again", store.name)))
+    }
+
+    /// Returns the id of the process that floodmark started. Either this process or one of its
+    /// descendants accepts connections.
+    pub fn pid(&self) -> Option<u32> {
+        self.program.as_ref().map(RunningProgram::pid)
+    }
+
+    /// Returns the monitoring targets of the store.
+    pub fn watched(&self, behind: &TrialStore) -> MonitoredStore {
+        MonitoredStore {
+            name: behind.name().to_owned(),
+            kind: behind.started().and_then(|store| store.kind),
+            address: self.address,
+            pid: self.pid(),
+        }
+    }
+
+    /// Returns the exit status and a quoted log line if the store has exited.
+    pub fn exit(&mut self) -> Option<String> {
+        let program = self.program.as_mut()?;
+        let status = program.exit_status()?;
+        Some(format!("({status}){}", program.last_words()))
+    }
+
+    /// Stops the store, and shortens the grace period once `stop` is set. Returns a message if the
+    /// store had to be killed.
+    pub fn stop(self, name: &str, stop: &Stop) -> Option<String> {
+        drop(self.proxy);
+        self.program?.stop(&format!("the store {name}"), stop)
+    }
+}
+
+fn store_spec<'a>(
+    store: &'a Store,
+    hosts: &'a TrialHosts,
+    address: SocketAddr,
+    filler: Filler,
+) -> ProgramSpec<'a> {
+    ProgramSpec {
+        name: &store.name,
+        program: &store.program,
+        side: &hosts.server,
+        host: Ipv4Addr::LOCALHOST,
+        port: Some(address.port()),
+        filler,
+    }
+}
+
+fn connect(address: SocketAddr) -> Result<(), String> {
+    let connected = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);
+    connected.map(drop).map_err(|error| error.to_string())
+}
+
+/// Resolves a host and port. Returns the first address that accepts a connection.
+fn first_address(url: &str) -> Result<SocketAddr, String> {
+    let mut why = "it has no address".to_owned();
+    for address in url.to_socket_addrs().map_err(|error| error.to_string())? {
+        match connect(address) {
+            Ok(()) => return Ok(address),
+            Err(error) => why = format!("{address}: {error}"),
+        }
+    }
+    Err(why)
+}
+
+/// A running proxy. Dropping this value ends the proxy's process.
+#[derive(Debug)]
+pub struct DelayProxy {
+    child: Child,
+    /// Address that the proxy listens on.
+    pub address: SocketAddr,
+}
+
+impl DelayProxy {
+    /// Starts a proxy for a server or store in the same network namespace. The proxy is not bound
+    /// to the server's CPUs.
+    ///
+    /// `delay` is added in each direction.
+    ///
+    /// # Errors
+    /// The proxy does not start.
+    pub fn start(
+        floodmark: &Path,
+        hosts: &TrialHosts,
+        server: SocketAddr,
+        delay: Duration,
+    ) -> Result<Self, String> {
+        let mut command = Command::new(floodmark);
+        command
+            .arg("delay")
+            .arg(format!("--listen={}:0", server.ip()))
+            .arg(format!("--to={server}"))
+            .arg(format!("--by={}ns", delay.as_nanos()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let failed = |why: String| {
+            let delay = show_duration(delay);
+            format!("the proxy with a delay of {delay} does not start: {why}")
+        };
+        let on_any_cpu = ProcessPlacement {
+            cpus: None,
+            ..hosts.server.clone()
+        };
+        on_any_cpu.place(&mut command);
+        let mut child = Child::start(command).map_err(|error| failed(error.to_string()))?;
+        let mut line = Vec::new();
+        if let Some(stdout) = child.stdout() {
+            // If this read fails, parsing the address below fails too.
+            let _ = read_line(&mut BufReader::new(stdout), &mut line, LINE_LIMIT);
+        }
+        let line = String::from_utf8_lossy(&line);
+        let address = line
+            .strip_prefix(LISTENING)
+            .and_then(|rest| rest.parse().ok());
+        let address = address.ok_or_else(|| failed("see its messages above".to_owned()))?;
+        Ok(DelayProxy { child, address })
+    }
+
+    /// Returns the process id of the proxy.
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
     }
 }

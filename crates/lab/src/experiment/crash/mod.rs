@@ -3,25 +3,28 @@
 //! All rounds share one durable state: the store, and the server's run folder. Each round starts with
 //! the state that the previous round left behind.
 
-mod judging;
 mod load;
-mod processes;
 mod round;
 
+use std::io;
 use std::time::Duration;
 
 use floodmark_check::{ApiState, FoundItems};
+use floodmark_host::{ProcessSet, Signal};
+use floodmark_observe::{Root, family};
+use floodmark_plan::Planned;
 use floodmark_record::Event;
-use floodmark_record::crash::{CrashBegan, CrashRound, CrashSettings};
+use floodmark_record::crash::{CrashBegan, CrashRound, CrashSettings, CrashSignal, CrashTarget};
 use floodmark_record::plan::Plan;
-use floodmark_record::units::show_count;
+use floodmark_record::units::{show_count, show_duration};
 
-use super::program::{StartOrder, restartable_address};
-use super::{ExperimentRunner, ExperimentState, StepError, TrialHosts, child, plan_trial, server};
+use super::program::{RunningProgram, StartOrder, restartable_address, within};
+use super::server::{StoreInstance, check_response};
+use super::{RunningExperiment, StepError, TrialHosts, plan_trial};
 use crate::attempt::unix_ms;
 use crate::manifest::Trial;
+use crate::readback::SetReader;
 use floodmark_workers::WorkerFailure;
-use processes::CrashProcesses;
 use round::{NextRound, RoundError};
 
 /// Length of a round's load. floodmark ends the load earlier, once the server has recovered.
@@ -43,6 +46,9 @@ const REST_OF_ROUND_S: f64 = 10.0;
 /// Maximum number of the first request. JSON numbers are exact below 2⁵³.
 const MAX_NUMBER: u64 = 1 << 52;
 
+/// Maximum time until killed processes have ended.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Returns a trial whose load lasts until floodmark ends it.
 #[must_use]
 pub fn with_crash_load(trial: &Trial) -> Trial {
@@ -51,99 +57,312 @@ pub fn with_crash_load(trial: &Trial) -> Trial {
     trial
 }
 
-/// Runs the crash rounds of a trial that the earlier result does not contain.
-pub(super) fn run<'a>(
-    runner: &ExperimentRunner<'a>,
-    trial: &'a Trial,
-    hosts: &TrialHosts,
-    settings: &CrashSettings,
-    state: &mut ExperimentState<'a, '_>,
-) -> Option<WorkerFailure> {
-    let failed = match try_run(runner, trial, hosts, settings, state) {
-        Ok(()) | Err(RoundError::Step(StepError::Interrupted)) => return None,
-        Err(RoundError::Worker(failure)) => return Some(failure),
-        Err(RoundError::LoadEnded) => format!("{}: the load ended too early", trial.name),
-        Err(RoundError::Step(StepError::Failed(what))) => what,
-    };
-    state.fail_trial(trial, failed);
-    None
+impl RunningExperiment<'_> {
+    /// Runs the crash rounds of a trial that the earlier result does not contain.
+    pub(super) fn crash_rounds(
+        &mut self,
+        trial: &Trial,
+        hosts: &TrialHosts,
+        settings: &CrashSettings,
+    ) -> Option<WorkerFailure> {
+        let failed = match self.try_crash_rounds(trial, hosts, settings) {
+            Ok(()) | Err(RoundError::Step(StepError::Interrupted)) => return None,
+            Err(RoundError::Worker(failure)) => return Some(failure),
+            Err(RoundError::LoadEnded) => format!("{}: the load ended too early", trial.name),
+            Err(RoundError::Step(StepError::Failed(what))) => what,
+        };
+        self.fail_trial(trial, failed);
+        None
+    }
+
+    fn try_crash_rounds(
+        &mut self,
+        trial: &Trial,
+        hosts: &TrialHosts,
+        settings: &CrashSettings,
+    ) -> Result<(), RoundError> {
+        let own = placed(trial, hosts)?;
+        let name = format!("{}-1", own.name);
+        let earlier = self.runner.earlier;
+        let earlier = earlier.and_then(|earlier| earlier.crash_events(&trial.name));
+        // floodmark removes the data of a store that it starts, so the state is new.
+        let starts_store = (trial.at.store.as_ref()).is_some_and(|store| store.started().is_some());
+        let order = match earlier {
+            Some(_) if !starts_store => StartOrder::Resumed,
+            _ => StartOrder::First,
+        };
+        let (server, store) = self.start(&own, &name, order, hosts)?;
+        let url = format!("http://{}{}", server.address, own.sent_to());
+        let planned =
+            plan_trial(&own, hosts, &url).map_err(|what| format!("{}: {what}", own.place))?;
+        let mut processes = CrashProcesses {
+            experiment: self,
+            trial: &own,
+            hosts,
+            settings,
+            planned: &planned,
+            name: &name,
+            server: Some(server),
+            store,
+            phase: "at the start",
+        };
+        if let Some(server) = &mut processes.server {
+            check_response(server, &own, hosts)?;
+        }
+        // The set may contain items before the first round, also those of an interrupted round.
+        let found = processes.items(u64::MAX)?.unwrap_or_default();
+        let unused = earlier.map_or(1, |earlier| {
+            let ready_within = own.server.start.ready_within();
+            let skipped = numbers_per_round(settings, &planned.plan, ready_within);
+            earlier.first_number().saturating_add(skipped)
+        });
+        let first_number = unused.max(number_after(&found)?);
+        let workload = trial.workload.map(|workload| workload.name());
+        let began = Event::CrashBegan(CrashBegan {
+            trial: trial.name.clone(),
+            system: trial.server.name.clone(),
+            workload: workload.unwrap_or(&trial.path).to_owned(),
+            plan: planned.plan.clone(),
+            place: hosts.place.clone(),
+            first_number,
+            unix_ms: unix_ms(),
+        });
+        processes.experiment.folder.append(&began);
+        let last = earlier.and_then(|earlier| earlier.rounds.last());
+        let next = NextRound {
+            number: last.map_or(1, |last| last.round + 1),
+            is_fresh_start: true,
+            earlier: last.filter(|_| !starts_store).map(|last| last.state),
+            first_number,
+        };
+        let ran = processes.rounds(next, ApiState::with_items(found));
+        let CrashProcesses { server, store, .. } = processes;
+        self.stop_programs(trial, server, store);
+        ran
+    }
 }
 
-fn try_run<'a>(
-    runner: &ExperimentRunner<'a>,
-    trial: &'a Trial,
-    hosts: &TrialHosts,
-    settings: &CrashSettings,
-    state: &mut ExperimentState<'a, '_>,
-) -> Result<(), RoundError> {
-    let own = placed(trial, hosts)?;
-    let name = format!("{}-1", own.name);
-    let earlier = runner
-        .earlier
-        .and_then(|earlier| earlier.crash_events(&trial.name));
-    // floodmark removes the data of a store that it starts, so the state is new.
-    let starts_store = (trial.at.store.as_ref()).is_some_and(|store| store.started().is_some());
-    let order = match earlier {
-        Some(_) if !starts_store => StartOrder::Resumed,
-        _ => StartOrder::First,
-    };
-    let (server, store) = runner.start(&own, &name, order, hosts, state)?;
-    let url = format!("http://{}{}", server.address, own.sent_to());
-    let planned = plan_trial(&own, hosts, &url).map_err(|what| format!("{}: {what}", own.place))?;
-    let mut processes = CrashProcesses {
-        runner,
-        trial: &own,
-        hosts,
-        settings,
-        planned: &planned,
-        name: &name,
-        server: Some(server),
-        store,
-        problem: None,
-        phase: "at the start",
-    };
-    if let Some(server) = &mut processes.server
-        && let Some(fault) = server::response_fault(server, &own, hosts)
-    {
-        return Err(format!("{}: unexpected response: {fault}", own.name).into());
+/// The processes of a trial with crash rounds.
+struct CrashProcesses<'a, 'b> {
+    experiment: &'b mut RunningExperiment<'a>,
+    /// The trial, with the port on which its server listens.
+    trial: &'b Trial,
+    hosts: &'b TrialHosts,
+    settings: &'b CrashSettings,
+    planned: &'b Planned,
+    /// Name of the server's log and run folder.
+    name: &'b str,
+    /// The server; `None` while it is down.
+    server: Option<RunningProgram>,
+    store: Option<StoreInstance>,
+    /// Current part of the round, for messages.
+    phase: &'static str,
+}
+
+/// Stopped processes. Dropping this value resumes them.
+struct StoppedProcesses(ProcessSet);
+
+impl StoppedProcesses {
+    /// Resumes the processes.
+    fn resume(self) -> Result<(), StepError> {
+        self.0
+            .signal(Signal::CONT)
+            .map_err(|error| unsignaled("resume", &error))
     }
-    // The set may contain items before the first round, also those of an interrupted round.
-    let found = processes.items(u64::MAX)?.unwrap_or_default();
-    let unused = earlier.map_or(1, |earlier| {
-        let ready_within = own.server.start.ready_within();
-        let skipped = numbers_per_round(settings, &planned.plan, ready_within);
-        earlier.first_number().saturating_add(skipped)
-    });
-    let first_number = unused.max(number_after(&found)?);
-    let workload = trial.workload.map(|workload| workload.name());
-    state.folder.append(&Event::CrashBegan(CrashBegan {
-        trial: trial.name.clone(),
-        system: trial.server.name.clone(),
-        workload: workload.unwrap_or(&trial.path).to_owned(),
-        plan: planned.plan.clone(),
-        place: hosts.place.clone(),
-        first_number,
-        unix_ms: unix_ms(),
-    }));
-    let last = earlier.and_then(|earlier| earlier.rounds.last());
-    let next = NextRound {
-        number: last.map_or(1, |last| last.round + 1),
-        is_fresh_start: true,
-        earlier: last.filter(|_| !starts_store).map(|last| last.state),
-        first_number,
-    };
-    let ran = rounds(&mut processes, next, ApiState::with_items(found), state);
-    let CrashProcesses { server, store, .. } = processes;
-    // Stop the server first, so that it does not log the loss of its store.
-    let killed = server.and_then(|server| server.stop("the server", runner.stop));
-    let store_name = trial.at.store.as_ref().map_or("", |behind| behind.name());
-    let store = store.and_then(|store| store.stop(store_name, runner.stop));
-    for what in killed.into_iter().chain(store) {
-        state
-            .listener
-            .on_problem(&format!("{}: {what}", trial.name));
+}
+
+impl Drop for StoppedProcesses {
+    fn drop(&mut self) {
+        let _ = self.0.signal(Signal::CONT);
     }
-    ran
+}
+
+fn unsignaled(action: &str, error: &io::Error) -> StepError {
+    StepError::Failed(format!(
+        "cannot {action} the processes of a crash round: {error}"
+    ))
+}
+
+impl CrashProcesses<'_, '_> {
+    fn rounds(&mut self, mut next: NextRound, mut api: ApiState) -> Result<(), RoundError> {
+        let (name, of) = (&self.trial.name, self.settings.rounds);
+        let mut lost = 0;
+        while next.number <= of && !self.experiment.must_stop() {
+            if next.is_fresh_start || next.number.is_multiple_of(PROGRESS_EVERY) {
+                let number = next.number;
+                let step = format!("{name}: crash round {number} of {of}, {lost} with lost data");
+                self.experiment.listener.on_step(&step);
+            }
+            let round = next.run(self, &mut api)?;
+            next = NextRound {
+                number: round.round + 1,
+                is_fresh_start: false,
+                earlier: Some(round.state),
+                first_number: round.state.next_number,
+            };
+            if let Some(violation) = round.found.violations.first() {
+                lost += 1;
+                if lost <= LOSSES_SHOWN {
+                    let number = round.round;
+                    let problem = format!("{name}: crash round {number} lost data: {violation}");
+                    self.experiment.listener.on_problem(&problem);
+                }
+            }
+            self.record(round);
+        }
+        Ok(())
+    }
+
+    /// Records a round. A killed floodmark process loses no complete round.
+    fn record(&mut self, round: CrashRound) {
+        let event = Event::CrashRound(round);
+        self.experiment.folder.append(&event);
+        self.experiment.folder.sync();
+        self.experiment.listener.on_event(&event);
+    }
+
+    /// Returns whether each round restarts the server.
+    fn restarts_server(&self) -> bool {
+        self.settings.kill == CrashTarget::Server && self.settings.signal != CrashSignal::Stop
+    }
+
+    /// Opens the program that fails, and all its descendants. Some databases start each process in a
+    /// group of its own, so a signal to the program's group does not reach them.
+    fn targets(&self) -> Result<ProcessSet, StepError> {
+        let pid = match self.settings.kill {
+            CrashTarget::Server => self.server.as_ref().map(RunningProgram::pid),
+            CrashTarget::Store => self.store.as_ref().and_then(StoreInstance::pid),
+        };
+        let pids = pid.map_or_else(Vec::new, |pid| family(&Root::host(), pid));
+        ProcessSet::open(&pids).map_err(|error| unsignaled("find", &error))
+    }
+
+    /// Stops the program that fails, and its descendants.
+    fn stop(&self) -> Result<StoppedProcesses, StepError> {
+        let stopped = StoppedProcesses(self.targets()?);
+        match stopped.0.signal(Signal::STOP) {
+            Ok(()) => Ok(stopped),
+            Err(error) => Err(unsignaled("stop", &error)),
+        }
+    }
+
+    /// Ends the program that fails, and its descendants, with the signal of the experiment.
+    fn end(&mut self) -> Result<(), StepError> {
+        let targets = self.targets()?;
+        let signal = match self.settings.signal {
+            CrashSignal::Term => Signal::TERM,
+            CrashSignal::Kill | CrashSignal::Stop => Signal::KILL,
+        };
+        // Stopping the program sends SIGTERM. A second SIGTERM could end a clean shutdown.
+        if signal == Signal::KILL {
+            let signaled = targets.signal(signal);
+            signaled.map_err(|error| unsignaled("end", &error))?;
+        }
+        let program = match self.settings.kill {
+            CrashTarget::Server => self.server.take(),
+            CrashTarget::Store => self.store.as_mut().and_then(|store| store.program.take()),
+        };
+        let name = self.settings.kill.name();
+        // A program that ignores SIGTERM is killed, which is also a crash.
+        let killed = program.and_then(|program| program.stop(name, self.experiment.runner.stop));
+        if let Some(what) = killed.filter(|_| signal == Signal::TERM) {
+            let problem = format!("{}: {what}", self.trial.name);
+            self.experiment.listener.on_problem(&problem);
+        }
+        // Descendants that outlive the program would keep its port.
+        let _ = targets.signal(Signal::KILL);
+        match targets.wait(KILL_TIMEOUT) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StepError::Failed(format!(
+                "{}: the {name} is still running {} after SIGKILL",
+                self.trial.name,
+                show_duration(KILL_TIMEOUT)
+            ))),
+            Err(error) => Err(unsignaled("wait for", &error)),
+        }
+    }
+
+    /// Starts the ended program again. A store must accept connections; the load shows when a server
+    /// is ready.
+    fn restart(&mut self) -> Result<(), StepError> {
+        let runner = self.experiment.runner;
+        match (self.settings.kill, &mut self.store, &self.trial.at.store) {
+            (CrashTarget::Store, Some(store), Some(behind)) => {
+                let paths = self.experiment.paths(&format!("{}-store", self.name));
+                let Some(program) = behind.started() else {
+                    return Ok(());
+                };
+                store
+                    .restart(program, self.hosts, paths, runner.stop)
+                    .map_err(|error| error.of(&self.trial.name))
+            }
+            _ => {
+                let store = self.store.as_ref().map(|store| &*store.reached);
+                let spec = runner.server(self.trial, self.hosts, store);
+                self.server = Some(spec.restart(self.experiment.paths(self.name))?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads all items of the set that the plan checks. `sent` is an upper bound on the number of
+    /// items sent. Returns `None` for other checks.
+    fn items(&self, sent: u64) -> Result<Option<FoundItems>, StepError> {
+        let stop = self.experiment.runner.stop;
+        let flag = stop.flag();
+        let Some(set) = SetReader::of(&self.hosts.client, &self.planned.plan, &flag) else {
+            return Ok(None);
+        };
+        set.items(sent).map(Some).map_err(|why| {
+            if stop.is_set() {
+                StepError::Interrupted
+            } else {
+                StepError::Failed(format!(
+                    "{}: the items could not be read back: {why}",
+                    self.trial.name
+                ))
+            }
+        })
+    }
+
+    /// Describes a process that has exited. Returns `None` if all processes are running.
+    fn exit(&mut self) -> Option<String> {
+        let (name, phase) = (&self.trial.name, self.phase);
+        if let Some(server) = &mut self.server
+            && let Some(status) = server.exit_status()
+        {
+            let last_words = server.last_words();
+            return Some(format!(
+                "{name}: the server exited {phase} ({status}){last_words}{}",
+                port_advice(&last_words)
+            ));
+        }
+        let exit = self.store.as_mut().and_then(StoreInstance::exit)?;
+        let store = self.trial.at.store.as_ref();
+        let store = store.map_or("", |store| store.name());
+        Some(format!("{name}: the store {store} exited {phase} {exit}"))
+    }
+
+    /// Describes a server that does not answer after a restart.
+    fn not_recovered(&mut self, within: Duration) -> String {
+        let last_words = self.server.as_mut().map(RunningProgram::last_words);
+        format!(
+            "{}: no ok response within {} after the restart of the {}{}",
+            self.trial.name,
+            show_duration(within),
+            self.settings.kill.name(),
+            last_words.unwrap_or_default()
+        )
+    }
+}
+
+/// Returns advice if a program could not listen on its port again.
+fn port_advice(last_words: &str) -> &'static str {
+    if last_words.to_lowercase().contains("in use") {
+        "; set SO_REUSEADDR in the server, so that it can listen again while old connections are in TIME_WAIT"
+    } else {
+        ""
+    }
 }
 
 /// Returns the trial with a load for crash rounds and with a port on which its server can listen
@@ -151,52 +370,11 @@ fn try_run<'a>(
 fn placed(trial: &Trial, hosts: &TrialHosts) -> Result<Trial, String> {
     let mut trial = with_crash_load(trial);
     if trial.port.is_none() {
-        let address = child::within(&hosts.server, || restartable_address(hosts.address));
+        let address = within(&hosts.server, || restartable_address(hosts.address));
         let address = address.map_err(|what| format!("{}: {what}", trial.name))?;
         trial.port = Some(address.port());
     }
     Ok(trial)
-}
-
-fn rounds(
-    processes: &mut CrashProcesses<'_, '_>,
-    mut next: NextRound,
-    mut api: ApiState,
-    state: &mut ExperimentState<'_, '_>,
-) -> Result<(), RoundError> {
-    let (trial, of) = (processes.trial, processes.settings.rounds);
-    let mut lost = 0;
-    while next.number <= of {
-        if processes.runner.stop.is_set() || state.folder.failure().is_some() {
-            return Ok(());
-        }
-        if next.is_fresh_start || next.number.is_multiple_of(PROGRESS_EVERY) {
-            let (name, number) = (&trial.name, next.number);
-            let step = format!("{name}: crash round {number} of {of}, {lost} with lost data");
-            state.listener.on_step(&step);
-        }
-        let ran = next.run(processes, state, &mut api);
-        if let Some(problem) = processes.problem.take() {
-            state.listener.on_problem(&problem);
-        }
-        let round = ran?;
-        next = NextRound {
-            number: round.round + 1,
-            is_fresh_start: false,
-            earlier: Some(round.state),
-            first_number: round.state.next_number,
-        };
-        if let Some(violation) = round.found.violations.first() {
-            lost += 1;
-            if lost <= LOSSES_SHOWN {
-                let (name, number) = (&trial.name, round.round);
-                let problem = format!("{name}: crash round {number} lost data: {violation}");
-                state.listener.on_problem(&problem);
-            }
-        }
-        append(round, state);
-    }
-    Ok(())
 }
 
 /// Returns the maximum number of requests in a round. A resumed experiment skips that many numbers,
@@ -218,12 +396,4 @@ fn number_after(found: &FoundItems) -> Result<u64, String> {
             show_count(MAX_NUMBER)
         )),
     }
-}
-
-/// Records a round. A killed floodmark process loses no complete round.
-fn append(round: CrashRound, state: &mut ExperimentState<'_, '_>) {
-    let event = Event::CrashRound(round);
-    state.folder.append(&event);
-    state.folder.sync();
-    state.listener.on_event(&event);
 }

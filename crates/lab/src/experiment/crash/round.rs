@@ -1,13 +1,24 @@
-//! One crash round: load, signal, restart under load, recovery. The seed determines the time of the
-//! signal.
+//! One crash round: load, signal, restart under load, recovery, and the judgment of its responses.
+//! The seed determines the time of the signal.
+//!
+//! A check must provide the acknowledged requests, the number of unknown ones, and what the state
+//! contained after the restart. The checks of counters get the recovered state from the responses
+//! after the restart. The check of a set reads its items back.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use floodmark_check::ApiState;
-use floodmark_record::crash::{CrashRound, CrashSettings, CrashSignal, CrashTarget, DurableState};
-use floodmark_record::operation::mix64;
+use floodmark_check::crash::{RoundContext, crashed_scoring, crashed_sequence};
+use floodmark_check::{
+    ApiRound, ApiState, CheckContext, FoundItems, decode_numbers, decode_operations, decode_scores,
+};
+use floodmark_record::api_check::ApiCheckKind;
+use floodmark_record::crash::{
+    CrashRound, CrashSettings, CrashSignal, DurableState, RoundFindings,
+};
+use floodmark_record::kept::{KeptScore, TotalLine};
+use floodmark_record::operation::{KeptOperation, OperationKind, mix64};
 use floodmark_record::plan::{Check, Plan};
 use floodmark_record::units::show_duration;
 use floodmark_record::worker_input::WorkerInput;
@@ -15,10 +26,10 @@ use floodmark_record::{Counts, WorkerEnd};
 use floodmark_stats::crash::{BEFORE_NS, FULL, recovery};
 use floodmark_workers::WorkerFailure;
 
-use super::judging::{RoundFacts, judge};
+use super::CrashProcesses;
 use super::load::RunningLoad;
-use super::processes::CrashProcesses;
-use crate::experiment::{ExperimentState, StepError};
+use crate::experiment::StepError;
+use crate::response_checks::unknown;
 
 /// Interval between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -88,7 +99,6 @@ impl NextRound {
     pub(super) fn run(
         self,
         processes: &mut CrashProcesses<'_, '_>,
-        state: &ExperimentState<'_, '_>,
         api: &mut ApiState,
     ) -> Result<CrashRound, RoundError> {
         let (settings, planned, hosts) = (processes.settings, processes.planned, processes.hosts);
@@ -100,21 +110,16 @@ impl NextRound {
         let check = (first.check.as_ref()).ok_or_else(|| "the plan has no check".to_owned())?;
         let after = crash_time(settings, first.seed, self.number);
         let name = format!("crash-{}-{}.bin", processes.trial.name, self.number);
-        let path = state.folder.path().join(&name);
+        let path = processes.experiment.folder.path().join(&name);
         let input = WorkerInput {
-            plan,
-            first_number: self.first_number,
             answers_file: Some(path.clone()),
-            anchors: planned.anchors.clone(),
             outlasts_server: true,
-            share: None,
-            anyway: false,
-            other: None,
+            ..WorkerInput::new(plan, self.first_number, planned.anchors.clone())
         };
         let side = &hosts.client;
         let (times, end) = thread::scope(|scope| {
             let load = RunningLoad::start(scope, side, &input)?;
-            let times = crash(processes, &load, after, state);
+            let times = crash(processes, &load, after);
             // The load must end in any case, because the scope waits for its thread.
             let end = load.end();
             match times {
@@ -142,22 +147,25 @@ impl NextRound {
         let unreadable = |error: String| format!("{}: {error}", path.display());
         let bytes = fs::read(&path).map_err(|error| unreadable(error.to_string()))?;
         let found = processes.items(end.next_number)?;
-        let facts = RoundFacts {
-            end,
+        let round = RoundContext {
             restarted_ns: processes.restarts_server().then_some(times.restarted),
             resumed_ns: times.restarted,
             is_fresh_start: self.is_fresh_start,
-            is_first: self.number == 1,
             earlier: self.earlier,
-            found,
+            responses: CheckContext {
+                unknown: unknown(end),
+                out_of_order_on_connection: end.out_of_order,
+                offenders: &end.offenders,
+                unreadable: end.not_numbers,
+            },
         };
-        let unjudged = |why| {
-            format!(
-                "{}: crash round {}: {why}",
-                processes.trial.name, self.number
-            )
-        };
-        let mut judged = judge(check, &bytes, facts, api).map_err(unjudged)?;
+        let (trial, number) = (&processes.trial.name, self.number);
+        let unjudged = |why| format!("{trial}: crash round {number}: {why}");
+        let mut judged = judge(check, &bytes, &round, end, found, api).map_err(unjudged)?;
+        // A wrong load would waste all rounds. Later rounds can be inconclusive by chance.
+        if number == 1 && judged.findings.is_inconclusive() {
+            return Err(unjudged(inconclusive(check)).into());
+        }
         let recovered = recovery(
             &mut judged.done_ns,
             times.began,
@@ -174,8 +182,8 @@ impl NextRound {
         let mut counts = end.warmup_counts.clone().unwrap_or_default();
         counts.merge(&end.counts);
         Ok(CrashRound {
-            trial: processes.trial.name.clone(),
-            round: self.number,
+            trial: trial.clone(),
+            round: number,
             signaled_ns: times.signaled - times.began,
             restarted_ns: times.restarted - times.began,
             counts,
@@ -206,7 +214,6 @@ fn crash(
     processes: &mut CrashProcesses<'_, '_>,
     load: &RunningLoad<'_>,
     after: Duration,
-    state: &ExperimentState<'_, '_>,
 ) -> Result<CrashTimes, RoundError> {
     processes.phase = "before the crash";
     let within = LOAD_START + processes.planned.plan.warmup;
@@ -237,7 +244,7 @@ fn crash(
         CrashSignal::Kill | CrashSignal::Term => {
             processes.end()?;
             let restarted = load.now_ns();
-            processes.restart(state)?;
+            processes.restart()?;
             restarted
         }
     };
@@ -268,7 +275,7 @@ fn wait(
     condition: impl Fn() -> bool,
 ) -> Result<bool, RoundError> {
     loop {
-        if processes.runner.stop.is_set() {
+        if processes.experiment.runner.stop.is_set() {
             return Err(StepError::Interrupted.into());
         }
         if let Some(what) = processes.exit() {
@@ -288,11 +295,113 @@ fn wait(
     }
 }
 
-impl CrashProcesses<'_, '_> {
-    /// Returns whether each round restarts the server.
-    fn restarts_server(&self) -> bool {
-        self.settings.kill == CrashTarget::Server && self.settings.signal != CrashSignal::Stop
-    }
+/// Result of judging a round.
+#[derive(Debug)]
+struct JudgedRound {
+    findings: RoundFindings,
+    state: DurableState,
+    /// Times of all ok responses, on the worker's clock.
+    done_ns: Vec<u64>,
+}
+
+/// Judges a round from the content of its response file. `found` contains the items that were read
+/// back after the load; `None` for other checks than that of a set. `api` is the state of an API that
+/// a check file describes.
+///
+/// # Errors
+/// The file is damaged.
+fn judge(
+    check: &Check,
+    bytes: &[u8],
+    round: &RoundContext<'_>,
+    end: &WorkerEnd,
+    found: Option<FoundItems>,
+    api: &mut ApiState,
+) -> Result<JudgedRound, String> {
+    Ok(match check {
+        Check::Sequence => {
+            let mut numbers = decode_numbers(bytes).map_err(|error| error.to_string())?;
+            let (findings, state) = crashed_sequence(&mut numbers, round);
+            JudgedRound {
+                findings,
+                state,
+                done_ns: done_times(&numbers, round, |one| (one.sent_ns, one.done_ns)),
+            }
+        }
+        Check::Scoring { score } => {
+            let scored = end.scored.clone().unwrap_or_default();
+            let first = round.earlier.and_then(|state| state.line);
+            let line = first.or(scored.line);
+            let line = line.unwrap_or(TotalLine::through(*score, 0, 0.0));
+            let by = scored.line.map_or(Some(0), |own| own.ahead_of(&line));
+            let scores = decode_scores(bytes).map_err(|error| error.to_string())?;
+            let mut scores: Vec<KeptScore> = scores.iter().map(|one| one.moved(by, 0)).collect();
+            let (findings, state) = crashed_scoring(&mut scores, line, &scored, round);
+            JudgedRound {
+                findings,
+                state,
+                done_ns: done_times(&scores, round, |one| (one.sent_ns(), one.done_ns())),
+            }
+        }
+        Check::Api(check) => {
+            let operations: Vec<KeptOperation> = decode_operations(bytes)
+                .and_then(Iterator::collect)
+                .map_err(|error| error.to_string())?;
+            let ok = operations.iter().filter(|operation| is_ok(operation));
+            let ok: Vec<KeptOperation> = ok.copied().collect();
+            let done_ns = done_times(&ok, round, |one| (one.sent_ns(), one.done_ns()));
+            let responses = ApiRound {
+                operations,
+                found: found.unwrap_or_default(),
+                unreadable: end.not_numbers,
+                restarts_server: round.restarted_ns.is_some(),
+                resumed_ns: round.resumed_ns,
+            };
+            JudgedRound {
+                findings: api.judge(check, responses)?,
+                state: DurableState::default(),
+                done_ns,
+            }
+        }
+    })
+}
+
+/// Returns why the first round could not have detected a loss.
+fn inconclusive(check: &Check) -> String {
+    let advice = match check.api().map(|api| api.kind) {
+        Some(ApiCheckKind::Register) => {
+            "no key with an acknowledged write was read after the restart, before it was written \
+             again; increase the weight of the read"
+        }
+        _ => {
+            "no request was acknowledged before the restart; check the server's log, or set a \
+             later time with `at`"
+        }
+    };
+    format!("inconclusive: {advice}")
+}
+
+/// Returns whether an operation has an ok response.
+fn is_ok(operation: &KeptOperation) -> bool {
+    !matches!(
+        operation.kind(),
+        OperationKind::Refused | OperationKind::Unknown
+    )
+}
+
+/// Returns the time of each response. A busy client may read a response from the killed server only
+/// after the restart. Such a response counts as received just before the restart.
+fn done_times<T>(
+    responses: &[T],
+    round: &RoundContext<'_>,
+    times: impl Fn(&T) -> (u64, u64),
+) -> Vec<u64> {
+    let restarted = round.restarted_ns.unwrap_or(0);
+    let done = responses.iter().map(|response| match times(response) {
+        (sent, done) if sent < restarted => done.min(restarted - 1),
+        (_, done) => done,
+    });
+    done.collect()
 }
 
 /// Returns the delay from the start of the load to the round's crash, uniformly distributed over

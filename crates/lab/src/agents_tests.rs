@@ -6,6 +6,7 @@ use floodmark_record::events::{EndReason, GroupRow, PartRow, Phase, ThreadUsage,
 use floodmark_record::host::{Environment, ToolInfo};
 use floodmark_record::plan::{Length, Model, Schedule, Spacing};
 use floodmark_record::reason::joined;
+use floodmark_record::run::Status;
 use floodmark_record::units::Rate;
 use floodmark_record::{Counts, SCHEMA_VERSION, TimeKind};
 use floodmark_stats::Histogram;

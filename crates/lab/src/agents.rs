@@ -1,21 +1,87 @@
-//! The parts of a load that agents sent.
+//! Sends the load of an attempt with several agents, and folds the part of each agent.
 
+use floodmark_host::Stop;
 use floodmark_observe::Root;
 use floodmark_record::events::RunId;
 use floodmark_record::plan::Plan;
-use floodmark_record::run::{AgentRun, Run, Status, Validity};
-use floodmark_record::stream::Event;
-use floodmark_workers::AgentFacts;
+use floodmark_record::run::{AgentRun, Run, Validity};
+use floodmark_record::worker_input::WorkerInput;
+use floodmark_record::{Event, SecondRow};
+use floodmark_workers::{
+    AgentFacts, AgentsEvent, AgentsLauncher, AgentsLoad, AgentsSetting, WorkerFailure, run_agents,
+};
 
+use crate::attempt::LoadSink;
 use crate::fold::{JoinedRun, test_validity};
+
+/// Runs the load, and records the merged events and each agent's part. Returns why the result is
+/// partial, if it is. `expected` contains the IDs of the causes that the experiment expects.
+pub(crate) fn run_load(
+    setting: &AgentsSetting<'_>,
+    (input, run): (&WorkerInput, &RunId),
+    expected: &[String],
+    stop: &Stop,
+    sink: &mut LoadSink<'_, '_>,
+) -> Option<WorkerFailure> {
+    // Dropped at the end of the load.
+    let prepared = match setting.prepare(stop) {
+        Ok(prepared) => prepared,
+        Err(why) => return Some(WorkerFailure::Agents(why)),
+    };
+    let launches = prepared.launches;
+    if setting.place.launcher != AgentsLauncher::Local {
+        sink.monitor.client_is_elsewhere();
+    }
+    let mut runs = AgentRuns::new(run, &input.plan, launches.len());
+    let load = AgentsLoad {
+        launches,
+        min_agents: setting.min_agents as usize,
+        input,
+        version: env!("CARGO_PKG_VERSION"),
+        stop,
+    };
+    if stop.is_set() {
+        sink.interruption = Some("interrupted before the load started".to_owned());
+    }
+    let mut rates = vec![None; load.launches.len()];
+    let end = run_agents(load, &mut |event| match event {
+        AgentsEvent::Of(agent, event) => {
+            match event {
+                Event::Ready(ready) => sink.monitor.agent(ready.pid),
+                Event::Second(row) => rates[agent] = ok_per_s(row),
+                _ => {}
+            }
+            runs.take(agent, event);
+        }
+        AgentsEvent::Merged(event) => {
+            // No agent has figures for a short last row.
+            if matches!(*event, Event::Second(_)) && rates.iter().any(Option::is_some) {
+                let none = vec![None; rates.len()];
+                let ok_per_s = std::mem::replace(&mut rates, none);
+                sink.take(Event::AgentRates { ok_per_s });
+            }
+            sink.take(*event);
+        }
+    });
+    let agents = runs.finish(&end.agents, expected);
+    sink.folder.append(&Event::Agents { agents });
+    end.failure
+}
+
+/// Returns the ok responses per second of a row; `None` for a row that is too short for a rate.
+fn ok_per_s(row: &SecondRow) -> Option<f64> {
+    const MIN_LENGTH_S: f64 = 0.1;
+    let length_s = row.to_ns.saturating_sub(row.from_ns) as f64 / 1e9;
+    (length_s >= MIN_LENGTH_S).then(|| row.counts.ok as f64 / length_s)
+}
 
 /// Folds each agent's own events while a load runs. Individual seconds are not kept, so memory use does
 /// not grow with the load's length.
-pub struct AgentRuns(Vec<JoinedRun>);
+struct AgentRuns(Vec<JoinedRun>);
 
 impl AgentRuns {
     /// Creates empty parts for `agents` agents. `plan` is the plan of the whole load.
-    pub fn new(id: &RunId, plan: &Plan, agents: usize) -> Self {
+    fn new(id: &RunId, plan: &Plan, agents: usize) -> Self {
         // An agent's part has no figures for the groups of a mix.
         let plan = Plan {
             mix: None,
@@ -26,7 +92,7 @@ impl AgentRuns {
     }
 
     /// Adds an event of the agent with this index.
-    pub fn take(&mut self, agent: usize, event: &Event) {
+    fn take(&mut self, agent: usize, event: &Event) {
         if let Some(part) = self.0.get_mut(agent) {
             part.take(event);
         }
@@ -34,7 +100,7 @@ impl AgentRuns {
 
     /// Returns the agents' parts. `facts` has one entry per agent, in the same order. `expected`
     /// contains the IDs of the causes that the experiment expects.
-    pub fn finish(self, facts: &[AgentFacts], expected: &[String]) -> Vec<AgentRun> {
+    fn finish(self, facts: &[AgentFacts], expected: &[String]) -> Vec<AgentRun> {
         let here = Root::host().line("/proc/sys/kernel/random/boot_id");
         // The agents that start divide the load.
         let started = facts.iter().filter(|facts| facts.cpus > 0).count();
@@ -65,11 +131,7 @@ fn agent_run(run: &Run, facts: &AgentFacts, here: Option<&str>, expected: &[Stri
         requests: run.requests.clone(),
         longest_stall_ns: run.longest_stall_ns.filter(|_| facts.lost.is_none()),
         client: run.client.clone(),
-        validity: Validity {
-            status: Status::Valid,
-            reasons: Vec::new(),
-            notes: Vec::new(),
-        },
+        validity: Validity::default(),
         lost: facts.lost.clone(),
     };
     let judged = floodmark_diagnose::agent_validity(run, &agent, expected);
@@ -92,5 +154,5 @@ fn connections(plan: &Plan, index: u32, agents: u32) -> u32 {
 }
 
 #[cfg(test)]
-#[path = "agent_runs_tests.rs"]
+#[path = "agents_tests.rs"]
 mod tests;
