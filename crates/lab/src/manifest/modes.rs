@@ -287,35 +287,29 @@ fn obstacle(metric: ComparedMetric, trials: &[Trial]) -> Option<&'static str> {
     }
     trials.iter().find_map(|trial| {
         let (load, at) = (&trial.load, &trial.at);
-        let obstacles = [
-            (
-                load.rate.is_some() || load.burst.is_some(),
-                "open-model loads cannot alternate",
-            ),
-            (
-                load.requests.is_some(),
-                "a load with a fixed number of requests cannot alternate",
-            ),
-            (load.check.is_some(), "a load with a check cannot alternate"),
-            (
-                trial.client.is_some(),
-                "an external client cannot alternate",
-            ),
-            (at.agents.is_some(), "agents cannot alternate"),
-            (
-                trial.port.is_some(),
-                "a server with a fixed port cannot alternate",
-            ),
-            (at.store.is_some(), "a server with a store cannot alternate"),
-            (at.separate, "hosts = \"separate\" supports only one server"),
-            (at.delay.is_some(), "turns are too short for network delay"),
-            (
-                at.client != trials[0].at.client,
-                "the trials' client CPUs differ",
-            ),
-        ];
-        let found = obstacles.into_iter().find(|(is_found, _)| *is_found);
-        found.map(|(_, what)| what)
+        Some(if load.rate.is_some() || load.burst.is_some() {
+            "open-model loads cannot alternate"
+        } else if load.requests.is_some() {
+            "a load with a fixed number of requests cannot alternate"
+        } else if load.check.is_some() {
+            "a load with a check cannot alternate"
+        } else if trial.client.is_some() {
+            "an external client cannot alternate"
+        } else if at.agents.is_some() {
+            "agents cannot alternate"
+        } else if trial.port.is_some() {
+            "a server with a fixed port cannot alternate"
+        } else if at.store.is_some() {
+            "a server with a store cannot alternate"
+        } else if at.separate {
+            "hosts = \"separate\" supports only one server"
+        } else if at.delay.is_some() {
+            "turns are too short for network delay"
+        } else if at.client != trials[0].at.client {
+            "the trials' client CPUs differ"
+        } else {
+            return None;
+        })
     })
 }
 
