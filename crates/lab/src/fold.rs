@@ -223,7 +223,7 @@ pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowT
         run.missing.push(what);
     }
     let counts = run.counts();
-    let end = run.end.as_ref();
+    let (end, sums) = (run.end.as_ref(), &times.sums);
     let mean = |of: fn(&SecondRow) -> u64| window.per_second(&run, of);
     Run {
         saturation: saturation_of(&run),
@@ -233,15 +233,15 @@ pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowT
         throughput_interval: (!run.plan.rate_changes())
             .then(|| estimate::within_run(&window.points(&run), &window.window))
             .flatten(),
-        response_time_us: times.summary(TimeKind::Response),
-        service_time_us: times.summary(TimeKind::Service),
+        response_time_us: sums.summary(TimeKind::Response),
+        service_time_us: sums.summary(TimeKind::Service),
         least_service_time_us: times.min_service_us(),
-        blocked_us: times.summary(TimeKind::Blocked),
-        lateness_us: times.summary(TimeKind::Lateness),
-        connect_time_us: times.summary(TimeKind::Connect),
-        handshake_time_us: times.summary(TimeKind::Handshake),
-        first_byte_us: times.summary(TimeKind::FirstByte),
-        error_time_us: times.summary(TimeKind::Error),
+        blocked_us: sums.summary(TimeKind::Blocked),
+        lateness_us: sums.summary(TimeKind::Lateness),
+        connect_time_us: sums.summary(TimeKind::Connect),
+        handshake_time_us: sums.summary(TimeKind::Handshake),
+        first_byte_us: sums.summary(TimeKind::FirstByte),
+        error_time_us: sums.summary(TimeKind::Error),
         groups: groups(&run, &window),
         warmup: (!run.plan.warmup.is_zero()).then(|| warmup(&run)),
         bytes: HttpBytes {

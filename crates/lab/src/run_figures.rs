@@ -101,7 +101,8 @@ impl FigureWindow {
 /// Times of the requests in a window.
 #[derive(Default)]
 pub struct WindowTimes {
-    sums: TimeHistograms,
+    /// Times of the requests in the window.
+    pub sums: TimeHistograms,
     /// Shortest service time in the whole run, in ns.
     min_service_ns: Option<u64>,
 }
@@ -116,11 +117,6 @@ impl WindowTimes {
         if in_window {
             self.sums.merge(&times);
         }
-    }
-
-    /// Summarizes one kind of time.
-    pub fn summary(&self, kind: TimeKind) -> Times {
-        self.sums.summary(kind)
     }
 
     /// Returns the shortest service time in the whole run, in µs.

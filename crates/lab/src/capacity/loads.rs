@@ -164,7 +164,7 @@ pub struct LoadLengths<'a> {
     earlier_effect: Option<f64>,
     /// Response time above which a request counts as slow. At most about a tenth of the requests
     /// exceed it.
-    slow: Option<Duration>,
+    pub slow: Option<Duration>,
 }
 
 impl<'a> LoadLengths<'a> {
@@ -201,11 +201,6 @@ impl<'a> LoadLengths<'a> {
         if self.passed.len() > LATEST_TRIALS {
             self.passed.pop_front();
         }
-    }
-
-    /// Returns the response time above which a request counts as slow.
-    pub fn slow(&self) -> Option<Duration> {
-        self.slow
     }
 
     /// Returns the design effect of the latest trials that passed, or before the interruption.
@@ -314,17 +309,12 @@ impl OpenTrial {
                 if part.from_ns >= from && part.to_ns <= to {
                     let counts = &part.sums.counts;
                     let failed = counts.ended() - counts.ok + counts.connect_failed;
-                    self.parts.push(if self.failures_matter {
-                        TrialRow {
-                            requests: counts.ok + failed,
-                            slow: failed,
-                        }
+                    let (requests, slow) = if self.failures_matter {
+                        (counts.ok + failed, failed)
                     } else {
-                        TrialRow {
-                            requests: counts.ok,
-                            slow: counts.ok.saturating_sub(part.sums.good),
-                        }
-                    });
+                        (counts.ok, counts.ok.saturating_sub(part.sums.good))
+                    };
+                    self.parts.push(TrialRow { requests, slow });
                 }
             }
             Event::Second(row) if row.from_ns < self.judged_from_ns => {}

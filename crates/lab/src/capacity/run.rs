@@ -274,7 +274,7 @@ impl CapacitySession<'_, '_> {
     ) -> Result<CapacityTrial, SearchStopped> {
         let at_s = self.elapsed_s();
         let open = &self.run.attempts.planned.plan;
-        let plan = trial_load(open, next, length, capacity_per_s, lengths.slow());
+        let plan = trial_load(open, next, length, capacity_per_s, lengths.slow);
         let plan = self.connected(plan, next.rate_per_s);
         let failures_matter = lengths
             .strictest()

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use floodmark_host::{Child, ProcessPlacement, Stop};
 use floodmark_plan::LoadSpec;
-use floodmark_record::client::{ClientRan, Counter, ExternalRun, PrintedFigures};
+use floodmark_record::client::{ClientRan, Counter, PrintedFigures};
 use floodmark_record::events::RunId;
 use floodmark_record::metric::{ProcessFigure, Role};
 use floodmark_record::plan::Plan;
@@ -55,7 +55,7 @@ pub struct ExternalClient<'a> {
 }
 
 /// Result of an external client's run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Driven {
     /// The event that describes the run.
     pub ran: ClientRan,
@@ -79,23 +79,10 @@ impl ExternalClient<'_> {
         let trial = run.trial.as_deref().unwrap_or(&run.system);
         let log = format!("client-{trial}-{}-{}.log", run.process, run.attempt);
         let path = folder.join(&log);
-        let mut driven = Driven {
-            ran: ClientRan {
-                name: self.client.package.name.clone(),
-                user_s: None,
-                system_s: None,
-                peak_rss_bytes: None,
-                tool: ExternalRun {
-                    version: version(self.client),
-                    log,
-                    ..ExternalRun::default()
-                },
-                failure: None,
-                interrupted: false,
-            },
-            observations: Vec::new(),
-            missing: Vec::new(),
-        };
+        let mut driven = Driven::default();
+        driven.ran.name.clone_from(&self.client.package.name);
+        driven.ran.tool.version = version(self.client);
+        driven.ran.tool.log = log;
         if let Err(what) = self.run(plan, &path, stop, started, &mut driven) {
             driven.ran.failure = Some(format!("{} {what}", driven.ran.name));
         }

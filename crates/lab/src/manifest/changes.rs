@@ -383,7 +383,7 @@ fn has_no_limit(knob: &Knob) -> bool {
 /// Returns what a knob sizes: as stated, or as its name suggests.
 fn kind(name: &str, knob: &Knob) -> KnobKind {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-    knob.sizes().unwrap_or(match () {
+    knob.sizes.unwrap_or(match () {
         () if has(&THREADS) => KnobKind::Threads,
         () if has(&CONNECTIONS) => KnobKind::Connections,
         () => KnobKind::Other,

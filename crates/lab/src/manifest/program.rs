@@ -89,7 +89,7 @@ pub struct Knob {
     high: Option<Count<0, MAX_COUNT>>,
     /// What the knob sizes: "threads", "connections" or "other". floodmark tune changes the knob
     /// whose pool is full. Default: inferred from the knob's name.
-    sizes: Option<KnobKind>,
+    pub(super) sizes: Option<KnobKind>,
 }
 
 impl Knob {
@@ -97,11 +97,6 @@ impl Knob {
     pub(super) fn limits(&self) -> (Option<u64>, Option<u64>) {
         let of = |count: &Option<Count<0, MAX_COUNT>>| count.as_ref().map(|n| n.0);
         (of(&self.low), of(&self.high))
-    }
-
-    /// Returns what the knob sizes, if that is given.
-    pub(super) fn sizes(&self) -> Option<KnobKind> {
-        self.sizes
     }
 
     /// Checks a value.
