@@ -4,14 +4,13 @@
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 
-use floodmark_diagnose::tuning::NextProcess;
 use floodmark_host::{Stop, before_immediate_exit};
 use floodmark_lab::capacity::CapacityEvents;
 use floodmark_lab::experiment::{ExperimentListener, ScheduleProgress, TrialSchedule};
 use floodmark_live::{LiveState, LiveView, MIN_SIZE, restore_terminal};
 use floodmark_record::Event;
 use floodmark_record::gate::GateResult;
-use floodmark_record::tuning::Tuning;
+use floodmark_record::tuning::{Tuning, TuningStep};
 use floodmark_record::units::show_duration;
 use floodmark_report::{capacity_trial_line, gate_pair, plain, tuning_action, tuning_step};
 
@@ -243,7 +242,7 @@ impl ExperimentListener for Progress<'_> {
         self.update(|state| state.skip_trial(trial));
     }
 
-    fn on_next(&mut self, next: &NextProcess) {
+    fn on_next(&mut self, next: &TuningStep) {
         let process = (&next.values, next.process);
         let knob = next.knob.as_deref();
         self.print_line(&tuning_action(next.action, knob, process, &next.reason));

@@ -14,7 +14,7 @@ use floodmark_record::tuning::{
 use floodmark_record::units::Rate;
 
 use super::search_tests::{threads, verdict};
-use super::{NextProcess, TuningState, judge};
+use super::{TuningState, judge};
 use crate::next::tests::run;
 use crate::testing::{capacity, closed, scheduled};
 
@@ -39,7 +39,7 @@ impl SimulatedSearch {
     }
 
     /// Adds the search to a record, as the process that a tuning needs next.
-    fn add(self, record: &mut Record, next: &NextProcess) {
+    fn add(self, record: &mut Record, next: &TuningStep) {
         let threads = next.values["threads"];
         let of_process = |attempt, plan| Run {
             trial: Some(next.trial.clone()),

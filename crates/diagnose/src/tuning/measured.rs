@@ -3,24 +3,31 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::Record;
-use floodmark_record::capacity::{CapacityEnd, CapacityResult};
+use floodmark_record::capacity::{CapacityEnd, CapacityKind, CapacityResult};
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::events::EndReason;
+use floodmark_record::interval::Interval;
 use floodmark_record::run::Run;
 use floodmark_record::tuning::{KnobValues, TuningDescription, TuningGoal};
 use floodmark_record::verdict::Verdict;
 
-use super::figure::MeasuredFigure;
 use crate::comparing::{RunGroup, process_figure};
+use crate::text::per_s;
 use crate::why::is_limit;
 
 /// Minimum rate of a load above the capacity, as a multiple of the capacity.
 const ABOVE: f64 = 1.01;
 
-/// One measured server process.
-#[derive(Debug, Clone)]
+/// One measured server process. The default is a process that failed before it was measured.
+#[derive(Debug, Clone, Default)]
 pub(super) struct MeasuredProcess {
-    pub(super) figure: MeasuredFigure,
+    /// Figure per second, or its lower bound; `None` if it is missing.
+    pub(super) figure: Option<f64>,
+    pub(super) is_lower_bound: bool,
+    /// Interval of the figure within the process.
+    pub(super) interval: Option<Interval>,
+    /// Why the figure is missing or only a lower bound, unless the runs of the process state it.
+    pub(super) note: Option<String>,
     /// Highest throughput per second, which bounds the figure of a pool that is full.
     pub(super) throughput_per_s: Option<f64>,
     /// 99th percentile of response time in µs; `None` if the objectives limit it.
@@ -31,24 +38,10 @@ pub(super) struct MeasuredProcess {
 }
 
 impl MeasuredProcess {
-    /// Returns a process that failed before it was measured.
-    pub(super) fn failed() -> Self {
-        MeasuredProcess {
-            figure: MeasuredFigure::Missing(None),
-            throughput_per_s: None,
-            p99_us: None,
-            verdict: None,
-            in_flight: 0,
-        }
-    }
-
     /// Returns a process whose throughput was measured.
     fn of_attempts(attempts: Vec<&Run>) -> Self {
         let last = attempts[attempts.len() - 1];
-        let interval = last.throughput_interval.clone();
-        let interval = interval.filter(|_| attempts.len() == 1);
-        let verdict = last.verdict.clone();
-        let in_flight = u64::from(last.plan.connections);
+        let is_only = attempts.len() == 1;
         let group = RunGroup {
             name: String::new(),
             capacities: Vec::new(),
@@ -56,14 +49,15 @@ impl MeasuredProcess {
         };
         let figure = process_figure(&group, ComparedMetric::Throughput);
         MeasuredProcess {
+            figure,
+            interval: figure
+                .and(last.throughput_interval.clone())
+                .filter(|_| is_only),
             throughput_per_s: figure,
-            figure: match figure {
-                Some(per_s) => MeasuredFigure::Known(per_s, interval),
-                None => MeasuredFigure::Missing(None),
-            },
             p99_us: process_figure(&group, ComparedMetric::P99),
-            verdict,
-            in_flight,
+            verdict: last.verdict.clone(),
+            in_flight: u64::from(last.plan.connections),
+            ..MeasuredProcess::default()
         }
     }
 
@@ -72,11 +66,59 @@ impl MeasuredProcess {
     fn of_search(loads: &[&Run], found: Option<&CapacityResult>) -> Self {
         let closed = loads[0];
         MeasuredProcess {
-            figure: MeasuredFigure::of_capacity(found),
             throughput_per_s: closed.throughput_per_s,
-            p99_us: None,
             verdict: limit_of_search(loads, found).cloned(),
             in_flight: u64::from(closed.plan.connections),
+            ..MeasuredProcess::of_capacity(found)
+        }
+    }
+
+    /// Returns a process with the capacity that its search found. `found` is `None` if no response was
+    /// ok, because the search could then not start.
+    fn of_capacity(found: Option<&CapacityResult>) -> Self {
+        let missing = |why: &str| MeasuredProcess {
+            note: Some(why.to_owned()),
+            ..MeasuredProcess::default()
+        };
+        let at_least = |per_s, limit| MeasuredProcess {
+            figure: Some(per_s),
+            is_lower_bound: true,
+            ..missing(limit)
+        };
+        let Some(found) = found else {
+            return missing("no response was ok, so the search could not start");
+        };
+        let end = found.end.as_ref();
+        if end.is_none_or(|end| end.reason == CapacityEnd::Failed) {
+            return missing("the search failed");
+        }
+        if let Some((per_s, interval)) = found.sustained() {
+            return MeasuredProcess {
+                figure: Some(per_s),
+                interval,
+                ..MeasuredProcess::default()
+            };
+        }
+        match (found.finding, found.rate_per_s, found.last_per_s) {
+            (CapacityKind::ClientLimit, Some(rate), _) => {
+                at_least(rate, "the highest rate that the client can send on time")
+            }
+            (CapacityKind::AboveHighest, Some(rate), _) => {
+                at_least(rate, "the highest rate of the search")
+            }
+            (CapacityKind::Never, Some(rate), _) => missing(&format!(
+                "the server misses the objectives even at {}",
+                per_s(rate)
+            )),
+            (CapacityKind::NotStationary, Some(first), Some(last)) => missing(&format!(
+                "not stationary: the capacity changed from {} to {} during the search",
+                per_s(first),
+                per_s(last)
+            )),
+            _ => missing(
+                "the search ended before one trial had passed and one had missed; use a longer `budget` in \
+                 [capacity]",
+            ),
         }
     }
 }
@@ -142,9 +184,9 @@ pub(super) fn measured(
     let all = runs.into_iter().map(|(values, processes)| {
         let measured = processes.into_values().filter_map(process);
         let mut measured: Vec<MeasuredProcess> = measured.collect();
-        let all_known = measured.iter().all(|p| p.figure.per_s().is_some());
+        let all_known = measured.iter().all(|process| process.figure.is_some());
         if has_failed(&tuning.trial_name(&values)) && all_known {
-            measured.push(MeasuredProcess::failed());
+            measured.push(MeasuredProcess::default());
         }
         (values, measured)
     });

@@ -4,16 +4,17 @@
 use std::collections::BTreeSet;
 
 use floodmark_record::cause::Cause;
+use floodmark_record::path::StepKind;
 use floodmark_record::tuning::{
-    KnobKind, KnobValues, TunedKnob, TuningAction, TuningDescription, TuningRatio,
+    KnobKind, KnobValues, TunedKnob, TuningAction, TuningDescription, TuningRatio, TuningStep,
 };
 use floodmark_record::verdict::Verdict;
 use floodmark_stats::comparison::{Ratio, geometric_mean};
 
 use super::ENOUGH;
-use super::advice::{Advice, advice, full_pool, knob_of};
-use super::line::{at_least, between, coarse_step};
 use super::measured::{Measured, MeasuredProcess};
+use crate::why::causes::{Tuning, spec};
+use crate::why::thresholds::SAME;
 
 /// Standard deviation of the logarithms of two processes' figures, if a knob makes no difference.
 /// Fresh processes on one host differ by about this much (docs/decisions/0010-comparisons.md).
@@ -32,26 +33,20 @@ const ROUNDS: [usize; 2] = [3, 5];
 /// of one process can be too high.
 const CERTAIN: f64 = 0.9;
 
-/// The process that a tuning measures next.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NextProcess {
-    /// Values of the tuned knobs.
-    pub values: KnobValues,
-    /// Name of the trial.
-    pub trial: String,
-    /// Number of the setting's server process, starting at 1.
-    pub process: u32,
-    /// Why the process is measured.
-    pub action: TuningAction,
-    /// Knob that differs from the setting before.
-    pub knob: Option<String>,
-    /// Why this setting is measured, in one line.
-    pub reason: String,
-}
+/// Two values are close enough if their ratio is at most this number. Between closer values, the
+/// figures of most servers differ by less than those of two processes.
+pub(super) const CLOSE: f64 = 1.5;
+
+/// Factor between the values of a coarse sweep.
+const COARSE: f64 = 4.0;
+
+/// Maximum difference between the units in use and the value of a knob that sizes the full pool. Some
+/// runtimes run one thread outside the pool.
+const SPARE_UNITS: f64 = 1.5;
 
 /// A process that the search has used.
 pub(super) struct SearchStep {
-    pub(super) trial: NextProcess,
+    pub(super) step: TuningStep,
     pub(super) measured: MeasuredProcess,
 }
 
@@ -82,7 +77,8 @@ pub(super) struct Search<'a> {
     pub(super) steps: Vec<SearchStep>,
 }
 
-type Searched<T> = Result<T, Box<NextProcess>>;
+/// A result, or the first process that was not measured, without figures.
+type Searched<T> = Result<T, Box<TuningStep>>;
 
 impl<'a> Search<'a> {
     pub(super) fn new(
@@ -134,31 +130,36 @@ impl<'a> Search<'a> {
     /// Follows the verdicts, and sweeps a knob if no verdict points at one. Returns why it ends.
     fn climb(&mut self, mut at: KnobValues) -> Searched<String> {
         let mut moved: BTreeSet<&str> = BTreeSet::new();
+        let knobs = &self.tuning.knobs;
         loop {
-            let verdict = self.last(&at).verdict.clone();
+            let last = self.last(&at);
+            let verdict = last.verdict.clone();
             let limit = verdict
                 .as_ref()
                 .map_or_else(|| "unknown limit".to_owned(), limit);
             // Settings beyond a lower bound cannot be told apart.
-            if let Some(limit) = self.last(&at).figure.bound_limit() {
-                return Ok(limit.to_owned());
+            if let Some(limit) = last.note.as_ref().filter(|_| last.is_lower_bound) {
+                return Ok(limit.clone());
             }
-            match advice(verdict.as_ref(), &self.tuning.knobs, &at) {
-                Advice::Stop => return Ok(limit),
-                Advice::Raise(knob) if moved.insert(&knob.name) => at = self.raise(knob, at)?,
-                // A pool that was raised already cannot be the only limit.
-                advice @ (Advice::Raise(_) | Advice::Sweep) => {
-                    let mut knobs = self.tuning.knobs.iter();
-                    let Some(knob) = knobs.find(|knob| !moved.contains(&*knob.name)) else {
-                        return Ok(match advice {
-                            Advice::Raise(full) => self.pool_limit(full, &at, limit),
-                            _ => limit,
-                        });
-                    };
-                    moved.insert(&knob.name);
-                    at = self.sweep(knob, at)?;
-                }
+            let can_stop = |of: &Verdict| matches!(spec(of.cause).tuning, Tuning::Stop);
+            if verdict.as_ref().is_some_and(can_stop) {
+                return Ok(limit);
             }
+            let pool = verdict.as_ref().and_then(full_pool);
+            let full = pool.and_then(|pool| knob_of(pool, knobs, &at));
+            if let Some(knob) = full.filter(|knob| moved.insert(&knob.name)) {
+                at = self.raise(knob, at)?;
+                continue;
+            }
+            // A pool that was raised already cannot be the only limit.
+            let Some(knob) = knobs.iter().find(|knob| !moved.contains(&*knob.name)) else {
+                return Ok(match full {
+                    Some(full) => self.pool_limit(full, &at, limit),
+                    None => limit,
+                });
+            };
+            moved.insert(&knob.name);
+            at = self.sweep(knob, at)?;
         }
     }
 
@@ -279,7 +280,7 @@ impl<'a> Search<'a> {
         let value = at[&knob.name];
         let wanted = self.figure(&self.best())? * ENOUGH * CERTAIN;
         let too_few = self.steps.iter().filter_map(|step| {
-            let values = &step.trial.values;
+            let values = &step.step.values;
             let verdict = step.measured.verdict.as_ref();
             let full = verdict.and_then(full_pool);
             let raised = full.and_then(|pool| knob_of(pool, &self.tuning.knobs, values));
@@ -352,13 +353,8 @@ impl<'a> Search<'a> {
                 }
             }
             if let Some(ratio) = ratio.filter(|ratio| ratio.value() >= ENOUGH) {
-                let confirmed_by = self.confirmed(&chosen).len() as u32;
-                let ratio = TuningRatio {
-                    ratio: ratio.value(),
-                    interval: ratio.interval(),
-                    confirmed_by,
-                };
-                return Ok((chosen, Some(ratio)));
+                let confirmed_by = self.confirmed(&chosen).len();
+                return Ok((chosen, Some(tuning_ratio(&ratio, confirmed_by))));
             }
             rejected.push(chosen);
             let next = self.good_settings();
@@ -406,21 +402,35 @@ impl<'a> Search<'a> {
         reason: &str,
     ) -> Searched<()> {
         let taken = self.taken(values);
-        let trial = NextProcess {
-            values: values.clone(),
-            trial: self.tuning.trial_name(values),
-            process: taken as u32 + 1,
+        let mut step = TuningStep {
             action,
             knob: knob.map(|knob| knob.name.clone()),
             reason: reason.to_owned(),
+            values: values.clone(),
+            trial: self.tuning.trial_name(values),
+            process: taken as u32 + 1,
+            figure_per_s: None,
+            is_lower_bound: false,
+            interval: None,
+            note: None,
+            cause: None,
+            limit: None,
         };
         let measured = self.measured.get(values).and_then(|all| all.get(taken));
         let measured = match measured {
             Some(measured) => measured.clone(),
-            None if (self.has_failed)(&trial.trial) => MeasuredProcess::failed(),
-            None => return Err(Box::new(trial)),
+            None if (self.has_failed)(&step.trial) => MeasuredProcess::default(),
+            None => return Err(Box::new(step)),
         };
-        self.steps.push(SearchStep { trial, measured });
+        step.figure_per_s = measured.figure;
+        step.is_lower_bound = measured.is_lower_bound;
+        step.interval = measured.interval.clone();
+        step.note = measured.note.clone();
+        if let Some(verdict) = &measured.verdict {
+            step.cause = Some(verdict.cause);
+            step.limit = Some(verdict.summary.clone());
+        }
+        self.steps.push(SearchStep { step, measured });
         Ok(())
     }
 
@@ -428,8 +438,8 @@ impl<'a> Search<'a> {
     pub(super) fn settings(&self) -> Vec<KnobValues> {
         let mut settings: Vec<KnobValues> = Vec::new();
         for step in &self.steps {
-            if !settings.contains(&step.trial.values) {
-                settings.push(step.trial.values.clone());
+            if !settings.contains(&step.step.values) {
+                settings.push(step.step.values.clone());
             }
         }
         settings
@@ -439,7 +449,7 @@ impl<'a> Search<'a> {
     pub(super) fn of<'s>(&'s self, values: &KnobValues) -> impl Iterator<Item = &'s SearchStep> {
         let values = values.clone();
         let steps = self.steps.iter();
-        steps.filter(move |step| step.trial.values == values)
+        steps.filter(move |step| step.step.values == values)
     }
 
     fn taken(&self, values: &KnobValues) -> usize {
@@ -454,44 +464,41 @@ impl<'a> Search<'a> {
 
     fn confirmations<'s>(&'s self, values: &KnobValues) -> impl Iterator<Item = &'s SearchStep> {
         let steps = self.of(values);
-        steps.filter(|step| step.trial.action == TuningAction::Confirm)
+        steps.filter(|step| step.step.action == TuningAction::Confirm)
     }
 
     fn confirmed(&self, values: &KnobValues) -> Vec<f64> {
         let steps = self.confirmations(values);
-        steps
-            .filter_map(|step| step.measured.figure.per_s())
-            .collect()
+        steps.filter_map(|step| step.measured.figure).collect()
     }
 
     /// Returns the figure of a setting without its confirmation, so that good luck in the search
     /// does not count as a confirmation.
     pub(super) fn figure(&self, values: &KnobValues) -> Option<f64> {
         let steps = self.of(values);
-        let steps = steps.filter(|step| step.trial.action != TuningAction::Confirm);
         let figures: Vec<f64> = steps
-            .filter_map(|step| step.measured.figure.per_s())
+            .filter(|step| step.step.action != TuningAction::Confirm)
+            .filter_map(|step| step.measured.figure)
             .collect();
         geometric_mean(&figures)
     }
 
     /// Returns whether the figure of a setting is only a lower bound.
     pub(super) fn is_lower_bound(&self, values: &KnobValues) -> bool {
-        let mut steps = self.of(values);
-        steps.any(|step| step.measured.figure.bound_limit().is_some())
+        self.of(values).any(|step| step.measured.is_lower_bound)
     }
 
     /// Returns the setting with the highest figure.
     pub(super) fn best(&self) -> KnobValues {
-        let mut settings = self.settings().into_iter();
-        let first = settings.next().unwrap_or_default();
-        settings.fold(first, |best, other| {
+        let higher = |best, other| {
             if self.figure(&other) > self.figure(&best) {
                 other
             } else {
                 best
             }
-        })
+        };
+        let settings = self.settings().into_iter();
+        settings.reduce(higher).unwrap_or_default()
     }
 
     /// Returns the measured values of a knob with the other knobs as in `at`, in ascending order.
@@ -522,4 +529,100 @@ fn with(values: &KnobValues, knob: &TunedKnob, value: u64) -> KnobValues {
     let mut values = values.clone();
     values.insert(knob.name.clone(), value);
     values
+}
+
+/// Returns a ratio of two settings, and the number of fresh processes of each that confirm it.
+pub(super) fn tuning_ratio(ratio: &Ratio, confirmed_by: usize) -> TuningRatio {
+    TuningRatio {
+        ratio: ratio.value(),
+        interval: ratio.interval(),
+        confirmed_by: confirmed_by as u32,
+    }
+}
+
+/// Returns the allowed value nearest to the geometric mean of two values and strictly between
+/// them. Returns `None` if there is no such value, or if the values are close.
+pub(super) fn between(knob: &TunedKnob, low: u64, high: u64) -> Option<u64> {
+    let from = low.max(1) as f64;
+    if high as f64 / from <= CLOSE && knob.values.is_empty() && low > 0 {
+        return None;
+    }
+    let middle = (from * high as f64).sqrt();
+    let inside = |value: &u64| low < *value && *value < high && *value >= knob.low;
+    if knob.values.is_empty() {
+        Some(middle.round() as u64)
+            .map(|value| value.clamp(low + 1, high.saturating_sub(1).max(low + 1)))
+            .filter(inside)
+    } else {
+        let values = knob.values.iter().copied().filter(inside);
+        let distance = |value: &u64| ((*value as f64).ln() - middle.ln()).abs();
+        values.min_by(|a, b| distance(a).total_cmp(&distance(b)))
+    }
+}
+
+/// Returns the smallest allowed value of at least `wanted`, or the largest allowed value.
+pub(super) fn at_least(knob: &TunedKnob, wanted: u64) -> u64 {
+    if knob.values.is_empty() {
+        wanted.clamp(knob.low, knob.high)
+    } else {
+        let mut values = knob.values.iter().copied();
+        values.find(|value| *value >= wanted).unwrap_or(knob.high)
+    }
+}
+
+/// Returns the next value of a coarse sweep, up to `limit`. Returns `None` at the end.
+pub(super) fn coarse_step(knob: &TunedKnob, value: u64, limit: u64) -> Option<u64> {
+    let wanted = (value.max(1) as f64 * COARSE).min(limit as f64) as u64;
+    let next = at_least(knob, wanted);
+    (next > value).then_some(next)
+}
+
+/// A saturated pool.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct FullPool {
+    pub(crate) kind: KnobKind,
+    /// Mean number of units in use; `None` if unknown.
+    pub(crate) held: Option<f64>,
+    /// Whether the kind is only a guess.
+    pub(crate) is_guess: bool,
+}
+
+impl FullPool {
+    /// A pool whose units in use are a step of the verdict's path.
+    pub(crate) fn at(verdict: &Verdict, kind: KnobKind, step: StepKind, is_guess: bool) -> Self {
+        let held = verdict.path.iter().find(|of| of.kind == step);
+        let held = held.and_then(|step| step.waiting);
+        FullPool {
+            kind,
+            held: held.filter(|held| *held > 0.0),
+            is_guess,
+        }
+    }
+}
+
+/// Returns the saturated pool that the verdict identifies, if any.
+pub(crate) fn full_pool(verdict: &Verdict) -> Option<FullPool> {
+    match spec(verdict.cause).tuning {
+        Tuning::Raise(pool) => Some(pool(verdict)),
+        Tuning::Silent | Tuning::Stop => None,
+    }
+}
+
+/// Returns the knob that sizes a full pool: a knob of the pool's kind whose value is near the number
+/// of units in use. If the kind is a guess, a knob of another kind also matches.
+fn knob_of<'a>(
+    pool: FullPool,
+    knobs: &'a [TunedKnob],
+    values: &KnobValues,
+) -> Option<&'a TunedKnob> {
+    let is_near = |knob: &&TunedKnob| match (pool.held, values[&knob.name] as f64) {
+        (Some(held), value) if value > 0.0 => {
+            (held - value).abs() <= SPARE_UNITS || SAME.contains(&(held / value))
+        }
+        // A value of 0 stands for the server's default, whose size is unknown.
+        _ => true,
+    };
+    let mut near = knobs.iter().filter(is_near);
+    let of_kind = near.clone().find(|knob| knob.sizes == pool.kind);
+    of_kind.or_else(|| near.next().filter(|_| pool.is_guess))
 }

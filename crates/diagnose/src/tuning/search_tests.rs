@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use floodmark_record::cause::Cause;
 use floodmark_record::path::{Actor, PathStep, StepKind};
 use floodmark_record::tuning::{
-    KnobKind, KnobValues, TunedKnob, TuningAction, TuningDescription, TuningGoal,
+    KnobKind, KnobValues, TunedKnob, TuningAction, TuningDescription, TuningGoal, TuningStep,
 };
 use floodmark_record::verdict::{Confidence, Verdict};
 use proptest::prelude::*;
 
-use super::figure::MeasuredFigure;
 use super::measured::{Measured, MeasuredProcess};
-use super::search::{Choice, NextProcess, Search, SearchEnd};
+use super::search::{CLOSE, Choice, Search, SearchEnd, at_least, between, coarse_step};
 
 /// Number of requests in flight.
 const IN_FLIGHT: u64 = 100;
@@ -68,7 +67,7 @@ pub(super) fn verdict(cause: Cause, held: f64) -> Verdict {
 struct Simulation {
     tuning: TuningDescription,
     measured: Measured,
-    trials: Vec<NextProcess>,
+    trials: Vec<TuningStep>,
 }
 
 impl Simulation {
@@ -99,14 +98,11 @@ impl Simulation {
             assert_eq!(processes.len() + 1, next.process as usize);
             let figure = figure.map(|figure| figure * noise(self.trials.len()));
             processes.push(MeasuredProcess {
-                figure: match figure {
-                    Some(per_s) => MeasuredFigure::Known(per_s, None),
-                    None => MeasuredFigure::Missing(None),
-                },
+                figure,
                 throughput_per_s: figure,
-                p99_us: None,
                 verdict: Some(verdict(cause, held)),
                 in_flight: IN_FLIGHT,
+                ..MeasuredProcess::default()
             });
             self.trials.push(next);
         }
@@ -297,5 +293,43 @@ proptest! {
         // Noise of ± 1.5 % can hide about as much.
         prop_assert!(figure >= 0.95 * best, "{:?} of {best}: {:?}", figure, simulation.path());
         prop_assert!(simulation.path().len() <= 9, "{:?}", simulation.path());
+    }
+}
+
+fn values_knob(low: u64, high: u64, values: &[u64]) -> TunedKnob {
+    TunedKnob {
+        name: "threads".to_owned(),
+        sizes: KnobKind::Threads,
+        default: low,
+        low,
+        high,
+        values: values.to_vec(),
+    }
+}
+
+#[test]
+fn takes_the_middle_on_a_logarithmic_scale() {
+    let all = values_knob(1, 200, &[]);
+    assert_eq!(between(&all, 1, 100), Some(10));
+    assert_eq!(between(&all, 0, 2), Some(1));
+    assert_eq!(between(&all, 2, 4), Some(3));
+    assert_eq!(between(&all, 20, 29), None, "close values");
+    let some = values_knob(1, 64, &[1, 8, 64]);
+    assert_eq!(between(&some, 1, 64), Some(8));
+    assert_eq!(between(&some, 8, 64), None);
+    assert_eq!(at_least(&some, 9), 64);
+    assert_eq!(coarse_step(&all, 8, 100), Some(32));
+    assert_eq!(coarse_step(&all, 100, 100), None);
+}
+
+proptest! {
+    #[test]
+    fn is_strictly_between(low in 0_u64..500, width in 1_u64..500) {
+        let all = values_knob(1, 2_000, &[]);
+        let high = low + width;
+        match between(&all, low, high) {
+            Some(value) => prop_assert!(low < value && value < high),
+            None => prop_assert!(width == 1 || high as f64 / low as f64 <= CLOSE),
+        }
     }
 }

@@ -14,6 +14,7 @@ use floodmark_stats::estimate::geometric;
 use super::causes::{self, CauseSpec, Place};
 use super::facts::RunFacts;
 use super::graph;
+use crate::tuning::full_pool;
 
 /// Minimum throughput ratio if the paused process is not saturated (0.95 was measured).
 const UNCHANGED: f64 = 0.875;
@@ -146,7 +147,7 @@ pub fn pool_setting(
     if spec.class != Some(CauseClass::Pool) {
         return None;
     }
-    let kind = match spec.tuning.full_pool(verdict)?.kind {
+    let kind = match full_pool(verdict)?.kind {
         KnobKind::Connections => "connection",
         _ => "thread",
     };

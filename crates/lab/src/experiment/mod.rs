@@ -19,14 +19,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use floodmark_diagnose::tuning::NextProcess;
 use floodmark_host::{Cpus, Stop, open_files, sweep, sweep_folders};
 use floodmark_observe::{Root, cpu};
 use floodmark_plan::{FileError, PlanSpec, Planned, plan, target};
 use floodmark_record::experiment::Resumed;
 use floodmark_record::gate::GateResult;
 use floodmark_record::host::ToolInfo;
-use floodmark_record::tuning::Tuning;
+use floodmark_record::tuning::{Tuning, TuningStep};
 use floodmark_record::{Event, Record};
 
 use crate::attempt;
@@ -120,7 +119,7 @@ pub trait ExperimentListener {
     /// Called with the state of the experiment's gate after each pair that has a ratio.
     fn on_gate(&mut self, _gate: &GateResult) {}
     /// Called before each server process of a tuning.
-    fn on_next(&mut self, _next: &NextProcess) {}
+    fn on_next(&mut self, _next: &TuningStep) {}
     /// Called with the result of a tuning so far, after each server process.
     fn on_tuned(&mut self, _tuning: &Tuning) {}
 }

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use floodmark_diagnose::tuning::{NextProcess, TuningState, judge};
+use floodmark_diagnose::tuning::{TuningState, judge};
 use floodmark_plan::FileError;
 use floodmark_record::Event;
-use floodmark_record::tuning::{FailedSetting, TuningDescription};
+use floodmark_record::tuning::{FailedSetting, TuningDescription, TuningStep};
 use floodmark_workers::WorkerFailure;
 
 use super::RunningExperiment;
@@ -63,7 +63,7 @@ impl RunningExperiment<'_> {
     fn measure_setting(
         &mut self,
         tuning: &TuningDescription,
-        next: &NextProcess,
+        next: &TuningStep,
     ) -> Option<WorkerFailure> {
         let earlier = self.failures.len();
         let trial = self.runner.experiment.trials[0].with_knobs(tuning, &next.values);
