@@ -50,9 +50,10 @@ pub fn judge(record: &Record, rules: &GateRules, state: &GateState) -> GateResul
         .collect();
     let interval = pairs.last().and_then(|pair| pair.interval.clone());
     let ratio = trimmed_ratio(&ratios);
-    let by_interval = ratio.zip(interval.as_ref());
-    let by_interval = by_interval.map(|(ratio, interval)| rules.decide(ratio, interval));
-    let by_interval = by_interval.unwrap_or(GateDecision::Inconclusive);
+    let by_interval = match (ratio, &interval) {
+        (Some(ratio), Some(interval)) => rules.decide(ratio, interval),
+        _ => GateDecision::Inconclusive,
+    };
     let (decision, caveat) = match by_interval {
         GateDecision::Passed => match limited_by_client(record) {
             None => (by_interval, None),
@@ -94,28 +95,22 @@ impl Pairs {
             measured: Vec::new(),
             excluded: Vec::new(),
         };
+        let metric = rules.metric;
         if rules.is_alternating {
             for turns in turns {
-                pairs.add(turns.process, rules, |trial| {
-                    let side = if *trial == rules.baseline {
-                        &turns.baseline
-                    } else {
-                        &turns.candidate
-                    };
-                    let figure = side.figure(rules.metric);
-                    figure.ok_or_else(|| why_turns_missing(side, rules.metric))
+                let figures = [&turns.baseline, &turns.candidate].map(|side| {
+                    side.figure(metric)
+                        .ok_or_else(|| why_turns_missing(side, metric))
                 });
-                if let Some(pair) = pairs.measured.last_mut() {
-                    pair.turn_s = Some(turns.turn_s);
-                }
+                pairs.add(rules, turns.process, Some(turns.turn_s), figures);
             }
             return pairs;
         }
         let last = record.runs.iter().map(|run| run.process).max();
         for process in 1..=last.unwrap_or(0) {
             let sides = [&rules.baseline, &rules.candidate].map(|trial| {
-                let runs = record.runs_of(trial).filter(|run| run.process == process);
-                let runs: Vec<&Run> = runs.collect();
+                let runs = record.runs_of(trial);
+                let runs = Vec::from_iter(runs.filter(|run| run.process == process));
                 let is_complete = |run: &&Run| run.ended.reason != EndReason::Interrupted;
                 (!runs.is_empty() && runs.iter().all(is_complete)).then(|| RunGroup {
                     name: trial.clone(),
@@ -123,40 +118,39 @@ impl Pairs {
                     capacities: Vec::new(),
                 })
             });
-            let [Some(baseline), Some(candidate)] = &sides else {
-                continue;
-            };
-            pairs.add(process, rules, |trial| {
-                let side = if *trial == rules.baseline {
-                    baseline
-                } else {
-                    candidate
-                };
-                process_figure(side, rules.metric).ok_or_else(|| why_missing(side))
-            });
+            if let [Some(baseline), Some(candidate)] = &sides {
+                let figures = [baseline, candidate]
+                    .map(|side| process_figure(side, metric).ok_or_else(|| why_missing(side)));
+                pairs.add(rules, process, None, figures);
+            }
         }
         pairs
     }
 
-    /// Adds a pair. `figure` returns the figure of a trial, or the reason why it is missing.
+    /// Adds a pair. Each side has a figure, or the reason why it is missing.
     fn add(
         &mut self,
-        process: u32,
         rules: &GateRules,
-        figure: impl Fn(&String) -> Result<f64, String>,
+        process: u32,
+        turn_s: Option<f64>,
+        figures: [Result<f64, String>; 2],
     ) {
-        let figure = |trial| figure(trial).map_err(|reason| format!("{trial}: {reason}"));
-        let figures = figure(&rules.baseline).and_then(|of| Ok((of, figure(&rules.candidate)?)));
-        match figures {
-            Ok((baseline, candidate)) => self.measured.push(GatePair {
-                process,
-                baseline,
-                candidate,
-                turn_s: None,
-                interval: None,
-            }),
-            Err(what) => self.excluded.push(format!("pair {process}: {what}")),
-        }
+        let (trial, reason) = match figures {
+            [Ok(baseline), Ok(candidate)] => {
+                self.measured.push(GatePair {
+                    process,
+                    baseline,
+                    candidate,
+                    turn_s,
+                    interval: None,
+                });
+                return;
+            }
+            [Err(reason), _] => (&rules.baseline, reason),
+            [_, Err(reason)] => (&rules.candidate, reason),
+        };
+        self.excluded
+            .push(format!("pair {process}: {trial}: {reason}"));
     }
 }
 
