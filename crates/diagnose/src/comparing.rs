@@ -3,32 +3,35 @@
 //! Server processes are the independent repetitions. Each process has one figure, which combines
 //! its attempts.
 
-mod capacity;
 mod claims;
 mod differences;
 mod process_figures;
 mod run_group;
-mod sweeps;
 mod trends;
 
 use floodmark_record::Record;
 use floodmark_record::comparison::{Compared, ComparedMetric, Comparison, Conclusion};
-use floodmark_record::experiment::ExperimentDescription;
+use floodmark_record::experiment::{ExperimentDescription, PointThroughput, Swept};
 use floodmark_record::run::Status;
-use floodmark_stats::comparison::{Ratio, conclusion as conclusion_of, geometric_mean};
+use floodmark_stats::comparison::{
+    Ratio, conclusion as conclusion_of, geometric_mean, over_processes,
+};
 use floodmark_stats::estimate::CONFIDENCE;
 
-pub use capacity::trial_capacities;
 pub use claims::claims;
 pub use differences::{Caveats, caveats};
-use process_figures::ProcessFigures;
+pub use process_figures::trial_capacities;
+use process_figures::{ProcessFigures, interval_of_ratio};
 pub use run_group::{GroupError, RunGroup, run_groups, select};
-pub use sweeps::sweeps;
 pub use trends::{NamedRecord, trend_series};
 
 /// Recommended number of server processes per system. With fewer processes, the estimate of the
 /// variance between processes is too uncertain.
 pub const FEWEST_PROCESSES: usize = 5;
+
+/// Minimum share of the highest throughput that is sufficient. Throughput varies by about 5 %
+/// between fresh processes on one host.
+const ENOUGH: f64 = 0.95;
 
 /// Compares the trials of a record on every metric.
 ///
@@ -51,7 +54,7 @@ pub fn comparisons(record: &Record) -> Vec<Comparison> {
         .into_iter()
         .filter(|group| group.is_trial() && !in_sweep(group))
         .collect();
-    let loads = run_group::grouped(&trials, |a, b| differences::is_same_load(a, b));
+    let loads = run_group::grouped(&trials, |a, b| differences::load(a) == differences::load(b));
     let mut comparisons = Vec::new();
     for load in &loads {
         for trial in &load[1..] {
@@ -84,8 +87,7 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
     let usable = of_a.usable().zip(of_b.usable());
     let ratio = usable.and_then(|(a, b)| Ratio::of(a, b));
     let across = ratio.as_ref().and_then(Ratio::interval);
-    let within =
-        || capacity::interval_of_ratio(a, b).filter(|_| metric == ComparedMetric::Capacity);
+    let within = || interval_of_ratio(a, b).filter(|_| metric == ComparedMetric::Capacity);
     let interval = across.clone().or_else(within);
     let mut notes = [a.named(&of_a.notes), b.named(&of_b.notes)].concat();
     if ratio.is_some() && across.is_none() {
@@ -96,14 +98,15 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
         (Some(_), None) => "ratio of geometric means, without an interval".to_owned(),
         (None, None) => "no ratio".to_owned(),
     };
-    let conclusion = interval.as_ref().map(conclusion_of);
-    let conclusion = conclusion.unwrap_or(Conclusion::Undecided);
+    let conclusion = interval
+        .as_ref()
+        .map_or(Conclusion::Undecided, conclusion_of);
     let has_attempts = |figures: &ProcessFigures| figures.attempts > figures.values.len();
     if ratio.is_some() && (has_attempts(&of_a) || has_attempts(&of_b)) {
         method += "; the figure of a process is the median of its attempts";
     }
     let compared = |figures: &ProcessFigures| Compared {
-        figure: figures.usable().and_then(geometric_mean),
+        figure: figures.mean(),
         processes: figures.values.len() as u32,
         attempts: figures.attempts as u32,
     };
@@ -127,8 +130,52 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
 /// Returns the figure of a group with one server process. Returns `None` if the process has no valid
 /// run, or if its figure is not finite and positive.
 pub(crate) fn process_figure(group: &RunGroup<'_>, metric: ComparedMetric) -> Option<f64> {
-    let figures = ProcessFigures::of(group, metric);
-    figures.usable().and_then(geometric_mean)
+    ProcessFigures::of(group, metric).mean()
+}
+
+/// Returns the results of all sweeps in a record's experiment.
+#[must_use]
+pub fn sweeps(record: &Record) -> Vec<Swept> {
+    let groups = run_groups(record);
+    let trial = |name: &str| {
+        let mut trials = groups.iter().filter(|group| group.is_trial());
+        trials.find(|group| group.name == name)
+    };
+    let experiments = record.experiment.iter();
+    let sweeps = experiments.flat_map(|experiment| &experiment.sweeps);
+    sweeps
+        .map(|sweep| {
+            let points = sweep.points.iter();
+            let measured = points.map(|point| throughput(trial(&point.trial)));
+            let measured: Vec<PointThroughput> = measured.collect();
+            let throughputs = || measured.iter().map(|point| point.throughput_per_s);
+            let highest = throughputs().flatten().fold(0.0, f64::max);
+            let first = |minimum: f64| {
+                let mut throughputs = throughputs();
+                let at = throughputs.position(|x| highest > 0.0 && x.is_some_and(|x| x >= minimum));
+                at.map(|at| sweep.points[at].trial.clone())
+            };
+            Swept {
+                best: first(highest),
+                enough: first(highest * ENOUGH),
+                sweep: sweep.clone(),
+                measured,
+            }
+        })
+        .collect()
+}
+
+fn throughput(group: Option<&RunGroup<'_>>) -> PointThroughput {
+    let figures = group.map(|group| ProcessFigures::of(group, ComparedMetric::Throughput));
+    let values = figures.as_ref().and_then(ProcessFigures::usable);
+    let values = values.unwrap_or_default();
+    let interval = over_processes(values);
+    PointThroughput {
+        throughput_per_s: geometric_mean(values),
+        low: interval.as_ref().map(|i| i.low),
+        high: interval.as_ref().map(|i| i.high),
+        processes: values.len() as u32,
+    }
 }
 
 /// Returns whether any run in a group is valid or bound.

@@ -3,7 +3,6 @@
 use floodmark_record::Record;
 use floodmark_record::comparison::{Agreement, ClaimResult, Holds};
 use floodmark_record::experiment::PublishedClaim;
-use floodmark_stats::comparison::{geometric_mean, over_processes};
 
 use super::process_figures::ProcessFigures;
 use super::{RunGroup, compare, run_groups, select, too_few};
@@ -42,15 +41,14 @@ fn measure(groups: &[RunGroup<'_>], published: &PublishedClaim) -> Result<Measur
     }
     let group = group(published.trial.as_deref())?;
     let figures = ProcessFigures::of(group, metric);
-    let usable = figures.usable();
-    let interval = usable.and_then(over_processes);
+    let (figure, interval) = (figures.mean(), figures.interval());
     let mut notes = Vec::new();
     if interval.is_none() {
         notes = group.named(&figures.notes);
-        notes.extend(usable.map(|_| too_few(&[(group, &figures)])));
+        notes.extend(figure.map(|_| too_few(&[(group, &figures)])));
     }
     let interval = interval.map(|interval| (interval.low, interval.high));
-    Ok((usable.and_then(geometric_mean), interval, notes))
+    Ok((figure, interval, notes))
 }
 
 fn judge(published: &PublishedClaim, measured: MeasuredClaim) -> ClaimResult {

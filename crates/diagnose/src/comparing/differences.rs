@@ -1,7 +1,6 @@
 //! Weaknesses of a comparison, such as differences in load, host or version between two results.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::slice::from_ref;
 
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
@@ -52,27 +51,8 @@ pub fn caveats(a: (&RunGroup<'_>, &[Record]), b: (&RunGroup<'_>, &[Record])) -> 
     Caveats { unlike, notes }
 }
 
-/// Returns whether two groups have the same workload and load.
-pub(super) fn is_same_load(a: &RunGroup<'_>, b: &RunGroup<'_>) -> bool {
-    load(a) == load(b)
-}
-
-/// Returns one line for each property of the load that differs.
-pub(super) fn load_differences(
-    names: [&str; 2],
-    a: &RunGroup<'_>,
-    b: &RunGroup<'_>,
-) -> Vec<String> {
-    differences(names, &load(a), &load(b))
-}
-
-/// Returns one line for each host property that differs, and one if floodmark's version differs.
-pub(super) fn host_differences(names: [&str; 2], [a, b]: [&Record; 2]) -> Vec<String> {
-    differences(names, &hosts(from_ref(a)), &hosts(from_ref(b)))
-}
-
 /// Returns one line for each property that differs or has several values.
-fn differences(names: [&str; 2], a: &Properties, b: &Properties) -> Vec<String> {
+pub(super) fn differences(names: [&str; 2], a: &Properties, b: &Properties) -> Vec<String> {
     let none = BTreeSet::new();
     let mut keys = Vec::from_iter(a.keys().chain(b.keys()).collect::<BTreeSet<_>>());
     // The workload matters most, so it comes first.
@@ -97,7 +77,7 @@ fn differences(names: [&str; 2], a: &Properties, b: &Properties) -> Vec<String> 
 
 /// Returns the workload, the client and all plan fields. New plan fields are therefore compared
 /// automatically.
-fn load(group: &RunGroup<'_>) -> Properties {
+pub(super) fn load(group: &RunGroup<'_>) -> Properties {
     let mut properties = Properties::new();
     let mut add = |key: &str, value| properties.entry(key.to_owned()).or_default().insert(value);
     // The loads of a search follow from its first load and its objectives.
@@ -140,7 +120,8 @@ fn load(group: &RunGroup<'_>) -> Properties {
     properties
 }
 
-fn hosts(records: &[Record]) -> Properties {
+/// Returns the host properties and the version of floodmark.
+pub(super) fn hosts(records: &[Record]) -> Properties {
     let mut properties = Properties::new();
     for record in records {
         let Environment {

@@ -1,12 +1,19 @@
 //! One figure per server process, and notes on excluded attempts and outliers.
 
+use floodmark_record::Record;
+use floodmark_record::capacity::TrialCapacity;
 use floodmark_record::comparison::{ComparedMetric, counted_attempts};
+use floodmark_record::interval::Interval;
 use floodmark_record::run::{Run, Status};
 use floodmark_stats::attempts::{geometric_median, median, outliers, slow_first};
+use floodmark_stats::comparison::{geometric_mean, over_processes};
+use floodmark_stats::estimate::CONFIDENCE;
 
-use super::capacity;
-use super::run_group::RunGroup;
+use super::run_group::{RunGroup, run_groups};
 use crate::text::{plural, show_s};
+
+/// Half-width of a 95 % interval in standard deviations.
+const Z_95: f64 = 1.959_964;
 
 /// A group's figures, one per server process.
 pub(super) struct ProcessFigures {
@@ -22,7 +29,7 @@ pub(super) struct ProcessFigures {
 impl ProcessFigures {
     pub(super) fn of(group: &RunGroup<'_>, metric: ComparedMetric) -> Self {
         if metric == ComparedMetric::Capacity {
-            return capacity::process_figures(group);
+            return of_capacities(group);
         }
         let (mut values, mut numbers, mut used) = (Vec::new(), Vec::new(), 0);
         let (mut invalid, mut warming, mut unmeasured) = (0, 0, 0);
@@ -86,14 +93,20 @@ impl ProcessFigures {
         let known = |v: &f64| v.is_finite() && *v > 0.0;
         (!self.values.is_empty() && self.values.iter().all(known)).then_some(&self.values[..])
     }
+
+    /// Returns the figure of the group: the geometric mean over the server processes.
+    pub(super) fn mean(&self) -> Option<f64> {
+        geometric_mean(self.usable()?)
+    }
+
+    /// Returns the interval of the mean.
+    pub(super) fn interval(&self) -> Option<Interval> {
+        over_processes(self.usable()?)
+    }
 }
 
 /// Returns the reasons why the figures cannot be compared.
-pub(super) fn not_comparable(
-    values: &[f64],
-    metric: ComparedMetric,
-    group: &RunGroup<'_>,
-) -> Vec<String> {
+fn not_comparable(values: &[f64], metric: ComparedMetric, group: &RunGroup<'_>) -> Vec<String> {
     let all = plural(values.len() as u64, "process");
     let mut reasons = Vec::new();
     if values.is_empty() {
@@ -118,11 +131,7 @@ pub(super) fn not_comparable(
 }
 
 /// Returns one note per outlier. The figures include outliers.
-pub(super) fn outlier_notes(
-    values: &[f64],
-    numbers: &[u32],
-    metric: ComparedMetric,
-) -> Vec<String> {
+fn outlier_notes(values: &[f64], numbers: &[u32], metric: ComparedMetric) -> Vec<String> {
     if values.iter().any(|v| !v.is_finite()) {
         return Vec::new();
     }
@@ -136,4 +145,68 @@ pub(super) fn outlier_notes(
         )
     };
     outliers(values).into_iter().map(note).collect()
+}
+
+/// Returns the sustained capacities of a group's server processes. Processes without one are
+/// excluded.
+fn of_capacities(group: &RunGroup<'_>) -> ProcessFigures {
+    let sustained = group.capacities.iter().filter_map(|found| {
+        let (per_s, _) = found.sustained()?;
+        Some((per_s, found.process))
+    });
+    let (values, numbers): (Vec<f64>, Vec<u32>) = sustained.unzip();
+    let (excluded, all) = (
+        group.capacities.len() - values.len(),
+        group.capacities.len(),
+    );
+    let metric = ComparedMetric::Capacity;
+    let mut notes = not_comparable(&values, metric, group);
+    if excluded > 0 {
+        notes.push(format!(
+            "{excluded} of {all} processes excluded: the capacity changed, or only a bound is known"
+        ));
+    }
+    notes.extend(outlier_notes(&values, &numbers, metric));
+    ProcessFigures {
+        notes,
+        attempts: values.len(),
+        values,
+    }
+}
+
+/// Returns the capacity of each trial of a record.
+#[must_use]
+pub fn trial_capacities(record: &Record) -> Vec<TrialCapacity> {
+    let capacity = |group: RunGroup<'_>| {
+        let values = of_capacities(&group).values;
+        TrialCapacity {
+            trial: group.name.clone(),
+            rate_per_s: geometric_mean(&values),
+            interval: over_processes(&values).or_else(|| group.only_capacity()?.1),
+            processes: values.len() as u32,
+            bounded: (group.capacities.len() - values.len()) as u32,
+        }
+    };
+    let groups = run_groups(record).into_iter();
+    groups
+        .filter(|group| !group.capacities.is_empty())
+        .map(capacity)
+        .collect()
+}
+
+/// Returns the interval of the ratio of two capacities, if there is a single server process on each
+/// side. It covers the variation between trials, which is close to log-normal.
+pub(super) fn interval_of_ratio(a: &RunGroup<'_>, b: &RunGroup<'_>) -> Option<Interval> {
+    let ((per_s_a, range_a), (per_s_b, range_b)) = (a.only_capacity()?, b.only_capacity()?);
+    let (range_a, range_b) = (range_a?, range_b?);
+    let spread = |range: &Interval| (range.high / range.low).ln() / (2.0 * Z_95);
+    let half = Z_95 * spread(&range_a).hypot(spread(&range_b));
+    let ratio = per_s_a / per_s_b;
+    Some(Interval {
+        low: ratio * (-half).exp(),
+        high: ratio * half.exp(),
+        confidence: CONFIDENCE,
+        method: "ratio of two capacities; the interval covers trials of one server process each"
+            .to_owned(),
+    })
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use floodmark_record::Record;
 use floodmark_record::capacity::CapacityResult;
 use floodmark_record::comparison::{ComparedMetric, ComparedResult};
+use floodmark_record::interval::Interval;
 use floodmark_record::run::Run;
 
 /// The runs of one trial or system.
@@ -52,6 +53,14 @@ impl<'a> RunGroup<'a> {
         let has_capacity = !self.capacities.is_empty();
         let fits = |metric: &ComparedMetric| (*metric == ComparedMetric::Capacity) == has_capacity;
         ComparedMetric::ALL.into_iter().filter(fits).collect()
+    }
+
+    /// Returns the sustained capacity of the group's only server process, with its interval.
+    pub(super) fn only_capacity(&self) -> Option<(f64, Option<Interval>)> {
+        match &self.capacities[..] {
+            [only] => only.sustained(),
+            _ => None,
+        }
     }
 
     /// Returns whether the group is a trial of an experiment.

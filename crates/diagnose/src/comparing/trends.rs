@@ -1,5 +1,7 @@
 //! Trends over successive results.
 
+use std::slice::from_ref;
+
 use floodmark_record::Record;
 use floodmark_record::comparison::{
     ComparedMetric, HostChange, LevelRatio, Trend, TrendFigure, TrendLevel, TrendResult,
@@ -7,9 +9,8 @@ use floodmark_record::comparison::{
 };
 use floodmark_record::interval::Interval;
 use floodmark_stats::change::levels;
-use floodmark_stats::comparison::{geometric_mean, over_processes};
 
-use super::differences::{host_differences, is_same_load, load_differences, validity_notes};
+use super::differences::{differences, hosts, load, validity_notes};
 use super::process_figures::ProcessFigures;
 use super::run_group::{RunGroup, grouped, run_groups};
 
@@ -42,7 +43,7 @@ pub fn trend_series(
     let mut points: Vec<TrendPoint<'_>> = results.iter().flat_map(points).collect();
     points.sort_by_key(|point| point.started_unix_ms);
     let is_same = |a: &TrendPoint<'_>, b: &TrendPoint<'_>| {
-        a.name == b.name && is_same_load(&a.group, &b.group)
+        a.name == b.name && load(&a.group) == load(&b.group)
     };
     let all = grouped(points, is_same);
     let (mut series, mut notes) = (Vec::new(), Vec::new());
@@ -53,7 +54,7 @@ pub fn trend_series(
         if let Some(earlier) = earlier {
             let other = &earlier[0];
             let names = [other.of.name.as_str(), first.of.name.as_str()];
-            let differences = load_differences(names, &other.group, &first.group);
+            let differences = differences(names, &load(&other.group), &load(&first.group));
             name = format!("{name} since {}", first.of.name);
             notes.push(format!(
                 "{name}: the load differs: {}",
@@ -121,11 +122,11 @@ fn trend(points: &[TrendPoint<'_>], metric: ComparedMetric) -> (Trend, Vec<Strin
     let mut reasons = Vec::new();
     let figures = points.iter().map(|point| {
         let of = ProcessFigures::of(&point.group, metric);
-        let Some(value) = of.usable().and_then(geometric_mean) else {
+        let Some(value) = of.mean() else {
             reasons.push((point, of.notes));
             return None;
         };
-        let interval = over_processes(&of.values);
+        let interval = of.interval();
         let interval = interval.or_else(|| interval_within(&point.group, metric));
         Some(TrendFigure { value, interval })
     });
@@ -180,10 +181,7 @@ fn interval_within(group: &RunGroup<'_>, metric: ComparedMetric) -> Option<Inter
             let only = runs.next().filter(|_| runs.next().is_none())?;
             only.throughput_interval.clone()
         }
-        ComparedMetric::Capacity => match &group.capacities[..] {
-            [only] => only.sustained()?.1,
-            _ => None,
-        },
+        ComparedMetric::Capacity => group.only_capacity()?.1,
         _ => None,
     }
 }
@@ -191,7 +189,8 @@ fn interval_within(group: &RunGroup<'_>, metric: ComparedMetric) -> Option<Inter
 fn host_changes(points: &[TrendPoint<'_>]) -> Vec<HostChange> {
     let pairs = (1..).zip(points.windows(2)).filter_map(|(first, pair)| {
         let names = [pair[0].of.name.as_str(), pair[1].of.name.as_str()];
-        let differences = host_differences(names, [&pair[0].of.record, &pair[1].of.record]);
+        let [a, b] = [&pair[0], &pair[1]].map(|point| hosts(from_ref(&point.of.record)));
+        let differences = differences(names, &a, &b);
         (!differences.is_empty()).then_some(HostChange { first, differences })
     });
     pairs.collect()
