@@ -400,24 +400,20 @@ impl ConditionSubject for ObjectiveSubject {
 
     fn parse(parts: &Parts<'_>) -> Result<(Self, f64), ConditionError> {
         let name = parts.name;
-        let subject = match name {
-            "goodput" => ObjectiveSubject::Goodput,
-            _ => ObjectiveSubject::Upper(parts.figure()?),
-        };
-        if let ObjectiveSubject::Upper(figure) = subject
-            && let Some(why) = obstacle(figure)
-        {
-            let text = parts.text;
-            return Err(ConditionError(format!(
-                "\"{name}\" in \"{text}\" cannot be an objective: {why}"
-            )));
-        }
-        let (direction, bound, unit, hint) = match subject {
-            ObjectiveSubject::Upper(figure) => ("<", "above 0", figure.unit(), ""),
-            ObjectiveSubject::Goodput => {
-                let hint = "; here, goodput is a share of the offered requests";
-                (">", "below 100%", FigureUnit::Share, hint)
+        let (subject, direction, unit, bound, hint) = if name == "goodput" {
+            let hint = "; here, goodput is a share of the offered requests";
+            let unit = FigureUnit::Share;
+            (ObjectiveSubject::Goodput, ">", unit, "below 100%", hint)
+        } else {
+            let figure = parts.figure()?;
+            if let Some(why) = obstacle(figure) {
+                let text = parts.text;
+                return Err(ConditionError(format!(
+                    "\"{name}\" in \"{text}\" cannot be an objective: {why}"
+                )));
             }
+            let unit = figure.unit();
+            (ObjectiveSubject::Upper(figure), "<", unit, "above 0", "")
         };
         if !parts.operator.0.starts_with(direction) {
             return Err(parts.invalid_value(&format!(
