@@ -6,11 +6,9 @@ pub mod comparing;
 pub mod conditions;
 pub mod doctor;
 pub mod gate;
-mod held;
 pub mod next;
 pub mod notes;
-mod stalled;
-mod stopped;
+mod silence;
 mod suspicion;
 mod text;
 pub mod tls;
@@ -19,7 +17,7 @@ pub mod validity;
 pub mod why;
 
 pub use next::next_step;
-pub use stopped::server_gone_since_s;
+pub use silence::server_gone_since_s;
 pub use suspicion::RecentFigures;
 pub use validity::{agent_validity, client_fault, validity};
 

@@ -9,12 +9,12 @@ use floodmark_record::plan::ConnectionUse;
 use floodmark_record::reason::CLIENT_ERRORS;
 use floodmark_record::run::Run;
 use floodmark_record::tls::Trust;
+use floodmark_record::units::show_count;
 use floodmark_record::verdict::Verdict;
 use floodmark_record::{Metric, Observation};
 
 use crate::asking;
-use crate::held;
-use crate::stalled;
+use crate::silence::{server_stall, show_stall};
 use crate::text::{percent, plural, plural_if_any, show_processes, show_s};
 use crate::validity::{ClientThreads, Judged};
 
@@ -36,12 +36,12 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
         expected(judged),
         unverified(run),
         timed_out(run),
-        server_stall(run),
+        stall(run),
         not_closed(run),
         out_of_step(run),
         other_processes(run),
-        held::not_opened(run),
-        held::lost(run),
+        not_opened(run),
+        lost(run),
         redirects(run),
         listen_queue(run),
         syn_retransmits(run),
@@ -99,10 +99,10 @@ fn timed_out(run: &Run) -> Option<String> {
 }
 
 /// Reports a server stall, unless the verdict already names it as the cause.
-fn server_stall(run: &Run) -> Option<String> {
+fn stall(run: &Run) -> Option<String> {
     let is_cause = |verdict: &Verdict| verdict.cause == Cause::ServerStall;
-    let stall = stalled::server_stall(run)?;
-    (!run.verdict.as_ref().is_some_and(is_cause)).then(|| stalled::show(stall))
+    let stall = server_stall(run)?;
+    (!run.verdict.as_ref().is_some_and(is_cause)).then(|| show_stall(stall))
 }
 
 /// Reports connections that the server left open after their last response.
@@ -220,6 +220,34 @@ fn little(run: &Run) -> Option<String> {
             percent(missing)
         )
     })
+}
+
+/// Reports connections that failed to open before the run.
+fn not_opened(run: &Run) -> Option<String> {
+    let held = run.connections.held.as_ref();
+    let held = held.filter(|held| held.failed > 0)?;
+    let reasons = Vec::from_iter(held.reasons.keys().map(String::as_str)).join(", ");
+    let reasons = match reasons.as_str() {
+        "" => "reason unknown".to_owned(),
+        reasons => reasons.replace('_', " "),
+    };
+    Some(format!(
+        "{} of {} failed to open before the run ({reasons}); the run started without these \
+         connections and retried",
+        show_count(held.failed),
+        plural(run.plan.connections.into(), "held connection"),
+    ))
+}
+
+/// Reports connections that closed during the run.
+fn lost(run: &Run) -> Option<String> {
+    let held = run.connections.held.as_ref()?;
+    Some(format!(
+        "{} closed during the run ({} reopened); if the server closes idle connections, raise its \
+         idle timeout",
+        plural_if_any(held.lost, "held connection")?,
+        show_count(held.reopened),
+    ))
 }
 
 /// Reports target addresses that accepted no connection although other addresses did.

@@ -10,6 +10,9 @@ use crate::validity::{LATENESS_SHARE, LATENESS_US};
 use crate::why::causes::{ALL, CauseSpec, spec};
 use crate::why::thresholds::SATURATED;
 
+/// What a load looks like, such as `client-bound`, and the figures that suggest it.
+pub(crate) type Suspicion = (&'static str, String);
+
 /// Figures of the last seconds of a load. A figure is `None` if it is not measured.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RecentFigures {
@@ -54,7 +57,10 @@ impl RecentFigures {
     /// Returns `None` if the figures support no suspicion.
     #[must_use]
     pub fn suspicion(&self) -> Option<String> {
-        let of = |spec: &CauseSpec| spec.live.and_then(|suspect| suspect(self));
+        let of = |spec: &CauseSpec| {
+            let (what, figures) = spec.live?(self)?;
+            Some(format!("looks {what} ({}): {figures}", spec.cause))
+        };
         of(spec(Cause::Errors))
             .or_else(|| self.late())
             .or_else(|| ALL.iter().copied().find_map(of))

@@ -6,24 +6,21 @@
 //! the figures then average over the time before and after the stop.
 
 mod agents;
-mod threads;
 
 use floodmark_record::cause::Cause;
-use floodmark_record::events::EndReason;
+use floodmark_record::events::{EndReason, ThreadUsage};
 use floodmark_record::reason::{
-    CLIENT_ERRORS, FailureKind, LateReason, Reason, UnsentReason, Worded,
+    CLIENT_ERRORS, FailureKind, LateReason, Reason, ThreadFix, ThreadUse, UnsentReason, Worded,
 };
 use floodmark_record::run::{Run, Status, Validity};
 use floodmark_record::verdict::Verdict;
 
-use crate::held;
 use crate::tls;
 use crate::why::causes::ALL;
 use crate::why::is_limit;
 
 pub use agents::agent_validity;
 pub(crate) use agents::fix as agent_fix;
-pub(crate) use threads::ClientThreads;
 
 /// Closed model: minimum busy share of a saturated load thread. Even a saturated thread waits
 /// briefly between requests, and the share is computed from two clocks that differ slightly.
@@ -178,7 +175,7 @@ pub fn client_fault(run: &Run, cpus: u32, can_be_late: bool) -> Option<Reason> {
 fn not_sent(judged: &Judged<'_>) -> Vec<Reason> {
     let mut faults = Vec::from_iter(cut_short(judged.run));
     faults.extend(unsent(judged));
-    faults.extend(held::not_held(judged));
+    faults.extend(not_held(judged));
     faults
 }
 
@@ -416,6 +413,70 @@ fn stalled(judged: &Judged<'_>) -> Option<Reason> {
     let sending_s = judged.run.sending_s;
     let stall_s = judged.stall_s().filter(|s| *s > UNSENT_SHARE * sending_s)?;
     Some(Reason::Stalled { stall_s, sending_s })
+}
+
+/// Reports connections that the client failed to hold, if the failures invalidate the run.
+fn not_held(judged: &Judged<'_>) -> Option<Reason> {
+    let reasons = &judged.run.connections.held.as_ref()?.reasons;
+    let names = CLIENT_ERRORS.iter().map(|(name, ..)| *name);
+    let failures =
+        names.filter_map(|name| Some((name.to_owned(), *reasons.get(name).filter(|n| **n > 0)?)));
+    let (errors, failed): (Vec<String>, Vec<u64>) = failures.unzip();
+    let failed: u64 = failed.iter().sum();
+    let connections = judged.run.plan.connections;
+    (failed as f64 > UNSENT_SHARE * f64::from(connections)).then_some(Reason::NotHeld {
+        failed,
+        connections,
+        errors,
+    })
+}
+
+/// The load threads.
+pub(crate) struct ClientThreads {
+    pub(crate) used: ThreadUse,
+}
+
+impl ClientThreads {
+    /// Computes the mean shares. Returns `None` if there are no load threads.
+    pub(crate) fn of(threads: &[ThreadUsage]) -> Option<Self> {
+        let load = || threads.iter().filter(|t| t.drives_load && t.wall_s > 0.0);
+        let n = load().count();
+        let mean = |sum: f64| sum / n as f64;
+        let share = |seconds: f64, thread: &ThreadUsage| (seconds / thread.wall_s).min(1.0);
+        let on_cpu: f64 = load().map(|t| share(t.user_s + t.system_s, t)).sum();
+        let runnable: Option<f64> = load().map(|t| Some(share(t.run_delay_s?, t))).sum();
+        (n > 0).then(|| ClientThreads {
+            used: ThreadUse {
+                threads: n,
+                on_cpu: mean(on_cpu),
+                runnable: runnable.map(mean),
+            },
+        })
+    }
+
+    /// Returns the share of the time that the threads were running or runnable. An unknown runnable
+    /// share counts as 0.
+    pub(crate) fn busy(&self) -> f64 {
+        (self.used.on_cpu + self.used.runnable.unwrap_or(0.0)).min(1.0)
+    }
+
+    /// Returns a larger number of threads to try, or `None` if more threads would not help.
+    pub(crate) fn more(&self, cpus: u32) -> Option<usize> {
+        let cpus = cpus as usize;
+        let n = self.used.threads;
+        (n < cpus && !self.used.is_starved()).then(|| (n * 2).min(cpus))
+    }
+
+    /// Returns the fix for saturated threads.
+    pub(crate) fn fix(&self, cpus: u32) -> ThreadFix {
+        if let Some(more) = self.more(cpus) {
+            ThreadFix::MoreThreads(more)
+        } else if self.used.is_starved() {
+            ThreadFix::OwnCpus
+        } else {
+            ThreadFix::OtherHost
+        }
+    }
 }
 
 #[cfg(test)]

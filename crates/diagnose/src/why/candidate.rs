@@ -35,7 +35,6 @@ impl EvidenceRank {
 }
 
 /// A cause that may limit the run.
-#[derive(Debug)]
 pub struct Candidate {
     pub rank: EvidenceRank,
     /// Used share of the limit, or 1 if the share cannot be computed.
@@ -56,7 +55,7 @@ impl Candidate {
     pub fn new(
         rank: EvidenceRank,
         summary: impl Into<String>,
-        evidence: impl IntoIterator<Item = String>,
+        evidence: impl IntoIterator<Item: Into<Option<String>>>,
         next: impl Into<String>,
     ) -> Self {
         Candidate {
@@ -64,26 +63,37 @@ impl Candidate {
             utilization: 1.0,
             limit_per_s: None,
             summary: summary.into(),
-            evidence: evidence.into_iter().collect(),
+            evidence: evidence.into_iter().filter_map(Into::into).collect(),
             next: next.into(),
             path: Vec::new(),
         }
     }
 
+    /// Creates a candidate for the main consumer of the server's CPU time.
+    pub fn consumer(
+        consumer: StepKind,
+        summary: impl Into<String>,
+        evidence: impl IntoIterator<Item: Into<Option<String>>>,
+        next: impl Into<String>,
+    ) -> Self {
+        Candidate::new(EvidenceRank::Mechanism, summary, evidence, next)
+            .at([(StepKind::Cpu, Actor::Server), (consumer, Actor::Server)])
+    }
+
     /// Creates a candidate for a part of the runtime that takes a share of the server's CPU time.
-    pub fn cost(share: f64, part: &str, figure: String, step: (StepKind, Actor)) -> Self {
+    pub fn cost(share: f64, part: &str, figure: String, consumer: StepKind) -> Self {
         let summary = format!("{part} takes {} of the server's CPU time", percent(share));
-        Candidate::new(EvidenceRank::Cost, summary, vec![figure], "")
-            .at([(StepKind::Cpu, Actor::Server), step])
-            .with_share(share)
+        Candidate {
+            rank: EvidenceRank::Cost,
+            ..Candidate::consumer(consumer, summary, [figure], "").with_share(share)
+        }
     }
 
     /// Sets the path's steps up to the limit. Their source is the first line of evidence.
     pub fn at<const N: usize>(self, steps: [(StepKind, Actor); N]) -> Self {
         let basis = self.evidence.first().cloned().unwrap_or_default();
         let step = |(kind, who)| PathStep::new(kind, who, basis.clone());
-        let path = steps.map(step).to_vec();
-        self.via(path)
+        self.via(steps.map(step).to_vec())
     }
 
     /// Sets the steps from the requests in flight to the limit.
@@ -98,19 +108,15 @@ impl Candidate {
     }
 
     /// Sets the upper bound of throughput in requests per second.
-    pub fn with_limit(self, limit_per_s: Option<f64>) -> Self {
-        Candidate {
-            limit_per_s,
-            ..self
-        }
+    pub fn with_limit(mut self, limit_per_s: Option<f64>) -> Self {
+        self.limit_per_s = limit_per_s;
+        self
     }
 
     /// Sets the used share of the limit.
-    pub fn with_share(self, utilization: f64) -> Self {
-        Candidate {
-            utilization,
-            ..self
-        }
+    pub fn with_share(mut self, utilization: f64) -> Self {
+        self.utilization = utilization;
+        self
     }
 
     /// Sets the used share of the resource and the resulting upper bound of throughput.
@@ -126,7 +132,6 @@ impl Candidate {
 }
 
 /// The result of a rule for one cause.
-#[derive(Debug)]
 pub enum Finding {
     Limit(Candidate),
     /// The figure that rules out the cause.
@@ -146,22 +151,10 @@ pub fn not_available(evidence: impl Into<String>) -> Option<Finding> {
 }
 
 /// The findings of all rules.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Findings {
     pub candidates: Vec<(Cause, Candidate)>,
     pub ruled_out: Vec<RuledOut>,
     /// Descriptions of evidence that was not available.
     pub unseen: Vec<String>,
-}
-
-impl Findings {
-    /// Adds a rule's finding about a cause.
-    pub fn add(&mut self, cause: Cause, finding: Option<Finding>) {
-        match finding {
-            None => {}
-            Some(Finding::Limit(candidate)) => self.candidates.push((cause, candidate)),
-            Some(Finding::RuledOut(figure)) => self.ruled_out.push(RuledOut { cause, figure }),
-            Some(Finding::NotAvailable(evidence)) => self.unseen.push(evidence),
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! Facts about a run: rates and means over the window. All rules take these facts as input.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 
 use floodmark_record::Metric;
 use floodmark_record::events::ThreadUsage;
@@ -12,24 +13,18 @@ use floodmark_record::plan::ConnectionUse;
 use floodmark_record::run::{Run, SeriesRow};
 use floodmark_record::watch::Server;
 
-use super::thresholds::NOTICEABLE;
+use super::graph::Service;
+use super::thresholds::{MOST, NOTICEABLE};
 
-mod accepting;
-mod allowed_cpus;
-mod consumed;
 mod cpus;
 mod samples;
 mod waiting;
 
-pub use accepting::AcceptQueue;
-pub use allowed_cpus::AllowedCpus;
-pub use consumed::consumed;
-pub use cpus::{CpuUse, used};
-pub use samples::WindowSamples;
-pub use waiting::{DatabaseSessions, ThreadGroupFacts, UpstreamFacts, is_compiler};
+pub use cpus::{AllowedCpus, CpuUse, used};
+pub use samples::{WindowSamples, consumed};
+pub use waiting::{AcceptQueue, DatabaseSessions, ThreadGroupFacts, UpstreamFacts, is_compiler};
 
 /// Facts about one run. `None` means that a fact is not available.
-#[derive(Debug)]
 pub struct RunFacts<'a> {
     pub run: &'a Run,
     pub samples: WindowSamples<'a>,
@@ -60,11 +55,12 @@ pub struct RunFacts<'a> {
     pub upstreams: Vec<UpstreamFacts>,
     /// Sessions of a PostgreSQL store.
     pub sessions: Option<DatabaseSessions>,
+    /// What limits the number of requests in service, once it is known.
+    pub(super) service: OnceCell<Service>,
 }
 
 impl<'a> RunFacts<'a> {
     /// Collects the facts about a run. Returns `None` if the run has no throughput.
-    #[must_use]
     pub fn of(run: &'a Run, environment: &Environment) -> Option<Self> {
         let seconds = run.window.to_s - run.window.from_s;
         let ok_per_s = run.throughput_per_s.filter(|_| seconds > 0.0)?;
@@ -113,18 +109,17 @@ impl<'a> RunFacts<'a> {
             upstreams: waiting::upstreams(&samples),
             sessions: waiting::sessions(&samples),
             samples,
+            service: OnceCell::new(),
         })
     }
 
     /// Returns the maximum total number of load threads across all agents.
-    #[must_use]
     pub fn client_threads(&self) -> f64 {
         f64::from(self.run.plan.threads) * self.run.agents.len().max(1) as f64
     }
 
     /// Returns whether floodmark recorded the run without thread states: the run's thread groups
     /// have no run delay.
-    #[must_use]
     pub fn lacks_thread_states(&self) -> bool {
         let has = |wanted| {
             let mut metrics = self.samples.metrics();
@@ -136,7 +131,6 @@ impl<'a> RunFacts<'a> {
     /// Returns the number of requests that the server's kernel received but the server did not
     /// read, including requests on connections in the accept queue. Assumes requests of similar
     /// sizes.
-    #[must_use]
     pub fn unread(&self) -> Option<f64> {
         let run = self.run;
         let size = run.bytes.sent as f64 / run.requests.sent.max(1) as f64;
@@ -146,8 +140,12 @@ impl<'a> RunFacts<'a> {
         bytes.filter(|_| size > 0.0).map(|bytes| bytes / size)
     }
 
+    /// Returns whether most of `requests` wait until the server reads them.
+    pub fn are_unread(&self, requests: f64) -> Option<bool> {
+        Some(self.unread()? >= MOST * requests)
+    }
+
     /// Returns the throughput in each second of the window, in requests per second.
-    #[must_use]
     pub fn rates(&self) -> Vec<f64> {
         let window = &self.run.window;
         let rows = seconds(self.run);
@@ -157,10 +155,9 @@ impl<'a> RunFacts<'a> {
 
     /// Names the sources that have no figures about the server, usually because reading them was not
     /// permitted.
-    #[must_use]
     pub fn unseen_sources(&self) -> Vec<String> {
         let is_seen = |is: fn(&Metric) -> bool| self.samples.metrics().any(is);
-        let blocked = is_seen(|of| {
+        let blocked = |of: &Metric| {
             matches!(
                 of,
                 Metric::ThreadsBlocked {
@@ -168,28 +165,29 @@ impl<'a> RunFacts<'a> {
                     ..
                 }
             )
-        });
-        let code = is_seen(|of| matches!(of, Metric::Code(..)));
+        };
         let sources = [
             (
-                blocked,
+                is_seen(blocked),
                 "what the server's threads wait for (/proc/PID/task/TID/syscall)",
             ),
-            (code, "the code that the server executes (perf_event_open)"),
+            (
+                is_seen(|of| matches!(of, Metric::Code(..))),
+                "the code that the server executes (perf_event_open)",
+            ),
         ];
-        let unseen = sources.iter().filter(|(is_seen, _)| !is_seen);
-        let unseen = unseen.filter(|_| !self.thread_groups.is_empty());
+        let unseen = sources
+            .iter()
+            .filter(|(is_seen, _)| !is_seen && !self.thread_groups.is_empty());
         unseen.map(|(_, source)| (*source).to_owned()).collect()
     }
 
     /// Returns the mean of one of the server's JVM metrics.
-    #[must_use]
     pub fn jvm(&self, figure: JvmFigure) -> Option<f64> {
         self.samples.mean(Metric::Jvm(Role::Server, figure))
     }
 
     /// Returns the share of the server's CPU time that a kind of code takes.
-    #[must_use]
     pub fn code_share(&self, figure: CodeFigure) -> Option<f64> {
         let sampled = |figure| self.samples.mean(Metric::Code(Role::Server, figure));
         let all = sampled(CodeFigure::All).filter(|all| *all > 0.0)?;

@@ -1,22 +1,14 @@
 //! The link is saturated: responses have left the server but have not reached the client.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::metric::{Role, SocketFigure};
-use floodmark_record::path::{Actor, StepKind};
+use floodmark_record::metric::SocketFigure;
 use floodmark_record::units::show_bytes;
 
-use super::{CauseSpec, Detect, Place, Tuning};
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::RunFacts;
-use crate::why::thresholds::{MAX_IN_TRANSIT, MOST};
+use super::*;
+use crate::why::thresholds::MAX_IN_TRANSIT;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     tuning: Tuning::Stop,
-    ..CauseSpec::new(
-        Cause::Bandwidth,
-        Place::Network,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::Bandwidth, Place::Network, detect)
 };
 
 /// Payload of a TCP segment on Ethernet, in bytes. The client's kernel may delay the ACK of a
@@ -52,7 +44,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
             show_bytes((response * facts.ok_per_s) as u64),
             show_bytes(response as u64)
         ),
-        vec![figure],
+        [figure],
         "make responses smaller (compress them), or use a faster link",
     )
     .at([(StepKind::Link, Actor::Network)])

@@ -1,42 +1,27 @@
 //! The load generator is CPU-bound.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::path::{Actor, StepKind};
-
-use super::{CauseSpec, Detect, Effect, Explanation, Place, Tuning};
-use crate::suspicion::RecentFigures;
-use crate::text::{plural, show_available, show_us};
+use super::*;
 use crate::validity::{ClientThreads, SATURATED_SHARE};
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::{RunFacts, used};
-use crate::why::proof::CauseClass;
-use crate::why::thresholds::CONTENDED;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
-    explained_by: &[Explanation {
-        by: &[Cause::EphemeralPorts],
-        when: |facts, _, _| {
-            let searched = facts.client_errors("ports_exhausted") > facts.run.requests.sent;
-            let figure = || "the client used its CPU to search for free local ports".to_owned();
-            searched.then(|| Effect::RuledOut(figure()))
-        },
-    }],
+    explained_by: &[Cause::EphemeralPorts],
+    explanation: |facts, _| {
+        let searched = facts.client_errors("ports_exhausted") > facts.run.requests.sent;
+        let figure = || "the client used its CPU to search for free local ports".to_owned();
+        searched.then(|| Effect::RuledOut(figure()))
+    },
     class: Some(CauseClass::ClientCpu),
     tuning: Tuning::Stop,
     live: Some(suspect),
-    ..CauseSpec::new(
-        Cause::ClientCpu,
-        Place::Client,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::ClientCpu, Place::Client, detect)
 };
 
-fn suspect(recent: &RecentFigures) -> Option<String> {
+fn suspect(recent: &RecentFigures) -> Option<Suspicion> {
     let (threads, used) = (recent.client_threads, recent.client_cpus);
     let threads_text = plural(threads.into(), "thread");
     let text = format!("the load generator uses {used:.2} CPUs with {threads_text}");
     let is_saturated = used >= SATURATED_SHARE * f64::from(threads);
-    is_saturated.then(|| SPEC.suspicion("client-bound", &text))
+    is_saturated.then_some(("client-bound", text))
 }
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -72,7 +57,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Saturated,
         format!("the load generator is CPU-bound ({cost} per request); the server may be faster"),
-        vec![figure],
+        [figure],
         if client.busiest.is_some() && facts.client_threads() < client.allowed {
             format!("add a client thread: -t {}", threads + 1)
         } else if external {

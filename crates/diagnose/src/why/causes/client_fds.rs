@@ -1,12 +1,6 @@
 //! The load generator reached its limit on open files.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::path::{Actor, StepKind};
-use floodmark_record::units::show_count;
-
-use super::{CauseSpec, Detect, Place, Tuning};
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::RunFacts;
+use super::*;
 
 /// Name of the error in records.
 const ERROR: &str = "fds_exhausted";
@@ -15,11 +9,7 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     shows_at_once: true,
     client_error: Some(ERROR),
     tuning: Tuning::Stop,
-    ..CauseSpec::new(
-        Cause::ClientFds,
-        Place::Client,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::ClientFds, Place::Client, detect)
 };
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -34,7 +24,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Counted,
         format!("the load generator reached its limit on open files ({limit})"),
-        vec![format!(
+        [format!(
             "errors.fds_exhausted: {failures} (EMFILE); connections.peak: {}, \
              connections.fd_limit: {limit}",
             show(run.connections.peak)

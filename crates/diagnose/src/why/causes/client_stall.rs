@@ -1,20 +1,9 @@
 //! The load generator stalled.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::path::{Actor, StepKind};
-use floodmark_record::units::show_ns;
-
-use super::{CauseSpec, Detect, Place};
+use super::*;
 use crate::validity::STALL_S;
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::RunFacts;
-use crate::why::thresholds::{NOTICEABLE, RARE};
 
-pub(super) static SPEC: CauseSpec = CauseSpec::new(
-    Cause::ClientStall,
-    Place::Client,
-    Detect::Figures(detect),
-);
+pub(super) static SPEC: CauseSpec = CauseSpec::new(Cause::ClientStall, Place::Client, detect);
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     let longest_ns = facts.run.longest_stall_ns? as f64;
@@ -28,7 +17,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         // Throughput falls by the stall's share of the time.
         EvidenceRank::Counted.unless_minor(stall_s < NOTICEABLE * window),
         format!("the load generator stalled for {longest}: it neither sent nor received"),
-        vec![format!(
+        [format!(
             "longest_stall_ns: a client thread woke up {longest} late"
         )],
         "find out what stopped the client (another program, a paused host, SIGSTOP), then repeat",

@@ -1,16 +1,7 @@
 //! Requests wait for a free connection from the server to its store or upstream.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::path::StepKind;
-use floodmark_record::tuning::KnobKind;
-
-use super::{CauseSpec, Detect, Place, Tuning};
-use crate::tuning::FullPool;
-use crate::why::candidate::{Finding, ruled_out};
-use crate::why::facts::RunFacts;
-use crate::why::gain::GainModel;
-use crate::why::graph::{Holder, Service};
-use crate::why::proof::CauseClass;
+use super::worker_pool::self_limit;
+use super::*;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     class: Some(CauseClass::Pool),
@@ -18,32 +9,21 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     tuning: Tuning::Raise(|verdict| {
         FullPool::at(verdict, KnobKind::Connections, StepKind::Connections, false)
     }),
-    ..CauseSpec::new(
-        Cause::ConnectionPool,
-        Place::Server,
-        Detect::Waits(detect),
-    )
+    ..CauseSpec::new(Cause::ConnectionPool, Place::Server, detect)
 };
 
-fn detect(facts: &RunFacts<'_>, service: &Service) -> Option<Finding> {
-    let limit = match service.limit_of(Cause::ConnectionPool) {
-        Ok(limit) => limit,
-        Err(figure) => return figure.and_then(ruled_out),
-    };
-    let count = limit.held.round();
-    let (summary, kind) = if limit.holder == Holder::Connections {
-        let summary = format!(
-            "all {count:.0} connections from the server to the {} are in use",
-            limit.resource.who
-        );
-        (summary, "connection")
-    } else {
-        let figure = &service.figure;
-        let summary = format!(
-            "the server limits itself to {count:.0} requests at once (a pool or a semaphore): {figure}"
-        );
-        (summary, "thread")
-    };
-    let next = limit.raise(facts, kind);
-    limit.candidate(facts, summary, next).found()
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    facts.service().detect(Cause::ConnectionPool, |limit| {
+        let count = limit.held.round();
+        let (summary, kind) = if limit.holder == StepKind::Connections {
+            let summary = format!(
+                "all {count:.0} connections from the server to the {} are in use",
+                limit.resource.who
+            );
+            (summary, "connection")
+        } else {
+            (self_limit(count, &facts.service().figure), "thread")
+        };
+        limit.candidate(facts, summary, limit.raise(facts, kind))
+    })
 }

@@ -1,23 +1,13 @@
 //! The CPU quota of the control group throttles the server.
 
-use floodmark_record::cause::Cause;
 use floodmark_record::metric::CgroupFigure;
-use floodmark_record::path::{Actor, StepKind};
 
-use super::{CauseSpec, Detect, Place, Tuning};
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::RunFacts;
-use crate::why::gain::GainModel;
-use crate::why::thresholds::NOTICEABLE;
+use super::*;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     gain: GainModel::AllCpus,
     tuning: Tuning::Stop,
-    ..CauseSpec::new(
-        Cause::CpuQuota,
-        Place::Server,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::CpuQuota, Place::Server, detect)
 };
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -34,7 +24,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Counted,
         format!("the control group's CPU quota throttles the server {times:.0} times per second"),
-        [figure].into_iter().chain(server),
+        [Some(figure), server],
         "raise or remove the quota (cpu.max, or --cpus of the container)",
     )
     .at([(StepKind::Quota, Actor::Server)])

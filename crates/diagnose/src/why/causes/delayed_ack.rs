@@ -1,24 +1,13 @@
 //! Nagle's algorithm at one end waits for an acknowledgement that the other end delays.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::metric::{NetworkFigure, Role};
-use floodmark_record::path::{Actor, StepKind};
-use floodmark_record::units::show_ns;
+use floodmark_record::metric::NetworkFigure;
 
-use super::{CauseSpec, Detect, Place};
-use crate::text::{per_s, show_us};
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::RunFacts;
-use crate::why::proof::CauseClass;
-use crate::why::thresholds::{DELAYED_ACK_US, MOST};
+use super::*;
+use crate::why::thresholds::DELAYED_ACK_US;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     class: Some(CauseClass::Demand),
-    ..CauseSpec::new(
-        Cause::DelayedAck,
-        Place::Network,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::DelayedAck, Place::Network, detect)
 };
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -58,7 +47,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Counted,
         "the second part of each response waits 40 ms for the acknowledgement of the first (Nagle's algorithm and delayed ACK)",
-        vec![
+        [
             format!("service time: p50 {median}, p90 {p90}"),
             format!("first byte: p50 {}", show_us(Some(first_byte))),
             counter,

@@ -1,15 +1,11 @@
 //! Requests wait for the server's reads and writes of files other than a log.
 
-use floodmark_record::cause::Cause;
-
-use super::{CauseSpec, Detect, Place, Tuning};
-use crate::why::graph::writing;
+use super::sync_logging::writing;
+use super::*;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     tuning: Tuning::Stop,
-    ..CauseSpec::new(
-        Cause::Disk,
-        Place::Server,
-        Detect::Waits(|facts, service| writing(facts, service, Cause::Disk)),
-    )
+    ..CauseSpec::new(Cause::Disk, Place::Server, |facts| {
+        writing(facts, Cause::Disk)
+    })
 };

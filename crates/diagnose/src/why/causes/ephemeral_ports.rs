@@ -1,15 +1,9 @@
 //! The client ran out of local ports, usually because of connections in TIME_WAIT.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::metric::{Role, SocketFigure};
-use floodmark_record::path::{Actor, StepKind};
-use floodmark_record::plan::{ConnectionUse, Sources};
-use floodmark_record::units::show_count;
+use floodmark_record::metric::SocketFigure;
+use floodmark_record::plan::Sources;
 
-use super::{CauseSpec, Detect, Place, Tuning};
-use crate::text::plural;
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::RunFacts;
+use super::*;
 
 /// Name of the error in records.
 const ERROR: &str = "ports_exhausted";
@@ -18,11 +12,7 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     shows_at_once: true,
     client_error: Some(ERROR),
     tuning: Tuning::Stop,
-    ..CauseSpec::new(
-        Cause::EphemeralPorts,
-        Place::Client,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::EphemeralPorts, Place::Client, detect)
 };
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {

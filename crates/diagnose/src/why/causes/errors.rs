@@ -1,52 +1,38 @@
 //! Many requests failed: unexpected or malformed responses, rejections that no rate limiter explains,
 //! or no response at all.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::path::{Actor, StepKind};
 use floodmark_record::reason::FIX_STOPPED;
-use floodmark_record::run::Run;
-use floodmark_record::units::show_count;
 
-use super::rate_limiter::is_limited;
-use super::{CauseSpec, Detect, Effect, Explanation, Place};
-use crate::stopped;
-use crate::suspicion::RecentFigures;
-use crate::text::{per_s, percent, plural, show_s};
+use super::rate_limiter::{is_limited, responses};
+use super::*;
+use crate::silence;
+use crate::text::show_s;
 use crate::validity::MIN_LENGTH_S;
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::RunFacts;
-use crate::why::thresholds::{MOST, NOTICEABLE, RARE};
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     interrupts: Some(stopped),
-    explained_by: &[Explanation {
-        by: &[Cause::RateLimiter],
-        when: |facts, _, _| {
-            let run = facts.run;
-            let is_minor = failed_share(run) < MOST && is_limited(run);
-            is_minor.then_some(Effect::Minor)
-        },
-    }],
+    explained_by: &[Cause::RateLimiter],
+    explanation: |facts, _| {
+        let run = facts.run;
+        let is_minor = failed_share(run) < MOST && is_limited(run);
+        is_minor.then_some(Effect::Minor)
+    },
     shows_at_once: true,
     live: Some(suspect),
-    ..CauseSpec::new(
-        Cause::Errors,
-        Place::Responses,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::Errors, Place::Responses, detect)
 };
 
-fn suspect(recent: &RecentFigures) -> Option<String> {
+fn suspect(recent: &RecentFigures) -> Option<Suspicion> {
     let share = recent.failed_share;
     let text = format!("{} of the requests fail", percent(share));
-    (share >= RARE).then(|| SPEC.suspicion("limited by errors", &text))
+    (share >= RARE).then_some(("limited by errors", text))
 }
 
 /// Returns the candidate for a server that stopped responding.
 fn stopped(facts: &RunFacts<'_>) -> Option<Candidate> {
-    let summary = stopped::show_since(facts.run)?;
+    let summary = silence::show_stop(facts.run)?;
     let evidence = format!("requests without a response: {}", unanswered(facts.run));
-    let candidate = Candidate::new(EvidenceRank::Counted, summary, vec![evidence], FIX_STOPPED);
+    let candidate = Candidate::new(EvidenceRank::Counted, summary, [evidence], FIX_STOPPED);
     Some(candidate.at([(StepKind::Errors, Actor::Server)]))
 }
 
@@ -64,12 +50,6 @@ fn unanswered(run: &Run) -> String {
     let outcomes = outcomes.iter().filter(|(_, n)| *n > 0);
     let outcomes = outcomes.map(|(outcome, n)| format!("{} {outcome}", show_count(*n)));
     outcomes.collect::<Vec<_>>().join(", ")
-}
-
-/// Returns the number of responses.
-fn responses(run: &Run) -> u64 {
-    let counts = &run.requests;
-    counts.ok + counts.rejected + counts.wrong + counts.malformed
 }
 
 /// Returns the share of the responses that were failures. Rejections by a rate limiter are none.
@@ -113,7 +93,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
                 _ => ", which can be faster than successes",
             }
         ),
-        vec![format!(
+        [format!(
             "requests.rejected: {}, requests.wrong: {}, requests.malformed: {}, of {} responses; ok: {} of {}",
             show_count(counts.rejected),
             show_count(counts.wrong),

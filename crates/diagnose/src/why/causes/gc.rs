@@ -1,23 +1,10 @@
 //! Garbage collection slows the server down.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::metric::JvmFigure;
-use floodmark_record::path::{Actor, StepKind};
-
-use super::{CauseSpec, Detect, Place};
-use crate::text::percent;
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::RunFacts;
-use crate::why::proof::CauseClass;
-use crate::why::thresholds::{MOST, NOTICEABLE};
+use super::*;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     class: Some(CauseClass::ServerCpu),
-    ..CauseSpec::new(
-        Cause::Gc,
-        Place::Server,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::Gc, Place::Server, detect)
 };
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -29,11 +16,10 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         percent(time),
         percent(share)
     );
-    let step = (StepKind::Gc, Actor::Server);
     if time < NOTICEABLE && share < MOST {
         let is_cost = share >= NOTICEABLE && facts.is_server_saturated(server);
         return if is_cost {
-            Candidate::cost(share, "garbage collection", figure, step).found()
+            Candidate::cost(share, "garbage collection", figure, StepKind::Gc).found()
         } else {
             ruled_out(figure)
         };
@@ -45,16 +31,14 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     let collections = facts
         .jvm(JvmFigure::Collections)
         .map(|per_s| format!("{per_s:.1} collections per second (sun.gc.collector.*.invocations)"));
-    let evidence = [Some(figure), stopped, collections];
-    Candidate::new(
-        EvidenceRank::Mechanism,
+    Candidate::consumer(
+        StepKind::Gc,
         format!(
             "the JVM spends {} of the time on garbage collection",
             percent(time)
         ),
-        evidence.into_iter().flatten(),
+        [Some(figure), stopped, collections],
         "increase the heap (-Xmx), or allocate less per request",
     )
-    .at([(StepKind::Cpu, Actor::Server), step])
     .found()
 }

@@ -1,38 +1,25 @@
 //! The server's runtime is still compiling code.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::metric::JvmFigure;
-use floodmark_record::path::{Actor, StepKind};
-use floodmark_record::run::{Run, SteadyClass};
+use floodmark_record::run::SteadyClass;
 
-use super::{CauseSpec, Detect, Effect, Explanation, Place};
-use crate::text::percent;
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::{RunFacts, is_compiler};
-use crate::why::proof::CauseClass;
-use crate::why::thresholds::{CONTENDED, NOTICEABLE, SATURATED};
+use super::*;
+use crate::why::facts::is_compiler;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
-    explained_by: &[Explanation {
-        by: &[Cause::Gc],
-        when: |facts, _, candidate| {
-            let collecting = facts.jvm(JvmFigure::CollectionTime)?;
-            let is_more = candidate.rank != EvidenceRank::Cost && collecting > share(facts)?;
-            is_more.then(|| {
-                Effect::RuledOut(format!(
-                    "{}; garbage collection takes more: {} of the time",
-                    candidate.evidence[0],
-                    percent(collecting)
-                ))
-            })
-        },
-    }],
+    explained_by: &[Cause::Gc],
+    explanation: |facts, candidate| {
+        let collecting = facts.jvm(JvmFigure::CollectionTime)?;
+        let is_more = candidate.rank != EvidenceRank::Cost && collecting > share(facts)?;
+        is_more.then(|| {
+            Effect::RuledOut(format!(
+                "{}; garbage collection takes more: {} of the time",
+                candidate.evidence[0],
+                percent(collecting)
+            ))
+        })
+    },
     class: Some(CauseClass::ServerCpu),
-    ..CauseSpec::new(
-        Cause::Jit,
-        Place::Server,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::Jit, Place::Server, detect)
 };
 
 /// Returns the share of the server's CPU time that the compiler takes.
@@ -42,9 +29,8 @@ fn share(facts: &RunFacts<'_>) -> Option<f64> {
 }
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
-    let server = facts.server.as_ref()?;
+    let (server, share) = (facts.server.as_ref()?, share(facts)?);
     let compiling = facts.jvm(JvmFigure::CompilerTime)?;
-    let share = share(facts)?;
     let figure = format!(
         "compiler threads: {compiling:.2} of the server's {:.2} CPUs (schedstat)",
         server.used
@@ -58,9 +44,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     if !facts.is_server_saturated(server) || (share < NOTICEABLE && !compiles) {
         return ruled_out(figure);
     }
-    let step = (StepKind::Jit, Actor::Server);
     if !compiles {
-        return Candidate::cost(share, "the JIT compiler", figure, step).found();
+        return Candidate::cost(share, "the JIT compiler", figure, StepKind::Jit).found();
     }
     let methods = facts
         .jvm(JvmFigure::Compilations)
@@ -72,18 +57,20 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         )
     });
     let rise = "throughput still rose during the run (steady.class: warming)";
-    let rise = warming.then(|| rise.to_owned());
-    let evidence = [Some(figure), methods, compiler, rise];
-    Candidate::new(
-        EvidenceRank::Mechanism,
+    Candidate::consumer(
+        StepKind::Jit,
         format!(
             "the JVM is still warming up: its compiler takes {} of the server's CPU",
             percent(share)
         ),
-        evidence.into_iter().flatten(),
+        [
+            Some(figure),
+            methods,
+            compiler,
+            warming.then(|| rise.to_owned()),
+        ],
         "use a warm-up that lasts until compilation stops (--warmup)",
     )
-    .at([(StepKind::Cpu, Actor::Server), step])
     .found()
 }
 

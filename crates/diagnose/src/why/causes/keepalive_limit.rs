@@ -1,25 +1,12 @@
 //! The server closes each connection after a certain number of requests, and new connections are
 //! expensive.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::path::{Actor, StepKind};
-use floodmark_record::plan::ConnectionUse;
-use floodmark_record::units::show_count;
-
-use super::{CauseSpec, Detect, Place};
-use crate::text::{percent, show_us};
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::{RunFacts, used};
-use crate::why::proof::CauseClass;
-use crate::why::thresholds::{MOST, NOTICEABLE, REOPENED, SATURATED};
+use super::*;
+use crate::why::thresholds::REOPENED;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     class: Some(CauseClass::ServerCpu),
-    ..CauseSpec::new(
-        Cause::KeepaliveLimit,
-        Place::Accepting,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::KeepaliveLimit, Place::Accepting, detect)
 };
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -60,7 +47,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
             sent as f64 / opened as f64,
             percent(share)
         ),
-        vec![
+        [
             format!("connections.opened: {opened_text}, requests.sent: {sent_text}"),
             format!(
                 "mean connect time: {} (connect_time_us)",

@@ -1,34 +1,22 @@
 //! The server's accept queue overflows.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::metric::{ListenerFigure, NetworkFigure, Role};
-use floodmark_record::path::{Actor, StepKind};
-use floodmark_record::plan::ConnectionUse;
+use floodmark_record::metric::{ListenerFigure, NetworkFigure};
 
-use super::{CauseSpec, Detect, Effect, Explanation, Place};
-use crate::text::per_s;
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
-use crate::why::facts::RunFacts;
-use crate::why::thresholds::{LONG_WAIT_S, MOST, RARE};
+use super::*;
+use crate::why::thresholds::LONG_WAIT_S;
 
 /// Time until a client repeats an unanswered SYN, in seconds (`TCP_TIMEOUT_INIT`, RFC 6298).
 const SYN_RETRY_S: f64 = 1.0;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
-    explained_by: &[Explanation {
-        by: &[Cause::MaxConnections],
-        // The queue overflows because the server has stopped accepting connections.
-        when: |facts, _, candidate| {
-            let length = queue(facts).map_or(0.0, |(length, _)| length);
-            let has_stopped = facts.accept_wait_s(length) >= LONG_WAIT_S && facts.has_spare_cpu();
-            has_stopped.then(|| Effect::RuledOut(candidate.evidence[0].clone()))
-        },
-    }],
-    ..CauseSpec::new(
-        Cause::ListenBacklog,
-        Place::Accepting,
-        Detect::Figures(detect),
-    )
+    explained_by: &[Cause::MaxConnections],
+    // The queue overflows because the server has stopped accepting connections.
+    explanation: |facts, candidate| {
+        let length = queue(facts).map_or(0.0, |(length, _)| length);
+        let has_stopped = facts.accept_wait_s(length) >= LONG_WAIT_S && facts.has_spare_cpu();
+        has_stopped.then(|| Effect::RuledOut(candidate.evidence[0].clone()))
+    },
+    ..CauseSpec::new(Cause::ListenBacklog, Place::Accepting, detect)
 };
 
 /// Returns the mean length and the limit of the accept queue.
@@ -90,9 +78,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Counted,
         format!("the server's accept queue{limit} overflows, and clients retry after 1 s"),
-        [Some(figure), queue_text, retransmits]
-            .into_iter()
-            .flatten(),
+        [Some(figure), queue_text, retransmits],
         "raise the server's backlog and net.core.somaxconn, or keep connections",
     )
     .at([(StepKind::Backlog, Actor::Server)])

@@ -1,37 +1,24 @@
 //! The server reached its limit for concurrent connections, so the others wait to be accepted.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::path::{Actor, StepKind};
-
-use super::{CauseSpec, Detect, Effect, Explanation, Place};
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::RunFacts;
-use crate::why::gain::GainModel;
-use crate::why::proof::CauseClass;
+use super::*;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     // Threads that accept connections themselves also limit the number of connections. If another
     // limit also holds up accepted connections, that limit matters more.
-    explained_by: &[Explanation {
-        by: &[
-            Cause::WorkerPool,
-            Cause::Serialised,
-            Cause::ConnectionPool,
-            Cause::SyncLogging,
-            Cause::Disk,
-        ],
-        when: |_, service, _| {
-            let queue = service.accept_queue.as_ref()?;
-            queue.is_minor.then_some(Effect::Minor)
-        },
-    }],
+    explained_by: &[
+        Cause::WorkerPool,
+        Cause::Serialised,
+        Cause::ConnectionPool,
+        Cause::SyncLogging,
+        Cause::Disk,
+    ],
+    explanation: |facts, _| {
+        let queue = facts.service().accept_queue?;
+        queue.is_minor.then_some(Effect::Minor)
+    },
     class: Some(CauseClass::Waiting),
     gain: GainModel::InService,
-    ..CauseSpec::new(
-        Cause::MaxConnections,
-        Place::Accepting,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::MaxConnections, Place::Accepting, detect)
 };
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -54,7 +41,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
             queue.waiting,
             (connections - queue.waiting).max(0.0)
         ),
-        [queue.figure].into_iter().chain(queue.files),
+        [Some(queue.figure), queue.files],
         "raise the server's limit on connections (max-connections, worker_connections)",
     )
     .at([(StepKind::AcceptQueue, Actor::Server)])

@@ -1,27 +1,76 @@
 //! The causes that a verdict can name, one file each, and the table of their properties
 //! (docs/decisions/0051-causes.md).
 
-use floodmark_record::cause::Cause;
-use floodmark_record::verdict::Verdict;
+mod bandwidth;
+mod client_cpu;
+mod client_fds;
+mod client_stall;
+mod compression;
+mod concurrency;
+mod connection_pool;
+mod cpu_quota;
+mod delayed_ack;
+mod disk;
+mod ephemeral_ports;
+mod errors;
+mod gc;
+mod jit;
+mod keepalive_limit;
+mod listen_backlog;
+mod max_connections;
+mod none;
+mod offered_rate;
+mod other_processes;
+mod proxy_hop;
+mod rate_limiter;
+mod serialised;
+mod server_cpu;
+mod server_cpu_one_thread;
+mod server_fds;
+mod server_stall;
+mod shared_cpu;
+mod steal;
+mod store_commit;
+mod store_cpu;
+mod store_lock;
+mod sync_logging;
+mod tls_handshake;
+mod unknown;
+mod worker_pool;
 
-use super::candidate::{Candidate, EvidenceRank, Finding, Findings};
-use super::facts::RunFacts;
+// The files of the causes import these names with `use super::*`.
+use floodmark_record::Metric;
+use floodmark_record::cause::Cause;
+use floodmark_record::metric::{JvmFigure, Role};
+use floodmark_record::path::{Actor, StepKind};
+use floodmark_record::plan::ConnectionUse;
+use floodmark_record::run::Run;
+use floodmark_record::tuning::KnobKind;
+use floodmark_record::units::{show_count, show_ns};
+use floodmark_record::verdict::{RuledOut, Verdict};
+
+use super::candidate::{Candidate, EvidenceRank, Finding, Findings, not_available, ruled_out};
+use super::facts::{RunFacts, used};
 use super::gain::GainModel;
-use super::graph::Service;
+use super::graph::full_store_pool;
 use super::proof::CauseClass;
-use crate::suspicion::RecentFigures;
+use super::thresholds::{CONTENDED, MOST, NOTICEABLE, RARE, SATURATED};
+use crate::suspicion::{RecentFigures, Suspicion};
+use crate::text::{per_s, percent, plural, show_available, show_idle, show_us};
 use crate::tuning::FullPool;
 
 /// A cause: how a run shows it, and what follows from it.
 pub(crate) struct CauseSpec {
     pub(crate) cause: Cause,
     pub(crate) place: Place,
-    pub(crate) detect: Detect,
+    detect: fn(&RunFacts<'_>) -> Option<Finding>,
     /// Detects an interruption of the run. Averages over an interrupted run describe neither the
     /// interruption nor normal operation, so no other cause is evaluated.
     pub(super) interrupts: Option<fn(&RunFacts<'_>) -> Option<Candidate>>,
     /// Causes that explain this one. The relations have no cycle.
-    pub(super) explained_by: &'static [Explanation],
+    explained_by: &'static [Cause],
+    /// Returns the effect if one of these causes explains the candidate.
+    explanation: fn(&RunFacts<'_>, &Candidate) -> Option<Effect>,
     /// Whether the cause limits throughput.
     pub(crate) is_limit: bool,
     /// Whether the outcomes of requests show the cause, however short the run is.
@@ -32,25 +81,8 @@ pub(crate) struct CauseSpec {
     pub(super) class: Option<CauseClass>,
     pub(super) gain: GainModel,
     pub(crate) tuning: Tuning,
-    /// The line that the live view shows if the last seconds of a load suggest the cause.
-    pub(crate) live: Option<fn(&RecentFigures) -> Option<String>>,
-}
-
-/// How a cause is found.
-pub(crate) enum Detect {
-    /// From the figures of the run.
-    Figures(fn(&RunFacts<'_>) -> Option<Finding>),
-    /// From the figures, and from what limits the number of requests in service.
-    Waits(fn(&RunFacts<'_>, &Service) -> Option<Finding>),
-    /// Not found among the others: an interruption of the run, or the verdict if there is no other.
-    Apart,
-}
-
-/// Causes that explain another one.
-pub(super) struct Explanation {
-    pub(super) by: &'static [Cause],
-    /// Returns the effect if one of the causes explains this candidate.
-    pub(super) when: fn(&RunFacts<'_>, &Service, &Candidate) -> Option<Effect>,
+    /// Returns the suspicion that the live view shows if the last seconds of a load suggest the cause.
+    pub(crate) live: Option<fn(&RecentFigures) -> Option<Suspicion>>,
 }
 
 /// Effect on a candidate that another cause explains.
@@ -72,8 +104,8 @@ pub(crate) enum Tuning {
     Raise(fn(&Verdict) -> FullPool),
 }
 
-/// Where a cause is, as in the guide.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where a cause is, in the order of the guide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     Client,
     ClientAndServer,
@@ -87,19 +119,6 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// All places, in the order of the guide.
-    const ALL: [Self; 9] = [
-        Self::Client,
-        Self::ClientAndServer,
-        Self::OtherPrograms,
-        Self::Network,
-        Self::Accepting,
-        Self::Server,
-        Self::Store,
-        Self::Responses,
-        Self::NoLimit,
-    ];
-
     const fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -118,13 +137,14 @@ impl Place {
 impl CauseSpec {
     /// Creates a cause that limits throughput and is found by `detect`. All other properties have
     /// their defaults.
-    const fn new(cause: Cause, place: Place, detect: Detect) -> Self {
+    const fn new(cause: Cause, place: Place, detect: fn(&RunFacts<'_>) -> Option<Finding>) -> Self {
         CauseSpec {
             cause,
             place,
             detect,
             interrupts: None,
             explained_by: &[],
+            explanation: |_, _| None,
             is_limit: true,
             shows_at_once: false,
             client_error: None,
@@ -135,83 +155,63 @@ impl CauseSpec {
         }
     }
 
-    /// Returns the line of the live view for a load that looks as if this cause limited it.
-    fn suspicion(&self, what: &str, text: &str) -> String {
-        format!("looks {what} ({}): {text}", self.cause)
-    }
-
     /// Detects the cause, and applies the causes that explain it.
-    fn find(&self, facts: &RunFacts<'_>, service: &Service) -> Option<Finding> {
-        let finding = match self.detect {
-            Detect::Figures(detect) => detect(facts),
-            Detect::Waits(detect) => detect(facts, service),
-            Detect::Apart => None,
-        }?;
-        let Finding::Limit(mut candidate) = finding else {
-            return Some(finding);
+    fn find(&self, facts: &RunFacts<'_>) -> Option<Finding> {
+        let mut candidate = match (self.detect)(facts)? {
+            Finding::Limit(candidate) => candidate,
+            other => return Some(other),
         };
-        for explanation in self.explained_by {
-            match (explanation.when)(facts, service, &candidate) {
-                Some(Effect::RuledOut(figure)) => return Some(Finding::RuledOut(figure)),
-                Some(Effect::Minor) => candidate.rank = EvidenceRank::Minor,
-                None => {}
-            }
+        match (self.explanation)(facts, &candidate) {
+            Some(Effect::RuledOut(figure)) => return Some(Finding::RuledOut(figure)),
+            Some(Effect::Minor) => candidate.rank = EvidenceRank::Minor,
+            None => {}
         }
         Some(Finding::Limit(candidate))
     }
 }
 
-/// Declares the modules of the causes and the table of their specifications.
-macro_rules! causes {
-    ($($name:ident),* $(,)?) => {
-        $(mod $name;)*
+/// All causes. The order determines how ruled-out causes are listed, and decides between candidates
+/// with equal evidence.
+pub(crate) static ALL: [&CauseSpec; 36] = [
+    &none::SPEC,
+    &offered_rate::SPEC,
+    &rate_limiter::SPEC,
+    &errors::SPEC,
+    &server_stall::SPEC,
+    &client_cpu::SPEC,
+    &client_stall::SPEC,
+    &ephemeral_ports::SPEC,
+    &client_fds::SPEC,
+    &listen_backlog::SPEC,
+    &keepalive_limit::SPEC,
+    &cpu_quota::SPEC,
+    &steal::SPEC,
+    &other_processes::SPEC,
+    &shared_cpu::SPEC,
+    &server_cpu_one_thread::SPEC,
+    &server_cpu::SPEC,
+    &jit::SPEC,
+    &gc::SPEC,
+    &tls_handshake::SPEC,
+    &compression::SPEC,
+    &store_cpu::SPEC,
+    &store_lock::SPEC,
+    &store_commit::SPEC,
+    &server_fds::SPEC,
+    &max_connections::SPEC,
+    &proxy_hop::SPEC,
+    &delayed_ack::SPEC,
+    &bandwidth::SPEC,
+    &concurrency::SPEC,
+    &serialised::SPEC,
+    &worker_pool::SPEC,
+    &connection_pool::SPEC,
+    &sync_logging::SPEC,
+    &disk::SPEC,
+    &unknown::SPEC,
+];
 
-        /// All causes. The order determines how ruled-out causes are listed, and decides between
-        /// candidates with equal evidence.
-        pub(crate) static ALL: [&CauseSpec; [$(stringify!($name)),*].len()] = [$(&$name::SPEC),*];
-    };
-}
-
-causes! {
-    none,
-    offered_rate,
-    rate_limiter,
-    errors,
-    server_stall,
-    client_cpu,
-    client_stall,
-    ephemeral_ports,
-    client_fds,
-    listen_backlog,
-    keepalive_limit,
-    cpu_quota,
-    steal,
-    other_processes,
-    shared_cpu,
-    server_cpu_one_thread,
-    server_cpu,
-    jit,
-    gc,
-    tls_handshake,
-    compression,
-    store_cpu,
-    store_lock,
-    store_commit,
-    server_fds,
-    max_connections,
-    proxy_hop,
-    delayed_ack,
-    bandwidth,
-    concurrency,
-    serialised,
-    worker_pool,
-    connection_pool,
-    sync_logging,
-    disk,
-    unknown,
-}
-
-pub(super) use unknown::candidate as unknown;
+pub(super) use unknown::unknown;
 
 /// Returns the specification of a cause.
 pub(crate) fn spec(cause: Cause) -> &'static CauseSpec {
@@ -234,12 +234,19 @@ pub(super) fn interruption(facts: &RunFacts<'_>) -> Option<(Cause, Candidate)> {
 
 /// Detects all causes.
 pub(super) fn find(facts: &RunFacts<'_>) -> Findings {
-    let service = Service::of(facts);
     let mut findings = Findings::default();
     for spec in ALL {
-        findings.add(spec.cause, spec.find(facts, &service));
+        let cause = spec.cause;
+        match spec.find(facts) {
+            None => {}
+            Some(Finding::Limit(candidate)) => findings.candidates.push((cause, candidate)),
+            Some(Finding::RuledOut(figure)) => {
+                findings.ruled_out.push(RuledOut { cause, figure });
+            }
+            Some(Finding::NotAvailable(evidence)) => findings.unseen.push(evidence),
+        }
     }
-    findings.unseen.extend(service.unseen);
+    findings.unseen.extend(facts.service().unseen.clone());
     findings
 }
 
@@ -251,21 +258,17 @@ pub struct GuideRow {
     /// The cause.
     pub cause: Cause,
     /// Causes that explain it.
-    pub explained_by: Vec<Cause>,
+    pub explained_by: &'static [Cause],
 }
 
 /// Returns all causes, sorted by place.
 pub fn guide() -> impl Iterator<Item = GuideRow> {
-    Place::ALL.into_iter().flat_map(|place| {
-        let specs = ALL.iter().filter(move |spec| spec.place == place);
-        specs.map(move |spec| GuideRow {
-            place: place.name(),
-            cause: spec.cause,
-            explained_by: (spec.explained_by.iter())
-                .flat_map(|explanation| explanation.by)
-                .copied()
-                .collect(),
-        })
+    let mut specs = ALL;
+    specs.sort_by_key(|spec| spec.place);
+    specs.into_iter().map(|spec| GuideRow {
+        place: spec.place.name(),
+        cause: spec.cause,
+        explained_by: spec.explained_by,
     })
 }
 
@@ -285,10 +288,7 @@ mod tests {
     fn no_cause_explains_itself_through_others() {
         /// Returns whether a chain of explanations leads from one cause to another.
         fn leads(from: Cause, to: Cause, depth: usize) -> bool {
-            let mut winners = spec(from)
-                .explained_by
-                .iter()
-                .flat_map(|explanation| explanation.by);
+            let mut winners = spec(from).explained_by.iter();
             depth > 0 && winners.any(|winner| *winner == to || leads(*winner, to, depth - 1))
         }
         for cause in Cause::ALL {

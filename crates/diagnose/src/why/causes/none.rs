@@ -1,30 +1,19 @@
 //! Open model: the server met the offered rate, so the run shows no limit.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::path::{Actor, StepKind};
-
-use super::{CauseSpec, Detect, Place, Tuning};
+use super::*;
 use crate::next::{MET_SHARE, STEP_UP};
-use crate::text::per_s;
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::RunFacts;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     is_limit: false,
     shows_at_once: true,
     tuning: Tuning::Stop,
-    ..CauseSpec::new(
-        Cause::None,
-        Place::NoLimit,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::None, Place::NoLimit, detect)
 };
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     let offered = facts.offered_per_s?;
     if let Some(met) = met(facts) {
-        let is_external = facts.run.client.name.is_some();
-        return if is_external { None } else { met.found() };
+        return met.found().filter(|_| facts.run.client.name.is_none());
     }
     let (offered, ok) = (per_s(offered), per_s(facts.ok_per_s));
     ruled_out(format!(
@@ -43,7 +32,7 @@ pub(super) fn met(facts: &RunFacts<'_>) -> Option<Candidate> {
             format!(
                 "the offered rate ({offered_text}) was met; the server's capacity was not reached"
             ),
-            vec![format!(
+            [format!(
                 "offered {offered_text}, ok {ok_text}: {:.1} %",
                 share * 100.0
             )],

@@ -1,28 +1,17 @@
 //! Programs outside the experiment take CPU time that client or server need.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::path::{Actor, StepKind};
-
-use super::{CauseSpec, Detect, Place};
-use crate::suspicion::RecentFigures;
+use super::*;
 use crate::text::show_processes;
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::{RunFacts, used};
-use crate::why::thresholds::{CONTENDED, NOTICEABLE, SATURATED};
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     live: Some(suspect),
-    ..CauseSpec::new(
-        Cause::OtherProcesses,
-        Place::OtherPrograms,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::OtherProcesses, Place::OtherPrograms, detect)
 };
 
-fn suspect(recent: &RecentFigures) -> Option<String> {
+fn suspect(recent: &RecentFigures) -> Option<Suspicion> {
     let (cpus, other) = recent.full_host().zip(recent.other_cpus())?;
     let text = format!("other programs use {other:.2} of {cpus:.0} CPUs");
-    (other >= CONTENDED * cpus).then(|| SPEC.suspicion("disturbed", &text))
+    (other >= CONTENDED * cpus).then_some(("disturbed", text))
 }
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -51,7 +40,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Mechanism,
         format!("programs outside the experiment use {programs:.2} of {cpus:.0} CPUs"),
-        [figure].into_iter().chain(busiest),
+        [Some(figure), busiest],
         "end these programs, or give client and server their own CPUs, then repeat",
     )
     .at([(StepKind::Cpu, Actor::Others)])

@@ -1,20 +1,11 @@
 //! The server is a proxy that opens an upstream connection for each request.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::path::{Actor, StepKind};
 use floodmark_record::units::show_rate;
 
-use super::{CauseSpec, Detect, Place};
-use crate::text::percent;
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::{CpuUse, RunFacts};
-use crate::why::thresholds::{MOST, SATURATED};
+use super::*;
+use crate::why::facts::CpuUse;
 
-pub(super) static SPEC: CauseSpec = CauseSpec::new(
-    Cause::ProxyHop,
-    Place::Server,
-    Detect::Figures(detect),
-);
+pub(super) static SPEC: CauseSpec = CauseSpec::new(Cause::ProxyHop, Place::Server, detect);
 
 /// Range of upstream connections opened per response if the server opens one for each request.
 const ONE_PER_RESPONSE: std::ops::Range<f64> = 0.9..1.1;
@@ -49,18 +40,14 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
             .to_owned(),
         addresses => format!("the server has connections to {addresses} (sock_diag)"),
     };
-    Candidate::new(
-        EvidenceRank::Mechanism,
+    Candidate::consumer(
+        StepKind::Connecting,
         format!(
             "the server opens a new upstream connection for {} of the requests, which costs CPU",
             percent(per_response.min(1.0))
         ),
-        vec![figure, source],
+        [figure, source],
         "keep upstream connections (nginx: keepalive in the upstream block)",
     )
-    .at([
-        (StepKind::Cpu, Actor::Server),
-        (StepKind::Connecting, Actor::Server),
-    ])
     .found()
 }

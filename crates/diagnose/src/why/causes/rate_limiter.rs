@@ -1,33 +1,19 @@
 //! The server limits the request rate: it rejects requests, or delays them to keep a constant rate.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::path::{Actor, StepKind};
-use floodmark_record::run::Run;
-use floodmark_record::units::show_count;
-
-use super::{CauseSpec, Detect, Place, Tuning};
-use crate::text::{per_s, show_idle};
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::{RunFacts, seconds};
-use crate::why::graph::Service;
-use crate::why::proof::CauseClass;
-use crate::why::thresholds::NOTICEABLE;
+use super::*;
+use crate::why::facts::seconds;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     shows_at_once: true,
     class: Some(CauseClass::Waiting),
     tuning: Tuning::Stop,
-    ..CauseSpec::new(
-        Cause::RateLimiter,
-        Place::Responses,
-        Detect::Waits(detect),
-    )
+    ..CauseSpec::new(Cause::RateLimiter, Place::Responses, detect)
 };
 
-fn detect(facts: &RunFacts<'_>, service: &Service) -> Option<Finding> {
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     match rejecting(facts) {
         found @ Some(Finding::Limit(_)) => found,
-        _ if service.delays_responses() => delaying(facts).found(),
+        _ if facts.service().delays_responses() => delaying(facts).found(),
         other => other,
     }
 }
@@ -41,10 +27,15 @@ pub(super) fn is_limited(run: &Run) -> bool {
         && (count(429) > count(503) || seconds.all(|row| row.throughput_per_s > 0.0))
 }
 
+/// Returns the number of responses.
+pub(super) fn responses(run: &Run) -> u64 {
+    let counts = &run.requests;
+    counts.ok + counts.rejected + counts.wrong + counts.malformed
+}
+
 /// Detects a rate limiter from responses with status 429 or 503.
 fn rejecting(facts: &RunFacts<'_>) -> Option<Finding> {
-    let counts = &facts.run.requests;
-    let responses = counts.ok + counts.rejected + counts.wrong + counts.malformed;
+    let (counts, responses) = (&facts.run.requests, responses(facts.run));
     let share = counts.rejected as f64 / responses.max(1) as f64;
     let rejected = format!(
         "{:.1} % of the responses had status 429 or 503",
@@ -63,7 +54,7 @@ fn rejecting(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Counted,
         format!("the server accepts {accepted} and rejects the rest: {rejected}"),
-        vec![format!(
+        [format!(
             "requests.rejected: {} of {} responses; ok: {accepted} of {}",
             show_count(counts.rejected),
             show_count(responses),

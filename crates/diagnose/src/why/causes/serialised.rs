@@ -1,20 +1,8 @@
 //! The server processes requests one at a time: a lock, an actor or a single writer.
 
-use floodmark_record::Metric;
-use floodmark_record::cause::Cause;
 use floodmark_record::metric::{CassandraFigure, PoolFigure};
-use floodmark_record::path::{Actor, StepKind};
-use floodmark_record::tuning::KnobKind;
 
-use super::{CauseSpec, Detect, Place, Tuning};
-use crate::text::{per_s, show_idle};
-use crate::tuning::FullPool;
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::RunFacts;
-use crate::why::gain::GainModel;
-use crate::why::graph::Service;
-use crate::why::proof::CauseClass;
-use crate::why::thresholds::{MOST, NOTICEABLE, SATURATED};
+use super::*;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     class: Some(CauseClass::Waiting),
@@ -25,28 +13,23 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
         held: Some(1.0),
         is_guess: true,
     }),
-    ..CauseSpec::new(
-        Cause::Serialised,
-        Place::Server,
-        Detect::Waits(detect),
-    )
+    ..CauseSpec::new(Cause::Serialised, Place::Server, detect)
 };
 
 /// Minimum number of samples. If two requests are in the store for a quarter of the time, ten
 /// samples miss this in one of eighteen runs.
 const SAMPLES: usize = 10;
 
-fn detect(facts: &RunFacts<'_>, service: &Service) -> Option<Finding> {
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     let store = one_request_in_store(facts).and_then(Candidate::found);
-    store.or_else(|| match service.limit_of(Cause::Serialised) {
-        Ok(limit) => limit
-            .candidate(
+    store.or_else(|| {
+        facts.service().detect(Cause::Serialised, |limit| {
+            limit.candidate(
                 facts,
                 "the server processes one request at a time, for example because of a lock or a single writer",
                 "find out what all requests share (a lock, an actor, a queue), and split or shorten it",
             )
-            .found(),
-        Err(figure) => figure.and_then(ruled_out),
+        })
     })
 }
 
@@ -73,7 +56,7 @@ fn one_request_in_store(facts: &RunFacts<'_>) -> Option<Candidate> {
             format!(
                 "the store serves at most one of {in_flight:.0} requests in flight at a time: a single writer waits for the store"
             ),
-            vec![
+            [
                 format!("maximum concurrent requests in Cassandra: {most:.0}, in {n} samples (thread_pools)"),
                 format!(
                     "{} statements (prepared_statements_executed), {per_response:.2} per response",

@@ -1,31 +1,18 @@
 //! The server is CPU-bound.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::path::{Actor, StepKind};
-
-use super::{CauseSpec, Detect, Place, Tuning};
-use crate::suspicion::RecentFigures;
-use crate::text::{percent, show_available, show_us};
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
-use crate::why::facts::{RunFacts, used};
-use crate::why::proof::CauseClass;
-use crate::why::thresholds::{MOST, SATURATED};
+use super::*;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     class: Some(CauseClass::ServerCpu),
     tuning: Tuning::Stop,
     live: Some(suspect),
-    ..CauseSpec::new(
-        Cause::ServerCpu,
-        Place::Server,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::ServerCpu, Place::Server, detect)
 };
 
-fn suspect(recent: &RecentFigures) -> Option<String> {
+fn suspect(recent: &RecentFigures) -> Option<Suspicion> {
     let (cpus, server) = recent.full_host().zip(recent.server_cpus)?;
     let text = format!("the server uses {server:.2} of {cpus:.0} CPUs");
-    (server >= MOST * cpus).then(|| SPEC.suspicion("server-bound", &text))
+    (server >= MOST * cpus).then_some(("server-bound", text))
 }
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {

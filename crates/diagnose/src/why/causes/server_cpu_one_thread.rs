@@ -1,27 +1,17 @@
 //! One thread of the server is saturated while CPUs are idle, or its threads run one at a time, for
 //! example under an interpreter's global lock.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::metric::{JvmFigure, WaitKind};
-use floodmark_record::path::{Actor, StepKind};
+use floodmark_record::metric::WaitKind;
 
-use super::{CauseSpec, Detect, Place};
-use crate::text::{percent, show_idle};
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
-use crate::why::facts::{RunFacts, ThreadGroupFacts};
-use crate::why::gain::GainModel;
+use super::*;
+use crate::why::facts::ThreadGroupFacts;
 use crate::why::graph::is_pool;
-use crate::why::proof::CauseClass;
-use crate::why::thresholds::{MOST, NOTICEABLE, ONE, SATURATED, SPARE};
+use crate::why::thresholds::{ONE, SPARE};
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     class: Some(CauseClass::ServerCpu),
     gain: GainModel::AllCpus,
-    ..CauseSpec::new(
-        Cause::ServerCpuOneThread,
-        Place::Server,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::ServerCpuOneThread, Place::Server, detect)
 };
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -48,7 +38,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Saturated,
         format!("one thread of the server ({name}) is saturated while CPUs are idle"),
-        vec![
+        [
             format!(
                 "server thread {name}: {} of its time on a CPU (schedstat)",
                 percent(thread.on_cpu)
@@ -107,17 +97,16 @@ fn one_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
             None => "the server's threads run one at a time (as under an interpreter lock), on one CPU",
         },
         [
-            format!(
+            Some(format!(
                 "server: {:.2} CPUs (/proc/PID/stat), busiest thread {}",
                 server.used,
                 busiest.as_deref().unwrap_or("unknown")
-            ),
-            show_idle((idle, cpus)),
-        ]
-        .into_iter()
-        .chain(waits.map(|threads| {
-            format!("threads waiting for a lock with a timeout: {threads:.1} (/proc/PID/task/TID/syscall)")
-        })),
+            )),
+            Some(show_idle((idle, cpus))),
+            waits.map(|threads| {
+                format!("threads waiting for a lock with a timeout: {threads:.1} (/proc/PID/task/TID/syscall)")
+            }),
+        ],
         "run several server processes",
     )
     .at([(StepKind::Threads, Actor::Server), (StepKind::Cpu, Actor::Server)])

@@ -1,26 +1,16 @@
 //! The server sent no response for a while, and then resumed.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::metric::{CgroupFigure, ProcessFigure, Role, WaitObject};
-use floodmark_record::path::{Actor, StepKind};
-use floodmark_record::run::Run;
-use floodmark_record::{Metric, Observation};
+use floodmark_record::Observation;
+use floodmark_record::metric::{CgroupFigure, ProcessFigure, WaitObject};
 
-use super::{CauseSpec, Detect, Place};
+use super::*;
 use crate::next::MET_SHARE;
-use crate::stalled;
-use crate::text::{per_s, show_us};
-use crate::why::candidate::{Candidate, EvidenceRank};
-use crate::why::facts::{RunFacts, WindowSamples};
-use crate::why::thresholds::{MOST, NOTICEABLE};
+use crate::silence;
+use crate::why::facts::WindowSamples;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     interrupts: Some(stalled),
-    ..CauseSpec::new(
-        Cause::ServerStall,
-        Place::Server,
-        Detect::Apart,
-    )
+    ..CauseSpec::new(Cause::ServerStall, Place::Server, |_| None)
 };
 
 /// Returns the candidate if the server stalled. Returns `None` if the server used CPU time during the
@@ -28,7 +18,7 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
 /// are then evaluated.
 fn stalled(facts: &RunFacts<'_>) -> Option<Candidate> {
     let run = facts.run;
-    let stall = stalled::server_stall(run).filter(|stall| stalled::distorts_means(run, stall))?;
+    let stall = silence::server_stall(run).filter(|stall| silence::distorts_means(run, stall))?;
     let is_met = |offered: f64| facts.ok_per_s >= MET_SHARE * offered;
     let throttled = facts.samples.cgroup(CgroupFigure::ThrottledTime);
     let during = WindowSamples::between(run, stall.from_s, stall.to_s);
@@ -56,7 +46,10 @@ fn stalled(facts: &RunFacts<'_>) -> Option<Candidate> {
     ];
     let candidate = Candidate::new(
         EvidenceRank::Counted,
-        format!("{}; outside the stall: {outside}", stalled::show(stall)),
+        format!(
+            "{}; outside the stall: {outside}",
+            silence::show_stall(stall)
+        ),
         evidence,
         "find out what paused the server (a stopped process, a paused container or host, its store), \
          then repeat",

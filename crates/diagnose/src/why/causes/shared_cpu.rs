@@ -1,34 +1,23 @@
 //! Client and server compete for the same CPUs.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::path::{Actor, StepKind};
-
-use super::{CauseSpec, Detect, Place, Tuning};
-use crate::suspicion::RecentFigures;
-use crate::text::percent;
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
-use crate::why::facts::{CpuUse, RunFacts, used};
-use crate::why::proof::CauseClass;
-use crate::why::thresholds::{CONTENDED, MOST, SATURATED, SPARE};
+use super::*;
+use crate::why::facts::CpuUse;
+use crate::why::thresholds::SPARE;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     class: Some(CauseClass::SharedCpu),
     tuning: Tuning::Stop,
     live: Some(suspect),
-    ..CauseSpec::new(
-        Cause::SharedCpu,
-        Place::ClientAndServer,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::SharedCpu, Place::ClientAndServer, detect)
 };
 
-fn suspect(recent: &RecentFigures) -> Option<String> {
+fn suspect(recent: &RecentFigures) -> Option<Suspicion> {
     let cpus = recent.full_host()?;
     let (client, server) = (recent.client_cpus, recent.server_cpus?);
     let text = format!("client ({client:.2}) and server ({server:.2}) compete for {cpus:.0} CPUs");
     let is_shared = client.min(server) >= CONTENDED * cpus;
     let is_of_store = recent.store_cpus.is_some_and(|store| store >= MOST * cpus);
-    (is_shared && !is_of_store).then(|| SPEC.suspicion("limited by shared CPUs", &text))
+    (is_shared && !is_of_store).then_some(("limited by shared CPUs", text))
 }
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -75,7 +64,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Mechanism,
         format!("client and server compete for the same {cpus:.0} CPUs; the figures describe both"),
-        vec![
+        [
             figure + " (schedstat)",
             format!(
                 "{busy_text}: client {:.2}, server {:.2}",

@@ -1,21 +1,10 @@
 //! The hypervisor gives CPU time to other guests.
 
-use floodmark_record::Metric;
-use floodmark_record::cause::Cause;
 use floodmark_record::metric::HostFigure;
-use floodmark_record::path::{Actor, StepKind};
 
-use super::{CauseSpec, Detect, Place};
-use crate::text::percent;
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::RunFacts;
-use crate::why::thresholds::{MOST, NOTICEABLE};
+use super::*;
 
-pub(super) static SPEC: CauseSpec = CauseSpec::new(
-    Cause::Steal,
-    Place::OtherPrograms,
-    Detect::Figures(detect),
-);
+pub(super) static SPEC: CauseSpec = CauseSpec::new(Cause::Steal, Place::OtherPrograms, detect);
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     let steal = facts.samples.mean(Metric::Host(None, HostFigure::Steal))?;
@@ -29,7 +18,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         // If less than half is stolen, the consumer of the remaining CPU time matters more.
         EvidenceRank::Mechanism.unless_minor(share < MOST),
         format!("the hypervisor gives {stolen} of this host's CPU time to other guests"),
-        vec![figure],
+        [figure],
         "use a dedicated host, or repeat at another time",
     )
     .at([(StepKind::Steal, Actor::Host)])

@@ -1,20 +1,10 @@
 //! Requests wait for the store's commits to reach the disk.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::path::{Actor, StepKind};
-
-use super::{CauseSpec, Detect, Place, Tuning};
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::RunFacts;
-use crate::why::graph::full_store_pool;
+use super::*;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     tuning: Tuning::Stop,
-    ..CauseSpec::new(
-        Cause::StoreCommit,
-        Place::Store,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::StoreCommit, Place::Store, detect)
 };
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -33,7 +23,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
             "{:.0} of {:.0} database sessions wait for their commit to reach the disk",
             sessions.committing, sessions.active
         ),
-        vec![figure],
+        [figure],
         "commit several changes together, or use a faster disk",
     )
     .at([(StepKind::Commit, Actor::Store)])

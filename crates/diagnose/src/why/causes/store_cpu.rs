@@ -1,32 +1,18 @@
 //! The store is CPU-bound.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::path::{Actor, StepKind};
-
-use super::{CauseSpec, Detect, Place, Tuning};
-use crate::suspicion::RecentFigures;
-use crate::text::show_available;
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::{RunFacts, used};
-use crate::why::graph::full_store_pool;
-use crate::why::proof::CauseClass;
-use crate::why::thresholds::{MOST, SATURATED};
+use super::*;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     class: Some(CauseClass::StoreCpu),
     tuning: Tuning::Stop,
     live: Some(suspect),
-    ..CauseSpec::new(
-        Cause::StoreCpu,
-        Place::Store,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::StoreCpu, Place::Store, detect)
 };
 
-fn suspect(recent: &RecentFigures) -> Option<String> {
+fn suspect(recent: &RecentFigures) -> Option<Suspicion> {
     let (cpus, store) = recent.full_host().zip(recent.store_cpus)?;
     let text = format!("the store uses {store:.2} of {cpus:.0} CPUs");
-    (store >= MOST * cpus).then(|| SPEC.suspicion("store-bound", &text))
+    (store >= MOST * cpus).then_some(("store-bound", text))
 }
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -42,7 +28,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Saturated,
         "the store is CPU-bound",
-        vec![figure],
+        [figure],
         "reduce the cost of the store's queries (check for missing indexes), or give the store more CPUs",
     )
     .at([(StepKind::Cpu, Actor::Store)])

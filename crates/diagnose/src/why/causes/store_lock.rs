@@ -1,39 +1,24 @@
 //! Requests wait for row or table locks in the store.
 
-use floodmark_record::Metric;
-use floodmark_record::cause::Cause;
-use floodmark_record::metric::Role;
-use floodmark_record::path::{Actor, StepKind};
-
-use super::{CauseSpec, Detect, Effect, Explanation, Place, Tuning};
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
-use crate::why::facts::RunFacts;
-use crate::why::gain::GainModel;
-use crate::why::graph::full_store_pool;
-use crate::why::proof::CauseClass;
+use super::*;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     // A committing session holds its locks until the commit ends.
-    explained_by: &[Explanation {
-        by: &[Cause::StoreCommit],
-        when: |facts, _, candidate| {
-            let sessions = facts.sessions.as_ref()?;
-            sessions.lock_holder_commits().then(|| {
-                Effect::RuledOut(format!(
-                    "{}; the lock holder was committing ({:.1} sessions committing, {:.1} idle in a transaction)",
-                    candidate.evidence[0], sessions.committing, sessions.idle_in_transaction
-                ))
-            })
-        },
-    }],
+    explained_by: &[Cause::StoreCommit],
+    explanation: |facts, candidate| {
+        let sessions = facts.sessions.as_ref()?;
+        sessions.lock_holder_commits().then(|| {
+            Effect::RuledOut(format!(
+                "{}; the lock holder was committing ({:.1} sessions committing, {:.1} idle in a \
+                 transaction)",
+                candidate.evidence[0], sessions.committing, sessions.idle_in_transaction
+            ))
+        })
+    },
     class: Some(CauseClass::Waiting),
     gain: GainModel::HeldAlone,
     tuning: Tuning::Stop,
-    ..CauseSpec::new(
-        Cause::StoreLock,
-        Place::Store,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::StoreLock, Place::Store, detect)
 };
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -56,7 +41,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
             "{:.0} of {:.0} database sessions wait for a lock because they change the same rows",
             sessions.waiting_for_locks, sessions.active
         ),
-        vec![figure],
+        [figure],
         "spread the writes over more rows, or end transactions right after the change",
     )
     .at([(StepKind::RowLock, Actor::Store)])

@@ -1,16 +1,23 @@
 //! Requests wait for the server to write its log.
 
-use floodmark_record::cause::Cause;
-
-use super::{CauseSpec, Detect, Place};
-use crate::why::graph::writing;
-use crate::why::proof::CauseClass;
+use super::*;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     class: Some(CauseClass::Waiting),
-    ..CauseSpec::new(
-        Cause::SyncLogging,
-        Place::Server,
-        Detect::Waits(|facts, service| writing(facts, service, Cause::SyncLogging)),
-    )
+    ..CauseSpec::new(Cause::SyncLogging, Place::Server, |facts| {
+        writing(facts, Cause::SyncLogging)
+    })
 };
+
+/// Detects requests that wait for the server's writes to a file or pipe, if the file or pipe belongs
+/// to the cause.
+pub(super) fn writing(facts: &RunFacts<'_>, cause: Cause) -> Option<Finding> {
+    let limit = facts.service().limit_of(cause)?;
+    let summary = format!("requests wait for the server's writes: {}", limit.resource);
+    let next = "log less, log from a separate thread, or flush less often";
+    Candidate {
+        rank: EvidenceRank::Located,
+        ..limit.candidate(facts, summary, next)
+    }
+    .found()
+}

@@ -1,25 +1,13 @@
 //! TLS handshakes, with clients or with an upstream, use up the server's CPU.
 
-use floodmark_record::cause::Cause;
 use floodmark_record::metric::CodeFigure;
-use floodmark_record::path::{Actor, StepKind};
-use floodmark_record::units::show_count;
 
-use super::{CauseSpec, Detect, Place, Tuning};
-use crate::text::{percent, show_us};
-use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
-use crate::why::facts::RunFacts;
-use crate::why::proof::CauseClass;
-use crate::why::thresholds::{MOST, NOTICEABLE};
+use super::*;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     class: Some(CauseClass::ServerCpu),
     tuning: Tuning::Stop,
-    ..CauseSpec::new(
-        Cause::TlsHandshake,
-        Place::Server,
-        Detect::Figures(detect),
-    )
+    ..CauseSpec::new(Cause::TlsHandshake, Place::Server, detect)
 };
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -57,13 +45,11 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         return ruled_out(format!("{figure}; {of_cpu}"));
     }
     let time = run.handshake_time_us.mean.map(|us| {
-        format!(
-            "mean handshake time: {} (handshake_time_us)",
-            show_us(Some(us))
-        )
+        let time = show_us(Some(us));
+        format!("mean handshake time: {time} (handshake_time_us)")
     });
-    Candidate::new(
-        EvidenceRank::Mechanism,
+    Candidate::consumer(
+        StepKind::Tls,
         match &run.tls {
             Some(_) => {
                 format!("the server is busy with TLS: {per_request:.2} full handshakes per request")
@@ -73,12 +59,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
                  {per_request:.2} upstream connections per request"
             ),
         },
-        [Some(figure), Some(of_cpu), time].into_iter().flatten(),
+        [Some(figure), Some(of_cpu), time],
         "keep connections, resume sessions, or use an ECDSA certificate instead of RSA",
     )
-    .at([
-        (StepKind::Cpu, Actor::Server),
-        (StepKind::Tls, Actor::Server),
-    ])
     .found()
 }

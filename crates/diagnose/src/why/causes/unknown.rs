@@ -1,26 +1,18 @@
 //! There is not enough evidence to name a cause.
 
-use floodmark_record::cause::Cause;
-
-use super::{CauseSpec, Detect, Place};
+use super::*;
 use crate::asking;
 use crate::text::show_s;
 use crate::validity::MIN_LENGTH_S;
-use crate::why::candidate::{Candidate, EvidenceRank};
-use crate::why::facts::RunFacts;
 use crate::why::thresholds::SAME;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     is_limit: false,
-    ..CauseSpec::new(
-        Cause::Unknown,
-        Place::NoLimit,
-        Detect::Apart,
-    )
+    ..CauseSpec::new(Cause::Unknown, Place::NoLimit, |_| None)
 };
 
 /// Returns the candidate if no cause was found.
-pub(in crate::why) fn candidate(facts: &RunFacts<'_>) -> Candidate {
+pub(in crate::why) fn unknown(facts: &RunFacts<'_>) -> Candidate {
     let (run, plan) = (facts.run, &facts.run.plan);
     let mut summary = "not enough evidence to name a cause".to_owned();
     let next = if run.sending_s < MIN_LENGTH_S {
@@ -42,5 +34,5 @@ pub(in crate::why) fn candidate(facts: &RunFacts<'_>) -> Candidate {
         let twice = plan.connections * 2;
         format!("retry with twice the connections: -c {twice}")
     };
-    Candidate::new(EvidenceRank::Demand, summary, Vec::new(), next)
+    Candidate::new(EvidenceRank::Demand, summary, [None::<String>; 0], next)
 }

@@ -1,17 +1,105 @@
-//! CPU time of client, server, store and other programs.
+//! CPUs that client, server and store may use, and the CPU time of client, server, store and other
+//! programs.
+
+use std::collections::BTreeSet;
 
 use floodmark_record::Metric;
 use floodmark_record::events::ThreadUsage;
+use floodmark_record::host::Environment;
 use floodmark_record::metric::{HostFigure, ProcessFigure, Role};
 use floodmark_record::run::Run;
 use floodmark_record::watch::{Server, ServerThread};
 
-use super::{AllowedCpus, RunFacts, WindowSamples};
+use super::{RunFacts, WindowSamples};
 use crate::text::{percent, show_idle};
 use crate::why::thresholds::{CONTENDED, MOST, NOTICEABLE, ONE, SATURATED, SPARE, same};
 
+/// Numbers of CPUs, and which roles share them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AllowedCpus {
+    /// Number of CPUs on the client's host, as far as known.
+    pub client_host: f64,
+    /// Number of CPUs on the server's host, as far as known.
+    pub server_host: f64,
+    /// Number of CPUs that the client may use.
+    pub client: f64,
+    /// Number of CPUs that the server may use.
+    pub server: f64,
+    /// Number of CPUs that the store may use.
+    pub store: f64,
+    /// Whether the client may use none of the CPUs of server and store.
+    pub client_has_own: bool,
+    /// Whether server and store may use none of the client's CPUs.
+    pub server_has_own: bool,
+    /// Whether the store may use none of the server's CPUs.
+    pub store_has_own: bool,
+}
+
+impl AllowedCpus {
+    /// Derives the CPUs of a run from its placement or, without one, from the CPUs that the kernel
+    /// allowed to each process.
+    pub fn of(run: &Run, environment: &Environment) -> Self {
+        let own = environment.cpus.max(1);
+        let client = f64::from(run.client_cpus(own));
+        let all = AllowedCpus {
+            client_host: f64::from(own),
+            server_host: f64::from(own),
+            client,
+            server: f64::from(own),
+            store: f64::from(own),
+            client_has_own: false,
+            server_has_own: false,
+            store_has_own: false,
+        };
+        let seen = |of: &Option<Server>| of.as_ref()?.seen.allowed_cpus.clone();
+        let (server, store) = (seen(&run.server), seen(&run.store));
+        let count = |cpus: &Option<BTreeSet<u32>>, default: f64| {
+            cpus.as_ref().map_or(default, |cpus| cpus.len() as f64)
+        };
+        if let Some(place) = &run.place {
+            let server = f64::from(place.server.cpu_count);
+            return AllowedCpus {
+                server,
+                store: server,
+                client_has_own: place.client.cpus.is_some(),
+                server_has_own: place.server.cpus.is_some(),
+                ..all
+            };
+        }
+        if let Some(remote) = &run.remote {
+            let host = f64::from(remote.environment.cpus.max(1));
+            return AllowedCpus {
+                server_host: host.max(count(&server, host)),
+                server: count(&server, host),
+                store: count(&store, host),
+                ..all
+            };
+        }
+        let client_cpus = environment.allowed_cpus.as_ref();
+        let client_cpus = client_cpus.filter(|_| run.agents.is_empty());
+        let servers = [&server, &store].into_iter().flatten();
+        let host = f64::from(run.host_cpus(environment));
+        let is_separate = client_cpus.is_some_and(|client| {
+            let mut servers = servers;
+            server.is_some() && servers.all(|cpus| cpus.is_disjoint(client))
+        });
+        AllowedCpus {
+            client_host: host,
+            server_host: host,
+            client,
+            server: count(&server, all.server),
+            store: count(&store, all.store),
+            client_has_own: is_separate,
+            server_has_own: is_separate,
+            store_has_own: match (&server, &store) {
+                (Some(server), Some(store)) => server.is_disjoint(store),
+                _ => false,
+            },
+        }
+    }
+}
+
 /// CPU use of one role.
-#[derive(Debug)]
 pub struct CpuUse {
     /// Number of CPUs that the role may use.
     pub allowed: f64,
@@ -34,7 +122,6 @@ impl CpuUse {
 }
 
 /// The busiest thread of the client, server or store.
-#[derive(Debug)]
 pub struct BusiestThread {
     pub name: String,
     /// Share of the time that the thread was on a CPU.
@@ -50,18 +137,8 @@ impl BusiestThread {
     }
 }
 
-/// CPUs among which the kernel chooses for a process.
-#[derive(Debug, Clone, Copy)]
-enum Pool {
-    /// CPUs that only this side of the experiment may use.
-    Own,
-    /// The given number of CPUs of a host, which the participants share.
-    Host(f64),
-}
-
 impl RunFacts<'_> {
     /// Returns whether client and server run on separate CPUs or hosts.
-    #[must_use]
     pub fn is_client_separate(&self) -> bool {
         self.run.remote.is_some()
             || self.client_here.is_none()
@@ -69,7 +146,6 @@ impl RunFacts<'_> {
     }
 
     /// Returns how many of the server's CPUs the client uses.
-    #[must_use]
     pub fn client_on_server_cpus(&self) -> f64 {
         if self.is_client_separate() {
             0.0
@@ -80,25 +156,25 @@ impl RunFacts<'_> {
 
     /// Returns the number of idle CPUs and the total number of CPUs available to the server.
     /// Returns `None` without server metrics, because the server's host is then unknown.
-    #[must_use]
     pub fn idle_cpus(&self) -> Option<(f64, f64)> {
         let server = self.server.as_ref()?;
-        let (busy, cpus) = if self.allowed.server_has_own {
-            let store = used(&self.store);
-            let shared = if self.allowed.store_has_own {
-                0.0
-            } else {
-                store
-            };
-            (server.used + shared, server.allowed)
-        } else {
-            (self.server_host_busy?, self.allowed.server_host)
-        };
-        let idle = cpus - busy;
-        let (idle, cpus) = if server.allowed < cpus {
-            (idle.min(server.allowed - server.used), server.allowed)
-        } else {
-            (idle, cpus)
+        let AllowedCpus {
+            server_host: cpus,
+            server_has_own,
+            store_has_own,
+            ..
+        } = self.allowed;
+        let own_idle = server.allowed - server.used;
+        let (idle, cpus) = match (server_has_own, store_has_own) {
+            (true, true) => (own_idle, server.allowed),
+            (true, false) => {
+                let busy = server.used + used(&self.store);
+                (server.allowed - busy, server.allowed)
+            }
+            (false, _) if server.allowed < cpus => {
+                (own_idle.min(cpus - self.server_host_busy?), server.allowed)
+            }
+            (false, _) => (cpus - self.server_host_busy?, cpus),
         };
         Some((idle.max(0.0), cpus))
     }
@@ -106,7 +182,6 @@ impl RunFacts<'_> {
     /// Returns how many more CPUs the server could use, and the total number of CPUs. CPUs that
     /// other programs use count as usable if client, server and store get all the CPU time they
     /// need.
-    #[must_use]
     pub fn spare_cpus(&self) -> Option<(f64, f64)> {
         let (idle, cpus) = self.idle_cpus()?;
         let programs = self.other_programs();
@@ -115,7 +190,6 @@ impl RunFacts<'_> {
     }
 
     /// Returns the number of CPUs that programs outside the experiment use on the server's host.
-    #[must_use]
     pub fn other_programs(&self) -> Option<f64> {
         let of_server = used(&self.server) + used(&self.store);
         let of_client = match self.run.remote {
@@ -127,7 +201,6 @@ impl RunFacts<'_> {
     }
 
     /// Returns the number of CPUs that the hypervisor gives to other guests.
-    #[must_use]
     pub fn stolen(&self) -> f64 {
         let host = self.run.remote.as_ref().map(|_| Role::Server);
         self.samples
@@ -138,7 +211,6 @@ impl RunFacts<'_> {
     /// Returns whether client, server or store need more CPU time than they get: one of their
     /// threads waits only for CPU time, together they could use all CPUs, or they wait for CPUs
     /// longer than they use them while no CPU is idle.
-    #[must_use]
     pub fn lacks_cpu(&self) -> bool {
         let participants = [
             self.client_here.as_ref(),
@@ -166,7 +238,6 @@ impl RunFacts<'_> {
 
     /// Returns the number of CPUs available to the server or the store: the CPUs that the process may
     /// use, minus the CPUs that others use.
-    #[must_use]
     pub fn available_to_server_side(&self, process: &CpuUse) -> f64 {
         let server_side = used(&self.server) + used(&self.store) - process.used;
         let AllowedCpus {
@@ -176,55 +247,57 @@ impl RunFacts<'_> {
             ..
         } = self.allowed;
         match (server_has_own, store_has_own) {
-            (true, true) => self.available(process, 0.0, Pool::Own),
-            (true, false) => self.available(process, server_side, Pool::Own),
+            (true, true) => self.available(process, 0.0, None),
+            (true, false) => self.available(process, server_side, None),
             (false, _) => {
                 let others = self.client_on_server_cpus() + server_side;
-                self.available(process, others, Pool::Host(server_host))
+                self.available(process, others, Some(server_host))
             }
         }
     }
 
     /// Returns the number of CPUs available to the client.
-    #[must_use]
     pub fn available_to_client(&self) -> f64 {
         let others = if self.is_client_separate() {
             0.0
         } else {
             used(&self.server) + used(&self.store)
         };
-        let pool = if self.allowed.client_has_own {
-            Pool::Own
-        } else {
-            Pool::Host(self.allowed.client_host)
-        };
-        self.available(&self.client, others, pool)
+        let AllowedCpus {
+            client_has_own,
+            client_host,
+            ..
+        } = self.allowed;
+        self.available(
+            &self.client,
+            others,
+            (!client_has_own).then_some(client_host),
+        )
     }
 
     /// Returns the CPUs that a process may use, minus the CPUs used by `participants` and the CPUs
     /// taken by the hypervisor. If the participants lack CPU time, the CPUs that other programs use
-    /// are also subtracted.
+    /// are also subtracted. `shared` is the number of CPUs of a host whose CPUs the participants share;
+    /// `None` if only this side of the experiment may use the CPUs.
     ///
     /// Clocks differ, so the CPU use of others can appear to exceed the number of CPUs.
-    fn available(&self, process: &CpuUse, participants: f64, pool: Pool) -> f64 {
+    fn available(&self, process: &CpuUse, participants: f64, shared: Option<f64>) -> f64 {
         const MINIMUM: f64 = 0.05;
-        let (cpus, programs) = match pool {
-            Pool::Own => (process.allowed, None),
-            Pool::Host(cpus) => (cpus, self.other_programs().filter(|_| self.lacks_cpu())),
+        let (cpus, programs) = match shared {
+            None => (process.allowed, None),
+            Some(cpus) => (cpus, self.other_programs().filter(|_| self.lacks_cpu())),
         };
         let others = participants + programs.unwrap_or(0.0) + self.stolen();
         (cpus - others).min(process.allowed).max(MINIMUM)
     }
 
     /// Returns the busiest thread of the server.
-    #[must_use]
     pub fn busiest_thread(&self) -> Option<&BusiestThread> {
         self.server.as_ref()?.busiest.as_ref()
     }
 
     /// Returns the server's busiest thread if it is saturated: nearly always running or runnable, or
     /// running or runnable at least half the time and never idle.
-    #[must_use]
     pub fn saturated_thread(&self) -> Option<&BusiestThread> {
         let is_never_idle = |thread: &BusiestThread| {
             self.thread_groups.iter().any(|group| {
@@ -237,7 +310,6 @@ impl RunFacts<'_> {
     }
 
     /// Returns whether the server could use more CPU time and its busiest thread is not saturated.
-    #[must_use]
     pub fn has_spare_cpu(&self) -> bool {
         let is_spare = |(spare, cpus): (f64, f64)| spare >= SPARE * cpus;
         self.spare_cpus().is_some_and(is_spare) && self.saturated_thread().is_none()
@@ -245,7 +317,6 @@ impl RunFacts<'_> {
 
     /// Returns whether the server is the main consumer of its CPUs, and saturates either the CPUs or
     /// one thread. Only such a server can be limited by a consumer of the server's CPU time.
-    #[must_use]
     pub fn is_server_saturated(&self, server: &CpuUse) -> bool {
         let all = server.used + self.client_on_server_cpus() + used(&self.store);
         let cpus = server.used >= SATURATED * self.available_to_server_side(server);
@@ -254,7 +325,6 @@ impl RunFacts<'_> {
 
     /// Returns the CPU utilization and a description of the saturated thread if there is too little
     /// idle CPU for a second thread. In that case, both the thread and the CPUs are saturated.
-    #[must_use]
     pub fn thread_without_idle_cpu(&self) -> Option<(f64, String)> {
         let thread = self.saturated_thread()?;
         let (idle, cpus) = self.spare_cpus()?;
@@ -276,7 +346,6 @@ impl RunFacts<'_> {
 
     /// Describes the idle CPUs and the server's busiest thread. Returns `None` if the number of idle
     /// CPUs is unknown.
-    #[must_use]
     pub fn show_spare_cpu(&self) -> Option<String> {
         let (idle, _) = self.idle_cpus()?;
         let busiest = self.busiest_thread().map(|thread| {
@@ -365,5 +434,82 @@ pub(super) fn client_cpu(
         runnable: threads().map(|t| t.run_delay_s.map(|s| share(s, t))).sum(),
         cpu_us: (responses_per_s > 0.0).then(|| used / responses_per_s * 1e6),
         busiest: busiest.max_by(|a, b| a.busy().total_cmp(&b.busy())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use floodmark_record::cause::Cause;
+
+    use super::*;
+    use crate::why::facts::RunFacts;
+    use crate::why::tests::run_with;
+
+    /// Returns a run whose server may use the CPUs `server`, and the environment of a client that
+    /// may use the CPUs `client`. In total, `busy` CPUs are in use.
+    fn restricted<const C: usize, const S: usize>(
+        busy: f64,
+        client: [u32; C],
+        server: [u32; S],
+    ) -> (Run, Environment) {
+        let mut run = run_with(busy, 0.99, 0.99);
+        run.server.as_mut().unwrap().seen.allowed_cpus = Some(server.into());
+        let environment = Environment {
+            cpus: client.len() as u32,
+            allowed_cpus: Some(client.into()),
+            ..Environment::default()
+        };
+        (run, environment)
+    }
+
+    fn available(run: &Run, environment: &Environment) -> [f64; 2] {
+        let facts = RunFacts::of(run, environment).unwrap();
+        let server = facts.server.as_ref().unwrap();
+        [
+            facts.available_to_client(),
+            facts.available_to_server_side(server),
+        ]
+    }
+
+    #[test]
+    fn separate_cpus_are_recognized_without_a_placement() {
+        let (run, environment) = restricted(1.5, [1], [0]);
+        assert_eq!(available(&run, &environment), [1.0, 1.0]);
+        let allowed = AllowedCpus::of(&run, &environment);
+        assert_eq!((allowed.client_host, allowed.server_host), (2.0, 2.0));
+        let found = crate::why::verdict(&run, &environment);
+        assert_eq!(found.unwrap().cause, Cause::ServerCpu);
+    }
+
+    #[test]
+    fn a_restricted_server_is_alone_if_the_client_can_move() {
+        // The client uses 0.1 CPUs, and three CPUs are free for it.
+        let (run, environment) = restricted(1.2, [0, 1, 2, 3], [2]);
+        assert_eq!(available(&run, &environment)[1], 1.0);
+        let facts = RunFacts::of(&run, &environment).unwrap();
+        let (idle, cpus) = facts.idle_cpus().unwrap();
+        assert!(idle < 0.02 && cpus == 1.0, "{idle} of {cpus}");
+    }
+
+    #[test]
+    fn shared_cpus_are_not_separate() {
+        let (run, environment) = restricted(1.2, [0, 1], [0, 1]);
+        let [client, server] = available(&run, &environment);
+        assert!((client - 1.01).abs() < 0.01, "{client}");
+        assert!((server - 1.9).abs() < 0.01, "{server}");
+        // Nothing is known about an older record.
+        let mut run = run;
+        run.server.as_mut().unwrap().seen.allowed_cpus = None;
+        assert_eq!(available(&run, &environment), [client, server]);
+    }
+
+    #[test]
+    fn a_store_on_other_cpus_takes_none_from_the_server() {
+        let (mut run, environment) = restricted(1.9, [2, 3], [0]);
+        run.store = run.server.clone();
+        run.store.as_mut().unwrap().seen.allowed_cpus = Some([1].into());
+        assert_eq!(available(&run, &environment)[1], 1.0);
+        run.store.as_mut().unwrap().seen.allowed_cpus = Some([0].into());
+        assert!(available(&run, &environment)[1] < 0.1);
     }
 }

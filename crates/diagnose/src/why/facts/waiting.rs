@@ -1,19 +1,100 @@
-//! Places where requests wait: threads, upstream connections and the store, as means over the
-//! window.
+//! Places where requests wait: connections, threads, upstream connections and the store, as means
+//! over the window.
 
 use std::net::SocketAddr;
 
 use floodmark_record::Metric;
 use floodmark_record::metric::{
-    PostgresqlFigure, Role, ThreadGroupFigure, UpstreamFigure, WaitKind, WaitObject,
+    ListenerFigure, NetworkFigure, PostgresqlFigure, ProcessFigure, Role, ThreadGroupFigure,
+    UpstreamFigure, WaitKind, WaitObject,
 };
 
-use super::super::thresholds::{MOST, SATURATED};
-use super::WindowSamples;
+use super::{RunFacts, WindowSamples};
+use crate::why::thresholds::{LONG_WAIT_S, MOST, NOTICEABLE, RARE, REOPENED, SATURATED};
+
+/// Established connections that the server has not accepted.
+pub struct AcceptQueue {
+    /// Mean number of waiting connections.
+    pub waiting: f64,
+    /// Whether many connections wait, and for longer than ordinary scheduling delays explain.
+    pub is_long: bool,
+    /// Whether the server is at its limit on open files.
+    pub is_out_of_files: bool,
+    /// Description of the queue.
+    pub figure: String,
+    /// Description of the server's open files, if known.
+    pub files: Option<String>,
+}
+
+impl RunFacts<'_> {
+    /// Returns the connections that wait to be accepted, or `None` if they were not sampled.
+    pub fn accept_queue(&self) -> Option<AcceptQueue> {
+        let waiting = self.samples.listener(ListenerFigure::AcceptQueue)?;
+        let files = |figure| self.samples.level(Metric::Process(Role::Server, figure));
+        let files = files(ProcessFigure::OpenFiles).zip(files(ProcessFigure::OpenFilesLimit));
+        let run = self.run;
+        // If connections are short-lived, some connections are always in the queue.
+        let short_lived = self.opened() >= REOPENED * run.requests.sent as f64;
+        let many = waiting >= NOTICEABLE * f64::from(run.plan.connections) && waiting >= 1.0;
+        Some(AcceptQueue {
+            waiting,
+            is_long: many && !(short_lived && self.accept_wait_s(waiting) < LONG_WAIT_S),
+            is_out_of_files: files.is_some_and(|(open, limit)| open >= SATURATED * limit),
+            figure: format!(
+                "{waiting:.1} connections waited to be accepted on average (sock_diag)"
+            ),
+            files: files.map(|(open, limit)| {
+                format!(
+                    "server: {open:.0} of {limit:.0} files open (/proc/PID/fd, /proc/PID/limits)"
+                )
+            }),
+        })
+    }
+
+    /// Returns the mean time that a connection waits to be accepted, in seconds, from the mean number
+    /// of waiting connections (Little's law).
+    pub fn accept_wait_s(&self, waiting: f64) -> f64 {
+        waiting * self.run.sending_s / self.opened().max(1.0)
+    }
+
+    /// Returns the number of connections that the client opened, except those that ended with a failed
+    /// request.
+    fn opened(&self) -> f64 {
+        let broken = 2 * self.broken_connections();
+        self.run.connections.opened.saturating_sub(broken) as f64
+    }
+
+    /// Returns the number of connections that ended with a failed request.
+    pub fn broken_connections(&self) -> u64 {
+        let counts = &self.run.requests;
+        counts.reset + counts.timed_out + counts.malformed
+    }
+
+    /// Returns the rate of connections opened by processes other than the client, per second. If all
+    /// roles share a network namespace, the client's connections are subtracted.
+    pub fn opened_by_others(&self) -> Option<f64> {
+        let opens = |role| {
+            let metric = Metric::Network(role, NetworkFigure::ActiveOpens);
+            self.samples.mean(metric)
+        };
+        let run = self.run;
+        let own = run.connections.opened as f64 / run.sending_s.max(f64::MIN_POSITIVE);
+        opens(Some(Role::Server)).or_else(|| Some((opens(None)? - own).max(0.0)))
+    }
+
+    /// Returns the count of one of the run's errors.
+    pub fn client_errors(&self, name: &str) -> u64 {
+        self.run.errors.get(name).copied().unwrap_or(0)
+    }
+
+    /// Returns whether failed connections are frequent enough to limit throughput.
+    pub fn affects(&self, failed: u64) -> bool {
+        failed > 0 && failed as f64 >= RARE * self.run.requests.intended as f64
+    }
+}
 
 /// Threads of the server whose names differ only in a trailing number. All numbers of threads are
 /// means.
-#[derive(Debug)]
 pub struct ThreadGroupFacts {
     pub name: String,
     pub threads: f64,
@@ -29,7 +110,6 @@ pub struct ThreadGroupFacts {
 
 impl ThreadGroupFacts {
     /// Returns the number of threads that wait for the given objects.
-    #[must_use]
     pub fn blocked_on(&self, is: impl Fn(&WaitObject) -> bool) -> f64 {
         let of = self.blocked.iter().filter(|(object, _)| is(object));
         of.fold(0.0, |sum, (_, threads)| sum + threads)
@@ -38,20 +118,17 @@ impl ThreadGroupFacts {
     /// Returns the number of threads, except the main threads of processes that only supervise other
     /// processes. Such a thread waits for a signal, or stays inactive while it waits for data in a
     /// pipe.
-    #[must_use]
     pub fn workers(&self) -> f64 {
         self.threads - self.blocked_on_kind(WaitKind::Signal) - self.inactive_readers()
     }
 
     /// Returns the number of inactive threads that wait for data in a pipe.
-    #[must_use]
     pub fn inactive_readers(&self) -> f64 {
         let inactive = (self.threads - self.at_work).max(0.0);
         inactive.min(self.blocked_on_kind(WaitKind::PipeRead))
     }
 
     /// Returns the number of threads that wait for a lock or a condition without a timeout.
-    #[must_use]
     pub fn untimed_locks(&self) -> f64 {
         use WaitKind::{FileLock, OwnLock};
         self.blocked_on(|object| {
@@ -63,14 +140,12 @@ impl ThreadGroupFacts {
     }
 
     /// Returns whether the object of any wait is known. A server of another user has no such waits.
-    #[must_use]
     pub fn has_known_waits(&self) -> bool {
         let unknown = WaitObject::Kind(WaitKind::Other);
         self.blocked.iter().any(|(object, _)| *object != unknown)
     }
 
     /// Returns the number of threads that wait for new work: a connection, a request or an event.
-    #[must_use]
     pub fn idle(&self) -> f64 {
         use WaitKind::{Accept, ClientRead, Events};
         let kinds = [Accept, ClientRead, Events].iter();
@@ -78,21 +153,18 @@ impl ThreadGroupFacts {
     }
 
     /// Returns whether the threads rarely wait for new work or for a lock.
-    #[must_use]
     pub fn never_waits(&self) -> bool {
         let locks = self.untimed_locks() + self.blocked_on_kind(WaitKind::TimedLock);
         self.idle() + locks <= (1.0 - SATURATED) * self.workers() && !self.blocked.is_empty()
     }
 
     /// Returns the number of threads that wait for an object of this kind.
-    #[must_use]
     pub fn blocked_on_kind(&self, kind: WaitKind) -> f64 {
         self.blocked_on(|object| *object == WaitObject::Kind(kind))
     }
 }
 
 /// Connections from the server to one address.
-#[derive(Debug)]
 pub struct UpstreamFacts {
     pub address: SocketAddr,
     pub established: f64,
@@ -105,7 +177,6 @@ pub struct UpstreamFacts {
 }
 
 /// Mean number of PostgreSQL sessions in each state.
-#[derive(Debug)]
 pub struct DatabaseSessions {
     pub active: f64,
     pub waiting_for_locks: f64,
@@ -160,25 +231,29 @@ pub(super) fn thread_groups(samples: &WindowSamples<'_>) -> Vec<ThreadGroupFacts
         let of = |figure| Metric::ThreadGroup(Role::Server, group.clone(), figure);
         let level = |metric| samples.level(metric).unwrap_or(0.0);
         let rate = |figure| samples.mean(of(figure)).unwrap_or(0.0);
-        let objects = samples.metrics().filter_map(|metric| match metric {
-            Metric::ThreadsBlocked {
-                role: Role::Server,
-                group: of,
-                object,
-            } if of == group => Some((object.clone(), level(metric.clone()))),
-            _ => None,
-        });
-        let mut blocked: Vec<(WaitObject, f64)> = objects.collect();
-        if blocked.is_empty() {
-            let functions = samples.metrics().filter_map(|metric| match metric {
-                Metric::ThreadsWaitingIn {
-                    role: Role::Server,
-                    group: of,
-                    function,
-                } if of == group => Some((object_of(function), level(metric.clone()))),
-                _ => None,
+        // The kernel functions are used if the threads' system calls cannot be read.
+        let waits = |in_functions: bool| {
+            let waits = samples.metrics().filter_map(|metric| {
+                let (of, object) = match metric {
+                    Metric::ThreadsBlocked {
+                        role: Role::Server,
+                        group,
+                        object,
+                    } if !in_functions => (group, object.clone()),
+                    Metric::ThreadsWaitingIn {
+                        role: Role::Server,
+                        group,
+                        function,
+                    } if in_functions => (group, object_of(function)),
+                    _ => return None,
+                };
+                (of == group).then(|| (object, level(metric.clone())))
             });
-            blocked = functions.collect();
+            Vec::from_iter(waits)
+        };
+        let mut blocked = waits(false);
+        if blocked.is_empty() {
+            blocked = waits(true);
         }
         blocked.sort_by(|a, b| b.1.total_cmp(&a.1));
         ThreadGroupFacts {
@@ -247,11 +322,8 @@ pub(super) fn upstreams(samples: &WindowSamples<'_>) -> Vec<UpstreamFacts> {
         let Metric::Upstream(address, UpstreamFigure::Established) = metric else {
             return None;
         };
-        let level = |figure| {
-            samples
-                .level(Metric::Upstream(*address, figure))
-                .unwrap_or(0.0)
-        };
+        let level = |figure| samples.level(Metric::Upstream(*address, figure));
+        let level = |figure| level(figure).unwrap_or(0.0);
         let established = level(UpstreamFigure::Established);
         let waiting = level(UpstreamFigure::Waiting);
         let perhaps = level(UpstreamFigure::PerhapsWaiting);

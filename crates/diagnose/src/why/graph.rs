@@ -1,20 +1,18 @@
-//! Limits on the number of requests that the server works on at once, found from what its threads
-//! wait for (docs/decisions/0025-following-waits.md).
+//! The wait graph: follows requests from the threads, locks, permits and connections that hold them
+//! to the resource that limits them (docs/decisions/0025-following-waits.md).
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use floodmark_record::cause::Cause;
-use floodmark_record::metric::{ListenerFigure, Role, SocketFigure, WaitKind};
+use floodmark_record::metric::{ListenerFigure, Role, SocketFigure, WaitKind, WaitObject};
 use floodmark_record::path::{Actor, ActorResource, PathStep, Place, StepKind};
 use floodmark_record::units::show_ns;
 
-use super::activity::{Activity, add, main_resource, resource_of_all, takes_part};
-use super::upstreams::{connections, is_full};
+use super::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
+use super::facts::{AcceptQueue, RunFacts, ThreadGroupFacts, UpstreamFacts, is_compiler, used};
+use super::thresholds::{CONTENDED, MOST, ONE, RARE, SAME, SPARE, same};
 use crate::text::{per_s, show_idle};
-use crate::why::candidate::{Candidate, EvidenceRank, Finding};
-use crate::why::facts::{AcceptQueue, RunFacts, ThreadGroupFacts, UpstreamFacts};
-use crate::why::thresholds::{CONTENDED, MOST, ONE, RARE, SAME, SPARE, same};
 
 /// Service times agree with a number of threads if the ratio of concurrency to threads is in this
 /// range. The shortest time is less reliable than thread states: a buffered write, for example,
@@ -27,7 +25,7 @@ pub struct Service {
     /// How many of the requests in flight the server works on, as text.
     pub figure: String,
     shown: Shown,
-    /// The accept queue in front of the limit.
+    /// The accept queue before the limit.
     pub accept_queue: Option<AcceptQueueBefore>,
     /// Evidence that was not available.
     pub unseen: Option<String>,
@@ -65,18 +63,24 @@ pub struct AcceptQueueBefore {
     pub is_minor: bool,
 }
 
+impl RunFacts<'_> {
+    /// Returns what limits the number of requests in service.
+    pub fn service(&self) -> &Service {
+        self.service.get_or_init(|| Service::of(self))
+    }
+}
+
 impl Service {
-    /// Finds what limits the number of requests in service.
-    pub fn of(facts: &RunFacts<'_>) -> Self {
-        let service = |demand, figure, shown, unseen| Service {
+    fn of(facts: &RunFacts<'_>) -> Self {
+        let not_judged = |demand, figure, unseen| Service {
             demand,
             figure,
-            shown,
+            shown: Shown::NotJudged,
             accept_queue: None,
             unseen,
         };
         let Some(in_flight) = facts.in_flight else {
-            return service(Demand::Unknown, String::new(), Shown::NotJudged, None);
+            return not_judged(Demand::Unknown, String::new(), None);
         };
         let is_closed = !facts.run.plan.is_open();
         let connections = f64::from(facts.run.plan.connections);
@@ -84,8 +88,8 @@ impl Service {
         // If one thread handles requests in batches, their service times include waiting for it.
         let is_one_thread = by_threads.as_ref().is_some_and(|limit| {
             let mut groups = facts.thread_groups.iter();
-            let group = groups.find(|group| limit.group.as_ref() == Some(&group.name));
-            group.is_some_and(|group| is_only_thread(group, facts, in_flight))
+            let is_only = |group: &ThreadGroupFacts| is_only_thread(group, facts, in_flight);
+            groups.any(|group| limit.group.as_ref() == Some(&group.name) && is_only(group))
         });
         if let Some(concurrency) = facts.concurrency
             && is_closed
@@ -101,7 +105,7 @@ impl Service {
             let figure = format!(
                 "only {in_flight:.1} of {connections:.0} connections had a request in flight"
             );
-            return service(demand, figure, Shown::NotJudged, None);
+            return not_judged(demand, figure, None);
         }
         let figure = match facts.concurrency.filter(|_| !is_one_thread) {
             Some(concurrency) => {
@@ -121,14 +125,13 @@ impl Service {
         };
         if let Some(why) = hidden {
             let unseen = format!("what limits concurrency ({figure}): {why}");
-            return service(Demand::Met, figure, Shown::NotJudged, Some(unseen));
+            return not_judged(Demand::Met, figure, Some(unseen));
         }
         let limit = by_threads
             .or_else(|| shown_by_times(facts, in_flight))
             .or_else(|| shown_by_writes(facts, in_flight));
-        let accept_queue = limit
-            .as_ref()
-            .and_then(|limit| accept_queue_before(facts, limit));
+        let queue = limit.as_ref();
+        let accept_queue = queue.and_then(|limit| accept_queue_before(facts, limit));
         let shown = match limit {
             Some(limit) => {
                 Shown::Limit(Box::new(limit.behind_queue(facts, accept_queue, in_flight)))
@@ -139,23 +142,33 @@ impl Service {
         let is_missing = matches!(shown, Shown::Nothing) && facts.concurrency.is_none();
         let missing = "service time without queueing (the server was cold, or requests differ)";
         Service {
+            demand: Demand::Met,
+            figure,
+            shown,
             accept_queue,
-            ..service(
-                Demand::Met,
-                figure,
-                shown,
-                is_missing.then(|| missing.to_owned()),
-            )
+            unseen: is_missing.then(|| missing.to_owned()),
         }
     }
 
-    /// Returns the limit if it belongs to the cause. Otherwise, returns the figure that rules out the
-    /// cause, or `None` if what requests wait for is not visible.
-    pub fn limit_of(&self, cause: Cause) -> Result<&ServiceLimit, Option<&str>> {
+    /// Returns the limit if it belongs to the cause.
+    pub fn limit_of(&self, cause: Cause) -> Option<&ServiceLimit> {
         match &self.shown {
-            Shown::Limit(limit) if limit.cause() == cause => Ok(limit),
-            Shown::NotJudged => Err(None),
-            _ => Err(Some(&self.figure)),
+            Shown::Limit(limit) if limit.cause() == cause => Some(limit),
+            _ => None,
+        }
+    }
+
+    /// Returns the candidate if the limit belongs to the cause. Otherwise, the requests in service
+    /// rule out the cause, unless what they wait for is not visible.
+    pub fn detect(
+        &self,
+        cause: Cause,
+        candidate: impl FnOnce(&ServiceLimit) -> Candidate,
+    ) -> Option<Finding> {
+        match (self.limit_of(cause), &self.shown) {
+            (Some(limit), _) => candidate(limit).found(),
+            (None, Shown::NotJudged) => None,
+            (None, _) => ruled_out(&self.figure),
         }
     }
 
@@ -165,48 +178,35 @@ impl Service {
     }
 }
 
-/// Detects requests that wait for the server's writes to a file or pipe, if the file or pipe belongs
-/// to the cause.
-pub fn writing(facts: &RunFacts<'_>, service: &Service, cause: Cause) -> Option<Finding> {
-    let limit = service.limit_of(cause).ok()?;
-    let summary = format!("requests wait for the server's writes: {}", limit.resource);
-    let next = "log less, log from a separate thread, or flush less often";
-    let candidate = limit.candidate(facts, summary, next);
-    Candidate {
-        rank: EvidenceRank::Located,
-        ..candidate
-    }
-    .found()
-}
-
-/// Kind of resource that limits the number of requests in service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holder {
-    /// All threads of a group are in use.
-    Threads,
-    /// A limited number of requests hold permits; the others wait.
-    Permits,
-    /// One request holds a lock; the others wait.
-    Lock,
-    /// All connections to another process are in use.
-    Connections,
-}
-
 /// A limit on the number of requests in service.
 pub struct ServiceLimit {
-    pub holder: Holder,
+    /// What the requests in service hold: threads, permits, a lock, or connections to another process.
+    /// All of them are in use, so the other requests wait.
+    pub holder: StepKind,
     /// Mean number of requests in service.
     pub held: f64,
     /// Name of the thread group, if the limit was found from thread states.
     pub group: Option<String>,
     /// What the requests in service wait for.
     pub resource: PathStep,
-    evidence: Vec<String>,
+    evidence: Option<String>,
     /// The accept queue, if it holds most of the requests that wait for the limit.
     queue: Option<PathStep>,
 }
 
 impl ServiceLimit {
+    /// Creates a limit without a thread group and without evidence.
+    fn new(holder: StepKind, held: f64, resource: PathStep) -> Self {
+        ServiceLimit {
+            holder,
+            held,
+            group: None,
+            resource,
+            evidence: None,
+            queue: None,
+        }
+    }
+
     /// Returns whether the resource is a log or a file whose name is unknown.
     fn is_log(&self) -> bool {
         match &self.resource.who.resource {
@@ -221,11 +221,11 @@ impl ServiceLimit {
             (StepKind::Pipe, _) => Cause::SyncLogging,
             (StepKind::Disk, _) if self.is_log() => Cause::SyncLogging,
             (StepKind::Disk, _) => Cause::Disk,
-            (_, Holder::Connections) | (StepKind::Connections, Holder::Permits) => {
+            (_, StepKind::Connections) | (StepKind::Connections, StepKind::Permits) => {
                 Cause::ConnectionPool
             }
-            (_, Holder::Lock) => Cause::Serialised,
-            (_, Holder::Threads | Holder::Permits) => Cause::WorkerPool,
+            (_, StepKind::Lock) => Cause::Serialised,
+            _ => Cause::WorkerPool,
         }
     }
 
@@ -257,12 +257,9 @@ impl ServiceLimit {
 
     /// Returns the steps from the requests in flight to the resource.
     fn path(&self) -> Vec<PathStep> {
-        let kind = match self.holder {
-            Holder::Threads => StepKind::Threads,
-            Holder::Permits => StepKind::Permits,
-            Holder::Lock => StepKind::Lock,
-            Holder::Connections => return vec![self.resource.clone()],
-        };
+        if self.holder == StepKind::Connections {
+            return vec![self.resource.clone()];
+        }
         let (who, basis) = match &self.group {
             Some(group) => (
                 Actor::Server.with(ActorResource::ThreadGroup(group.clone())),
@@ -273,7 +270,7 @@ impl ServiceLimit {
                 "responses per second × shortest service time",
             ),
         };
-        let holder = PathStep::new(kind, who, basis).with_waiting(self.held);
+        let holder = PathStep::new(self.holder, who, basis).with_waiting(self.held);
         vec![holder, self.resource.clone()]
     }
 
@@ -301,13 +298,12 @@ impl ServiceLimit {
         let shown = facts.concurrency.is_some_and(is_shown);
         let shortest_us = facts.run.least_service_time_us.filter(|_| shown);
         let limit = shortest_us.map(|us| self.held.round().max(1.0) / (us / 1e6));
-        let mut evidence: Vec<String> = if facts.concurrency.is_none() || shown {
-            evidence_of_times(facts)
-        } else {
-            facts.idle_cpus().map(show_idle).into_iter().collect()
-        };
-        evidence.extend(self.evidence.iter().cloned());
-        evidence.push(format!("{} ({})", self.resource, self.resource.basis));
+        let evidence = [
+            show_times(facts).filter(|_| shown),
+            facts.idle_cpus().map(show_idle),
+            self.evidence.clone(),
+            Some(format!("{} ({})", self.resource, self.resource.basis)),
+        ];
         Candidate::new(EvidenceRank::Waiting, summary, evidence, next)
             .with_limit(limit)
             .via(self.path())
@@ -315,23 +311,17 @@ impl ServiceLimit {
     }
 }
 
-/// Describes the service times and the idle CPUs.
-pub fn evidence_of_times(facts: &RunFacts<'_>) -> Vec<String> {
-    let show = |us: f64| show_ns(us * 1e3);
-    let times = facts.concurrency.zip(facts.run.least_service_time_us);
-    let times = times.map(|(concurrency, shortest_us)| {
-        format!(
-            "service time: shortest {} (least_service_time_us), mean {}; at {}, the server works on \
-             {concurrency:.1} requests at once",
-            show(shortest_us),
-            show(facts.run.service_time_us.mean.unwrap_or(shortest_us)),
-            per_s(facts.responses_per_s)
-        )
-    });
-    times
-        .into_iter()
-        .chain(facts.idle_cpus().map(show_idle))
-        .collect()
+/// Describes the service times, if the concurrency is known.
+pub fn show_times(facts: &RunFacts<'_>) -> Option<String> {
+    let (concurrency, shortest_us) = facts.concurrency.zip(facts.run.least_service_time_us)?;
+    let mean_us = facts.run.service_time_us.mean.unwrap_or(shortest_us);
+    Some(format!(
+        "service time: shortest {} (least_service_time_us), mean {}; at {}, the server works on \
+         {concurrency:.1} requests at once",
+        show_ns(shortest_us * 1e3),
+        show_ns(mean_us * 1e3),
+        per_s(facts.responses_per_s)
+    ))
 }
 
 /// Returns a setting whose value is near `concurrency`. Settings whose names contain `kind` come
@@ -356,16 +346,17 @@ fn are_delayed(facts: &RunFacts<'_>, in_flight: f64) -> bool {
     let is_idle = facts
         .concurrency
         .is_some_and(|requests| requests < ONE.start);
-    let is_unread = facts
-        .unread()
-        .is_none_or(|unread| unread >= MOST * in_flight);
     let mut upstreams = facts.upstreams.iter();
     let waits = upstreams.any(|upstream| upstream.perhaps_waiting >= ONE.start);
     let rates = facts.rates();
     let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
     let most = rates.iter().copied().fold(0.0, f64::max);
     let is_constant = rates.len() > 1 && least > 0.0 && most - least <= RARE * most;
-    is_idle && !is_unread && !waits && is_constant && facts.has_spare_cpu()
+    is_idle
+        && facts.are_unread(in_flight) == Some(false)
+        && !waits
+        && is_constant
+        && facts.has_spare_cpu()
 }
 
 /// Returns the accept queue in front of a limit.
@@ -382,7 +373,7 @@ fn accept_queue_before(facts: &RunFacts<'_>, limit: &ServiceLimit) -> Option<Acc
     let may_wait_to_accept = groups.any(|group| {
         limit.group.as_ref() != Some(&group.name) && group.untimed_locks() >= ONE.start
     });
-    let is_minor = (limit.holder == Holder::Threads && !may_wait_to_accept)
+    let is_minor = (limit.holder == StepKind::Threads && !may_wait_to_accept)
         || established.is_some_and(|all| limit.held < SAME.start() * (all - queued));
     Some(AcceptQueueBefore { waiting, is_minor })
 }
@@ -391,20 +382,18 @@ fn accept_queue_before(facts: &RunFacts<'_>, limit: &ServiceLimit) -> Option<Acc
 /// them hold. If several groups are limits, prefers the one that holds most requests.
 fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
     let in_service = facts.concurrency.unwrap_or(in_flight);
-    let groups = facts.thread_groups.iter();
-    let groups = groups.filter(|group| takes_part(group, facts));
-    let activities: Vec<(&ThreadGroupFacts, Activity)> = groups
+    let activities: Vec<(&ThreadGroupFacts, Activity)> = working_groups(facts)
         .map(|group| (group, Activity::of(group, facts, in_service)))
         .collect();
     let limits = activities.iter().filter_map(|(group, of)| {
         let limit = limit_of(group, of, facts, in_flight)?;
         // A thread that only sleeps may have nothing to do with the requests. While the only thread
         // that reads requests sleeps, requests stay unread.
-        let sleeps = limit.holder == Holder::Threads
+        let sleeps = limit.holder == StepKind::Threads
             && group.workers() < ONE.end
             && limit.resource.kind == StepKind::Timer;
-        let reads = |unread| unread >= MOST * (in_flight - limit.held);
-        if sleeps && !is_only_thread(group, facts, in_flight) && !facts.unread().is_none_or(reads) {
+        let is_read = facts.are_unread(in_flight - limit.held) == Some(false);
+        if sleeps && is_read && !is_only_thread(group, facts, in_flight) {
             return None;
         }
         let mut others = activities.iter();
@@ -414,12 +403,14 @@ fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit
         (!sleeps || !others_wait()).then_some(limit)
     });
     let order = |limit: &ServiceLimit| (limit.held.round(), limit.resource.kind != StepKind::Timer);
-    let limit = limits.reduce(
-        |best, limit| match order(&limit).partial_cmp(&order(&best)) {
-            Some(Ordering::Greater) => limit,
-            _ => best,
-        },
-    )?;
+    let higher = |best, limit| {
+        if order(&limit) > order(&best) {
+            limit
+        } else {
+            best
+        }
+    };
+    let limit = limits.reduce(higher)?;
     Some(connections_in_use(facts, limit))
 }
 
@@ -434,12 +425,7 @@ fn limit_of(
         let requests = facts.concurrency;
         requests.is_none_or(|requests| AGREES.contains(&(requests / threads.max(0.1))))
     };
-    // Most requests wait until a thread reads them.
-    let is_unread = || {
-        facts
-            .unread()
-            .is_some_and(|unread| unread >= MOST * in_flight)
-    };
+    let is_unread = || facts.are_unread(in_flight) == Some(true);
     let workers = group.workers();
     let awaited = main_resource(&of.awaited);
     // A thread that sleeps or uses connections may be unrelated to the requests. A connection whose
@@ -466,7 +452,7 @@ fn limit_of(
         // Other rules judge the CPU.
         let is_cpu_bound = of.cpu >= MOST * workers;
         let resource = is_waited_for(SPARE * workers).filter(|_| !is_cpu_bound)?;
-        (Holder::Threads, workers, 0.0, resource)
+        (StepKind::Threads, workers, 0.0, resource)
     } else if is_contended && (writes || agrees(held)) {
         // Only one process holds a file lock.
         let is_file_lock = group.blocked_on_kind(WaitKind::FileLock) >= MOST * of.locks;
@@ -476,9 +462,9 @@ fn limit_of(
         let is_cpu = is_lock && !of.timed;
         let resource = is_waited_for(minimum).or_else(|| is_cpu.then(|| of.cpu_step()))?;
         let holder = if is_lock {
-            Holder::Lock
+            StepKind::Lock
         } else {
-            Holder::Permits
+            StepKind::Permits
         };
         (holder, held, of.locks, resource)
     } else {
@@ -490,23 +476,17 @@ fn limit_of(
         workers.round(),
     );
     Some(ServiceLimit {
-        holder,
-        held,
         group: Some(group.name.clone()),
-        resource,
-        evidence: vec![evidence],
-        queue: None,
+        evidence: Some(evidence),
+        ..ServiceLimit::new(holder, held, resource)
     })
 }
 
 /// Returns whether several requests are in flight, the group is a single thread, and no other group
 /// takes part in the work.
 fn is_only_thread(group: &ThreadGroupFacts, facts: &RunFacts<'_>, in_flight: f64) -> bool {
-    let groups = facts.thread_groups.iter();
-    let mut others = groups.filter(|other| other.name != group.name);
-    in_flight >= ONE.end
-        && group.workers() < ONE.end
-        && !others.any(|other| takes_part(other, facts))
+    let are_others_idle = || working_groups(facts).all(|other| other.name == group.name);
+    in_flight >= ONE.end && group.workers() < ONE.end && are_others_idle()
 }
 
 /// Replaces a set of permits by the connections that its holders use, if all of these connections
@@ -519,16 +499,15 @@ fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit
         requests.any(|requests| is_full(upstream, *requests))
     });
     let are_held = |upstream: &&UpstreamFacts| match limit.holder {
-        Holder::Permits | Holder::Lock => true,
-        Holder::Threads => {
+        StepKind::Threads => {
             limit.resource.kind == StepKind::Connections
                 && upstream.established.round() < limit.held.round()
         }
-        Holder::Connections => false,
+        holder => holder != StepKind::Connections,
     };
     match full.filter(are_held) {
         Some(upstream) => ServiceLimit {
-            holder: Holder::Connections,
+            holder: StepKind::Connections,
             resource: connections(facts, upstream),
             ..limit
         },
@@ -553,26 +532,19 @@ fn shown_by_writes(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit>
     let resource = main_resource(&writes)?;
     let held = resource.waiting.filter(|held| *held >= ONE.start)?;
     let is_one = ONE.contains(&held);
-    let is_unread = facts
-        .unread()
-        .is_some_and(|unread| unread >= MOST * in_flight);
+    let is_unread = facts.are_unread(in_flight) == Some(true);
     let mut upstreams = facts.upstreams.iter();
     let is_elsewhere = upstreams
         .any(|upstream| upstream.perhaps_waiting >= MOST * upstream.established.min(in_flight));
     let many_wait = held * SAME.end() < in_flight;
     let blocks = (is_one && !is_elsewhere) || is_unread;
-    (many_wait && blocks && facts.has_spare_cpu()).then(|| ServiceLimit {
-        holder: if is_unread {
-            Holder::Threads
-        } else {
-            Holder::Lock
-        },
-        held,
-        group: None,
-        resource,
-        evidence: Vec::new(),
-        queue: None,
-    })
+    let holder = if is_unread {
+        StepKind::Threads
+    } else {
+        StepKind::Lock
+    };
+    (many_wait && blocks && facts.has_spare_cpu())
+        .then(|| ServiceLimit::new(holder, held, resource))
 }
 
 /// Finds the limit from the service times, because waiting requests may not occupy a thread.
@@ -592,20 +564,13 @@ fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> 
         return None;
     }
     let is_one = ONE.contains(&in_service);
-    let limit = |holder, group, resource| ServiceLimit {
-        holder,
-        held: in_service,
-        group,
-        resource,
-        evidence: Vec::new(),
-        queue: None,
-    };
     let mut upstreams = facts.upstreams.iter();
     if let Some(upstream) = upstreams.find(|upstream| is_full(upstream, in_service)) {
-        return Some(limit(
-            Holder::Connections,
-            None,
-            connections(facts, upstream),
+        let resource = connections(facts, upstream);
+        return Some(ServiceLimit::new(
+            StepKind::Connections,
+            in_service,
+            resource,
         ));
     }
     let resource = resource_of_all(facts, in_service)?;
@@ -614,16 +579,17 @@ fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> 
     let setting = setting_near(&facts.run.setting, in_service, "thread")
         .filter(|(name, _)| name.contains("thread") && !is_one);
     let holder = match (pool, setting) {
-        (None, None) if is_one => Holder::Lock,
+        (None, None) if is_one => StepKind::Lock,
         // Without thread states, a pool looks like permits.
         (None, None) if facts.thread_groups.is_empty() => return None,
-        (None, None) => Holder::Permits,
-        _ => Holder::Threads,
+        (None, None) => StepKind::Permits,
+        _ => StepKind::Threads,
     };
     let setting = setting.map(|(name, value)| format!("server setting `{name}`: {value}"));
     Some(ServiceLimit {
-        evidence: setting.into_iter().collect(),
-        ..limit(holder, pool.map(|group| group.name.clone()), resource)
+        group: pool.map(|group| group.name.clone()),
+        evidence: setting,
+        ..ServiceLimit::new(holder, in_service, resource)
     })
 }
 
@@ -638,11 +604,210 @@ pub fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFacts<'_>)
     if ONE.contains(&concurrency) {
         // A pool of one thread must be the only thread group at work. Otherwise, other threads wait
         // for that thread.
-        let groups = facts.thread_groups.iter();
-        return groups.filter(|of| takes_part(of, facts)).count() == 1 && group.threads < ONE.end;
+        return working_groups(facts).count() == 1 && group.threads < ONE.end;
     }
     let used = Activity::of(group, facts, concurrency).used();
     [group.threads, group.at_work, used]
         .iter()
         .any(|threads| same(concurrency, *threads))
+}
+
+/// The threads of a group, by what they do. All numbers of threads are means.
+struct Activity {
+    /// Threads that wait for new work.
+    idle: f64,
+    /// Threads that wait for a lock or a condition.
+    locks: f64,
+    /// Whether most of `locks` have a timeout, as with an interpreter lock.
+    timed: bool,
+    /// Threads that run or are runnable.
+    cpu: f64,
+    /// Resources that the other threads wait for, with the number of threads.
+    awaited: Vec<PathStep>,
+}
+
+impl Activity {
+    /// Divides a group's threads by activity. HotSpot implements pauses as timed locks. Idle threads
+    /// may use timed locks too, so these count as pauses only if there are at most about
+    /// `in_service`.
+    fn of(group: &ThreadGroupFacts, facts: &RunFacts<'_>, in_service: f64) -> Self {
+        use WaitKind::{Child, ClientWrite, PageFault, PipeRead, PipeWrite, TimedLock, Timer};
+        let timed = group.blocked_on_kind(TimedLock);
+        let is_pause = timed <= SAME.end() * in_service;
+        let locks = group.untimed_locks();
+        let mut awaited: Vec<PathStep> = Vec::new();
+        for (object, threads) in &group.blocked {
+            let mut threads = *threads;
+            if *object == WaitObject::Kind(PipeRead) {
+                threads -= group.inactive_readers();
+            }
+            let server = Place::from(Actor::Server);
+            let address = |path: &String| ActorResource::Address(path.clone());
+            let (kind, who) = match object {
+                WaitObject::Kind(TimedLock) if is_pause => (StepKind::Timer, server),
+                WaitObject::Kind(Timer) => (StepKind::Timer, server),
+                WaitObject::Kind(Child | PipeRead) => (StepKind::Child, server),
+                WaitObject::Kind(PipeWrite) => (StepKind::Pipe, server),
+                WaitObject::Kind(PageFault) => {
+                    (StepKind::Disk, Actor::Server.with(ActorResource::Memory))
+                }
+                WaitObject::Kind(ClientWrite) => (StepKind::Link, Actor::Client.into()),
+                WaitObject::AppendedFile(path) => (
+                    StepKind::Disk,
+                    Actor::Server.with(ActorResource::Log(path.clone())),
+                ),
+                WaitObject::File(path) if path.is_empty() => (StepKind::Disk, server),
+                WaitObject::File(path) => (StepKind::Disk, Actor::Server.with(address(path))),
+                WaitObject::Connection(address) => {
+                    (StepKind::Connections, process_behind(facts, *address))
+                }
+                WaitObject::UnixSocket(path) => {
+                    (StepKind::Connections, Actor::Upstream.with(address(path)))
+                }
+                _ => continue,
+            };
+            let basis = "system calls of blocked threads (/proc/PID/task/TID/syscall)";
+            let step = PathStep::new(kind, who, basis).with_waiting(threads);
+            add(&mut awaited, step);
+        }
+        Activity {
+            idle: group.idle(),
+            locks: if is_pause { locks } else { locks + timed },
+            timed: !is_pause && timed > locks,
+            cpu: group.on_cpu + group.runnable,
+            awaited,
+        }
+    }
+
+    /// Returns the number of threads that wait for a resource.
+    fn used(&self) -> f64 {
+        self.awaited.iter().map(waiting).sum()
+    }
+
+    /// Returns the number of threads that use a resource or the CPU.
+    fn in_service(&self) -> f64 {
+        self.used() + self.cpu
+    }
+
+    /// Returns the CPU as a step.
+    fn cpu_step(&self) -> PathStep {
+        PathStep::new(StepKind::Cpu, Actor::Server, "schedstat").with_waiting(self.cpu)
+    }
+}
+
+/// Adds a step, or its number of threads if the resource is already a step.
+fn add(steps: &mut Vec<PathStep>, step: PathStep) {
+    let mut known = steps.iter_mut();
+    let known = known.find(|known| known.kind == step.kind && known.who == step.who);
+    match known {
+        Some(known) => *known = known.clone().with_waiting(waiting(known) + waiting(&step)),
+        None => steps.push(step),
+    }
+}
+
+fn waiting(step: &PathStep) -> f64 {
+    step.waiting.unwrap_or(0.0)
+}
+
+/// Returns the resource that most threads wait for. All files count as one resource, named after
+/// the file for which most threads wait. A timer is the result only if twice as many threads wait
+/// for it as for any other resource, because idle threads wait for timers too.
+fn main_resource(steps: &[PathStep]) -> Option<PathStep> {
+    let (files, others): (Vec<_>, Vec<_>) =
+        (steps.iter().cloned()).partition(|step| step.kind == StepKind::Disk);
+    let in_files: f64 = files.iter().map(waiting).sum();
+    let higher = |a, b| if waiting(&b) > waiting(&a) { b } else { a };
+    let most = |steps: Vec<PathStep>| steps.into_iter().reduce(higher);
+    let file = most(files).map(|file| file.with_waiting(in_files));
+    let (timers, others): (Vec<_>, Vec<_>) =
+        (others.into_iter()).partition(|step| step.kind == StepKind::Timer);
+    let other = most(file.into_iter().chain(most(others)).collect());
+    match (most(timers), other) {
+        (Some(timer), Some(other)) if waiting(&other) < MOST * waiting(&timer) => Some(timer),
+        (timer, other) => other.or(timer),
+    }
+}
+
+/// Returns whether a thread group works on requests: it waits at least once per four responses, or
+/// uses at least a quarter of the server's CPU time. Compiler threads are excluded, because they use
+/// CPU time without working on requests.
+fn takes_part(group: &ThreadGroupFacts, facts: &RunFacts<'_>) -> bool {
+    let waits = group.waits_per_s >= SPARE * facts.responses_per_s;
+    let runs = group.on_cpu >= SPARE * used(&facts.server);
+    (waits || runs) && !is_compiler(&group.name)
+}
+
+/// Returns the thread groups that work on requests.
+fn working_groups<'f>(facts: &'f RunFacts<'_>) -> impl Iterator<Item = &'f ThreadGroupFacts> {
+    facts
+        .thread_groups
+        .iter()
+        .filter(|group| takes_part(group, facts))
+}
+
+/// Returns what most of the requests in service wait for. If no thread or connection shows it,
+/// assumes that the requests wait for a timer or another event inside the server.
+pub fn resource_of_all(facts: &RunFacts<'_>, in_service: f64) -> Option<PathStep> {
+    let used = working_groups(facts).flat_map(|group| {
+        let of = Activity::of(group, facts, in_service);
+        let cpu = of.cpu_step();
+        of.awaited.into_iter().chain([cpu])
+    });
+    let upstreams = facts.upstreams.iter();
+    let upstreams = upstreams.map(|upstream| connections(facts, upstream));
+    // Idle threads wait for timers too, so any other resource is more specific.
+    let used = used
+        .chain(upstreams)
+        .filter(|step| step.kind != StepKind::Timer);
+    let used = Vec::from_iter(used);
+    let shown = main_resource(&used).filter(|step| waiting(step) >= MOST * in_service);
+    shown.or_else(|| {
+        let basis = "no CPU, file, connection or child process explains the service time";
+        Some(PathStep::new(StepKind::Timer, Actor::Server, basis).with_waiting(in_service))
+    })
+}
+
+/// Well-known ports of databases and caches.
+const STORE_PORTS: [u16; 7] = [3306, 5432, 6379, 6432, 9042, 11_211, 27_017];
+
+/// Returns the address that a connection of the server leads to, as a store or upstream.
+fn process_behind(facts: &RunFacts<'_>, address: SocketAddr) -> Place {
+    let is_store = facts.store.is_some() || STORE_PORTS.contains(&address.port());
+    let actor = if is_store {
+        Actor::Store
+    } else {
+        Actor::Upstream
+    };
+    actor.with(ActorResource::Address(address.to_string()))
+}
+
+fn connections(facts: &RunFacts<'_>, upstream: &UpstreamFacts) -> PathStep {
+    PathStep::new(
+        StepKind::Connections,
+        process_behind(facts, upstream.address),
+        "connections whose last send follows their last receive (sock_diag)",
+    )
+    .with_waiting(upstream.waiting.unwrap_or(upstream.perhaps_waiting))
+}
+
+/// Returns whether all connections of a pool wait for responses, and the size of the pool equals
+/// the number of concurrent requests.
+fn is_full(upstream: &UpstreamFacts, concurrency: f64) -> bool {
+    is_in_use(upstream) && same(concurrency, upstream.established)
+}
+
+/// Returns whether all connections wait for responses. A connection reused within a clock tick
+/// counts as waiting.
+fn is_in_use(upstream: &UpstreamFacts) -> bool {
+    upstream.perhaps_waiting >= SAME.start() * upstream.established
+}
+
+/// Returns the connections to the store if requests wait for them because all are in use.
+pub fn full_store_pool(facts: &RunFacts<'_>) -> Option<PathStep> {
+    let in_flight = facts.in_flight?;
+    let mut steps = facts.upstreams.iter().filter_map(|upstream| {
+        let is_limit = is_in_use(upstream) && upstream.established <= SAME.start() * in_flight;
+        is_limit.then(|| connections(facts, upstream))
+    });
+    steps.find(|step| step.who.actor == Actor::Store)
 }
