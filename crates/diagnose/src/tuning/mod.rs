@@ -17,7 +17,7 @@ use floodmark_record::tuning::{
 use floodmark_stats::comparison::{Ratio, geometric_mean, over_processes};
 
 use measured::measured;
-use search::{Choice, Search, SearchEnd, tuning_ratio};
+use search::{Choice, Search, SearchStep, tuning_ratio};
 pub(crate) use search::{FullPool, full_pool};
 
 use crate::text::show_s;
@@ -46,22 +46,18 @@ pub fn judge(
     let has_failed = |trial: &str| failed.contains(trial);
     let measured = measured(record, tuning, has_failed);
     let mut search = Search::new(tuning, &measured, &has_failed);
-    let (conclusion, next) = match search.run() {
-        Ok(conclusion) => (Some(conclusion), None),
-        Err(next) => (None, Some(*next)),
-    };
-    let mut steps = search.steps.iter();
-    let has_figure = steps.any(|step| step.measured.figure.is_some());
-    let (choice, ended) = match conclusion {
-        Some(SearchEnd::Choice(choice)) => (Some(choice), TuningEnd::Complete),
-        Some(SearchEnd::NoStart) => (None, TuningEnd::NoStart),
-        None => {
+    let (choice, ended, next) = match search.run() {
+        Ok(Some(choice)) => (Some(choice), TuningEnd::Complete, None),
+        Ok(None) => (None, TuningEnd::NoStart, None),
+        Err(next) => {
             let ended = match state.out_of_time_s {
                 Some(_) => TuningEnd::OutOfTime,
                 None => TuningEnd::Interrupted,
             };
-            let choice = has_figure.then(|| so_far(&search, state.out_of_time_s));
-            (choice, ended)
+            let has_figure = |of: &SearchStep| of.measured.figure.is_some();
+            let choice = search.steps.iter().any(has_figure);
+            let choice = choice.then(|| so_far(&search, state.out_of_time_s));
+            (choice, ended, Some(*next))
         }
     };
     let why_ended = match &choice {

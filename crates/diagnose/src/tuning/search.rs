@@ -60,13 +60,6 @@ pub(super) struct Choice {
     pub(super) why: String,
 }
 
-/// Outcome of a search that needs no further processes.
-pub(super) enum SearchEnd {
-    /// The default setting has no figure.
-    NoStart,
-    Choice(Choice),
-}
-
 /// A search in progress.
 pub(super) struct Search<'a> {
     pub(super) tuning: &'a TuningDescription,
@@ -94,18 +87,18 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Runs the search.
+    /// Runs the search. Returns `None` if the default setting has no figure.
     ///
     /// # Errors
     /// Returns the first process that was not measured.
-    pub(super) fn run(&mut self) -> Searched<SearchEnd> {
+    pub(super) fn run(&mut self) -> Searched<Option<Choice>> {
         let knobs = self.tuning.knobs.iter();
         let start: KnobValues = knobs
             .map(|knob| (knob.name.clone(), knob.default))
             .collect();
         self.take(&start, TuningAction::Start, None, "default setting")?;
         if self.figure(&start).is_none() {
-            return Ok(SearchEnd::NoStart);
+            return Ok(None);
         }
         let why = self.climb(start)?;
         let mut at = self.best();
@@ -118,7 +111,7 @@ impl<'a> Search<'a> {
         }
         let best = self.best();
         let (chosen, ratio) = self.confirm(at, &best)?;
-        Ok(SearchEnd::Choice(Choice {
+        Ok(Some(Choice {
             chosen,
             best,
             ratio,

@@ -11,7 +11,7 @@ use floodmark_record::verdict::{Confidence, Verdict};
 use proptest::prelude::*;
 
 use super::measured::{Measured, MeasuredProcess};
-use super::search::{CLOSE, Choice, Search, SearchEnd, at_least, between, coarse_step};
+use super::search::{CLOSE, Choice, Search, at_least, between, coarse_step};
 
 /// Number of requests in flight.
 const IN_FLIGHT: u64 = 100;
@@ -88,8 +88,7 @@ impl Simulation {
         loop {
             let mut search = Search::new(&self.tuning, &self.measured, &|_| false);
             let next = match search.run() {
-                Ok(SearchEnd::Choice(choice)) => return Some(choice),
-                Ok(SearchEnd::NoStart) => return None,
+                Ok(choice) => return choice,
                 Err(next) => *next,
             };
             assert!(self.trials.len() < 100, "{:?}", self.trials);
