@@ -134,15 +134,10 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     } else {
         agents::faults(run)
     };
-    let server = || nothing_ok(run).or_else(|| stopped_responding(run));
-    let (status, reasons) = client.judge(server);
     let mut notes = agents::notes(run);
     notes.extend(crate::notes::notes(judged));
-    Validity {
-        status,
-        reasons: worded(reasons),
-        notes,
-    }
+    let server = || nothing_ok(run).or_else(|| stopped_responding(run));
+    client.judge(server, notes)
 }
 
 fn worded(reasons: Vec<Reason>) -> Vec<Worded> {
@@ -209,21 +204,24 @@ impl ClientFaults {
         }
     }
 
-    /// Returns the status and its reasons. `server` returns the reason why the server's behavior
+    /// Returns the validity of the load. `server` returns the reason why the server's behavior
     /// invalidates a load that was sent as planned.
-    fn judge(self, server: impl FnOnce() -> Option<Reason>) -> (Status, Vec<Reason>) {
+    fn judge(self, server: impl FnOnce() -> Option<Reason>, notes: Vec<String>) -> Validity {
         let mut invalid = self.invalid;
         if invalid.is_empty() {
             invalid.extend(server());
         }
-        if !invalid.is_empty() {
-            return (Status::Invalid, [invalid, self.bound].concat());
-        }
-        let bound = [self.bound, self.saturated].concat();
-        if bound.is_empty() {
-            (Status::Valid, bound)
+        let (status, reasons) = if !invalid.is_empty() {
+            (Status::Invalid, [invalid, self.bound].concat())
+        } else if self.bound.is_empty() && self.saturated.is_empty() {
+            (Status::Valid, Vec::new())
         } else {
-            (Status::Bound, bound)
+            (Status::Bound, [self.bound, self.saturated].concat())
+        };
+        Validity {
+            status,
+            reasons: worded(reasons),
+            notes,
         }
     }
 }
@@ -279,17 +277,11 @@ fn of_external_client(name: &str, run: &Run) -> Validity {
     let detail = run.ended.detail.clone();
     let notes = Vec::from_iter(detail.is_none().then_some(note));
     let failed = detail.map(|detail| Reason::ClientFailed { detail });
-    let reasons = worded(Vec::from_iter(failed.or_else(|| nothing_ok(run))));
-    let status = if reasons.is_empty() {
-        Status::Valid
-    } else {
-        Status::Invalid
+    let faults = ClientFaults {
+        invalid: Vec::from_iter(failed),
+        ..ClientFaults::default()
     };
-    Validity {
-        status,
-        reasons,
-        notes,
-    }
+    faults.judge(|| nothing_ok(run), notes)
 }
 
 /// Returns the verdict if it names a limit other than the client's CPU.

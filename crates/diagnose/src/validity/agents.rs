@@ -17,26 +17,20 @@ const LATE_START_US: f64 = 1_000.0;
 /// behavior does not count, because [`validity`](super::validity) judges it for the whole run.
 #[must_use]
 pub fn agent_validity(run: &Run, agent: &AgentRun, expected: &[String]) -> Validity {
-    if let Some(lost) = &agent.lost {
-        return Validity {
-            status: Status::Invalid,
-            reasons: worded(vec![Reason::Lost {
-                error: lost.clone(),
-            }]),
-            notes: Vec::new(),
+    if let Some(error) = agent.lost.clone() {
+        let faults = ClientFaults {
+            invalid: vec![Reason::Lost { error }],
+            ..ClientFaults::default()
         };
+        return faults.judge(|| None, Vec::new());
     }
     let judged = &Judged {
         run,
         cpus: agent.cpus,
         expected,
     };
-    let (status, reasons) = ClientFaults::of(judged).judge(|| None);
-    Validity {
-        status,
-        reasons: worded(reasons),
-        notes: Vec::from_iter(late_start(&run.plan, agent.late_start_us)),
-    }
+    let notes = Vec::from_iter(late_start(&run.plan, agent.late_start_us));
+    ClientFaults::of(judged).judge(|| None, notes)
 }
 
 /// Reports an agent that started too late.
