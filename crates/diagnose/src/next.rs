@@ -44,19 +44,19 @@ pub fn next_step(run: &Run, cpus: u32) -> String {
 }
 
 fn early_end(run: &Run) -> Option<String> {
-    let address = &run.plan.target.authority;
-    let stopped = || FIX_STOPPED.to_owned();
-    match run.ended.reason {
-        EndReason::Completed => run.server_gone_since_s.map(|_| stopped()),
+    let (ended, address) = (run.ended.reason, &run.plan.target.authority);
+    match ended {
         EndReason::ClientFailed => Some("check the client's log in the result folder".to_owned()),
-        EndReason::Interrupted if run.server_gone_since_s.is_some() => Some(stopped()),
-        EndReason::Interrupted => {
-            Some("repeat without interruption, or shorten the run with -d or -n".to_owned())
-        }
         EndReason::NotHttp => Some(format!(
             "find out what listens on {address}, or use another port"
         )),
-        EndReason::ServerGone => Some(stopped()),
+        _ if ended == EndReason::ServerGone || run.server_gone_since_s.is_some() => {
+            Some(FIX_STOPPED.to_owned())
+        }
+        EndReason::Interrupted => {
+            Some("repeat without interruption, or shorten the run with -d or -n".to_owned())
+        }
+        EndReason::Completed | EndReason::ServerGone => None,
     }
 }
 

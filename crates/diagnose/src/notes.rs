@@ -32,7 +32,7 @@ const LITTLE_EDGE: f64 = 0.005;
 pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
     let run = judged.run;
     [
-        early_end(run),
+        not_http(run),
         expected(judged),
         unverified(run),
         timed_out(run),
@@ -55,19 +55,11 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
     .collect()
 }
 
-fn early_end(run: &Run) -> Option<String> {
-    match run.ended.reason {
-        // Only runs of external clients end with `ClientFailed`, and their validity already names
-        // the reason. For an interrupted run, the summary already begins with the interruption.
-        // The reasons of the validity name a server that stopped responding.
-        EndReason::Completed
-        | EndReason::ClientFailed
-        | EndReason::Interrupted
-        | EndReason::ServerGone => None,
-        EndReason::NotHttp => {
-            Some("the run ended early: no response was HTTP/1.1; check the port".to_owned())
-        }
-    }
+/// Reports a target that does not speak HTTP/1.1. The summary or the reasons of the validity name all
+/// other early ends.
+fn not_http(run: &Run) -> Option<String> {
+    (run.ended.reason == EndReason::NotHttp)
+        .then(|| "the run ended early: no response was HTTP/1.1; check the port".to_owned())
 }
 
 /// Reports client errors that the experiment expects and that would otherwise invalidate the run.

@@ -77,7 +77,14 @@ pub fn trend_series(
         let trends = trends.filter(|trend| trend.measured() > 0).collect();
         series.push(TrendSeries {
             name,
-            results: points.iter().map(result).collect(),
+            results: points
+                .iter()
+                .map(|point| TrendResult {
+                    name: point.of.name.clone(),
+                    started_unix_ms: point.started_unix_ms,
+                    processes: point.group.processes.len() as u32,
+                })
+                .collect(),
             trends,
             host_changes: host_changes(points),
         });
@@ -106,14 +113,6 @@ fn points(of: &NamedRecord) -> Vec<TrendPoint<'_>> {
         },
     });
     points.collect()
-}
-
-fn result(point: &TrendPoint<'_>) -> TrendResult {
-    TrendResult {
-        name: point.of.name.clone(),
-        started_unix_ms: point.started_unix_ms,
-        processes: point.group.processes.len() as u32,
-    }
 }
 
 /// Returns the trend of a metric, and the reasons why figures are missing. Each reason names the
