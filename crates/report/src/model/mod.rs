@@ -21,7 +21,6 @@ pub(crate) mod outcomes;
 pub(crate) mod page;
 pub(crate) mod plan;
 pub(crate) mod process_use;
-pub(crate) mod ranking;
 pub(crate) mod run;
 pub(crate) mod summary;
 pub(crate) mod sweep;

@@ -1,13 +1,19 @@
-//! Names of runs on a page, and the selection of runs to draw.
+//! The runs of a page: their names, the selection of runs to draw, and the loads of an experiment ranked
+//! by their figure.
 
-use floodmark_record::result::Record;
-use floodmark_record::run::Run;
+use std::collections::BTreeMap;
+
+use floodmark_record::Record;
+use floodmark_record::comparison::counted_attempts;
+use floodmark_record::run::{Run, Status};
+use floodmark_stats::attempts::geometric_median;
 use jiff::Timestamp;
 
 use super::chart::MAX_CURVES;
-use super::figures::{count_of, joined, settings};
-use super::run::same_load;
-use super::{capacity, plan};
+use super::document::{Emphasis, RankedBar, Ranking, plain};
+use super::figures::{count_of, extremes, joined, settings};
+use super::run::{same_load, status_word};
+use super::{capacity, plan, verdict};
 
 /// A run with a name that is unique on the page.
 #[derive(Debug, Clone)]
@@ -137,75 +143,104 @@ fn formatted(unix_ms: u64, format: &str) -> Option<String> {
     Some(timestamp.strftime(format).to_string())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture;
+/// Minimum number of loads; fewer need no chart.
+const FEWEST: usize = 3;
 
-    fn names(runs: Vec<Run>) -> Vec<String> {
-        let record = fixture::record(runs);
-        named(&record).into_iter().map(|one| one.name).collect()
-    }
-
-    #[test]
-    fn names_contain_the_differences() {
-        let run = |system: &str, attempt| {
-            let mut run = fixture::closed();
-            (run.system, run.attempt) = (system.to_owned(), attempt);
-            run
-        };
-        assert_eq!(names(vec![run("a", 1)]), ["attempt 1"]);
-        assert_eq!(names(vec![run("a", 1), run("b", 1)]), ["a", "b"]);
-        assert_eq!(
-            names(vec![run("a", 1), run("a", 2)]),
-            ["attempt 1", "attempt 2"]
-        );
-        assert_eq!(names(vec![run("a", 1), run("b", 2)])[1], "b, attempt 2");
-        let mut fresh = run("a", 1);
-        fresh.plan.connection_use = floodmark_record::plan::ConnectionUse::Fresh;
-        assert!(names(vec![run("a", 1), fresh])[1].contains("fresh"));
-    }
-
-    #[test]
-    fn draws_a_few_of_many_runs_and_notes_which() {
-        let attempts = |n: u32, system: &str| -> Vec<Run> {
-            let one = |attempt| {
-                let mut run = fixture::closed();
-                (run.system, run.attempt) = (system.to_owned(), attempt);
-                run.throughput_per_s = Some(f64::from(attempt));
-                run
-            };
-            (1..=n).map(one).collect()
-        };
-        let record = fixture::record(attempts(9, "a"));
-        let (few, note) = drawn(&named(&record));
-        let which: Vec<u32> = few.iter().map(|one| one.run.attempt).collect();
-        assert_eq!(which, [1, 3, 5, 7, 9]);
-        assert!(note.unwrap().contains("5 of"));
-
-        let mut two = attempts(3, "a");
-        two.extend(attempts(3, "b"));
-        let record = fixture::record(two);
-        let (few, note) = drawn(&named(&record));
-        let which: Vec<&str> = few.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(which, ["a, attempt 2", "b, attempt 2"]);
-        assert!(note.unwrap().contains("median throughput"));
-    }
-
-    #[test]
-    fn prefers_runs_with_data_per_second() {
-        let runs = (0..MAX_CURVES + 2).map(|i| {
-            let mut run = fixture::closed();
-            run.system = format!("s{i}");
-            if i == 0 {
-                run.series.clear();
-            }
-            run
-        });
-        let record = fixture::record(runs.collect());
-        let (few, note) = drawn(&named(&record));
-        let which: Vec<&str> = few.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(which, ["s1", "s2", "s3", "s4", "s5"]);
-        assert!(note.unwrap().contains("for 5 of 7"));
-    }
+/// Ranks closed-model loads by throughput, which is computed as in comparisons. Leaves out
+/// open-model loads. If the workloads differ, keeps the original order. Returns `None` for fewer
+/// than [`FEWEST`] loads, or if the throughput of any load was not measured.
+pub(crate) fn ranked_loads(loads: &[&[NamedRun<'_>]]) -> Option<Ranking> {
+    let is_closed = |load: &&&[NamedRun<'_>]| load.iter().all(|one| !one.run.plan.is_open());
+    let loads: Vec<&[NamedRun<'_>]> = loads.iter().filter(is_closed).copied().collect();
+    let mut workloads = loads.iter().map(|load| &load[0].run.workload);
+    let first = workloads.next()?;
+    let is_sorted = workloads.all(|workload| workload == first);
+    let bars: Option<Vec<RankedBar>> = loads.iter().map(|load| bar(load)).collect();
+    let attempts = loads.iter().map(|load| load.len()).max()?;
+    let caption = match attempts {
+        1 => "ok responses per second".to_owned(),
+        _ => "ok responses per second; bar: mean of the server processes, line: range of the attempts \
+              that count".to_owned(),
+    };
+    ranked(is_sorted, caption, bars?)
 }
+
+/// Ranks the trials of an experiment by their capacity.
+pub(crate) fn ranked_capacities(record: &Record) -> Option<Ranking> {
+    let bars = record.trial_capacities.iter().map(|trial| {
+        Some(RankedBar {
+            name: trial.trial.clone(),
+            per_s: trial.rate_per_s?,
+            range: trial.interval.as_ref().map(|of| (of.low, of.high)),
+            about: Vec::new(),
+        })
+    });
+    let bars: Option<Vec<RankedBar>> = bars.collect();
+    let caption = "capacity in requests per second; line: 95 % interval";
+    ranked(true, caption.to_owned(), bars?)
+}
+
+fn ranked(is_sorted: bool, caption: String, mut bars: Vec<RankedBar>) -> Option<Ranking> {
+    if is_sorted {
+        bars.sort_by(|a, b| b.per_s.total_cmp(&a.per_s));
+    }
+    (bars.len() >= FEWEST).then_some(Ranking { caption, bars })
+}
+
+/// Returns the attempts that count in comparisons, by server process. If there are none, all attempts
+/// count.
+fn counted<'a>(load: &[NamedRun<'a>]) -> BTreeMap<u32, Vec<&'a Run>> {
+    let mut all: BTreeMap<u32, Vec<&Run>> = BTreeMap::new();
+    for one in load {
+        all.entry(one.run.process).or_default().push(one.run);
+    }
+    let counted = all.iter().map(|(n, runs)| (*n, counted_attempts(runs)));
+    let counted: BTreeMap<u32, Vec<&Run>> = counted.filter(|(_, runs)| !runs.is_empty()).collect();
+    if counted.is_empty() { all } else { counted }
+}
+
+/// Returns the geometric mean of the throughputs of the server processes. The throughput of a process
+/// is the median of its attempts on a logarithmic scale.
+fn geometric_mean<'a>(processes: impl Iterator<Item = &'a Vec<&'a Run>>) -> Option<f64> {
+    let figures = processes.filter_map(|runs| {
+        let figures: Vec<f64> = runs.iter().filter_map(|run| run.throughput_per_s).collect();
+        (!figures.is_empty()).then(|| geometric_median(&figures))
+    });
+    let logs: Vec<f64> = figures.map(f64::ln).collect();
+    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+}
+
+fn bar(load: &[NamedRun<'_>]) -> Option<RankedBar> {
+    let counted = counted(load);
+    let runs = || counted.values().flatten().copied();
+    let figures: Vec<f64> = runs().filter_map(|run| run.throughput_per_s).collect();
+    let (least, most) = extremes(&figures)?;
+    let mut about = Vec::new();
+    if let Some((verdict, _)) = verdict::most_frequent(load.iter().map(|one| one.run)) {
+        about.push(plain(verdict.cause.name()));
+    }
+    let worst = runs().map(|run| run.validity.status).max()?;
+    match worst {
+        Status::Valid => {}
+        Status::Invalid => about.push(status_word(worst)),
+        Status::Bound => about.push(Emphasis::Warn.span("lower bound")),
+    }
+    let mut checks = load.iter().flat_map(|one| &one.run.checks);
+    if checks.any(|check| check.held == Some(false)) {
+        about.push(Emphasis::Bad.span("check violated"));
+    }
+    Some(RankedBar {
+        name: load_name(load),
+        per_s: geometric_mean(counted.values())?,
+        range: (least < most).then_some((least, most)),
+        about,
+    })
+}
+
+#[cfg(test)]
+#[path = "names_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "ranking_tests.rs"]
+mod ranking_tests;

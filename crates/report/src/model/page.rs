@@ -11,8 +11,8 @@ use super::document::{Block, Blocks, Row, Table, TextLine, faint, line, plain};
 use super::figures::count_of;
 use super::names::{self, NamedRun};
 use super::{
-    capacity, comparison, crash, environment, gate, outcomes, plan, process_use, ranking, run,
-    summary, sweep, tuning,
+    capacity, comparison, crash, environment, gate, outcomes, plan, process_use, run, summary,
+    sweep, tuning,
 };
 
 /// Maximum number of rows in a table.
@@ -229,9 +229,9 @@ fn ranking(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
     let ranking = if record.tuning.is_some() || !record.sweeps.is_empty() {
         None
     } else if record.trial_capacities.is_empty() {
-        ranking::of_loads(&names::by_load(all).collect::<Vec<_>>())
+        names::ranked_loads(&names::by_load(all).collect::<Vec<_>>())
     } else {
-        ranking::of_capacities(record)
+        names::ranked_capacities(record)
     };
     Blocks(ranking.map(Block::Ranking).into_iter().collect())
 }
