@@ -254,21 +254,16 @@ impl DiskTest<'_> {
         check_space(&self.scratch.join("space"))?;
         let log = self.log.to_owned();
         let line = quote_failure(&log, 0);
-        Err(match (is_started, run.trace.own_exit) {
-            (true, Some(status)) => {
+        let what = match run.trace.own_exit {
+            Some(status) if is_started => {
                 let (received, requests) = (run.received(), self.requests);
                 let what = format!("({status}) after {received} of {requests} requests{line}");
-                DiskTestError::Exited { what, log }
+                return Err(DiskTestError::Exited { what, log });
             }
-            (false, Some(status)) => {
-                let what = format!("exited during startup ({status}){line}");
-                DiskTestError::NotStarted { what, log }
-            }
-            (_, None) => {
-                let what = format!("accepted no connection on {address} within 30 s{line}");
-                DiskTestError::NotStarted { what, log }
-            }
-        })
+            Some(status) => format!("exited during startup ({status}){line}"),
+            None => format!("accepted no connection on {address} within 30 s{line}"),
+        };
+        Err(DiskTestError::NotStarted { what, log })
     }
 
     /// Sends requests until all are sent, the server stops responding or `stop` becomes true.
