@@ -37,17 +37,32 @@ pub struct GateState {
 /// Judges the pairs of a record.
 #[must_use]
 pub fn judge(record: &Record, rules: &GateRules, state: &GateState) -> GateResult {
-    let Pairs { measured, excluded } = Pairs::of(record, rules, &state.turns);
+    let mut pairs = Vec::new();
+    let mut excluded = Vec::new();
+    for pair in pair_figures(record, rules, &state.turns) {
+        let process = pair.process;
+        let (trial, reason) = match pair.figures {
+            [Ok(baseline), Ok(candidate)] => {
+                pairs.push(GatePair {
+                    process,
+                    baseline,
+                    candidate,
+                    turn_s: pair.turn_s,
+                    interval: None,
+                });
+                continue;
+            }
+            [Err(reason), _] => (&rules.baseline, reason),
+            [_, Err(reason)] => (&rules.candidate, reason),
+        };
+        excluded.push(format!("pair {process}: {trial}: {reason}"));
+    }
     let max_pairs = state.max_pairs.unwrap_or(MAX_PAIRS);
     let plan = LookPlan::new(max_pairs as usize);
-    let ratios: Vec<f64> = measured.iter().map(GatePair::ratio).collect();
-    let pairs: Vec<GatePair> = (1..)
-        .zip(measured)
-        .map(|(n, pair)| GatePair {
-            interval: plan.interval(&ratios[..n]),
-            ..pair
-        })
-        .collect();
+    let ratios: Vec<f64> = pairs.iter().map(GatePair::ratio).collect();
+    for (n, pair) in (1..).zip(&mut pairs) {
+        pair.interval = plan.interval(&ratios[..n]);
+    }
     let interval = pairs.last().and_then(|pair| pair.interval.clone());
     let ratio = trimmed_ratio(&ratios);
     let by_interval = match (ratio, &interval) {
@@ -81,77 +96,52 @@ pub fn judge(record: &Record, rules: &GateRules, state: &GateState) -> GateResul
     }
 }
 
-/// The complete pairs of a record.
-struct Pairs {
-    /// Pairs with a ratio, without intervals.
-    measured: Vec<GatePair>,
-    /// Pairs without a ratio, with the reason for each.
-    excluded: Vec<String>,
+/// The figures of a complete pair, or the reasons why they are missing.
+struct PairFigures {
+    process: u32,
+    turn_s: Option<f64>,
+    /// Figures of the baseline and of the candidate.
+    figures: [Result<f64, String>; 2],
 }
 
-impl Pairs {
-    fn of(record: &Record, rules: &GateRules, turns: &[GateTurns]) -> Self {
-        let mut pairs = Pairs {
-            measured: Vec::new(),
-            excluded: Vec::new(),
+/// Returns the complete pairs of a record.
+fn pair_figures(record: &Record, rules: &GateRules, turns: &[GateTurns]) -> Vec<PairFigures> {
+    let metric = rules.metric;
+    if rules.is_alternating {
+        let figure = |side: &SideFigures| {
+            let figure = side.figure(metric);
+            figure.ok_or_else(|| why_turns_missing(side, metric))
         };
-        let metric = rules.metric;
-        if rules.is_alternating {
-            for turns in turns {
-                let figures = [&turns.baseline, &turns.candidate].map(|side| {
-                    side.figure(metric)
-                        .ok_or_else(|| why_turns_missing(side, metric))
-                });
-                pairs.add(rules, turns.process, Some(turns.turn_s), figures);
-            }
-            return pairs;
-        }
-        let last = record.runs.iter().map(|run| run.process).max();
-        for process in 1..=last.unwrap_or(0) {
-            let sides = [&rules.baseline, &rules.candidate].map(|trial| {
-                let runs = record.runs_of(trial);
-                let runs = Vec::from_iter(runs.filter(|run| run.process == process));
-                let is_complete = |run: &&Run| run.ended.reason != EndReason::Interrupted;
-                (!runs.is_empty() && runs.iter().all(is_complete)).then(|| RunGroup {
-                    name: trial.clone(),
-                    processes: vec![runs],
-                    capacities: Vec::new(),
-                })
-            });
-            if let [Some(baseline), Some(candidate)] = &sides {
-                let figures = [baseline, candidate]
-                    .map(|side| process_figure(side, metric).ok_or_else(|| why_missing(side)));
-                pairs.add(rules, process, None, figures);
-            }
-        }
-        pairs
-    }
-
-    /// Adds a pair. Each side has a figure, or the reason why it is missing.
-    fn add(
-        &mut self,
-        rules: &GateRules,
-        process: u32,
-        turn_s: Option<f64>,
-        figures: [Result<f64, String>; 2],
-    ) {
-        let (trial, reason) = match figures {
-            [Ok(baseline), Ok(candidate)] => {
-                self.measured.push(GatePair {
-                    process,
-                    baseline,
-                    candidate,
-                    turn_s,
-                    interval: None,
-                });
-                return;
-            }
-            [Err(reason), _] => (&rules.baseline, reason),
-            [_, Err(reason)] => (&rules.candidate, reason),
+        let pair = |turns: &GateTurns| PairFigures {
+            process: turns.process,
+            turn_s: Some(turns.turn_s),
+            figures: [&turns.baseline, &turns.candidate].map(figure),
         };
-        self.excluded
-            .push(format!("pair {process}: {trial}: {reason}"));
+        return turns.iter().map(pair).collect();
     }
+    let figure = |runs: Vec<&Run>| {
+        let side = RunGroup {
+            name: String::new(),
+            processes: vec![runs],
+            capacities: Vec::new(),
+        };
+        process_figure(&side, metric).ok_or_else(|| why_missing(&side))
+    };
+    let pair = |process: u32| {
+        let [baseline, candidate] = [&rules.baseline, &rules.candidate].map(|trial| {
+            let runs = record.runs_of(trial);
+            let runs = Vec::from_iter(runs.filter(|run| run.process == process));
+            let is_complete = |run: &&Run| run.ended.reason != EndReason::Interrupted;
+            (!runs.is_empty() && runs.iter().all(is_complete)).then_some(runs)
+        });
+        Some(PairFigures {
+            process,
+            turn_s: None,
+            figures: [baseline?, candidate?].map(figure),
+        })
+    };
+    let last = record.runs.iter().map(|run| run.process).max();
+    (1..=last.unwrap_or(0)).filter_map(pair).collect()
 }
 
 /// Returns why a server's turns have no figure.
