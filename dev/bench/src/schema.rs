@@ -3,7 +3,6 @@
 
 use std::fs;
 
-use floodmark_diagnose::why::GuideRow;
 use floodmark_lab::manifest::{
     check_schema, client_schema, experiment_schema, store_schema, system_schema,
 };
@@ -64,12 +63,7 @@ fn table(record: &Value) -> Result<String, Failure> {
         of["description"].as_str()
     };
     let mut table = "| place | cause | meaning | explained by |\n|---|---|---|---|\n".to_owned();
-    for GuideRow {
-        place,
-        cause,
-        explained_by,
-    } in floodmark_diagnose::why::guide()
-    {
+    for (place, cause, explained_by) in floodmark_diagnose::why::guide() {
         let meaning = meaning(cause).ok_or_else(|| format!("no description of {cause}"))?;
         let meaning = meaning.replace('\n', " ");
         let causes: Vec<String> = explained_by.iter().map(|of| format!("`{of}`")).collect();

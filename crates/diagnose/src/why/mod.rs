@@ -16,7 +16,7 @@ use floodmark_record::path::{Actor, PathStep, StepKind};
 use floodmark_record::run::Run;
 use floodmark_record::verdict::{Confidence, CostShare, Verdict};
 
-pub use causes::{GuideRow, guide, is_limit};
+pub use causes::{guide, is_limit};
 pub use facts::consumed;
 
 use candidate::{Candidate, EvidenceRank, Findings};

@@ -250,26 +250,13 @@ pub(super) fn find(facts: &RunFacts<'_>) -> Findings {
     findings
 }
 
-/// A cause for the guide.
-#[derive(Debug)]
-pub struct GuideRow {
-    /// Where the cause is.
-    pub place: &'static str,
-    /// The cause.
-    pub cause: Cause,
-    /// Causes that explain it.
-    pub explained_by: &'static [Cause],
-}
-
-/// Returns all causes, sorted by place.
-pub fn guide() -> impl Iterator<Item = GuideRow> {
+/// Returns the place of each cause, the cause, and the causes that explain it, in the order of the
+/// guide.
+pub fn guide() -> impl Iterator<Item = (&'static str, Cause, &'static [Cause])> {
     let mut specs = ALL;
     specs.sort_by_key(|spec| spec.place);
-    specs.into_iter().map(|spec| GuideRow {
-        place: spec.place.name(),
-        cause: spec.cause,
-        explained_by: spec.explained_by,
-    })
+    let specs = specs.into_iter();
+    specs.map(|spec| (spec.place.name(), spec.cause, spec.explained_by))
 }
 
 #[cfg(test)]
