@@ -49,8 +49,8 @@ pub struct SlowArgs {
 
 /// Pauses the processes until stdin is closed.
 pub fn slow(args: &SlowArgs) -> Result<(), Ending> {
-    // Handle signals, so that no process remains stopped.
+    // Handle signals, so that no process remains paused.
     let stop = stop_on_signals()?;
     floodmark_host::slow::serve(&args.pids, std::io::stdin(), &stop)
-        .map_err(|error| Ending::internal(format!("slow: cannot stop the processes: {error}")))
+        .map_err(|error| Ending::internal(format!("slow: cannot pause the processes: {error}")))
 }

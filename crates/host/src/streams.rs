@@ -42,8 +42,8 @@ pub fn without_colors(text: &str) -> String {
     plain
 }
 
-/// Returns whether the other end of stdin is closed. Reads nothing, so data that was written before
-/// is still available.
+/// Returns whether the other end of stdin is closed. Reads nothing, so data that was already
+/// written remains available.
 #[must_use]
 pub fn stdin_is_closed() -> bool {
     let stdin = std::io::stdin();

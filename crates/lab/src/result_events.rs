@@ -64,7 +64,7 @@ impl ResultEvents {
     /// Reads the events of a result to resume.
     ///
     /// # Errors
-    /// The same as for [`ResultEvents::read`], as the message of a command-line error.
+    /// Fails like [`ResultEvents::read`]. The error is a message for the command line.
     pub fn to_resume(folder: &Path) -> Result<Self, String> {
         Self::read(&folder.join(EVENTS), &[]).map_err(|error| format!("--resume: {error}"))
     }

@@ -1,5 +1,5 @@
 //! What the live view and the progress lines show, collected from events: the current run, the trials
-//! of an experiment, and a search with its trials and the interval that they leave.
+//! of an experiment, or the trials of a search and its remaining interval.
 
 use floodmark_record::Event;
 use floodmark_record::capacity::{CapacityResult, TrialOutcome};

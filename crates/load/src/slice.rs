@@ -149,7 +149,7 @@ impl RequestSums {
 /// four times as much memory, and would make each row as long as the result of an hour-long run.
 #[derive(Debug, Clone, Default)]
 pub struct GroupTimes {
-    /// Histograms by group and [`TimeKind`]. The histograms for kinds that groups lack stay empty.
+    /// Histograms by group and [`TimeKind`]. A histogram stays empty if its group has no such times.
     groups: Vec<Vec<Histogram>>,
 }
 

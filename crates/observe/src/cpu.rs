@@ -148,8 +148,8 @@ fn of_thread(tid: Option<Pid>) -> impl Iterator<Item = u32> {
 /// Interval between two samples of a CPU.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// Steps of the work, which take a few microseconds. With two passes and a warm-up per sample,
-/// monitoring uses about 0.2 % of each CPU.
+/// Number of steps in the timed work, which takes a few microseconds. With two passes and a
+/// warm-up per sample, monitoring uses about 0.2 % of each CPU.
 const STEPS: u32 = 800;
 
 /// Maximum number of CPUs to measure.

@@ -480,7 +480,7 @@ impl Series {
     }
 
     /// Merges each pair of values of length `step`. Counters are added, and other values are
-    /// averaged. An odd last value stays the same.
+    /// averaged. An unpaired last value is unchanged.
     pub(crate) fn halve(&mut self, step: Duration) {
         if self.largest.is_empty() {
             let peaks = self.values.iter().map(|value| self.as_peak(*value, step));
@@ -577,7 +577,7 @@ impl Figures {
         }
     }
 
-    /// Sets the values of the next initial metrics.
+    /// Appends values of the initial metrics, in the order of the metrics.
     pub(crate) fn extend(&mut self, values: impl IntoIterator<Item = f64>) {
         for value in values {
             self.values[self.appended] = value;

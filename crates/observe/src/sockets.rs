@@ -1,4 +1,4 @@
-//! Samples connections on the target's port by end and state, their queues, and the listener; and the
+//! Samples the target's listener, the connections on its port with their states and queues, and the
 //! connections that the server opened, such as those to its store.
 
 use std::cell::RefCell;

@@ -626,7 +626,7 @@ crate::names::named! {
     }
 }
 
-/// What the table below says of a figure.
+/// A row of the table below: the properties of a figure.
 struct FigureRow<'a> {
     /// Name in a record.
     name: &'a str,

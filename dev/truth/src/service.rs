@@ -132,8 +132,8 @@ pub struct Pauses {
     pub length_us: f64,
 }
 
-/// Length of an idle time that separates two trials of a client, in milliseconds. With Poisson
-/// arrivals, such a gap has a probability of 4·10⁻⁷ per request at 300/s.
+/// Minimum idle period between two trials of a client, in milliseconds. With Poisson arrivals,
+/// such a period has a probability of 4·10⁻⁷ per request at 300/s.
 const IDLE_MS: u64 = 50;
 
 /// Number of consecutive requests in which an overload is detected.

@@ -26,7 +26,7 @@ pub(super) struct MeasuredProcess {
     pub(super) is_lower_bound: bool,
     /// Interval of the figure within the process.
     pub(super) interval: Option<Interval>,
-    /// Why the figure is missing or only a lower bound, unless the runs of the process state it.
+    /// Reason why the figure is missing or only a lower bound; `None` if the process's runs give it.
     pub(super) note: Option<String>,
     /// Highest throughput per second, which bounds the figure of a pool that is full.
     pub(super) throughput_per_s: Option<f64>,

@@ -32,7 +32,7 @@ pub struct CapacityEvents {
     pub began: CapacityBegan,
     /// The trials so far.
     pub trials: Vec<CapacityTrial>,
-    /// How the search ended. An interrupted search may have ended several times.
+    /// How the search last ended. A search that was interrupted and resumed ends more than once.
     pub ended: Option<CapacityEnded>,
 }
 

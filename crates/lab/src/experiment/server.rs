@@ -218,7 +218,7 @@ pub struct StoreInstance {
 }
 
 impl StoreInstance {
-    /// Starts a store that has ended again, with the same data and address. Waits until the store
+    /// Restarts a store that has ended, with the same data and address. Waits until the store
     /// accepts connections.
     pub fn restart(
         &mut self,

@@ -345,7 +345,7 @@ fn knob_names(trial: &Trial, requested: &[String]) -> Result<Vec<String>, String
     let names: Vec<String> = match requested {
         [] if numeric().any(|one| sizes_pool(&one)) => {
             let pools = numeric().filter(sizes_pool);
-            // Threads use connections, so their number is tuned first.
+            // Threads use connections, so the number of threads is tuned first.
             let (mut threads, others): (Vec<_>, Vec<_>) =
                 pools.partition(|(name, knob)| kind(name, knob) == KnobKind::Threads);
             threads.extend(others);

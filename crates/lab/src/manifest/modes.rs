@@ -101,7 +101,7 @@ fn crash_refusal(trial: &Trial, kill: CrashTarget) -> Result<Option<String>, Fil
         "`agents` conflicts with crash rounds; remove it from [place]"
     } else if let Some(key) = length {
         return Ok(Some(format!(
-            "the crash sets the length of each round; remove `{key}` from its load"
+            "the crash determines the length of each round; remove `{key}` from the trial's load"
         )));
     } else if let Some(CheckKind::File(path)) = &load.check
         && check_kind(path, trial)? == ApiCheckKind::Counter
@@ -450,7 +450,7 @@ mod tests {
             (
                 "rounds = 1",
                 &TRIAL.replace(" }", ", duration = \"1s\" }"),
-                "remove `duration` from its load",
+                "remove `duration` from the trial's load",
             ),
             (
                 "rounds = 1",

@@ -182,7 +182,7 @@ fn error_us(clock: &ClockReading, host: &str) -> Result<u64, String> {
     })
 }
 
-/// Returns the start of a series in ms, on the clock whose reading was `ns`.
+/// Converts a reading of `clock` in ns to the time in ms that series use.
 fn start_ms(clock: &ClockReading, ns: u64) -> f64 {
     // Nanoseconds since 1970 need 61 bits and an `f64` has 53, so the result is exact to 256 ns.
     ns as f64 / 1e6 - clock.at_ms

@@ -245,7 +245,7 @@ pub(crate) fn listed(
     ColumnCell(column, Cell { value, ..cell })
 }
 
-/// Returns a cell that only documents show.
+/// Returns a cell that is shown only in documents.
 pub(crate) fn shown(head: impl Into<String>, cell: impl Into<Cell>) -> ColumnCell {
     let column = Column {
         name: "",
@@ -545,7 +545,7 @@ pub(crate) struct RankedBar {
     pub(crate) name: String,
     /// Figure per second.
     pub(crate) per_s: f64,
-    /// Lower and upper end of the line on the bar, if known.
+    /// Lower and upper end of the error bar, if known.
     pub(crate) range: Option<(f64, f64)>,
     /// Cause and validity.
     pub(crate) about: Vec<Span>,

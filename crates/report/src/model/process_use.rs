@@ -181,7 +181,7 @@ pub(crate) fn external_client(run: &Run) -> Vec<TextLine> {
 /// Maximum number of agents in the summary. A longer list is summarized in one line.
 const MAX_SHOWN: usize = 8;
 
-/// Maximum number of agents in a table that is open on the page.
+/// Maximum number of agents in a table that the page shows expanded.
 const MAX_OPEN: usize = 16;
 
 /// Adds the agents to the summary of a run.

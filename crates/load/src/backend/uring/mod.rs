@@ -361,7 +361,7 @@ enum Descriptor {
 /// State of receives with timestamps.
 struct Stamping {
     stamps: Stamps,
-    /// Layout of a receive: the space for control data in addition to the received bytes.
+    /// Message header of a receive, which also reserves space for control data.
     /// The kernel reads this header when a receive is submitted.
     message: Box<libc::msghdr>,
     /// Wall-clock time, read directly before the worker's clock timed the last batch.
