@@ -7,7 +7,6 @@ use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-use floodmark_host::Cpus;
 use floodmark_record::metric::Role;
 use floodmark_record::plan::Address;
 use rustix::param::clock_ticks_per_second;
@@ -83,9 +82,16 @@ pub(crate) fn parse_pressure(text: &str) -> Option<f64> {
     Some(total.parse::<u64>().ok()? as f64 / 1e6)
 }
 
-/// Counts the CPUs in a list such as `0-3,8`.
+/// Counts the CPUs in a list such as `0-3,8`. Unlike for [`floodmark_host::Cpus`],
+/// any CPU number is allowed.
 fn count_list(list: &str) -> Option<u32> {
-    Some(Cpus::parse(list).ok()?.count())
+    let mut count = 0_u32;
+    for part in list.trim().split(',') {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        let (low, high): (u32, u32) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
+        count = count.checked_add(high.checked_sub(low)?.checked_add(1)?)?;
+    }
+    Some(count)
 }
 
 /// Returns the CPUs that this process may use (`Cpus_allowed_list` of `/proc/self/status`).
@@ -281,7 +287,7 @@ ctxt 1
 
     #[test]
     fn counts_the_cpus_of_a_list() {
-        for (list, count) in [("0-1", 2), ("0", 1), ("0-3,8,10-11\n", 7)] {
+        for (list, count) in [("0-1", 2), ("0", 1), ("0-3,8,10-11\n", 7), ("0-2047", 2048)] {
             assert_eq!(count_list(list), Some(count), "{list}");
         }
         for bad in ["", "a", "3-1", "0-4294967295", "1,,2"] {
