@@ -1,5 +1,6 @@
 //! Network namespaces of other processes, such as containers or roles that emulate separate hosts.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{fs, io};
 
 use floodmark_host::Namespace;
@@ -18,7 +19,7 @@ pub(crate) fn is_other(root: &Root, pid: u32) -> bool {
 /// function directly. A socket opened by the function stays in that namespace.
 ///
 /// # Errors
-/// The namespace can't be entered (this requires root), or `function` returns an error.
+/// The namespace can't be entered (this requires root), or `function` returns an error or panics.
 pub(crate) fn within<T: Send>(
     root: &Root,
     pid: Option<u32>,
@@ -27,7 +28,14 @@ pub(crate) fn within<T: Send>(
     let Some(pid) = pid else {
         return function();
     };
-    Namespace::open(&root.path(format!("/proc/{pid}/ns/net")))?.within(function)?
+    let namespace = Namespace::open(&root.path(format!("/proc/{pid}/ns/net")))?;
+    // A panic must not end the sampler: only the figures of this source are then missing.
+    let result = namespace.within(|| catch_unwind(AssertUnwindSafe(function)))?;
+    result.unwrap_or_else(|_| {
+        Err(io::Error::other(
+            "the thread in the network namespace panicked",
+        ))
+    })
 }
 
 #[cfg(test)]
