@@ -45,13 +45,13 @@ fn main() {
     }
 }
 
-/// Returns whether PATH contains a program. Debian's daemons are in a folder that is only in root's
-/// PATH.
+/// Returns whether PATH contains a program. Debian's daemons are in a directory that is only in
+/// root's PATH.
 fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin".into()])
-        .any(|folder| folder.join(program).is_file())
+        .any(|directory| directory.join(program).is_file())
 }
 
 /// Runs a program. Returns whether it is installed and succeeded.

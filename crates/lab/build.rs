@@ -10,12 +10,12 @@ use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
 /// Directories of the repository that are embedded in the program.
-const FOLDERS: [&str; 4] = ["clients", "experiments", "stores", "systems"];
+const DIRECTORIES: [&str; 4] = ["clients", "experiments", "stores", "systems"];
 
-/// Folders that builds create.
+/// Directories that builds create.
 const BUILT: [&str; 3] = ["__pycache__", "node_modules", "target"];
 
-/// Manifests of systems, stores and clients. Builds create folders beside them.
+/// Manifests of systems, stores and clients. Builds create directories beside them.
 const MANIFESTS: [&str; 3] = ["client.toml", "store.toml", "system.toml"];
 
 fn main() -> io::Result<()> {
@@ -25,8 +25,8 @@ fn main() -> io::Result<()> {
     });
     let root = root.join("../..");
     let mut files = Vec::new();
-    for folder in FOLDERS {
-        add_files(&root.join(folder), &mut files)?;
+    for directory in DIRECTORIES {
+        add_files(&root.join(directory), &mut files)?;
     }
     files.sort_unstable();
     println!("cargo::rerun-if-changed=build.rs");
@@ -50,15 +50,15 @@ fn main() -> io::Result<()> {
     compressed.finish().map(drop)
 }
 
-/// Adds the files below a folder, without hidden files and build output. Returns whether the folder
-/// is free of build output.
+/// Adds the files below a directory, without hidden files and build output. Returns whether the
+/// directory is free of build output.
 ///
-/// Cargo watches only such folders for new files. Watching another folder would include its
-/// subfolders, so each build of a system would rebuild floodmark. A unit test finds new files in
-/// other folders that are not embedded.
-fn add_files(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<bool> {
+/// Cargo watches only such directories for new files. Watching another directory would include its
+/// subdirectories, so each build of a system would rebuild floodmark. A unit test finds new files
+/// in other directories that are not embedded.
+fn add_files(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<bool> {
     let mut has_only_sources = true;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with('.') {
@@ -74,7 +74,7 @@ fn add_files(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<bool> {
         }
     }
     if has_only_sources {
-        println!("cargo::rerun-if-changed={}", folder.display());
+        println!("cargo::rerun-if-changed={}", directory.display());
     }
     Ok(has_only_sources)
 }

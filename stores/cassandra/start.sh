@@ -1,11 +1,11 @@
-# start.sh PORT STORAGE_PORT DATA [HEAP] [NODES]: runs Cassandra in the foreground, with all files in
-# the folder DATA. A single node listens on 127.0.0.1. Three nodes listen on 127.0.0.1, 127.0.0.2
-# and 127.0.0.3.
+# start.sh PORT STORAGE_PORT DATA [HEAP] [NODES]: runs Cassandra in the foreground, with all files
+# in the directory DATA. A single node listens on 127.0.0.1. Three nodes listen on 127.0.0.1,
+# 127.0.0.2 and 127.0.0.3.
 set -eu
 usage="sh start.sh PORT STORAGE_PORT DATA [HEAP] [NODES]"
 port=${1:?which port? $usage}
 storage_port=${2:?which port between nodes? $usage}
-data=${3:?which folder? $usage}
+data=${3:?which directory? $usage}
 heap=${4:-256m} nodes=${5:-1}
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -55,8 +55,8 @@ if [ "$nodes" = 1 ]; then
     node 127.0.0.1
 fi
 
-# The readiness check probes 127.0.0.1, so the node on 127.0.0.1 starts last. Each node waits for the
-# previous node, because nodes that join at the same time may claim the same part of the ring.
+# The readiness check probes 127.0.0.1, so the node on 127.0.0.1 starts last. Each node waits for
+# the previous node, because nodes that join at the same time may claim the same part of the ring.
 started=
 trap 'kill $started 2> /dev/null || true; wait; exit 0' TERM INT
 number=$nodes

@@ -1,10 +1,10 @@
 # start.sh PORT DATA [HOST] [COMMIT] [ROW_MS]: runs PostgreSQL in the foreground, with all files in
-# the folder DATA. COMMIT is the value of synchronous_commit. ROW_MS is the time that each row
+# the directory DATA. COMMIT is the value of synchronous_commit. ROW_MS is the time that each row
 # inserted into the table bar takes, in ms (0: no added time).
 # The role and the database are named bars.
 set -eu
 port=${1:?which port? sh start.sh PORT DATA [HOST] [COMMIT] [ROW_MS]}
-data=${2:?which folder? sh start.sh PORT DATA [HOST] [COMMIT] [ROW_MS]}
+data=${2:?which directory? sh start.sh PORT DATA [HOST] [COMMIT] [ROW_MS]}
 host=${3:-127.0.0.1} commit=${4:-on} row_ms=${5:-0}
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -26,7 +26,7 @@ elif [ "$(id -u)" = 0 ]; then
     as="setpriv --reuid=65534 --regid=65534 --clear-groups"
     chown 65534:65534 "$data"
     if ! $as test -w "$data"; then
-        echo "$data: user 65534 has no access to this folder, and user namespaces are not allowed; use another folder or run as another user" >&2
+        echo "$data: user 65534 has no access to this directory, and user namespaces are not allowed; use another directory or run as another user" >&2
         exit 2
     fi
 fi

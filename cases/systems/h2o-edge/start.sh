@@ -1,6 +1,6 @@
-# start.sh RUN SITE DELAY LOG_RATE: runs H2O with the configuration in the folder RUN. SITE selects
-# the site; see system.toml. DELAY is the response time of the upstream in milliseconds. If LOG_RATE
-# is not 0, a log collector reads LOG_RATE bytes per second from H2O.
+# start.sh RUN SITE DELAY LOG_RATE: runs H2O with the configuration in the directory RUN. SITE
+# selects the site; see system.toml. DELAY is the response time of the upstream in milliseconds. If
+# LOG_RATE is not 0, a log collector reads LOG_RATE bytes per second from H2O.
 set -eu
 
 free_port() {

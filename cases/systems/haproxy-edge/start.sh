@@ -1,5 +1,5 @@
 # start.sh RUN DELAY: starts the upstream on a free port, and then HAProxy with the configuration
-# in the folder RUN. If DELAY is 0, the upstream is nginx. Otherwise, the upstream is a Node
+# in the directory RUN. If DELAY is 0, the upstream is nginx. Otherwise, the upstream is a Node
 # service that takes DELAY milliseconds per request.
 set -eu
 

@@ -1,5 +1,5 @@
-# start.sh RUN RESUME: starts HAProxy with the configuration in the folder RUN and a free port for
-# TLS.
+# start.sh RUN RESUME: starts HAProxy with the configuration in the directory RUN and a free port
+# for TLS.
 set -eu
 
 free_port() {

@@ -1,5 +1,5 @@
-# start.sh RUN HOST PORT [NAME=VALUE ...]: starts Apache httpd with a site in the folder RUN. Each
-# NAME=VALUE sets a variable of httpd.conf. DELAY=MS passes all requests to a Node service that
+# start.sh RUN HOST PORT [NAME=VALUE ...]: starts Apache httpd with a site in the directory RUN.
+# Each NAME=VALUE sets a variable of httpd.conf. DELAY=MS passes all requests to a Node service that
 # takes MS milliseconds. LOG_RATE=N logs to a program that reads N bytes per second.
 set -eu
 

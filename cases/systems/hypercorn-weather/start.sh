@@ -1,5 +1,5 @@
-# start.sh RUN LOG_RATE: starts Hypercorn with the configuration in the folder RUN. If LOG_RATE is
-# not 0, it is the number of bytes per second that a log collector reads.
+# start.sh RUN LOG_RATE: starts Hypercorn with the configuration in the directory RUN. If LOG_RATE
+# is not 0, it is the number of bytes per second that a log collector reads.
 set -eu
 if [ "$2" != 0 ]; then
     mkfifo "$1/log"

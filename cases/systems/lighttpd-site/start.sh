@@ -1,4 +1,4 @@
-# start.sh RUN HOST PORT [NAME=VALUE ...]: starts lighttpd with a site in the folder RUN.
+# start.sh RUN HOST PORT [NAME=VALUE ...]: starts lighttpd with a site in the directory RUN.
 # CONNECTIONS, REQUESTS and LEVEL set limits of lighttpd. DELAY=MS passes all requests to a Node
 # service that takes MS milliseconds.
 set -eu

@@ -1,5 +1,5 @@
 # start.sh RUN SCHEME IDLE: starts the upstream on a free port, and then nginx with the
-# configuration in the folder RUN.
+# configuration in the directory RUN.
 set -eu
 
 free_port() {

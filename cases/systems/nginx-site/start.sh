@@ -1,5 +1,5 @@
-# start.sh RUN LOG_RATE: runs nginx with the configuration in the folder RUN. If LOG_RATE is not 0,
-# a log collector reads LOG_RATE bytes per second from nginx's standard output.
+# start.sh RUN LOG_RATE: runs nginx with the configuration in the directory RUN. If LOG_RATE is not
+# 0, a log collector reads LOG_RATE bytes per second from nginx's standard output.
 set -eu
 run=$1
 log_rate=$2

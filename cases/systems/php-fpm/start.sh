@@ -1,4 +1,5 @@
-# start.sh RUN: runs PHP-FPM and nginx with the configuration in the folder RUN, until a signal arrives.
+# start.sh RUN: runs PHP-FPM and nginx with the configuration in the directory RUN, until a signal
+# arrives.
 set -eu
 cd "$1"
 case $APP in

@@ -1,8 +1,8 @@
 # start.sh RUN CACHE REWRITERS LOG_RATE QUOTA: starts nginx as the upstream, and then Squid with the
-# configuration in the folder RUN. CACHE is allow or deny. REWRITERS is the number of processes that
-# rewrite URLs; if it is 0, Squid rewrites none. If LOG_RATE is not 0, a log collector reads LOG_RATE
-# bytes per second from Squid. If QUOTA is not 0, it is a CPU quota in microseconds per 100,000
-# microseconds.
+# configuration in the directory RUN. CACHE is allow or deny. REWRITERS is the number of processes
+# that rewrite URLs; if it is 0, Squid rewrites none. If LOG_RATE is not 0, a log collector reads
+# LOG_RATE bytes per second from Squid. If QUOTA is not 0, it is a CPU quota in microseconds per
+# 100,000 microseconds.
 set -eu
 if [ "$5" != 0 ]; then
     exec sh ../../servers/quota.sh "$5" sh start.sh "$1" "$2" "$3" "$4" 0
@@ -33,7 +33,7 @@ done
     echo "cache $2 all"
     echo "cache_peer 127.0.0.1 parent $upstream 0 no-query no-digest originserver"
     if [ "$3" != 0 ]; then
-        # Squid changes its user, who may be unable to read this folder.
+        # Squid changes its user, who may be unable to read this directory.
         cp rewrite.py "$run"
         echo "url_rewrite_program /usr/bin/python3 $run/rewrite.py"
         echo "url_rewrite_children $3 startup=$3 queue-size=1000"

@@ -1,6 +1,6 @@
 # start.sh RUN HOST PORT [NAME=VALUE ...]: starts the upstream, and then Traffic Server with its
-# files in the folder RUN. system.toml describes the variables. If DELAY is not 0, the upstream is a
-# Node service that takes DELAY milliseconds per request. Otherwise it is nginx.
+# files in the directory RUN. system.toml describes the variables. If DELAY is not 0, the upstream
+# is a Node service that takes DELAY milliseconds per request. Otherwise it is nginx.
 #
 # SITE has two more values. Both serve a report at /report from the cache:
 #   compressed  caches the compressed report
@@ -72,7 +72,7 @@ END
     awk 'BEGIN { for (i = 1; i <= 3000; i++) print i, i * 7919 % 104729, "booked, desk", i % 17 }' \
         > "$run/report"
     cp nginx.conf "$run"
-    # The user "nobody", which nginx would change to, may be unable to read this folder.
+    # The user "nobody", which nginx would change to, may be unable to read this directory.
     nginx -p "$run" -e stderr -c nginx.conf -g "user $(id -un);" &
 else
     node ../node-http/server.js --port "$upstream" --work "$DELAY" &

@@ -1,6 +1,6 @@
-# start.sh RUN LOG_RATE QUOTA: runs uWSGI and nginx with the configuration in the folder RUN, until
-# a signal arrives. If LOG_RATE is not 0, a log collector reads LOG_RATE bytes per second from uWSGI.
-# If QUOTA is not 0, it is a CPU quota in microseconds per 100,000 microseconds.
+# start.sh RUN LOG_RATE QUOTA: runs uWSGI and nginx with the configuration in the directory RUN,
+# until a signal arrives. If LOG_RATE is not 0, a log collector reads LOG_RATE bytes per second from
+# uWSGI. If QUOTA is not 0, it is a CPU quota in microseconds per 100,000 microseconds.
 set -eu
 if [ "$3" != 0 ]; then
     exec sh ../../servers/quota.sh "$3" sh start.sh "$1" "$2" 0

@@ -1,6 +1,6 @@
 # start.sh RUN HOST PORT DELAY POOL_MAX: starts the upstream, which takes DELAY milliseconds per
-# request, and then Varnish with the configuration in the folder RUN. POOL_MAX is the maximum number
-# of threads in Varnish's only thread pool.
+# request, and then Varnish with the configuration in the directory RUN. POOL_MAX is the maximum
+# number of threads in Varnish's only thread pool.
 set -eu
 
 free_port() {

@@ -46,7 +46,9 @@ pub fn next_step(run: &Run, cpus: u32) -> String {
 fn early_end(run: &Run) -> Option<String> {
     let (ended, address) = (run.ended.reason, &run.plan.target.authority);
     match ended {
-        EndReason::ClientFailed => Some("check the client's log in the result folder".to_owned()),
+        EndReason::ClientFailed => {
+            Some("check the client's log in the result directory".to_owned())
+        }
         EndReason::NotHttp => Some(format!(
             "find out what listens on {address}, or use another port"
         )),

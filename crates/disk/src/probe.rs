@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Command that starts a server in the foreground. The words may contain the placeholders
-/// `{run}` (the server's folder), `{address}`, `{host}` and `{port}`.
+/// `{run}` (the server's directory), `{address}`, `{host}` and `{port}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerCommand {
     /// Program and arguments.
@@ -16,14 +16,16 @@ pub struct ServerCommand {
 }
 
 impl ServerCommand {
-    /// Checks that the server gets its folder and its port.
+    /// Checks that the server gets its directory and its port.
     ///
     /// # Errors
     /// A placeholder is missing.
     pub fn check(&self) -> Result<(), String> {
         let contains = |text: &str| self.words.iter().any(|word| word.contains(text));
         if !contains("{run}") {
-            return Err("{run} is missing; add it where the server expects its folder".to_owned());
+            return Err(
+                "{run} is missing; add it where the server expects its directory".to_owned(),
+            );
         }
         if !contains("{port}") && !contains("{address}") {
             let fix = "add it where the server expects its listen address";
@@ -38,13 +40,13 @@ impl ServerCommand {
         words.any(|word| word.contains("{host}") || word.contains("{address}"))
     }
 
-    /// Returns the command for a folder and a listen address. The first word is the program. The
+    /// Returns the command for a directory and a listen address. The first word is the program. The
     /// command has no stdin.
     #[must_use]
-    pub fn command(&self, folder: &Path, address: SocketAddr) -> Command {
-        let folder = folder.to_string_lossy();
+    pub fn command(&self, directory: &Path, address: SocketAddr) -> Command {
+        let directory = directory.to_string_lossy();
         let mut words = self.words.iter().map(|word| {
-            word.replace("{run}", &folder)
+            word.replace("{run}", &directory)
                 .replace("{address}", &address.to_string())
                 .replace("{host}", &address.ip().to_string())
                 .replace("{port}", &address.port().to_string())

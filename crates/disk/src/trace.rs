@@ -1,5 +1,5 @@
-//! The record of a traced process: the watched folder before the start, and every call that changed
-//! the folder or sent data.
+//! The record of a traced process: the watched directory before the start, and every call that
+//! changed the directory or sent data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
 
-/// Identifies a file, folder or symbolic link within a trace. Unlike an inode number, an ID is never
-/// reused.
+/// Identifies a file, directory or symbolic link within a trace. Unlike an inode number, an ID is
+/// never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u32);
 
 impl FileId {
-    /// The watched folder.
+    /// The watched directory.
     pub const ROOT: FileId = FileId(0);
 
     /// Returns the position of the file in [`Trace::base`], if it is in range.
@@ -22,22 +22,22 @@ impl FileId {
     }
 }
 
-/// A name in a folder.
+/// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryName {
-    /// The folder.
-    pub folder: FileId,
+    /// The directory.
+    pub directory: FileId,
     /// The name.
     pub name: OsString,
 }
 
-/// A file, folder or symbolic link that existed before the start.
+/// A file, directory or symbolic link that existed before the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BaseNode {
     /// A file with its content.
     File(Arc<[u8]>),
-    /// A folder with its entries.
-    Folder(BTreeMap<OsString, FileId>),
+    /// A directory with its entries.
+    Directory(BTreeMap<OsString, FileId>),
     /// A symbolic link with its target.
     Link(PathBuf),
 }
@@ -47,8 +47,8 @@ pub enum BaseNode {
 pub enum NodeKind {
     /// An empty file.
     File,
-    /// An empty folder.
-    Folder,
+    /// An empty directory.
+    Directory,
     /// A symbolic link with its target.
     Link(PathBuf),
 }
@@ -56,7 +56,7 @@ pub enum NodeKind {
 /// The effect of a call. A failed call has no effect and is not recorded, except for a failed sync.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
-    /// A new file, folder or symbolic link.
+    /// A new file, directory or symbolic link.
     Create {
         /// The name.
         entry: EntryName,
@@ -104,9 +104,9 @@ pub enum Operation {
         /// The new size in bytes.
         size: u64,
     },
-    /// A sync of a file or folder (fsync, fdatasync).
+    /// A sync of a file or directory (fsync, fdatasync).
     Sync {
-        /// The file or folder.
+        /// The file or directory.
         file: FileId,
         /// Whether the call succeeded.
         succeeded: bool,
@@ -123,7 +123,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Returns the names that the operation changes. Empty if it changes no folder.
+    /// Returns the names that the operation changes. Empty if it changes no directory.
     pub(crate) fn names(&self) -> Vec<&EntryName> {
         match self {
             Operation::Create { entry, .. }
@@ -167,11 +167,11 @@ pub struct TracedCall {
 /// returned is not part of the trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// The watched folder and everything below, at the start. The index is the [`FileId`]. All of it
-    /// is taken as durable.
+    /// The watched directory and everything below, at the start. The index is the [`FileId`]. All
+    /// of it is taken as durable.
     pub base: Vec<BaseNode>,
-    /// Permission bits of files and folders: at the end, or those at the start or creation if the
-    /// file was removed.
+    /// Permission bits of files and directories: at the end, or those at the start or creation if
+    /// the file was removed.
     pub modes: BTreeMap<FileId, u32>,
     /// The calls in the order of their exits.
     pub calls: Vec<TracedCall>,
@@ -185,8 +185,8 @@ pub struct Trace {
 
 impl Trace {
     /// Returns the points at which the possible disk states or the data sent to TCP peers change:
-    /// the start, the entry of each call that changes the folder, the exit of each durable write,
-    /// successful sync and send, and the exit of the first call with an injected error.
+    /// the start, the entry of each call that changes the directory, the exit of each durable
+    /// write, successful sync and send, and the exit of the first call with an injected error.
     #[must_use]
     pub fn crash_points(&self) -> Vec<u64> {
         let of_calls = self.calls.iter().filter_map(|call| match &call.operation {
@@ -237,21 +237,21 @@ impl Trace {
         calls.filter_map(|(index, call)| Some((index, call.operation.changed_file()?, call)))
     }
 
-    /// Returns whether a call changed a file or a name in the watched folder.
+    /// Returns whether a call changed a file or a name in the watched directory.
     #[must_use]
-    pub fn changes_folder(&self) -> bool {
+    pub fn changes_directory(&self) -> bool {
         let mut operations = self.calls.iter().map(|call| &call.operation);
         operations
             .any(|operation| operation.changed_file().is_some() || !operation.names().is_empty())
     }
 
-    /// Returns the number of writes to files in the watched folder.
+    /// Returns the number of writes to files in the watched directory.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.count(|operation| matches!(operation, Operation::Write { .. }))
     }
 
-    /// Returns the number of syncs of files and folders in the watched folder.
+    /// Returns the number of syncs of files and directories in the watched directory.
     #[must_use]
     pub fn syncs(&self) -> u64 {
         self.count(|operation| matches!(operation, Operation::Sync { .. }))

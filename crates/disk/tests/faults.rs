@@ -12,7 +12,7 @@ use support::{NUMBERS, test_images, trace_store};
 const FIRST: u64 = 12;
 
 fn run(method: &str, call: FaultyCall, kind: FaultKind) -> Trace {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let fault = DiskFault {
         call,
         first: FIRST,
@@ -23,7 +23,7 @@ fn run(method: &str, call: FaultyCall, kind: FaultKind) -> Trace {
         fault: Some(fault),
         ..TraceOptions::default()
     };
-    trace_store(method, folder.path(), options)
+    trace_store(method, directory.path(), options)
 }
 
 fn sent_after(trace: &Trace, position: u64) -> BTreeMap<u64, Vec<u8>> {

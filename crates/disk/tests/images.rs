@@ -17,8 +17,8 @@ use floodmark_disk::{
 use support::{NumberProbe, example, store, test_images, trace_store};
 
 fn run(method: &str, images: u64) -> ImageReport {
-    let folder = tempfile::tempdir().unwrap();
-    let trace = trace_store(method, folder.path(), TraceOptions::default());
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace_store(method, directory.path(), TraceOptions::default());
     let report = test_images(method, &trace, images);
     assert_eq!(report.images, images);
     report
@@ -50,12 +50,12 @@ fn correct_stores_lose_nothing() {
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn images_without_a_write_are_equal() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut trace = trace_store("journal", folder.path(), TraceOptions::default());
-    assert!(trace.changes_folder());
+    let directory = tempfile::tempdir().unwrap();
+    let mut trace = trace_store("journal", directory.path(), TraceOptions::default());
+    assert!(trace.changes_directory());
     let is_send = |operation: &Operation| matches!(operation, Operation::Send { .. });
     trace.calls.retain(|call| is_send(&call.operation));
-    assert!(!trace.changes_folder());
+    assert!(!trace.changes_directory());
     let report = test_images("journal", &trace, 20);
     assert_eq!((report.images, report.distinct()), (20, 1));
 }
@@ -73,9 +73,9 @@ fn finds_a_response_before_the_write() {
 fn finds_missing_syncs() {
     let missing = fails("no-sync");
     assert!(missing.contains("bytes to numbers at offset"), "{missing}");
-    let missing = fails("no-folder-sync");
+    let missing = fails("no-directory-sync");
     assert!(missing.contains("new file numbers"), "{missing}");
-    let missing = fails("rename-unsynced-folder");
+    let missing = fails("rename-unsynced-directory");
     assert!(
         missing.contains("rename of numbers.new to numbers"),
         "{missing}"
@@ -128,8 +128,8 @@ impl RecoveryProbe for StoppingProbe {
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn starts_no_server_after_a_stop() {
-    let folder = tempfile::tempdir().unwrap();
-    let trace = trace_store("no-sync", folder.path(), TraceOptions::default());
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace_store("no-sync", directory.path(), TraceOptions::default());
     let probe = StoppingProbe::default();
     let scratch = tempfile::tempdir().unwrap();
     let test = ImageTest {
@@ -151,14 +151,14 @@ fn starts_no_server_after_a_stop() {
     assert!(failures.iter().any(|failure| !failure.missing.is_empty()));
 }
 
-/// Tests a server command on images of a trace of the journal, with controls. `folder` is the
-/// traced folder.
+/// Tests a server command on images of a trace of the journal, with controls. `directory` is the
+/// traced directory.
 fn run_command(
-    folder: &Path,
+    directory: &Path,
     words: &[&str],
     has_controls: bool,
 ) -> Result<ImageReport, TestError> {
-    let trace = trace_store("journal", folder, TraceOptions::default());
+    let trace = trace_store("journal", directory, TraceOptions::default());
     let scratch = tempfile::tempdir().unwrap();
     let test = ImageTest {
         trace: &trace,
@@ -179,24 +179,24 @@ fn run_command(
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn counts_equal_refusals_once() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let script = "echo \"error: $0/numbers: damaged\nrestore it\" >&2; exit 1";
     let words = ["sh", "-c", script, "{run}", "{address}"];
-    let report = run_command(folder.path(), &words, false).unwrap();
+    let report = run_command(directory.path(), &words, false).unwrap();
     let expected = BTreeMap::from([("error: {run}/numbers: damaged".to_owned(), 20)]);
     assert_eq!(report.refusals, expected);
-    let error = run_command(folder.path(), &words, true).unwrap_err();
-    let expected = "own complete folder: error: {run}/numbers: damaged; check";
+    let error = run_command(directory.path(), &words, true).unwrap_err();
+    let expected = "own complete directory: error: {run}/numbers: damaged; check";
     assert!(error.to_string().contains(expected), "{error}");
 }
 
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn counts_crashes_as_failures() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let script = "echo bye >&2; kill -SEGV $$";
     let words = ["sh", "-c", script, "{run}", "{address}"];
-    let report = run_command(folder.path(), &words, false).unwrap();
+    let report = run_command(directory.path(), &words, false).unwrap();
     assert_eq!((report.failed, report.crashed), (20, 20), "{report:?}");
     let reason = &report.failures[0].reason;
     let expected = "the server crashed on the state (signal: 11 (SIGSEGV)): bye";
@@ -206,27 +206,27 @@ fn counts_crashes_as_failures() {
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn finds_a_server_that_keeps_its_data_elsewhere() {
-    let folder = tempfile::tempdir().unwrap();
-    let (program, path) = (example("faulty_store"), folder.path().to_owned());
+    let directory = tempfile::tempdir().unwrap();
+    let (program, path) = (example("faulty_store"), directory.path().to_owned());
     let (program, path) = (program.to_str().unwrap(), path.to_str().unwrap());
     let words = [program, "journal", path, "{address}"];
-    let error = run_command(folder.path(), &words, true).unwrap_err();
+    let error = run_command(directory.path(), &words, true).unwrap_err();
     assert!(matches!(error, TestError::StoredElsewhere), "{error}");
     let words = [program, "journal", "{run}", "{address}"];
-    let folder = tempfile::tempdir().unwrap();
-    let report = run_command(folder.path(), &words, true).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let report = run_command(directory.path(), &words, true).unwrap();
     assert_eq!((report.images, report.recovered), (20, 20), "{report:?}");
 }
 
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn does_not_ask_a_process_that_it_did_not_start() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let program = example("faulty_store");
     // `timeout` moves the store to another process group.
     let script = "timeout 4 \"$0\" journal \"$1\" \"$2\" & exec sleep 9";
     let program = program.to_str().unwrap();
     let words = ["sh", "-c", script, program, "{run}", "{address}"];
-    let error = run_command(folder.path(), &words, false).unwrap_err();
+    let error = run_command(directory.path(), &words, false).unwrap_err();
     assert!(matches!(error, TestError::ForeignServer(_)), "{error}");
 }

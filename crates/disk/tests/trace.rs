@@ -1,5 +1,5 @@
-//! Traces a process that changes a folder in many ways: the image with all effects must equal the
-//! real folder.
+//! Traces a process that changes a directory in many ways: the image with all effects must equal
+//! the real directory.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
@@ -20,31 +20,31 @@ use floodmark_disk::{
 };
 use support::{connect, content, free_address, store, trace};
 
-const FOLDER: &str = "FLOODMARK_TEST_FOLDER";
+const DIRECTORY: &str = "FLOODMARK_TEST_DIRECTORY";
 const ACTION: &str = "FLOODMARK_TEST_ACTION";
 
 /// Entry point of the traced process, which runs this test binary.
 #[test]
 #[ignore = "runs as the child of the other tests"]
 fn child() {
-    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("started by another test"));
+    let directory = PathBuf::from(std::env::var_os(DIRECTORY).expect("started by another test"));
     match std::env::var(ACTION).unwrap().as_str() {
-        "change" => change(&folder),
-        "threads" => append_from_threads(&folder),
-        "child" => append_from_child(&folder),
-        "map" => map(&folder),
-        "copy" => drop(fs::copy(folder.join("old"), folder.join("copy"))),
-        "move" => fs::rename(folder.join("old"), folder.with_extension("moved")).unwrap(),
-        "ring" => set_up_ring(&folder),
-        "syncfs" => sync_file_systems(&folder),
+        "change" => change(&directory),
+        "threads" => append_from_threads(&directory),
+        "child" => append_from_child(&directory),
+        "map" => map(&directory),
+        "copy" => drop(fs::copy(directory.join("old"), directory.join("copy"))),
+        "move" => fs::rename(directory.join("old"), directory.with_extension("moved")).unwrap(),
+        "ring" => set_up_ring(&directory),
+        "syncfs" => sync_file_systems(&directory),
         #[cfg(target_arch = "x86_64")]
-        "registers" => write_with_registers(&folder),
+        "registers" => write_with_registers(&directory),
         action => panic!("{action}"),
     }
 }
 
-fn change(folder: &Path) {
-    let path = |name: &str| folder.join(name);
+fn change(directory: &Path) {
+    let path = |name: &str| directory.join(name);
     // Append, seek and write, write at an offset, write beyond the end, truncate.
     let mut log = OpenOptions::new()
         .append(true)
@@ -68,11 +68,11 @@ fn change(folder: &Path) {
     // SAFETY: the file descriptor is open.
     assert_eq!(unsafe { libc::fallocate(old.as_raw_fd(), 0, 0, 3000) }, 0);
     // Replace a file, with relative paths.
-    std::env::set_current_dir(folder).unwrap();
+    std::env::set_current_dir(directory).unwrap();
     fs::write("new", b"replacement").unwrap();
     fs::rename("new", "./replaced").unwrap();
     File::open(".").unwrap().sync_all().unwrap();
-    // Folders, links and removals.
+    // Directories, links and removals.
     fs::create_dir_all("a/b").unwrap();
     fs::write("a/b/deep", b"deep").unwrap();
     fs::rename("a/b", "a/c").unwrap();
@@ -113,12 +113,12 @@ fn change(folder: &Path) {
     assert!(File::open("old").unwrap().write_all(b"read only").is_err());
 }
 
-fn append_from_threads(folder: &Path) {
+fn append_from_threads(directory: &Path) {
     let open = || {
         OpenOptions::new()
             .append(true)
             .create(true)
-            .open(folder.join("log"))
+            .open(directory.join("log"))
     };
     let shared = open().unwrap();
     thread::scope(|scope| {
@@ -138,19 +138,19 @@ fn append_from_threads(folder: &Path) {
     });
 }
 
-fn append_from_child(folder: &Path) {
-    let log = File::create(folder.join("log")).unwrap();
+fn append_from_child(directory: &Path) {
+    let log = File::create(directory.join("log")).unwrap();
     let mut shell = Command::new("sh");
     shell.args(["-c", "echo one; echo two >>appended; mv appended moved"]);
-    let status = shell.current_dir(folder).stdout(log).status().unwrap();
+    let status = shell.current_dir(directory).stdout(log).status().unwrap();
     assert!(status.success());
 }
 
-fn map(folder: &Path) {
+fn map(directory: &Path) {
     let old = OpenOptions::new()
         .read(true)
         .write(true)
-        .open(folder.join("old"))
+        .open(directory.join("old"))
         .unwrap();
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: the kernel chooses the address.
@@ -166,16 +166,16 @@ fn map(folder: &Path) {
     }
 }
 
-fn set_up_ring(folder: &Path) {
+fn set_up_ring(directory: &Path) {
     // SAFETY: the filter denies the call before it reads its arguments.
     let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, 0) };
     let error = std::io::Error::last_os_error();
     assert_eq!((result, error.raw_os_error()), (-1, Some(libc::ENOSYS)));
-    fs::write(folder.join("denied"), b"").unwrap();
+    fs::write(directory.join("denied"), b"").unwrap();
 }
 
-fn sync_file_systems(folder: &Path) {
-    for path in [Path::new("/proc"), folder] {
+fn sync_file_systems(directory: &Path) {
+    for path in [Path::new("/proc"), directory] {
         let file = File::open(path).unwrap();
         // SAFETY: the file descriptor is open.
         assert_eq!(unsafe { libc::syncfs(file.as_raw_fd()) }, 0);
@@ -184,8 +184,8 @@ fn sync_file_systems(folder: &Path) {
 
 /// Writes 16 bytes, and checks that the call leaves its third argument in its register.
 #[cfg(target_arch = "x86_64")]
-fn write_with_registers(folder: &Path) {
-    let file = File::create(folder.join("file")).unwrap();
+fn write_with_registers(directory: &Path) {
+    let file = File::create(directory.join("file")).unwrap();
     let (bytes, mut length, mut result) = ([1_u8; 16], 16_u64, libc::SYS_write);
     // SAFETY: the kernel reads 16 bytes from `bytes`. A system call changes only rax, rcx and r11.
     unsafe {
@@ -202,16 +202,16 @@ fn write_with_registers(folder: &Path) {
     assert_eq!((result, length), (8, 16));
 }
 
-fn run(action: &str, folder: &Path) -> Result<Trace, TraceError> {
-    run_with(action, folder, TraceOptions::default())
+fn run(action: &str, directory: &Path) -> Result<Trace, TraceError> {
+    run_with(action, directory, TraceOptions::default())
 }
 
 /// Runs an action in a traced process until it ends.
-fn run_with(action: &str, folder: &Path, options: TraceOptions) -> Result<Trace, TraceError> {
+fn run_with(action: &str, directory: &Path, options: TraceOptions) -> Result<Trace, TraceError> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["child", "--exact", "--ignored", "--nocapture"]);
-    command.env(FOLDER, folder).env(ACTION, action);
-    let tracer = trace(command, folder, options);
+    command.env(DIRECTORY, directory).env(ACTION, action);
+    let tracer = trace(command, directory, options);
     let until = Instant::now() + Duration::from_secs(60);
     while !tracer.has_ended() {
         assert!(Instant::now() < until, "{action} does not end");
@@ -221,29 +221,29 @@ fn run_with(action: &str, folder: &Path, options: TraceOptions) -> Result<Trace,
 }
 
 fn prepare() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("old"), b"content").unwrap();
-    fs::create_dir(folder.path().join("dir")).unwrap();
-    fs::write(folder.path().join("dir/file"), b"below").unwrap();
-    symlink("dir/file", folder.path().join("base link")).unwrap();
-    folder
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("old"), b"content").unwrap();
+    fs::create_dir(directory.path().join("dir")).unwrap();
+    fs::write(directory.path().join("dir/file"), b"below").unwrap();
+    symlink("dir/file", directory.path().join("base link")).unwrap();
+    directory
 }
 
-/// Checks that the image with all effects equals the folder. Returns the trace.
+/// Checks that the image with all effects equals the directory. Returns the trace.
 fn check(action: &str) -> Trace {
-    let folder = prepare();
-    let trace = run(action, folder.path()).unwrap();
+    let directory = prepare();
+    let trace = run(action, directory.path()).unwrap();
     let history = DiskHistory::new(&trace, Persistence::Strict);
     let crash = Crash::new(&history, u64::MAX - 1);
     let image = tempfile::tempdir().unwrap();
     crash.image(&[]).write_to(image.path()).unwrap();
-    assert_eq!(content(image.path()), content(folder.path()));
+    assert_eq!(content(image.path()), content(directory.path()));
     trace
 }
 
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
-fn an_image_with_all_effects_equals_the_folder() {
+fn an_image_with_all_effects_equals_the_directory() {
     let trace = check("change");
     let has = |wanted: &dyn Fn(&Operation) -> bool| {
         trace.calls.iter().any(|call| wanted(&call.operation))
@@ -281,9 +281,9 @@ fn follows_children() {
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn records_the_ports_of_each_connection() {
-    let (folder, address) = (tempfile::tempdir().unwrap(), free_address());
-    let command = store("no-sync").command(folder.path(), address);
-    let tracer = trace(command, folder.path(), TraceOptions::default());
+    let (directory, address) = (tempfile::tempdir().unwrap(), free_address());
+    let command = store("no-sync").command(directory.path(), address);
+    let tracer = trace(command, directory.path(), TraceOptions::default());
     // The store serves one connection at a time.
     let put = |number: usize| {
         let mut stream = connect(&tracer, address).unwrap();
@@ -331,7 +331,7 @@ fn ignores_syncs_of_other_file_systems() {
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn a_short_write_keeps_the_registers() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let fault = DiskFault {
         call: FaultyCall::Write,
         first: 1,
@@ -342,7 +342,7 @@ fn a_short_write_keeps_the_registers() {
         fault: Some(fault),
         ..TraceOptions::default()
     };
-    let trace = run_with("registers", folder.path(), options).unwrap();
+    let trace = run_with("registers", directory.path(), options).unwrap();
     let exit = trace.own_exit.expect("the process exits");
     assert!(exit.success(), "{exit}");
 }
@@ -353,10 +353,10 @@ fn refuses_what_it_cannot_follow() {
     for (action, reason) in [
         ("map", "it maps a data file shared and writable (old)"),
         ("copy", "it writes data with copy_file_range (copy)"),
-        ("move", "it moves old into or out of the watched folder"),
+        ("move", "it moves old into or out of the watched directory"),
     ] {
-        let folder = prepare();
-        let error = run(action, folder.path()).unwrap_err().to_string();
+        let directory = prepare();
+        let error = run(action, directory.path()).unwrap_err().to_string();
         assert_eq!(error, format!("cannot trace the server: {reason}"));
     }
 }
@@ -364,9 +364,9 @@ fn refuses_what_it_cannot_follow() {
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn reports_a_program_that_does_not_start() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let missing = Command::new("no-such-program");
-    let error = floodmark_disk::Tracer::start(missing, folder.path(), TraceOptions::default());
+    let error = floodmark_disk::Tracer::start(missing, directory.path(), TraceOptions::default());
     let error = error.unwrap_err().to_string();
     assert!(
         error.starts_with("cannot start no-such-program: no such program"),
@@ -377,11 +377,11 @@ fn reports_a_program_that_does_not_start() {
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn limits_the_size_of_a_trace() {
-    let folder = prepare();
+    let directory = prepare();
     let options = TraceOptions {
         max_bytes: 20,
         ..TraceOptions::default()
     };
-    let error = run_with("change", folder.path(), options).unwrap_err();
+    let error = run_with("change", directory.path(), options).unwrap_err();
     assert!(matches!(error, TraceError::Full), "{error}");
 }

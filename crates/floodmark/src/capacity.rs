@@ -7,7 +7,7 @@ use clap::Args;
 use floodmark_diagnose::conditions::{CapacityCondition, Objective, check_objectives};
 use floodmark_host::{Stop, open_files};
 use floodmark_lab::capacity::{CAPACITY_PRECISION, CapacityRun, EarlierSearch, check_budget};
-use floodmark_lab::{Folder, RemoteObserver, attempt, finish};
+use floodmark_lab::{Directory, RemoteObserver, attempt, finish};
 use floodmark_observe::{Root, environment::environment};
 use floodmark_plan::spec::Warmup;
 use floodmark_plan::values::{count_from_one, positive_duration};
@@ -26,14 +26,14 @@ use crate::load::check_groups;
 use crate::load::shared::{SharedArgs, spacing, workload};
 use crate::out;
 use crate::progress::LineKind;
-use crate::session::{Measured, Measurement, Session, with_folder};
+use crate::session::{Measured, Measurement, Session, with_directory};
 
 /// Find the highest rate at which a server meets its objectives.
 ///
 /// Sends open-model loads at rates that approach the capacity from both sides. Reports the capacity
 /// with a 95 % interval, the trials, the response times at 50 % to 100 % of the capacity, and the
-/// objective that fails first above the capacity. The interval covers the variation between trials of one server
-/// process, not between processes.
+/// objective that fails first above the capacity. The interval covers the variation between trials
+/// of one server process, not between processes.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP)]
 pub struct CapacityArgs {
@@ -41,8 +41,8 @@ pub struct CapacityArgs {
     pub url: String,
 
     /// Objective that the server must meet, such as 'p99 < 20ms', 'errors < 0.1%', 'goodput > 99%'
-    /// (share of ok responses within --deadline) or, for one request of a mix, 'search: p99 < 50ms';
-    /// repeatable
+    /// (share of ok responses within --deadline) or, for one request of a mix, 'search: p99 <
+    /// 50ms'; repeatable
     #[arg(
         long = "slo",
         value_name = "OBJECTIVE",
@@ -51,8 +51,8 @@ pub struct CapacityArgs {
     )]
     pub objectives: Vec<Objective>,
 
-    /// Maximum duration of the search, with a unit, at least 15s; if the time is up, the interval is
-    /// wider than ± 2 %
+    /// Maximum duration of the search, with a unit, at least 15s; if the time is up, the interval
+    /// is wider than ± 2 %
     #[arg(long, value_name = "TIME", value_parser = budget, default_value = "3m", help_heading = "Search")]
     pub budget: Duration,
 
@@ -60,8 +60,8 @@ pub struct CapacityArgs {
     #[arg(long, value_name = "TIME", value_parser = positive_duration, help_heading = "Search")]
     pub warmup: Option<Duration>,
 
-    /// Maximum number of connections [default: the number of requests in ten time limits, or in 100ms
-    /// if that is longer; at least 100; 50 in the closed model]
+    /// Maximum number of connections [default: the number of requests in ten time limits, or in
+    /// 100ms if that is longer; at least 100; 50 in the closed model]
     #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
     pub connections: Option<u64>,
 
@@ -73,16 +73,16 @@ pub struct CapacityArgs {
     #[command(flatten)]
     pub shared: SharedArgs,
 
-    /// Exit with 1 if this condition holds, such as 'capacity < 5000/s' or 'low < 5000/s'; repeatable
-    /// [default: none]
+    /// Exit with 1 if this condition holds, such as 'capacity < 5000/s' or 'low < 5000/s';
+    /// repeatable [default: none]
     #[arg(long, value_name = "CONDITION", help_heading = "Judgment")]
     pub fail_if: Vec<CapacityCondition>,
 
-    /// Resume the interrupted search in this result folder; its trials are not repeated [default:
-    /// none]
+    /// Resume the interrupted search in this result directory; its trials are not repeated
+    /// [default: none]
     #[arg(
         long,
-        value_name = "FOLDER",
+        value_name = "DIRECTORY",
         conflicts_with = "out",
         help_heading = "Output"
     )]
@@ -165,7 +165,11 @@ struct UrlSearch<'a> {
 impl Measurement for UrlSearch<'_> {
     const SHOWS_INTERRUPTION: bool = true;
 
-    fn measure(&mut self, session: &Session<'_>, folder: &mut Folder) -> Result<Measured, Ending> {
+    fn measure(
+        &mut self,
+        session: &Session<'_>,
+        directory: &mut Directory,
+    ) -> Result<Measured, Ending> {
         let args = self.args;
         let open = &self.plans.open;
         let authority = &open.plan.target.authority;
@@ -179,9 +183,9 @@ impl Measurement for UrlSearch<'_> {
             open,
             1,
             with,
-            folder,
+            directory,
             session.stop,
-            |attempts, folder| {
+            |attempts, directory| {
                 let search = CapacityRun {
                     attempts,
                     closed: &self.plans.closed,
@@ -192,19 +196,19 @@ impl Measurement for UrlSearch<'_> {
                     budget: args.budget,
                 };
                 match &earlier {
-                    None => attempt::open(folder, session.tool()),
-                    Some(earlier) => folder.append(&Event::Resumed(Resumed {
+                    None => attempt::open(directory, session.tool()),
+                    Some(earlier) => directory.append(&Event::Resumed(Resumed {
                         tool: session.tool(),
                         unix_ms: attempt::unix_ms(),
                         anew: earlier.others.clone(),
                     })),
                 }
                 let mut progress = session.progress(LineKind::Trials);
-                search.measure(earlier, folder, &mut |event| progress.on(event))
+                search.measure(earlier, directory, &mut |event| progress.on(event))
             },
         )?;
-        let ran = finish(folder, failure);
-        Ok(Measured::judged(ran, folder, |record| {
+        let ran = finish(directory, failure);
+        Ok(Measured::judged(ran, directory, |record| {
             let capacity = record.capacity.as_ref();
             let conditions = args.fail_if.iter();
             conditions.map(|of| of.judge(capacity)).collect()
@@ -216,8 +220,11 @@ impl Measurement for UrlSearch<'_> {
         !record.runs.iter().all(is_unreachable)
     }
 
-    fn render(&self, record: &Record, folder: &Path, style: Style) -> String {
-        with_folder(&floodmark_report::terminal::capacity(record, style), folder)
+    fn render(&self, record: &Record, directory: &Path, style: Style) -> String {
+        with_directory(
+            &floodmark_report::terminal::capacity(record, style),
+            directory,
+        )
     }
 
     // Some loads of a search exceed the capacity.

@@ -31,8 +31,8 @@ use crate::session::tool;
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct CompareArgs {
-    /// Result folder (--out), its record.json, or a folder of result folders to pool; append :NAME
-    /// to select one of several trials, such as results/today:nginx
+    /// Result directory (--out), its record.json, or a directory of result directories to pool;
+    /// append :NAME to select one of several trials, such as results/today:nginx
     #[arg(value_name = "A")]
     pub a: String,
 
@@ -187,8 +187,8 @@ fn drawable_runs<'a>(side: &RunGroup<'a>) -> Vec<&'a Run> {
     }
 }
 
-/// Returns the names of the sides: the trials' names for two trials of one result, and otherwise the
-/// results' names, followed by `:NAME` if a trial was selected.
+/// Returns the names of the sides: the trials' names for two trials of one result, and otherwise
+/// the results' names, followed by `:NAME` if a trial was selected.
 fn side_names(sides: [&Operand; 2]) -> Vec<String> {
     if let [Some(a), Some(b)] = sides.map(|side| side.system.as_ref())
         && sides[0].path == sides[1].path

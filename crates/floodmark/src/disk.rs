@@ -5,11 +5,11 @@ use std::{fs, process, thread};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use floodmark_host::{Scratch, sweep_folders};
+use floodmark_host::{Scratch, sweep_directories};
+use floodmark_lab::directory::{own_memory, own_temporary};
 use floodmark_lab::disk_test::{
     DiskCheck, DiskTest, DiskTestError, NumberCheck, Persistence, ServerCommand, TestError,
 };
-use floodmark_lab::folder::{own_memory, own_temporary};
 use floodmark_plan::spec::CheckKind;
 use floodmark_plan::values::{count, count_from_one, count_within, seed};
 use floodmark_plan::{CheckFile, PlanSpec};
@@ -23,7 +23,7 @@ use crate::out;
 ///
 /// Traces the server's file calls while clients send requests, derives disk states that a power
 /// loss can leave, and starts the server on each. Then repeats this with failing syncs and writes.
-/// The server command must contain {run}, the folder for its data, and {address} or {port}, for
+/// The server command must contain {run}, the directory for its data, and {address} or {port}, for
 /// example: floodmark disk --check sequence -- ./server --listen {address} --data {run}
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -58,7 +58,7 @@ pub struct DiskArgs {
     #[arg(long, value_name = "N", default_value = "50", value_parser = count)]
     pub images_per_error: u64,
 
-    /// Durability of file names: strict (after a sync of the folder, as in POSIX) or journaled
+    /// Durability of file names: strict (after a sync of the directory, as in POSIX) or journaled
     /// (also after a sync of the new or renamed file, as on ext4 and XFS)
     #[arg(long, value_name = "RULES", default_value = "strict", hide_possible_values = true, value_parser = file_system())]
     pub file_system: Persistence,
@@ -67,8 +67,8 @@ pub struct DiskArgs {
     #[arg(long, value_name = "N", default_value = "1", value_parser = seed)]
     pub seed: u64,
 
-    /// Folder for disk states [default: /dev/shm, or the temporary folder]
-    #[arg(long, value_name = "FOLDER")]
+    /// Directory for disk states [default: /dev/shm, or the temporary directory]
+    #[arg(long, value_name = "DIRECTORY")]
     pub scratch: Option<PathBuf>,
 
     /// Print the result as JSON
@@ -174,20 +174,20 @@ fn check(args: &DiskArgs) -> Result<DiskCheck, String> {
     })
 }
 
-fn scratch(folder: Option<&Path>) -> Result<Scratch, Ending> {
-    let folder = match folder {
-        Some(folder) => folder.to_owned(),
+fn scratch(directory: Option<&Path>) -> Result<Scratch, Ending> {
+    let directory = match directory {
+        Some(directory) => directory.to_owned(),
         None => {
-            let folder = own_memory().map_err(Ending::usage)?.join("disk");
-            // Folders of killed processes. A folder that cannot be removed does no harm.
-            let _ = sweep_folders(&folder);
-            folder
+            let directory = own_memory().map_err(Ending::usage)?.join("disk");
+            // Directories of killed processes. A directory that cannot be removed does no harm.
+            let _ = sweep_directories(&directory);
+            directory
         }
     };
-    Scratch::create(&folder, "states").map_err(|error| {
-        let folder = folder.display();
+    Scratch::create(&directory, "states").map_err(|error| {
+        let directory = directory.display();
         Ending::usage(format!(
-            "--scratch {folder}: {error}; choose a folder that you can write to"
+            "--scratch {directory}: {error}; choose a directory that you can write to"
         ))
     })
 }
@@ -198,7 +198,7 @@ fn ending(error: &DiskTestError) -> Ending {
         DiskTestError::CheckFile(_) => Ending::usage(format!("--check {error}")),
         DiskTestError::Scratch(_)
         | DiskTestError::Log { .. }
-        | DiskTestError::Image(TestError::Folder { .. }) => Ending::internal(error),
+        | DiskTestError::Image(TestError::Directory { .. }) => Ending::internal(error),
         _ => Ending::server(error),
     }
 }
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn an_unwritable_disk_state_is_not_a_failure_of_the_server() {
-        let error = DiskTestError::Image(TestError::Folder {
+        let error = DiskTestError::Image(TestError::Directory {
             path: "states".into(),
             source: std::io::ErrorKind::StorageFull.into(),
         });

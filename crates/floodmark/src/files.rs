@@ -117,7 +117,7 @@ impl Files {
         self.named().any(|(_, path)| is_stdout(path))
     }
 
-    /// Writes a run's record to each file. `saved` is the result folder, or `None` if the result
+    /// Writes a run's record to each file. `saved` is the result directory, or `None` if the result
     /// was not saved. `fault` returns the fault of a run.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Files {
         fault: &RunFault<'_>,
     ) -> Result<(), Ending> {
         let written = self.write(record, fault, |e| Ending::internal(e));
-        let Some(folder) = saved else {
+        let Some(directory) = saved else {
             return written;
         };
         let flags = self.named();
@@ -146,7 +146,7 @@ impl Files {
             Ending::internal(format!(
                 "{}; then run: floodmark report {}{}",
                 ending.message,
-                folder.display(),
+                directory.display(),
                 String::from_iter(flags)
             ))
         })
@@ -206,7 +206,7 @@ pub fn check_writable(flag: &str, path: &Path) -> Result<(), Ending> {
     }
     opened.map(drop).map_err(|e| {
         Ending::usage(format!(
-            "{flag} {}: {e}; name a writable file in an existing folder",
+            "{flag} {}: {e}; name a writable file in an existing directory",
             path.display()
         ))
     })

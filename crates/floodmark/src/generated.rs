@@ -26,23 +26,23 @@ pub fn completions(args: &CompletionsArgs, floodmark: &mut clap::Command) -> Res
     out::print(&String::from_utf8_lossy(&script))
 }
 
-/// Write a manual page per command to a folder, such as ~/.local/share/man/man1.
+/// Write a manual page per command to a directory, such as ~/.local/share/man/man1.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct ManArgs {
-    /// Folder for the pages; created if missing
-    folder: PathBuf,
+    /// Directory for the pages; created if missing
+    directory: PathBuf,
 }
 
 /// Writes the manual pages. `floodmark` is the definition of all flags.
 pub fn man(args: &ManArgs, floodmark: clap::Command) -> Result<(), Ending> {
-    let folder = &args.folder;
+    let directory = &args.directory;
     let written =
-        fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(floodmark, folder));
+        fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(floodmark, directory));
     written.map_err(|error| {
         Ending::usage(format!(
-            "{}: {error}; name a writable folder",
-            folder.display()
+            "{}: {error}; name a writable directory",
+            directory.display()
         ))
     })
 }

@@ -8,7 +8,7 @@ use floodmark_lab::manifest::{Template, write_template};
 use crate::exit::{Ending, HELP};
 use crate::out;
 
-/// Write a commented starter manifest to the current folder.
+/// Write a commented starter manifest to the current directory.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct InitArgs {
@@ -20,7 +20,7 @@ pub struct InitArgs {
 enum What {
     /// Write systems/NAME/system.toml: how to build, start and probe a server
     System {
-        /// Name of the system and its folder
+        /// Name of the system and its directory
         #[arg(default_value = "my-server")]
         name: String,
     },
@@ -30,7 +30,8 @@ enum What {
         #[arg(default_value = "my-experiment")]
         name: String,
     },
-    /// Write experiments/NAME.toml with a gate, which fails if a candidate is slower than a baseline
+    /// Write experiments/NAME.toml with a gate, which fails if a candidate is slower than a
+    /// baseline
     Gate {
         /// Name of the experiment and its file
         #[arg(default_value = "gate")]

@@ -236,7 +236,7 @@ impl LineFile {
                     Ending::usage(format!("--out {name}: file exists; name a new file"))
                 }
                 _ => Ending::usage(format!(
-                    "--out {name}: {error}; name a file in an existing, writable folder"
+                    "--out {name}: {error}; name a file in an existing, writable directory"
                 )),
             })?;
             (name, Box::new(file))

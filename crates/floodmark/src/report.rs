@@ -20,7 +20,7 @@ use crate::results::TableArgs;
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct ReportArgs {
-    /// Result folder (load --out, run --out), or record file (--json)
+    /// Result directory (load --out, run --out), or record file (--json)
     pub record: PathBuf,
 
     /// Tables.

@@ -16,7 +16,8 @@ use crate::exit::Ending;
 /// Flags that select results.
 #[derive(Debug, Args)]
 pub struct ResultArgs {
-    /// Folder of result folders, result folder (--out), or record file (--json); repeatable
+    /// Directory of result directories, result directory (--out), or record file (--json);
+    /// repeatable
     #[arg(value_name = "RESULT", required = true)]
     pub results: Vec<PathBuf>,
 
@@ -73,7 +74,7 @@ impl ResultArgs {
     }
 }
 
-/// Returns a distinct name for each result: the name of its folder or file, or the whole path if
+/// Returns a distinct name for each result: the name of its directory or file, or the whole path if
 /// names are ambiguous, followed by its labels.
 pub fn names<'a>(results: impl Iterator<Item = (&'a Path, &'a Record)>) -> Vec<String> {
     let (paths, records): (Vec<&Path>, Vec<&Record>) = results.unzip();

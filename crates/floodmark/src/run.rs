@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use floodmark_lab::Folder;
+use floodmark_lab::Directory;
 use floodmark_lab::experiment::{
     EarlierResult, ExperimentRunner, PlacementError, TrialHosts, TrialSchedule, plan_trial,
     with_crash_load,
@@ -76,9 +76,9 @@ pub struct RunArgs {
     #[command(flatten)]
     pub output: OutputArgs,
 
-    /// Resume the interrupted experiment in this result folder; fully measured server processes and
-    /// complete crash rounds are not repeated [default: none]
-    #[arg(long, value_name = "FOLDER", conflicts_with = "out")]
+    /// Resume the interrupted experiment in this result directory; fully measured server processes
+    /// and complete crash rounds are not repeated [default: none]
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
 }
 
@@ -155,18 +155,22 @@ impl ExperimentTrials<'_> {
     }
 
     /// Returns whether an earlier result lacks no measurement.
-    fn is_complete(&self, earlier: &EarlierResult, folder: &Folder) -> Result<bool, Ending> {
+    fn is_complete(&self, earlier: &EarlierResult, directory: &Directory) -> Result<bool, Ending> {
         if self.experiment.description.gate.is_none() {
             return Ok(earlier.is_complete(&self.experiment));
         }
-        let record = floodmark_lab::fold(folder.path()).map_err(Ending::usage)?;
+        let record = floodmark_lab::fold(directory.path()).map_err(Ending::usage)?;
         let ended = record.gate.map(|gate| gate.ended);
         Ok(ended.is_some_and(|ended| ended != GateEnd::Interrupted))
     }
 }
 
 impl Measurement for ExperimentTrials<'_> {
-    fn measure(&mut self, session: &Session<'_>, folder: &mut Folder) -> Result<Measured, Ending> {
+    fn measure(
+        &mut self,
+        session: &Session<'_>,
+        directory: &mut Directory,
+    ) -> Result<Measured, Ending> {
         let experiment = &self.experiment;
         let mut schedule = TrialSchedule::of(experiment);
         let earlier = session
@@ -175,9 +179,9 @@ impl Measurement for ExperimentTrials<'_> {
             .transpose()
             .map_err(Ending::usage)?;
         if let Some(earlier) = &earlier {
-            if self.is_complete(earlier, folder)? {
-                let record = floodmark_lab::read(folder.path()).map_err(Ending::usage)?;
-                return Ok(session.complete(folder, record));
+            if self.is_complete(earlier, directory)? {
+                let record = floodmark_lab::read(directory.path()).map_err(Ending::usage)?;
+                return Ok(session.complete(directory, record));
             }
             schedule = schedule.after(earlier);
         }
@@ -193,7 +197,7 @@ impl Measurement for ExperimentTrials<'_> {
             stop: session.stop,
         };
         let outcome = runner
-            .run(folder, &mut progress)
+            .run(directory, &mut progress)
             .map_err(Ending::internal)?;
         self.failed = outcome.failures.len();
         Ok(Measured {

@@ -59,7 +59,7 @@ pub struct ServeArgs {
     pub reserve: u64,
 
     /// scoring: where to store the scores; none, memory (like file, but without a disk), file:PATH
-    /// (a folder) or cassandra:HOST[:PORT][/KEYSPACE] (port 9042, keyspace floodmark); file and
+    /// (a directory) or cassandra:HOST[:PORT][/KEYSPACE] (port 9042, keyspace floodmark); file and
     /// cassandra store each score before its response is sent
     #[arg(long, value_name = "JOURNAL", default_value = "none", value_parser = journal)]
     pub journal: JournalSetting,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use floodmark_host::Stop;
-use floodmark_lab::Folder;
+use floodmark_lab::Directory;
 use floodmark_observe::{Root, environment::environment};
 use floodmark_record::Record;
 use floodmark_record::comparison::Threshold;
@@ -31,9 +31,9 @@ pub struct OutputArgs {
     #[command(flatten)]
     pub export: ExportArgs,
 
-    /// New folder for the result [default: a new folder in the temporary folder; only the latest 20
-    /// are kept]
-    #[arg(long, value_name = "FOLDER")]
+    /// New directory for the result [default: a new directory in the temporary directory; only the
+    /// latest 20 are kept]
+    #[arg(long, value_name = "DIRECTORY")]
     pub out: Option<PathBuf>,
 
     /// Label for the result, such as branch=main, by which `trend --label` selects results;
@@ -51,20 +51,24 @@ pub trait Measurement {
     /// Whether the printed result says that the measurement was interrupted.
     const SHOWS_INTERRUPTION: bool = false;
 
-    /// Measures into `folder`.
+    /// Measures into `directory`.
     ///
     /// # Errors
     /// Fails if there is no record to report.
-    fn measure(&mut self, session: &Session<'_>, folder: &mut Folder) -> Result<Measured, Ending>;
+    fn measure(
+        &mut self,
+        session: &Session<'_>,
+        directory: &mut Directory,
+    ) -> Result<Measured, Ending>;
 
     /// Returns whether the record contains anything to print.
     fn has_result(&self, record: &Record) -> bool;
 
     /// Renders the result for a terminal.
-    fn render(&self, record: &Record, folder: &Path, style: Style) -> String {
-        with_folder(
+    fn render(&self, record: &Record, directory: &Path, style: Style) -> String {
+        with_directory(
             &floodmark_report::terminal::experiment(record, style),
-            folder,
+            directory,
         )
     }
 
@@ -88,7 +92,7 @@ impl Measured {
     /// Evaluates the thresholds of a measured record, and saves them.
     pub fn judged<E: Display>(
         measured: Result<(Record, Option<String>), E>,
-        folder: &mut Folder,
+        directory: &mut Directory,
         judge: impl FnOnce(&Record) -> Vec<Threshold>,
     ) -> Self {
         let (mut record, mut failure) = measured.unwrap_or_else(|error| {
@@ -97,7 +101,7 @@ impl Measured {
         });
         record.thresholds = judge(&record);
         if failure.is_none() && !record.thresholds.is_empty() {
-            failure = folder.write_record(&record).err().map(|e| e.to_string());
+            failure = directory.write_record(&record).err().map(|e| e.to_string());
         }
         Measured { record, failure }
     }
@@ -106,7 +110,7 @@ impl Measured {
 /// A measurement in progress.
 pub struct Session<'a> {
     pub output: &'a OutputArgs,
-    /// Result folder of the interrupted measurement to resume.
+    /// Result directory of the interrupted measurement to resume.
     pub resume: Option<&'a Path>,
     pub stop: &'a Stop,
     export: MetricsExport,
@@ -127,15 +131,15 @@ impl<'a> Session<'a> {
             stop,
             export: output.export.start(output.quiet)?,
         };
-        let mut folder = match (&output.out, resume) {
-            (Some(path), _) => Folder::create(path),
-            (None, Some(path)) => Folder::reopen(path, "--resume"),
-            (None, None) => Folder::create_temporary(),
+        let mut directory = match (&output.out, resume) {
+            (Some(path), _) => Directory::create(path),
+            (None, Some(path)) => Directory::reopen(path, "--resume"),
+            (None, None) => Directory::create_temporary(),
         }
         .map_err(Ending::usage)?;
-        let measured = measurement.measure(&session, &mut folder);
+        let measured = measurement.measure(&session, &mut directory);
         session.export.finish();
-        report(output, stop, &measurement, measured?, folder.path())
+        report(output, stop, &measurement, measured?, directory.path())
     }
 
     /// Describes this program and its command line for the record.
@@ -159,8 +163,8 @@ impl<'a> Session<'a> {
     }
 
     /// Returns a result that was already complete, and says so.
-    pub fn complete(&self, folder: &Folder, record: Record) -> Measured {
-        let path = folder.path().display();
+    pub fn complete(&self, directory: &Directory, record: Record) -> Measured {
+        let path = directory.path().display();
         self.note(&format!(
             "--resume {path}: the result is already complete; nothing was measured"
         ));
@@ -177,17 +181,17 @@ fn report<M: Measurement>(
     stop: &Stop,
     measurement: &M,
     Measured { record, failure }: Measured,
-    folder: &Path,
+    directory: &Path,
 ) -> Result<(), Ending> {
     let files = &output.files;
     let shown = if output.quiet || !measurement.has_result(&record) {
         Ok(())
     } else {
         out::show(files.use_stdout(), |style| {
-            measurement.render(&record, folder, style)
+            measurement.render(&record, directory, style)
         })
     };
-    let saved = failure.is_none().then_some(folder);
+    let saved = failure.is_none().then_some(directory);
     let written = files.write_result(&record, saved, measurement.fault());
     let failures: Vec<Ending> = failure
         .map(Ending::internal)
@@ -218,7 +222,7 @@ pub fn tool() -> ToolInfo {
     ToolInfo::floodmark(env!("CARGO_PKG_VERSION"), command.collect())
 }
 
-/// Adds the path of the result folder to a rendered result.
-pub fn with_folder(result: &str, folder: &Path) -> String {
-    format!("{result}\nresult: {}\n", folder.display())
+/// Adds the path of the result directory to a rendered result.
+pub fn with_directory(result: &str, directory: &Path) -> String {
+    format!("{result}\nresult: {}\n", directory.display())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use floodmark_lab::Folder;
+use floodmark_lab::Directory;
 use floodmark_lab::experiment::{EarlierResult, ExperimentRunner, TrialHosts, default_threads};
 use floodmark_lab::manifest::{Changes, Experiment, Trial, TuningRequest};
 use floodmark_plan::values::positive_duration;
@@ -23,8 +23,9 @@ use crate::session::{Measured, Measurement, OutputArgs, Session};
 /// Find the smallest setting of a server's knobs that is within 2 % of the best.
 ///
 /// Starts with the default setting of one trial. If a full pool of threads or connections limits
-/// the server, raises the knob that sizes the pool; otherwise, tries a few values of each knob. Then
-/// looks for smaller values, and confirms the result. Each measurement starts a fresh server process.
+/// the server, raises the knob that sizes the pool; otherwise, tries a few values of each knob.
+/// Then looks for smaller values, and confirms the result. Each measurement starts a fresh server
+/// process.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP)]
 pub struct TuneArgs {
@@ -48,8 +49,8 @@ pub struct TuneArgs {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = positive_duration)]
     pub budget: Duration,
 
-    /// Duration of the load in each measurement, with a unit; conflicts with --for capacity [default:
-    /// set by the experiment]
+    /// Duration of the load in each measurement, with a unit; conflicts with --for capacity
+    /// [default: set by the experiment]
     #[arg(short, long, value_name = "TIME", value_parser = positive_duration)]
     pub duration: Option<Duration>,
 
@@ -57,9 +58,9 @@ pub struct TuneArgs {
     #[command(flatten)]
     pub output: OutputArgs,
 
-    /// Resume the interrupted tuning in this result folder, with a new time limit; completely
+    /// Resume the interrupted tuning in this result directory, with a new time limit; completely
     /// measured server processes are not repeated [default: none]
-    #[arg(long, value_name = "FOLDER", conflicts_with = "out")]
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
 }
 
@@ -99,7 +100,11 @@ struct KnobTuning<'a> {
 }
 
 impl Measurement for KnobTuning<'_> {
-    fn measure(&mut self, session: &Session<'_>, folder: &mut Folder) -> Result<Measured, Ending> {
+    fn measure(
+        &mut self,
+        session: &Session<'_>,
+        directory: &mut Directory,
+    ) -> Result<Measured, Ending> {
         let experiment = &self.experiment;
         let earlier = session
             .resume
@@ -107,9 +112,9 @@ impl Measurement for KnobTuning<'_> {
             .transpose()
             .map_err(Ending::usage)?;
         if earlier.is_some() {
-            let record = floodmark_lab::fold(folder.path()).map_err(Ending::usage)?;
+            let record = floodmark_lab::fold(directory.path()).map_err(Ending::usage)?;
             if is_complete(&record) {
-                return Ok(session.complete(folder, record));
+                return Ok(session.complete(directory, record));
             }
         }
         let asked = &experiment.description;
@@ -128,7 +133,7 @@ impl Measurement for KnobTuning<'_> {
         };
         let mut progress = session.progress(LineKind::Attempts);
         let outcome = runner
-            .run(folder, &mut progress)
+            .run(directory, &mut progress)
             .map_err(Ending::internal)?;
         Ok(Measured {
             record: outcome.record,

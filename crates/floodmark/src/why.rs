@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use floodmark_host::ProcessPlacement;
 use floodmark_lab::perturbation::{PerturbationTest, ProofOutcome};
-use floodmark_lab::{Folder, fold};
+use floodmark_lab::{Directory, fold};
 use floodmark_observe::{Root, family};
 use floodmark_plan::trust;
 use floodmark_record::Record;
@@ -24,12 +24,12 @@ use crate::out;
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct WhyArgs {
-    /// Result folder (load --out, run --out), or record file (--json)
+    /// Result directory (load --out, run --out), or record file (--json)
     pub record: PathBuf,
 
     /// Load the server again with one change at a time: doubling the connections, stopping the
     /// client for 1 ms of every 5 ms, and, with --server-pid, stopping the server likewise. Takes a
-    /// minute or more, and adds the outcome to the result folder
+    /// minute or more, and adds the outcome to the result directory
     #[arg(long)]
     pub prove: bool,
 
@@ -92,7 +92,7 @@ fn judged(record: &Record, run: &Run) -> Run {
 /// Tries to prove what limited the last run. Returns the updated record.
 fn prove(args: &WhyArgs) -> Result<Record, Ending> {
     let path: &Path = &args.record;
-    let mut folder = Folder::reopen(path, "why --prove").map_err(Ending::usage)?;
+    let mut directory = Directory::reopen(path, "why --prove").map_err(Ending::usage)?;
     let record = fold(path).map_err(Ending::usage)?;
     let run = provable(&record)
         .map_err(|what| Ending::usage(format!("why --prove: {}: {what}", path.display())))?;
@@ -119,8 +119,8 @@ fn prove(args: &WhyArgs) -> Result<Record, Ending> {
         doubled: None,
         stop: &stop,
     };
-    let proved = proving.run(run, &mut folder);
-    let (record, failure) = floodmark_lab::finish(&mut folder, None).map_err(failed)?;
+    let proved = proving.run(run, &mut directory);
+    let (record, failure) = floodmark_lab::finish(&mut directory, None).map_err(failed)?;
     if let Some(failure) = failure {
         return Err(failed(failure));
     }

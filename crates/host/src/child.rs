@@ -6,8 +6,8 @@
 //! If this process is killed, the kernel kills the child (`PR_SET_PDEATHSIG`). This mechanism has
 //! two limits, described in prctl(2):
 //!
-//! - The kernel sends the signal when the *thread* that started the child exits. Start children from
-//!   the main thread.
+//! - The kernel sends the signal when the *thread* that started the child exits. Start children
+//!   from the main thread.
 //! - Grandchildren do not inherit the setting.
 
 use std::fs::File;
@@ -64,7 +64,7 @@ pub enum ChildError {
 
 fn fix(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "; install it, or add its folder to PATH",
+        io::ErrorKind::NotFound => "; install it, or add its directory to PATH",
         io::ErrorKind::PermissionDenied => "; make it executable",
         _ => "",
     }

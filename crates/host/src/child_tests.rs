@@ -140,8 +140,8 @@ fn usage_includes_reaped_descendants() {
 
 #[test]
 fn logs_to_a_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("server.log");
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("server.log");
     let mut child = Child::start_logged(shell("echo out; echo err >&2"), &log).unwrap();
     assert!(
         child
@@ -152,7 +152,7 @@ fn logs_to_a_file() {
     );
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "out\nerr\n");
     let error =
-        Child::start_logged(shell("true"), &folder.path().join("missing/x.log")).unwrap_err();
+        Child::start_logged(shell("true"), &directory.path().join("missing/x.log")).unwrap_err();
     assert!(
         error.to_string().starts_with("cannot write the log "),
         "{error}"
@@ -164,6 +164,6 @@ fn names_a_missing_program() {
     let error = Child::start(Command::new("missing-program")).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot start missing-program: No such file or directory (os error 2); install it, or add its folder to PATH"
+        "cannot start missing-program: No such file or directory (os error 2); install it, or add its directory to PATH"
     );
 }

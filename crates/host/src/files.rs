@@ -1,4 +1,5 @@
-//! Files: advisory locks (`flock(2)`), atomic replacement, durable names, and temporary directories.
+//! Files: advisory locks (`flock(2)`), atomic replacement, durable names, and temporary
+//! directories.
 //!
 //! When floodmark starts, it removes the temporary directories that a killed floodmark process left
 //! behind.
@@ -24,32 +25,32 @@ pub fn lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Runs `create` while no other process creates or sweeps entries in a folder.
-/// Creates the folder if necessary. Returns the locked entry. Once its file is closed, the entry is
+/// Runs `create` while no other process creates or sweeps entries in a directory. Creates the
+/// directory if necessary. Returns the locked entry. Once its file is closed, the entry is
 /// abandoned.
 pub(crate) fn create_in_use(
-    folder: &Path,
+    directory: &Path,
     create: impl FnOnce() -> io::Result<File>,
 ) -> io::Result<File> {
-    fs::create_dir_all(folder)?;
-    let guard = File::open(folder)?;
+    fs::create_dir_all(directory)?;
+    let guard = File::open(directory)?;
     flock(&guard, FlockOperation::LockExclusive)?;
     let entry = create()?;
     flock(&entry, FlockOperation::NonBlockingLockExclusive)?;
     Ok(entry)
 }
 
-/// Calls `remove` for each unused entry in a folder. The folder may be missing.
+/// Calls `remove` for each unused entry in a directory. The directory may be missing.
 pub(crate) fn sweep_abandoned(
-    folder: &Path,
+    directory: &Path,
     mut remove: impl FnMut(&Path) -> io::Result<()>,
 ) -> io::Result<()> {
-    let guard = match File::open(folder) {
+    let guard = match File::open(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         guard => guard?,
     };
     flock(&guard, FlockOperation::LockExclusive)?;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         match File::open(&path) {
             // The process that used the entry has just removed it.
@@ -66,12 +67,12 @@ pub(crate) fn sweep_abandoned(
 
 /// Replaces the content of a file atomically and durably.
 ///
-/// Writes and syncs `PATH.new`, renames it to `path`, and syncs the folder.
+/// Writes and syncs `PATH.new`, renames it to `path`, and syncs the directory.
 /// Keeps the permissions of an existing file.
 ///
 /// # Errors
 /// One of these steps fails. `PATH.new` is then removed. `path` is unchanged, unless the failed
-/// step is syncing the folder.
+/// step is syncing the directory.
 pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut temporary = OsString::from(path);
     temporary.push(".new");
@@ -87,22 +88,22 @@ pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     write().inspect_err(|_| {
         let _ = fs::remove_file(&temporary);
     })?;
-    sync_folder(path)
+    sync_directory(path)
 }
 
-/// Syncs the folder of a file, so that the file's name survives a crash of the host.
+/// Syncs the directory of a file, so that the file's name survives a crash of the host.
 ///
 /// # Errors
-/// The folder cannot be opened or synced.
-pub fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = match path.parent() {
+/// The directory cannot be opened or synced.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
-    File::open(folder)?.sync_all()
+    File::open(directory)?.sync_all()
 }
 
-/// A folder that is removed on drop.
+/// A directory that is removed on drop.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -111,7 +112,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Creates an empty folder in `parent` that only this user may access.
+    /// Creates an empty directory in `parent` that only this user may access.
     /// Creates `parent` if necessary.
     ///
     /// # Errors
@@ -136,16 +137,16 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // If this fails, the next sweep removes the folder.
+        // If this fails, the next sweep removes the directory.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Removes the unused folders in `parent` and returns their number.
+/// Removes the unused directories in `parent` and returns their number.
 ///
 /// # Errors
-/// A folder cannot be read or removed. A missing `parent` is not an error.
-pub fn sweep_folders(parent: &Path) -> io::Result<usize> {
+/// A directory cannot be read or removed. A missing `parent` is not an error.
+pub fn sweep_directories(parent: &Path) -> io::Result<usize> {
     let mut removed = 0;
     sweep_abandoned(parent, |path| {
         if path.is_dir() {
@@ -173,15 +174,15 @@ mod tests {
         assert!(lock(&File::open(&path).unwrap()).unwrap());
     }
 
-    fn names(folder: &Path) -> Vec<OsString> {
-        let entries = fs::read_dir(folder).unwrap();
+    fn names(directory: &Path) -> Vec<OsString> {
+        let entries = fs::read_dir(directory).unwrap();
         entries.map(|entry| entry.unwrap().file_name()).collect()
     }
 
     #[test]
     fn replaces_the_content_and_keeps_the_permissions() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("page.html");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("page.html");
         replace_file(&path, b"old").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         replace_file(&path, b"new").unwrap();
@@ -190,28 +191,28 @@ mod tests {
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o600
         );
-        assert_eq!(names(folder.path()), ["page.html"]);
+        assert_eq!(names(directory.path()), ["page.html"]);
     }
 
     #[test]
     fn leaves_nothing_after_a_failure() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("page.html");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("page.html");
         fs::create_dir(&path).unwrap();
         assert!(replace_file(&path, b"new").is_err());
         assert!(path.is_dir());
-        assert_eq!(names(folder.path()), ["page.html"]);
+        assert_eq!(names(directory.path()), ["page.html"]);
     }
 
     #[test]
-    fn removes_the_folder_on_drop() {
+    fn removes_the_directory_on_drop() {
         let root = tempfile::tempdir().unwrap();
         let parent = root.path().join("stores");
         let one = Scratch::create(&parent, "one").unwrap();
         let other = Scratch::create(&parent, "one").unwrap();
         assert_ne!(one.path(), other.path());
         fs::create_dir(one.path().join("data")).unwrap();
-        assert_eq!(sweep_folders(&parent).unwrap(), 0);
+        assert_eq!(sweep_directories(&parent).unwrap(), 0);
         let path = one.path().to_owned();
         drop(one);
         assert!(!path.exists() && other.path().is_dir());
@@ -220,13 +221,13 @@ mod tests {
     }
 
     #[test]
-    fn sweeps_folders_of_killed_processes() {
+    fn sweeps_directories_of_killed_processes() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(sweep_folders(&root.path().join("none")).unwrap(), 0);
+        assert_eq!(sweep_directories(&root.path().join("none")).unwrap(), 0);
         let left = root.path().join("one-17-0");
         fs::create_dir_all(left.join("data")).unwrap();
         fs::write(root.path().join("note"), "x").unwrap();
-        assert_eq!(sweep_folders(root.path()).unwrap(), 1);
+        assert_eq!(sweep_directories(root.path()).unwrap(), 1);
         assert!(!left.exists());
         assert!(root.path().join("note").exists());
     }

@@ -32,14 +32,15 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Creates a lease for a child's process group in a folder. Creates the folder if necessary.
+    /// Creates a lease for a child's process group in a directory. Creates the directory if
+    /// necessary.
     ///
     /// # Errors
-    /// The folder cannot be written, or the child has been reaped.
-    pub fn take(folder: &Path, child: &Child) -> io::Result<Self> {
+    /// The directory cannot be written, or the child has been reaped.
+    pub fn take(directory: &Path, child: &Child) -> io::Result<Self> {
         let note = LeaseNote::of(child.pid())?;
-        let path = folder.join(format!("{}-{}", std::process::id(), note.group));
-        let lock = create_in_use(folder, || {
+        let path = directory.join(format!("{}-{}", std::process::id(), note.group));
+        let lock = create_in_use(directory, || {
             let mut file = File::create(&path)?;
             file.write_all(note.text().as_bytes())?;
             Ok(file)
@@ -58,15 +59,15 @@ impl Drop for Lease {
 /// Kills the process groups whose owners have ended. Returns the IDs of the killed processes.
 ///
 /// # Errors
-/// The folder belongs to another user or cannot be read. A missing folder is not an error.
-pub fn sweep(folder: &Path) -> io::Result<Vec<u32>> {
+/// The directory belongs to another user or cannot be read. A missing directory is not an error.
+pub fn sweep(directory: &Path) -> io::Result<Vec<u32>> {
     let user = fs::metadata("/proc/self")?.uid();
-    if fs::metadata(folder).is_ok_and(|meta| meta.uid() != user) {
-        return Err(io::Error::other("the folder belongs to another user"));
+    if fs::metadata(directory).is_ok_and(|meta| meta.uid() != user) {
+        return Err(io::Error::other("the directory belongs to another user"));
     }
     let boot = boot_id()?;
     let mut ended = Vec::new();
-    sweep_abandoned(folder, |path| {
+    sweep_abandoned(directory, |path| {
         let text = fs::read_to_string(path).unwrap_or_default();
         let note = LeaseNote::parse(&text).filter(|note| note.boot == boot);
         ended.extend(note.iter().flat_map(LeaseNote::end_group));
@@ -214,15 +215,15 @@ mod tests {
 
     #[test]
     fn sweep_kills_only_orphaned_groups() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let mut child = shell("sleep 30 & echo $!; wait");
         let grandchild: u32 = line(&mut child).parse().unwrap();
-        let lease = Lease::take(folder.path(), &child).unwrap();
-        assert_eq!(sweep(folder.path()).unwrap(), [0; 0]);
+        let lease = Lease::take(directory.path(), &child).unwrap();
+        assert_eq!(sweep(directory.path()).unwrap(), [0; 0]);
         assert!(is_running(grandchild), "the owner still runs");
 
         let note = LeaseNote::of(child.pid()).unwrap();
-        let abandoned = folder.path().join("abandoned");
+        let abandoned = directory.path().join("abandoned");
         // A different boot ID or start time means that the process ID was reused.
         for other in [
             LeaseNote {
@@ -235,12 +236,12 @@ mod tests {
             },
         ] {
             fs::write(&abandoned, other.text()).unwrap();
-            assert_eq!(sweep(folder.path()).unwrap(), [0; 0]);
+            assert_eq!(sweep(directory.path()).unwrap(), [0; 0]);
             assert!(is_running(grandchild) && !abandoned.exists());
         }
 
         fs::write(&abandoned, note.text()).unwrap();
-        let ended = sweep(folder.path()).unwrap();
+        let ended = sweep(directory.path()).unwrap();
         assert!(ended.contains(&grandchild), "{ended:?}");
         assert!(!is_running(grandchild) && !is_running(child.pid()) && !abandoned.exists());
         drop(lease);
@@ -248,13 +249,13 @@ mod tests {
 
     #[test]
     fn removes_the_lease_on_drop() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let child = shell("sleep 30");
-        drop(Lease::take(folder.path(), &child).unwrap());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        assert_eq!(sweep(&folder.path().join("none")).unwrap(), [0; 0]);
-        fs::write(folder.path().join("garbage"), "1 2 three").unwrap();
-        assert_eq!(sweep(folder.path()).unwrap(), [0; 0]);
-        assert!(!folder.path().join("garbage").exists());
+        drop(Lease::take(directory.path(), &child).unwrap());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert_eq!(sweep(&directory.path().join("none")).unwrap(), [0; 0]);
+        fs::write(directory.path().join("garbage"), "1 2 three").unwrap();
+        assert_eq!(sweep(directory.path()).unwrap(), [0; 0]);
+        assert!(!directory.path().join("garbage").exists());
     }
 }

@@ -1,6 +1,6 @@
 //! Child processes and their output, placement, network namespaces, signals, limits and files.
 //!
-//! Child processes and temporary folders are cleaned up on any exit.
+//! Child processes and temporary directories are cleaned up on any exit.
 //!
 //! Invariant: this crate knows neither HTTP nor the purpose of a child.
 
@@ -15,7 +15,7 @@ pub mod slow;
 mod streams;
 
 pub use child::{Child, ChildError, ChildUsage};
-pub use files::{Scratch, lock, replace_file, sweep_folders, sync_folder};
+pub use files::{Scratch, lock, replace_file, sweep_directories, sync_directory};
 pub use lease::{Lease, sweep};
 pub use namespace::Namespace;
 pub use placement::{Cpus, OpenFiles, ProcessPlacement, Raised, open_files, raise_open_files};

@@ -64,7 +64,7 @@ pub(crate) fn run_load(
         }
     });
     let agents = runs.finish(&end.agents, expected);
-    sink.folder.append(&Event::Agents { agents });
+    sink.directory.append(&Event::Agents { agents });
     end.failure
 }
 
@@ -75,8 +75,8 @@ fn ok_per_s(row: &SecondRow) -> Option<f64> {
     (length_s >= MIN_LENGTH_S).then(|| row.counts.ok as f64 / length_s)
 }
 
-/// Folds each agent's own events while a load runs. Individual seconds are not kept, so memory use does
-/// not grow with the load's length.
+/// Folds each agent's own events while a load runs. Individual seconds are not kept, so memory use
+/// does not grow with the load's length.
 struct AgentRuns(Vec<JoinedRun>);
 
 impl AgentRuns {

@@ -272,9 +272,9 @@ fn recognizes_the_coordinators_host() {
 
 #[test]
 fn agents_are_folded_into_their_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("result");
-    let mut result = crate::Folder::create(&path).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("result");
+    let mut result = crate::Directory::create(&path).unwrap();
     let saturated = folded(&closed(), [0; 4], 0.98);
     let opened = Event::Opened {
         schema: SCHEMA_VERSION,

@@ -16,9 +16,9 @@ use floodmark_record::{Metric, Observation};
 
 use crate::agents;
 use crate::attempt_monitor::{AttemptMonitor, ExitMonitor, Monitoring};
+use crate::directory::Directory;
 use crate::experiment::ExternalClient;
 use crate::fold::fold_with;
-use crate::folder::Folder;
 use crate::readback::SetReader;
 use crate::run_events::{client_failure, interruption};
 use crate::server_log::ServerLog;
@@ -28,8 +28,8 @@ use floodmark_workers::{self as workers, AgentsSetting, WorkerFailure};
 pub type Listener<'a> = dyn FnMut(&Event) + 'a;
 
 /// Writes the first event of a result.
-pub fn open(folder: &mut Folder, tool: ToolInfo) {
-    folder.append(&Event::Opened {
+pub fn open(directory: &mut Directory, tool: ToolInfo) {
+    directory.append(&Event::Opened {
         schema: SCHEMA_VERSION,
         tool,
         environment: environment::environment(&Root::host()),
@@ -45,22 +45,22 @@ pub fn unix_ms() -> u64 {
         .as_millis() as u64
 }
 
-/// Folds the events of a folder into its record. Returns the record, and a message if the worker
-/// failed or the folder cannot be written.
+/// Folds the events of a directory into its record. Returns the record, and a message if the worker
+/// failed or the directory cannot be written.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// The directory cannot be read.
 pub fn finish(
-    folder: &mut Folder,
+    directory: &mut Directory,
     failure: Option<WorkerFailure>,
 ) -> Result<(Record, Option<String>), FileError> {
-    folder.sync();
-    let record = fold_with(folder.path(), folder.unsaved())?;
-    let unwritten = match folder.failure() {
+    directory.sync();
+    let record = fold_with(directory.path(), directory.unsaved())?;
+    let unwritten = match directory.failure() {
         Some(failure) => Some(failure.to_string()),
-        None => folder.write_record(&record).err().map(|e| e.to_string()),
+        None => directory.write_record(&record).err().map(|e| e.to_string()),
     };
-    let path = folder.path().display();
+    let path = directory.path().display();
     let failure = failure.map(|failure| format!("{failure}; partial result: {path}"));
     Ok((record, failure.or(unwritten)))
 }
@@ -130,31 +130,31 @@ struct LoadEnd {
 }
 
 impl Attempts<'_> {
-    /// Runs the attempts, records their events in `folder`, and folds them into the record. Returns
-    /// the record, and a message if the worker failed or the folder cannot be written.
+    /// Runs the attempts, records their events in `directory`, and folds them into the record.
+    /// Returns the record, and a message if the worker failed or the directory cannot be written.
     ///
-    /// Skips the remaining attempts if an attempt is interrupted, the server exits, or the folder
-    /// cannot be written.
+    /// Skips the remaining attempts if an attempt is interrupted, the server exits, or the
+    /// directory cannot be written.
     ///
     /// # Errors
-    /// The folder cannot be read.
+    /// The directory cannot be read.
     pub fn run(
         &self,
         tool: ToolInfo,
-        folder: &mut Folder,
+        directory: &mut Directory,
         listener: &mut Listener<'_>,
     ) -> Result<(Record, Option<String>), FileError> {
-        open(folder, tool);
-        let failure = self.measure(&mut 1, folder, listener);
-        finish(folder, failure)
+        open(directory, tool);
+        let failure = self.measure(&mut 1, directory, listener);
+        finish(directory, failure)
     }
 
-    /// Runs the attempts and records their events in `folder`. Returns the worker's failure, if
+    /// Runs the attempts and records their events in `directory`. Returns the worker's failure, if
     /// any. `first_number` is the next free request number.
     pub(crate) fn measure(
         &self,
         first_number: &mut u64,
-        folder: &mut Folder,
+        directory: &mut Directory,
         listener: &mut Listener<'_>,
     ) -> Option<WorkerFailure> {
         for attempt in 0..self.attempts {
@@ -163,17 +163,17 @@ impl Attempts<'_> {
                 ..self.run.clone()
             };
             let begin = Instant::now();
-            let end = self.attempt(&run, first_number, folder, listener);
+            let end = self.attempt(&run, first_number, directory, listener);
             let exit = self.exits.and_then(|exits| exits.describe(begin));
             let cut_short = exit.or(end.interruption);
-            let last = cut_short.is_some() || self.stop.is_set() || folder.failure().is_some();
+            let last = cut_short.is_some() || self.stop.is_set() || directory.failure().is_some();
             if let Some(log) = self.log {
                 let (logged, error) = log.borrow_mut().take();
-                folder.append(&Event::Logged(logged));
-                append_missing(folder, error);
+                directory.append(&Event::Logged(logged));
+                append_missing(directory, error);
             }
-            folder.append(&Event::RunEnded { run, cut_short });
-            folder.sync();
+            directory.append(&Event::RunEnded { run, cut_short });
+            directory.sync();
             if last {
                 return end.failure;
             }
@@ -185,7 +185,7 @@ impl Attempts<'_> {
         &self,
         run: &RunId,
         first_number: &mut u64,
-        folder: &mut Folder,
+        directory: &mut Directory,
         listener: &mut Listener<'_>,
     ) -> LoadEnd {
         let mut plan = self.planned.plan.clone();
@@ -195,15 +195,15 @@ impl Attempts<'_> {
             plan: plan.clone(),
             unix_ms: unix_ms(),
         };
-        folder.append(&began);
+        directory.append(&began);
         listener(&began);
         if let Some(place) = self.place {
-            folder.append(&Event::Placed(place.clone()));
+            directory.append(&Event::Placed(place.clone()));
         }
         if let Some(client) = self.client {
             // Record the client's name first, so that even an interrupted attempt has it.
             let by = client.client.package.name.clone();
-            folder.append(&Event::Driven { by });
+            directory.append(&Event::Driven { by });
         }
         let begin = Instant::now();
         let proxy = self
@@ -211,7 +211,7 @@ impl Attempts<'_> {
             .map(|pid| (pid, process::cpu_s(&Root::host(), pid)));
         let mut sink = LoadSink {
             monitor: AttemptMonitor::start(&self.monitoring, self.side, &plan),
-            folder: &mut *folder,
+            directory: &mut *directory,
             listener,
             first_number,
             interruption: None,
@@ -226,10 +226,10 @@ impl Attempts<'_> {
             let used = proxy_used(pid, begin, before_s);
             observed.observations.extend(used);
         }
-        folder.append(&Event::Observed(observed));
+        directory.append(&Event::Observed(observed));
         let notices = self.planned.notices.iter().cloned();
         let missing = notices.chain(end.missing.drain(..)).chain(missing);
-        append_missing(folder, missing);
+        append_missing(directory, missing);
         end
     }
 
@@ -242,7 +242,7 @@ impl Attempts<'_> {
         sink: &mut LoadSink<'_, '_>,
     ) -> LoadEnd {
         let started = |pid| sink.monitor.on_external_client(pid);
-        let driven = client.drive(plan, run, sink.folder.path(), self.stop, &started);
+        let driven = client.drive(plan, run, sink.directory.path(), self.stop, &started);
         let interruption = client_failure(&driven.ran);
         sink.take(Event::ClientRan(driven.ran));
         LoadEnd {
@@ -257,7 +257,7 @@ impl Attempts<'_> {
     fn load(&self, plan: Plan, run: &RunId, sink: &mut LoadSink<'_, '_>) -> LoadEnd {
         let stop = self.stop.flag();
         let set = SetReader::of(self.side, &plan, &stop);
-        let answers = sink.folder.path().join(file_name("answers", run));
+        let answers = sink.directory.path().join(file_name("answers", run));
         let input = WorkerInput {
             answers_file: plan.check.as_ref().map(|_| answers),
             anyway: self.agents.is_some_and(|agents| agents.anyway),
@@ -269,8 +269,8 @@ impl Attempts<'_> {
         };
         if let Some(set) = set.filter(|_| failure.is_none()) {
             let sent = *sink.first_number - 1;
-            let items = set.write_items(sent, sink.folder.path(), file_name("items", run));
-            sink.folder.append(&Event::ReadBack(items));
+            let items = set.write_items(sent, sink.directory.path(), file_name("items", run));
+            sink.directory.append(&Event::ReadBack(items));
         }
         let interruption = sink.interruption.take();
         LoadEnd {
@@ -284,7 +284,7 @@ impl Attempts<'_> {
 /// Records the events of a load as they occur.
 pub(crate) struct LoadSink<'a, 'm> {
     pub(crate) monitor: AttemptMonitor<'m>,
-    pub(crate) folder: &'a mut Folder,
+    pub(crate) directory: &'a mut Directory,
     listener: &'a mut Listener<'a>,
     /// Next free request number.
     first_number: &'a mut u64,
@@ -300,16 +300,16 @@ impl LoadSink<'_, '_> {
             self.interruption = interruption(end);
         }
         for event in self.monitor.on(&event).chain([event]) {
-            self.folder.append(&event);
+            self.directory.append(&event);
             (self.listener)(&event);
         }
     }
 }
 
 /// Records measurements that failed, if any.
-fn append_missing(folder: &mut Folder, missing: impl IntoIterator<Item = String>) {
+fn append_missing(directory: &mut Directory, missing: impl IntoIterator<Item = String>) {
     let missing: Vec<String> = missing.into_iter().collect();
     if !missing.is_empty() {
-        folder.append(&Event::Missing { missing });
+        directory.append(&Event::Missing { missing });
     }
 }

@@ -16,8 +16,8 @@ use tar::{Archive, Entry};
 /// All files as a compressed tar archive. The build script creates it.
 static ARCHIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bundle.tar.gz"));
 
-/// Folder below the cache folder: the version, and a hash of the embedded files.
-const FOLDER: &str = concat!(
+/// Directory below the cache directory: the version, and a hash of the embedded files.
+const DIRECTORY: &str = concat!(
     "floodmark/",
     env!("CARGO_PKG_VERSION"),
     "-",
@@ -27,17 +27,17 @@ const FOLDER: &str = concat!(
 /// Reason why the embedded files cannot be unpacked.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// No variable names the cache folder.
+    /// No variable names the cache directory.
     #[error(
-        "cannot unpack the embedded experiments: neither XDG_CACHE_HOME nor HOME is an absolute path; set XDG_CACHE_HOME to a writable folder"
+        "cannot unpack the embedded experiments: neither XDG_CACHE_HOME nor HOME is an absolute path; set XDG_CACHE_HOME to a writable directory"
     )]
     NoCache,
     /// A file cannot be written.
     #[error(
-        "cannot unpack the embedded experiments: {}: {error}; set XDG_CACHE_HOME to a writable folder with 1 MB of free space", .path.display()
+        "cannot unpack the embedded experiments: {}: {error}; set XDG_CACHE_HOME to a writable directory with 1 MB of free space", .path.display()
     )]
     Write {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
@@ -52,11 +52,11 @@ pub fn paths() -> Vec<String> {
     paths.collect()
 }
 
-/// Writes the embedded files to `floodmark/VERSION-HASH` in the user's cache folder
-/// (`XDG_CACHE_HOME`, or `~/.cache`), unless they are there. Returns that folder.
+/// Writes the embedded files to `floodmark/VERSION-HASH` in the user's cache directory
+/// (`XDG_CACHE_HOME`, or `~/.cache`), unless they are there. Returns that directory.
 ///
 /// # Errors
-/// There is no cache folder, or a file cannot be written.
+/// There is no cache directory, or a file cannot be written.
 pub fn unpack() -> Result<PathBuf, BundleError> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     // The XDG specification says to ignore relative paths.
@@ -65,13 +65,13 @@ pub fn unpack() -> Result<PathBuf, BundleError> {
         let home = variable("HOME").filter(absolute)?;
         Some(home.join(".cache"))
     });
-    let root = cache.ok_or(BundleError::NoCache)?.join(FOLDER);
+    let root = cache.ok_or(BundleError::NoCache)?.join(DIRECTORY);
     unpack_to(&root)?;
     Ok(root)
 }
 
-/// Writes the embedded files to a folder. Each file is created atomically, so several
-/// processes can unpack to the same folder. Files that already have the right size are not
+/// Writes the embedded files to a directory. Each file is created atomically, so several
+/// processes can unpack to the same directory. Files that already have the right size are not
 /// rewritten.
 fn unpack_to(root: &Path) -> Result<(), BundleError> {
     let failed = |path: &Path| {
@@ -92,9 +92,9 @@ fn write(entry: &mut Entry<impl io::Read>, path: &Path) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == entry.size()) {
         return Ok(());
     }
-    let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let directory = path.parent().unwrap_or(path);
+    fs::create_dir_all(directory)?;
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
     io::copy(entry, &mut file)?;
     file.flush()?;
     let mode = entry.header().mode()?;
@@ -113,9 +113,9 @@ mod tests {
     #[test]
     fn embeds_all_files_of_the_repository() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let folders = ["clients", "experiments", "stores", "systems"];
+        let directories = ["clients", "experiments", "stores", "systems"];
         let mut git = Command::new("git");
-        git.args(["ls-files", "--"]).args(folders);
+        git.args(["ls-files", "--"]).args(directories);
         let output = git.current_dir(&root).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let tracked = String::from_utf8(output.stdout).unwrap();

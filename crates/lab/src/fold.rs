@@ -22,7 +22,7 @@ use floodmark_record::{Counts, Event, Record, SecondRow, TimeKind};
 use floodmark_stats::{attempts, estimate};
 
 use crate::capacity::CapacityEvents;
-use crate::folder::EVENTS;
+use crate::directory::EVENTS;
 use crate::response_checks::ResponsesSoFar;
 use crate::result_events::{ResultEvents, each_event};
 use crate::run_events::{MeasuredSecond, RunEvents, fill_from_client};
@@ -50,20 +50,20 @@ const JUDGES: [&str; 12] = [
     "gate",
 ];
 
-/// Folds the events of a result folder and evaluates the runs. Ignores an incomplete last line.
+/// Folds the events of a result directory and evaluates the runs. Ignores an incomplete last line.
 ///
 /// # Errors
 /// The file is missing or is not an event stream.
-pub fn fold(folder: &Path) -> Result<Record, FileError> {
-    fold_with(folder, &[])
+pub fn fold(directory: &Path) -> Result<Record, FileError> {
+    fold_with(directory, &[])
 }
 
-/// Folds the events of a result folder and the events in `unsaved`.
+/// Folds the events of a result directory and the events in `unsaved`.
 ///
 /// # Errors
 /// The same as for [`fold`].
-pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, FileError> {
-    let path = folder.join(EVENTS);
+pub(crate) fn fold_with(directory: &Path, unsaved: &[Event]) -> Result<Record, FileError> {
+    let path = directory.join(EVENTS);
     let events = ResultEvents::read(&path, unsaved)?;
     let (tool, environment) = events.opened.ok_or_else(|| {
         let what = "not a floodmark result: the first event is missing";
@@ -107,7 +107,10 @@ pub(crate) fn fold_with(folder: &Path, unsaved: &[Event]) -> Result<Record, File
             attempt: 0,
             ..events.id.clone()
         };
-        let checks = responses.entry(process).or_default().check(folder, &events);
+        let checks = responses
+            .entry(process)
+            .or_default()
+            .check(directory, &events);
         let steps = steps.map(|steps| steps.figures(&events));
         let external = events.client.clone();
         let last_response_ns = events.end.as_ref().and_then(|end| end.last_response_ns);

@@ -15,7 +15,7 @@ use floodmark_record::tls::TrustAnchor;
 use floodmark_record::verdict::{Perturbation, Windows};
 use floodmark_record::worker_input::WorkerInput;
 
-use crate::folder::Folder;
+use crate::directory::Directory;
 use floodmark_workers as workers;
 
 /// Minimum and maximum length of a window, in seconds. Lengths are whole seconds, because the
@@ -103,7 +103,7 @@ fn run_id(run: &Run) -> RunId {
 impl PerturbationTest<'_> {
     /// Applies the perturbations that separate a run's cause from other causes, and records the
     /// measured windows.
-    pub fn run(&self, run: &Run, folder: &mut Folder) -> ProofOutcome {
+    pub fn run(&self, run: &Run, directory: &mut Directory) -> ProofOutcome {
         let mut changes = floodmark_diagnose::why::proof::changes(run);
         changes.retain(|change| match change {
             Perturbation::SlowedServer => self.server.is_some(),
@@ -119,7 +119,7 @@ impl PerturbationTest<'_> {
         }
         let measured = self.measure(run, &changes);
         let missing = measured.as_ref().err();
-        folder.append(&Event::Proved {
+        directory.append(&Event::Proved {
             run: run_id(run),
             missing: missing
                 .map(|what| format!("the verdict is not proven: {what}"))

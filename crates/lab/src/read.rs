@@ -1,4 +1,4 @@
-//! Reads a saved result from its folder, or from a file that contains its record.
+//! Reads a saved result from its directory, or from a file that contains its record.
 
 use std::fs;
 use std::io;
@@ -9,11 +9,11 @@ use floodmark_plan::FileError;
 use floodmark_record::{Record, SCHEMA_VERSION};
 use serde_json::Value;
 
+use crate::directory::{EVENTS, RECORD};
 use crate::fold::fold;
-use crate::folder::{EVENTS, RECORD};
 
-/// Reads a record from its file or result folder. If the folder has no `record.json`, folds the
-/// folder's events.
+/// Reads a record from its file or result directory. If the directory has no `record.json`, folds
+/// the directory's events.
 ///
 /// # Errors
 /// The path cannot be read, or contains no record of this schema version.
@@ -21,7 +21,8 @@ pub fn read(path: &Path) -> Result<Record, FileError> {
     read_if_any(path)?.ok_or_else(|| no_result(path))
 }
 
-/// Reads the record at a path, or the records of all result folders in that path, sorted by name.
+/// Reads the record at a path, or the records of all result directories in that path, sorted by
+/// name.
 ///
 /// # Errors
 /// See [`read`].
@@ -33,14 +34,14 @@ pub fn read_all(path: &Path) -> Result<Vec<Record>, FileError> {
 /// A result with its path.
 #[derive(Debug)]
 pub struct FoundResult {
-    /// Result folder, or file that contains the record.
+    /// Result directory, or file that contains the record.
     pub path: PathBuf,
     /// The record, or the reason why it cannot be read.
     pub record: Result<Record, FileError>,
 }
 
-/// Reads the result at a path. If the path is a folder without a result, reads each result folder
-/// in it, in order of name.
+/// Reads the result at a path. If the path is a directory without a result, reads each result
+/// directory in it, in order of name.
 ///
 /// # Errors
 /// The path cannot be read, or contains no result.
@@ -53,14 +54,14 @@ pub fn read_each(path: &Path) -> Result<Vec<FoundResult>, FileError> {
         let paths = entries.map(|entry| Ok(entry?.path()));
         paths.collect::<io::Result<Vec<PathBuf>>>()
     });
-    let mut folders = entries.map_err(|error| unreadable(path, error))?;
-    folders.retain(|path| path.is_dir());
-    folders.sort_unstable();
+    let mut directories = entries.map_err(|error| unreadable(path, error))?;
+    directories.retain(|path| path.is_dir());
+    directories.sort_unstable();
     let read = |path: PathBuf| {
         let record = read_if_any(&path).transpose()?;
         Some(FoundResult { path, record })
     };
-    let results: Vec<FoundResult> = folders.into_iter().filter_map(read).collect();
+    let results: Vec<FoundResult> = directories.into_iter().filter_map(read).collect();
     if results.is_empty() {
         Err(no_result(path))
     } else {
@@ -68,7 +69,7 @@ pub fn read_each(path: &Path) -> Result<Vec<FoundResult>, FileError> {
     }
 }
 
-/// Reads a record, or returns `None` for a folder without a result.
+/// Reads a record, or returns `None` for a directory without a result.
 fn read_if_any(path: &Path) -> Result<Option<Record>, FileError> {
     let metadata = fs::metadata(path).map_err(|error| unreadable(path, error))?;
     let kind = metadata.file_type();
@@ -89,12 +90,12 @@ fn read_if_any(path: &Path) -> Result<Option<Record>, FileError> {
 }
 
 fn unreadable(path: &Path, error: io::Error) -> FileError {
-    let fix = "name a result folder or a file written by --json";
+    let fix = "name a result directory or a file written by --json";
     FileError::in_file(path, format!("{error}; {fix}"))
 }
 
 fn no_result(path: &Path) -> FileError {
-    let what = format!("contains neither {RECORD} nor {EVENTS}; name a folder written by --out");
+    let what = format!("contains neither {RECORD} nor {EVENTS}; name a directory written by --out");
     FileError::in_file(path, what)
 }
 
@@ -117,7 +118,7 @@ fn read_file(path: &Path) -> Result<Record, FileError> {
         FileError {
             place: format!("{}:{}:{}", path.display(), error.line(), error.column()),
             what: format!(
-                "not a floodmark record: {reason}; name a result folder or a file written by --json"
+                "not a floodmark record: {reason}; name a result directory or a file written by --json"
             ),
         }
     })?;
@@ -129,7 +130,7 @@ fn read_file(path: &Path) -> Result<Record, FileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Folder;
+    use crate::Directory;
     use floodmark_record::Event;
     use floodmark_record::host::{Environment, ToolInfo};
 
@@ -138,11 +139,11 @@ mod tests {
     }
 
     #[test]
-    fn reads_a_folder_a_record_or_events() {
+    fn reads_a_directory_a_record_or_events() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("result");
-        let mut folder = Folder::create(&path).unwrap();
-        folder.append(&Event::Opened {
+        let mut directory = Directory::create(&path).unwrap();
+        directory.append(&Event::Opened {
             schema: SCHEMA_VERSION,
             tool: tool(),
             environment: Environment::default(),
@@ -150,19 +151,19 @@ mod tests {
         assert_eq!(read(&path).unwrap().tool, tool());
         let mut record = Record::new(tool(), Environment::default());
         record.skipped.push("written".to_owned());
-        folder.write_record(&record).unwrap();
+        directory.write_record(&record).unwrap();
         assert_eq!(read(&path).unwrap(), record);
         assert_eq!(read(&path.join(RECORD)).unwrap(), record);
     }
 
     #[test]
-    fn reads_a_folder_of_results_by_name() {
+    fn reads_a_directory_of_results_by_name() {
         let parent = tempfile::tempdir().unwrap();
         for name in ["b", "a"] {
-            let folder = Folder::create(&parent.path().join(name)).unwrap();
+            let directory = Directory::create(&parent.path().join(name)).unwrap();
             let mut record = Record::new(tool(), Environment::default());
             record.skipped.push(name.to_owned());
-            folder.write_record(&record).unwrap();
+            directory.write_record(&record).unwrap();
         }
         fs::create_dir(parent.path().join("no result")).unwrap();
         let names = |path: &Path| -> Vec<String> {

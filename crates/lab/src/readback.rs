@@ -112,10 +112,10 @@ impl<'a> SetReader<'a> {
         }
     }
 
-    /// Reads all items, and writes them to a file in `folder`. `sent` is the maximum number of
+    /// Reads all items, and writes them to a file in `directory`. `sent` is the maximum number of
     /// items sent to the server.
-    pub(crate) fn write_items(&self, sent: u64, folder: &Path, name: String) -> ItemsFile {
-        let path = folder.join(&name);
+    pub(crate) fn write_items(&self, sent: u64, directory: &Path, name: String) -> ItemsFile {
+        let path = directory.join(&name);
         let mut file = ItemsFile {
             file: name,
             ..ItemsFile::default()
@@ -137,9 +137,9 @@ impl<'a> SetReader<'a> {
 
     /// Reads all items. `sent` is the maximum number of items sent to the server.
     ///
-    /// The server may still execute inserts. If it does so between two pages, the later pages shift,
-    /// and an item can be missing or occur twice. All pages are therefore read again until two
-    /// consecutive passes return the same items.
+    /// The server may still execute inserts. If it does so between two pages, the later pages
+    /// shift, and an item can be missing or occur twice. All pages are therefore read again until
+    /// two consecutive passes return the same items.
     ///
     /// # Errors
     /// A page cannot be read, the pages do not end, the items keep changing for longer than the

@@ -44,12 +44,12 @@ pub struct ResponsesSoFar {
 
 impl ResponsesSoFar {
     /// Checks all responses so far, including those of this run.
-    pub fn check(&mut self, folder: &Path, run: &RunEvents) -> Vec<CheckResult> {
+    pub fn check(&mut self, directory: &Path, run: &RunEvents) -> Vec<CheckResult> {
         let Some(check) = &run.plan.check else {
             return Vec::new();
         };
         if self.missing.is_none() {
-            self.missing = self.add(folder, run, check).err();
+            self.missing = self.add(directory, run, check).err();
         }
         let result = match &self.missing {
             None => self.judge(check),
@@ -64,7 +64,7 @@ impl ResponsesSoFar {
     }
 
     /// Adds the recorded responses of a run.
-    fn add(&mut self, folder: &Path, run: &RunEvents, check: &Check) -> Result<(), String> {
+    fn add(&mut self, directory: &Path, run: &RunEvents, check: &Check) -> Result<(), String> {
         let Some(end) = &run.end else {
             return Err("the client process died before it recorded the responses".to_owned());
         };
@@ -79,7 +79,7 @@ impl ResponsesSoFar {
                 show_count(MAX_OPERATIONS)
             ));
         }
-        let path = folder.join(&file.file);
+        let path = directory.join(&file.file);
         let error = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let bytes = fs::read(&path).map_err(|e| error(&e))?;
         let (earlier_ns, mut latest) = (self.clock_ns, self.clock_ns);
@@ -108,7 +108,7 @@ impl ResponsesSoFar {
             }
             Check::Api(api) => {
                 if api.readback.is_some() {
-                    self.found = found_items(folder, api, run.items.as_ref(), end.reason)?;
+                    self.found = found_items(directory, api, run.items.as_ref(), end.reason)?;
                 }
                 let operations = decode_operations(&bytes).map_err(|e| error(&e))?;
                 self.operations.reserve_exact(operations.len());
@@ -149,7 +149,7 @@ impl ResponsesSoFar {
 
 /// Reads the items that were found after an attempt. `reason` states why its load ended.
 fn found_items(
-    folder: &Path,
+    directory: &Path,
     api: &ApiCheck,
     file: Option<&ItemsFile>,
     reason: EndReason,
@@ -183,7 +183,7 @@ fn found_items(
             show_count(file.unreadable)
         ));
     }
-    let path = folder.join(&file.file);
+    let path = directory.join(&file.file);
     let error = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let bytes = fs::read(&path).map_err(|e| error(&e))?;
     Ok(FoundItems {

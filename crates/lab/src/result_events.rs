@@ -1,4 +1,5 @@
-//! Reads the event stream of a result folder, and folds its crash rounds into a result per trial.
+//! Reads the event stream of a result directory, and folds its crash rounds into a result per
+//! trial.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -19,12 +20,12 @@ use floodmark_stats::crash::upper_bound;
 use floodmark_stats::estimate::CONFIDENCE;
 
 use crate::capacity::CapacityEvents;
-use crate::folder::EVENTS;
+use crate::directory::EVENTS;
 use crate::run_events::RunEvents;
 use floodmark_workers::EVENT_LIMIT;
 use floodmark_workers::read_line;
 
-/// The events of a result folder, except histograms.
+/// The events of a result directory, except histograms.
 #[derive(Debug, Default)]
 pub struct ResultEvents {
     /// The tool, and the host on which it ran.
@@ -65,8 +66,8 @@ impl ResultEvents {
     ///
     /// # Errors
     /// Fails like [`ResultEvents::read`]. The error is a message for the command line.
-    pub fn to_resume(folder: &Path) -> Result<Self, String> {
-        Self::read(&folder.join(EVENTS), &[]).map_err(|error| format!("--resume: {error}"))
+    pub fn to_resume(directory: &Path) -> Result<Self, String> {
+        Self::read(&directory.join(EVENTS), &[]).map_err(|error| format!("--resume: {error}"))
     }
 
     fn take(&mut self, event: Event) {
@@ -137,10 +138,10 @@ impl ResultEvents {
 }
 
 /// Returns the error message for a result that is not the one of the command line.
-pub fn differs(folder: &Path, what: &str) -> String {
+pub fn differs(directory: &Path, what: &str) -> String {
     format!(
         "--resume {}: {what}; repeat the original command line, or start again without --resume",
-        folder.display()
+        directory.display()
     )
 }
 

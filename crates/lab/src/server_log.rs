@@ -1,5 +1,5 @@
-//! Counts the error lines in a server's log for each attempt, and quotes a line of a program's log in
-//! messages.
+//! Counts the error lines in a server's log for each attempt, and quotes a line of a program's log
+//! in messages.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn counts_lines_per_attempt() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
         let mut file = File::create(&path).unwrap();
         file.write_all(b"AskTimeoutException while starting\n")
             .unwrap();
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn searches_only_the_start_of_a_long_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
         let mut log = ServerLog::from_now(&path, &texts(&["x"]), None);
         let mut file = File::create(&path).unwrap();
         file.write_all(&vec![b'.'; 5 * LINE_LIMIT]).unwrap();
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn reads_nothing_without_texts_and_names_a_missing_log() {
-        let folder = tempfile::tempdir().unwrap();
-        let missing = folder.path().join("missing");
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("missing");
         let mut log = ServerLog::from_now(&missing, &[], None);
         assert_eq!(log.take(), (Logged::default(), None));
         let mut log = ServerLog::from_now(&missing, &texts(&["x"]), None);
@@ -193,8 +193,8 @@ mod tests {
 
     #[test]
     fn quotes_the_line_that_names_the_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("log");
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
         fs::write(&log, "error: no disk\nUsage: serve\n").unwrap();
         assert_eq!(quote_failure(&log, 0), ": \"error: no disk\"");
         let maven = "fine\n[ERROR] A.scala:3: not found\n[ERROR] [Help 1] somewhere\n\u{1b}[0m";
@@ -203,13 +203,13 @@ mod tests {
             quote_build_failure(&log),
             ": \"[ERROR] A.scala:3: not found\""
         );
-        assert_eq!(quote_failure(&folder.path().join("none"), 0), "");
+        assert_eq!(quote_failure(&directory.path().join("none"), 0), "");
     }
 
     #[test]
     fn ignores_lines_of_an_earlier_process() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("log");
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
         fs::write(&log, "listening\n").unwrap();
         assert_eq!(quote_failure(&log, 10), "");
         fs::write(&log, "listening\ndisk full\n").unwrap();

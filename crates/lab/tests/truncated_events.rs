@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 
-use floodmark_lab::{Folder, fold};
+use floodmark_lab::{Directory, fold};
 use floodmark_record::events::{EndReason, GroupRow, PartRow, Phase, RunId, WorkerReady};
 use floodmark_record::host::{Environment, ToolInfo};
 use floodmark_record::plan::{FiguresOf, Mix, MixRequest, Model, Plan};
@@ -174,12 +174,12 @@ fn events() -> Vec<Event> {
     all
 }
 
-/// Writes a result folder. Returns the folder's path and the bytes of its events.
+/// Writes a result directory. Returns the directory's path and the bytes of its events.
 fn write_result(parent: &tempfile::TempDir) -> (std::path::PathBuf, Vec<u8>) {
     let path = parent.path().join("result");
-    let mut folder = Folder::create(&path).unwrap();
+    let mut directory = Directory::create(&path).unwrap();
     for event in events() {
-        folder.append(&event);
+        directory.append(&event);
     }
     let bytes = fs::read(path.join("events.jsonl")).unwrap();
     (path, bytes)

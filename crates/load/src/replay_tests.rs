@@ -8,10 +8,10 @@ use super::*;
 
 /// Reads a file that contains `text`, for a replay at `speed` times the file's speed.
 fn of(text: &str, unit: TimestampUnit, speed: f64) -> Result<Recording, String> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("times.log");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("times.log");
     fs::write(&path, text).unwrap();
-    let place = folder.path().display().to_string() + "/";
+    let place = directory.path().display().to_string() + "/";
     read(&path, unit, speed).map_err(|error| error.to_string().replace(&place, ""))
 }
 
@@ -132,8 +132,8 @@ fn names_line_and_fix_of_each_error() {
         endless.starts_with("times.log:1: the line is longer"),
         "{endless}"
     );
-    let folder = tempfile::tempdir().unwrap();
-    let missing = folder.path().join("missing.log");
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing.log");
     let error = read(&missing, TimestampUnit::Seconds, 1.0).unwrap_err();
     assert!(
         error
@@ -141,7 +141,7 @@ fn names_line_and_fix_of_each_error() {
             .starts_with(&format!("{}: ", missing.display()))
     );
     assert!(matches!(
-        read(folder.path(), TimestampUnit::Seconds, 1.0),
+        read(directory.path(), TimestampUnit::Seconds, 1.0),
         Err(ReplayError::Read { .. })
     ));
 }

@@ -47,16 +47,16 @@ on_both_backends! {
 }
 
 struct Here {
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
     path: PathBuf,
 }
 
-/// Creates a folder, and a path in it for a unix socket.
+/// Creates a directory, and a path in it for a unix socket.
 fn here() -> Here {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s");
     Here {
-        _folder: folder,
+        _directory: directory,
         path,
     }
 }

@@ -226,8 +226,9 @@ impl BlockedThreads {
     /// Returns what a thread waits for that polls descriptors. The descriptors are unknown if they
     /// cannot be read, or if there are too many.
     ///
-    /// Many runtimes poll the descriptor that they read or write together with descriptors that only
-    /// wake the thread up: an eventfd, or a pipe to itself. A sleep can be such a call as well.
+    /// Many runtimes poll the descriptor that they read or write together with descriptors that
+    /// only wake the thread up: an eventfd, or a pipe to itself. A sleep can be such a call as
+    /// well.
     fn polled(&mut self, pid: u32, has_timeout: bool, polled: Option<Polled>) -> WaitObject {
         use WaitKind::{Events, PipeRead, Signal, Timer};
         let Some(mut polled) = polled else {
@@ -531,8 +532,8 @@ mod tests {
         blocked("bk-timer", || std::thread::sleep(Duration::from_mins(1)));
         let (pipe, _writer) = std::io::pipe().unwrap();
         blocked("bk-pipe", move || drop((&pipe).read(&mut [0; 1])));
-        let folder = tempfile::tempdir().unwrap();
-        let fifo = folder.path().join("fifo");
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
         let made = std::process::Command::new("mkfifo").arg(&fifo).status();
         assert!(made.unwrap().success());
         let open = || {
@@ -545,7 +546,7 @@ mod tests {
         blocked("bk-fifo", move || {
             while std::io::Write::write_all(&mut filled, &[0; 4096]).is_ok() {}
         });
-        let file = folder.path().join("locked");
+        let file = directory.path().join("locked");
         let locked = std::fs::File::create(&file).unwrap();
         locked.lock().unwrap();
         let waiting = std::fs::File::open(&file).unwrap();
@@ -642,8 +643,8 @@ mod tests {
 
     #[test]
     fn distinguishes_logs_from_other_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
         let name = path.to_string_lossy().into_owned();
         let log = OpenOptions::new().append(true).create(true).open(&path);
         let (log, file) = (

@@ -16,9 +16,9 @@ use crate::root::labelled;
 /// `PAGE_COUNTER_MAX` in bytes, which is just below 2^63.
 const V1_MEMORY_UNLIMITED: u64 = 1 << 62;
 
-/// A controller's directories, from a process's group up to the mount point, as absolute paths on the
-/// host. In version 1, each controller has a hierarchy; in version 2, one hierarchy has all of them.
-/// The files of the two versions have different names.
+/// A controller's directories, from a process's group up to the mount point, as absolute paths on
+/// the host. In version 1, each controller has a hierarchy; in version 2, one hierarchy has all of
+/// them. The files of the two versions have different names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CgroupLevels(Vec<PathBuf>);
 
@@ -123,8 +123,8 @@ fn quota_at(root: &Root, level: &Path) -> Option<QuotaFacts> {
     })
 }
 
-/// Returns the folder of the control group with a process's tightest CPU quota. If there is no
-/// quota, returns the nearest folder with throttling counters.
+/// Returns the directory of the control group with a process's tightest CPU quota. If there is no
+/// quota, returns the nearest directory with throttling counters.
 pub(crate) fn throttled_level(root: &Root, process: impl fmt::Display) -> Option<PathBuf> {
     let group = group(root, process, "cpu")?;
     if let Some(quota) = group.quota(root) {
@@ -186,14 +186,14 @@ mod tests {
 ";
 
     fn fixture(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for (name, text) in files {
-            let path = folder.path().join(name);
+            let path = directory.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let root = Root::at(folder.path());
-        (folder, root)
+        let root = Root::at(directory.path());
+        (directory, root)
     }
 
     fn levels(cgroup: &str, mounts: &str, controller: &str) -> Vec<String> {
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn reads_the_tightest_quota_of_version_1() {
         let base = "sys/fs/cgroup/cpu,cpuacct";
-        let (_folder, root) = fixture(&[
+        let (_directory, root) = fixture(&[
             ("proc/self/cgroup", V1_GROUPS),
             ("proc/self/mountinfo", V1_MOUNTS),
             (&format!("{base}/cpu.cfs_quota_us"), "-1\n"),
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn reads_the_quota_of_version_2() {
-        let (_folder, root) = fixture(&[
+        let (_directory, root) = fixture(&[
             ("proc/self/cgroup", "0::/user.slice/job.scope\n"),
             ("proc/self/mountinfo", V2_MOUNTS),
             (

@@ -7,7 +7,7 @@ use floodmark_record::watch::ClockReading;
 
 use crate::Root;
 
-const FOLDER: &str = "/sys/devices/system/clocksource/clocksource0";
+const DIRECTORY: &str = "/sys/devices/system/clocksource/clocksource0";
 
 /// Number of clock readings per round. At 25 ns per reading, a round takes about 50 µs, so most
 /// rounds are not interrupted.
@@ -24,9 +24,9 @@ const PAIRS: u32 = 5;
 /// measurement takes about 1 ms, or up to 100 ms if a reading takes 3 µs.
 #[must_use]
 pub fn facts(root: &Root) -> ClockFacts {
-    let available = root.line(format!("{FOLDER}/available_clocksource"));
+    let available = root.line(format!("{DIRECTORY}/available_clocksource"));
     ClockFacts {
-        source: root.line(format!("{FOLDER}/current_clocksource")),
+        source: root.line(format!("{DIRECTORY}/current_clocksource")),
         available: available
             .map(|line| line.split_ascii_whitespace().map(str::to_owned).collect())
             .unwrap_or_default(),

@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn tolerates_missing_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let environment = environment(&Root::at(folder.path()));
+        let directory = tempfile::tempdir().unwrap();
+        let environment = environment(&Root::at(directory.path()));
         assert_eq!(environment.kernel, "");
         assert!(environment.cpus >= 1);
         assert_eq!(environment.memory_bytes, None);
@@ -194,19 +194,19 @@ Max locked memory         8388608              unlimited            bytes
     }
 
     fn fixture(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for (name, text) in files {
-            let path = folder.path().join("proc/sys").join(name);
+            let path = directory.path().join("proc/sys").join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let root = Root::at(folder.path());
-        (folder, root)
+        let root = Root::at(directory.path());
+        (directory, root)
     }
 
     #[test]
     fn counts_reserved_ports() {
-        let (_folder, root) = fixture(&[
+        let (_directory, root) = fixture(&[
             ("net/ipv4/ip_local_port_range", "32768\t60999\n"),
             (
                 "net/ipv4/ip_local_reserved_ports",

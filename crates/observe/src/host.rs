@@ -99,10 +99,11 @@ fn add_file(
     }
 }
 
-/// Samples the counters of a network namespace. `folder` is the namespace's folder in `/proc`.
-pub(crate) fn network(samples: &mut Samples, root: &Root, of: Option<Role>, folder: &str) {
+/// Samples the counters of a network namespace. `directory` is the namespace's directory in
+/// `/proc`.
+pub(crate) fn network(samples: &mut Samples, root: &Root, of: Option<Role>, directory: &str) {
     for (file, figures) in [("netstat", &NETSTAT[..]), ("snmp", &SNMP[..])] {
-        let file = format!("{folder}/{file}");
+        let file = format!("{directory}/{file}");
         let text = root.read(&file).unwrap_or_default();
         let exists = |figure: &&NetworkFigure| pick(&text, &[figure.name()]).is_some();
         let (figures, absent): (Vec<NetworkFigure>, Vec<NetworkFigure>) =
@@ -122,7 +123,7 @@ pub(crate) fn network(samples: &mut Samples, root: &Root, of: Option<Role>, fold
         }
     }
     let metrics = vec![Metric::Network(of, NetworkFigure::TimeWait)];
-    let file = format!("{folder}/sockstat");
+    let file = format!("{directory}/sockstat");
     add_file(samples, root, &file, STEP, metrics, |text| {
         Some(vec![time_wait(text)? as f64])
     });
@@ -231,12 +232,12 @@ mod tests {
 
     #[test]
     fn a_parse_failure_ends_the_series() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("proc/stat");
-        std::fs::create_dir_all(folder.path().join("proc")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("proc/stat");
+        std::fs::create_dir_all(directory.path().join("proc")).unwrap();
         std::fs::write(&file, "cpu 1 2 3 4 5 6 7 8\n").unwrap();
         let mut samples = Samples::new(Duration::from_secs(1));
-        cpus(&mut samples, &Root::at(folder.path()));
+        cpus(&mut samples, &Root::at(directory.path()));
         let begin = samples.begin;
         samples.take(begin + Duration::from_secs(1));
         std::fs::write(&file, "nothing\n").unwrap();

@@ -120,8 +120,8 @@ impl Jvm {
     }
 }
 
-/// Finds `hsperfdata_USER/PID` in the `/tmp` folder that the process sees. The PID in this path is
-/// the process's ID in its own namespace.
+/// Finds `hsperfdata_USER/PID` in the `/tmp` directory that the process sees. The PID in this path
+/// is the process's ID in its own namespace.
 fn find(root: &Root, pid: u32) -> Option<String> {
     let status = root.read(format!("/proc/{pid}/status")).ok()?;
     let inner = labelled(&status, "NSpid:").and_then(|ids| ids.split_ascii_whitespace().last());
@@ -352,13 +352,13 @@ mod tests {
     }
 
     fn fixture(bytes: &[u8]) -> (tempfile::TempDir, Root) {
-        let folder = tempfile::tempdir().unwrap();
-        let tmp = folder.path().join("proc/5/root/tmp/hsperfdata_somebody");
+        let directory = tempfile::tempdir().unwrap();
+        let tmp = directory.path().join("proc/5/root/tmp/hsperfdata_somebody");
         std::fs::create_dir_all(&tmp).unwrap();
         std::fs::write(tmp.join("3"), bytes).unwrap();
-        std::fs::write(folder.path().join("proc/5/status"), "NSpid:\t5\t3\n").unwrap();
-        let root = Root::at(folder.path());
-        (folder, root)
+        std::fs::write(directory.path().join("proc/5/status"), "NSpid:\t5\t3\n").unwrap();
+        let root = Root::at(directory.path());
+        (directory, root)
     }
 
     #[test]
@@ -373,7 +373,7 @@ mod tests {
             ],
             true,
         );
-        let (_folder, root) = fixture(&bytes);
+        let (_directory, root) = fixture(&bytes);
         let mut jvm = Jvm::open(&root, 5).unwrap().unwrap();
         let values = jvm.read().unwrap();
         let metrics = jvm.metrics(Role::Server);
@@ -385,10 +385,10 @@ mod tests {
 
     #[test]
     fn reports_an_invalid_file_and_ignores_a_missing_one() {
-        let (folder, root) = fixture(b"garbage");
+        let (directory, root) = fixture(b"garbage");
         let error = Jvm::open(&root, 5).err().unwrap();
         assert!(error.contains("hsperfdata_somebody/3"), "{error}");
-        std::fs::remove_dir_all(folder.path().join("proc/5/root")).unwrap();
+        std::fs::remove_dir_all(directory.path().join("proc/5/root")).unwrap();
         assert!(Jvm::open(&root, 5).unwrap().is_none());
         assert!(Jvm::open(&root, 6).unwrap().is_none());
     }
@@ -403,8 +403,8 @@ mod tests {
             println!("skipped: java is not installed");
             return;
         }
-        let folder = tempfile::tempdir().unwrap();
-        let source = folder.path().join("Churn.java");
+        let directory = tempfile::tempdir().unwrap();
+        let source = directory.path().join("Churn.java");
         let program = "public class Churn { public static void main(String[] a) throws Exception {
             java.util.List<byte[]> kept = new java.util.ArrayList<>();
             System.out.println(\"up\");

@@ -36,8 +36,8 @@ pub struct ListedSocket {
     pub inode: u64,
 }
 
-/// Parses the sockets in one state, such as [`ESTABLISHED`], from the contents of `/proc/net/tcp` or
-/// `/proc/net/tcp6`. Without a state, parses all sockets.
+/// Parses the sockets in one state, such as [`ESTABLISHED`], from the contents of `/proc/net/tcp`
+/// or `/proc/net/tcp6`. Without a state, parses all sockets.
 pub fn parse(text: &str, state: Option<&str>) -> impl Iterator<Item = ListedSocket> {
     let socket = move |line: &str| {
         let mut fields = line.split_ascii_whitespace().skip(1);
@@ -357,8 +357,8 @@ mod tests {
 
     #[test]
     fn stops_reading_after_the_listeners() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("proc/net")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("proc/net")).unwrap();
         let line = |port: &str, state: &str| {
             format!(
                 "   0: 0100007F:{port} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 0 0 1 1\n"
@@ -372,8 +372,8 @@ mod tests {
             &line("1F90", "06"),
         ]
         .concat();
-        std::fs::write(folder.path().join("proc/net/tcp"), &text).unwrap();
-        let root = Root::at(folder.path());
+        std::fs::write(directory.path().join("proc/net/tcp"), &text).unwrap();
+        let root = Root::at(directory.path());
         let read = head(&root, "/proc/net/tcp");
         assert_eq!(read.lines().count(), 3, "{read}");
         assert!(parse(&read, Some(LISTEN)).eq(parse(&text, Some(LISTEN))));
@@ -425,8 +425,8 @@ mod tests {
 
     #[test]
     fn finds_the_owner_of_a_unix_socket() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a socket");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a socket");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let ours = Listeners::Processes(vec![std::process::id()]);
         assert_eq!(find_unix(&Root::host(), &path), ours);
@@ -469,20 +469,20 @@ mod tests {
 
     #[test]
     fn reports_a_listener_with_a_hidden_owner() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("proc/net")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("proc/net")).unwrap();
         let line = "   1: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1\n";
-        std::fs::write(folder.path().join("proc/net/tcp"), line).unwrap();
+        std::fs::write(directory.path().join("proc/net/tcp"), line).unwrap();
         let address = Address::Ip("127.0.0.1:8080".parse().unwrap());
         let error = processes(
-            &Root::at(folder.path()),
+            &Root::at(directory.path()),
             SERVER,
             std::slice::from_ref(&address),
         )
         .unwrap_err();
         assert!(error.contains("--server-pid"), "{error}");
         let store = (Role::Store, "store: bars");
-        let error = processes(&Root::at(folder.path()), store, &[address]).unwrap_err();
+        let error = processes(&Root::at(directory.path()), store, &[address]).unwrap_err();
         assert!(
             error.starts_with("store: bars: cannot inspect the process"),
             "{error}"

@@ -1,5 +1,5 @@
-//! Reads the files of a process or thread (`stat`, `schedstat` and `status`), and lists the CPU use of
-//! all processes.
+//! Reads the files of a process or thread (`stat`, `schedstat` and `status`), and lists the CPU use
+//! of all processes.
 
 use std::fs::File;
 use std::io;
@@ -110,12 +110,12 @@ mod tests {
     fn reads_stat_with_any_name() {
         const REST: &str = "S 7493 7493 4358 0 -1 4194304 104 0 0 0 250 125 30 40 20 0 17 0 89214 3133440 388 184 \
             1 2 3 4 5 0 0 0 0 0 0 0 17 1 0 0 0 0 0";
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("proc/7508")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("proc/7508")).unwrap();
         for given in [&b"cat"[..], b"a) R 1 (b", b"(sd-pam)", b"", b"\xff\xfe)"] {
             let text = [&b"7508 ("[..], given, b") ", REST.as_bytes(), b"\n"].concat();
-            std::fs::write(folder.path().join("proc/7508/stat"), text).unwrap();
-            let stat = stat(&Root::at(folder.path()), 7508).unwrap();
+            std::fs::write(directory.path().join("proc/7508/stat"), text).unwrap();
+            let stat = stat(&Root::at(directory.path()), 7508).unwrap();
             assert_eq!(stat.comm, String::from_utf8_lossy(given));
             assert_eq!((stat.state, stat.ppid, stat.utime), ('S', 7493, 250));
         }

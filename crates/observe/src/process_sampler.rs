@@ -32,8 +32,8 @@ use crate::{Root, cgroup, cpu, environment, host, namespace};
 /// searches.
 const SEARCH: (Duration, f64) = (Duration::from_millis(500), 0.002);
 
-/// Interval between samples of figures that are expensive to read and change slowly, and maximum CPU
-/// share for each of them.
+/// Interval between samples of figures that are expensive to read and change slowly, and maximum
+/// CPU share for each of them.
 const SLOW: (Duration, f64) = (Duration::from_secs(1), 0.002);
 const THREAD_NAMES: (Duration, f64) = (Duration::from_secs(1), 0.004);
 
@@ -398,10 +398,10 @@ fn of_members<T>(tree: &Tree, read: impl Fn(u32) -> io::Result<T>) -> io::Result
 
 /// Returns a process's number of open files and its limit on open files.
 fn open_files(root: &Root, pid: u32) -> io::Result<[f64; 2]> {
-    let folder = root.path(format!("/proc/{pid}/fd"));
-    // Since Linux 6.2, the size of the folder is the number of open files.
-    let open = match std::fs::metadata(&folder)?.len() {
-        0 => std::fs::read_dir(&folder)?.count() as u64,
+    let directory = root.path(format!("/proc/{pid}/fd"));
+    // Since Linux 6.2, the size of the directory is the number of open files.
+    let open = match std::fs::metadata(&directory)?.len() {
+        0 => std::fs::read_dir(&directory)?.count() as u64,
         open => open,
     };
     let limits = environment::parse_limits(&root.read(format!("/proc/{pid}/limits"))?);

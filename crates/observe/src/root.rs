@@ -1,12 +1,12 @@
-//! Kernel files: the location of `/proc` and `/sys`, and files that stay open between reads. Tests use
-//! a directory of their own for `/proc` and `/sys`.
+//! Kernel files: the location of `/proc` and `/sys`, and files that stay open between reads. Tests
+//! use a directory of their own for `/proc` and `/sys`.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The folder that contains `proc` and `sys`.
+/// The directory that contains `proc` and `sys`.
 #[derive(Debug, Clone)]
 pub struct Root(PathBuf);
 
@@ -17,16 +17,16 @@ impl Root {
         Self(PathBuf::from("/"))
     }
 
-    /// Returns a root for a folder that contains `proc` and `sys`.
+    /// Returns a root for a directory that contains `proc` and `sys`.
     #[must_use]
-    pub fn at(folder: impl Into<PathBuf>) -> Self {
-        Self(folder.into())
+    pub fn at(directory: impl Into<PathBuf>) -> Self {
+        Self(directory.into())
     }
 
     /// Returns the location of an absolute path.
     ///
-    /// `/proc/net` becomes the calling thread's folder, because the thread may have entered another
-    /// network namespace. The kernel's own link points to the main thread's folder.
+    /// `/proc/net` becomes the calling thread's directory, because the thread may have entered
+    /// another network namespace. The kernel's own link points to the main thread's directory.
     #[must_use]
     pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
         let absolute = absolute.as_ref();
@@ -61,13 +61,14 @@ impl Root {
         self.line(absolute)?.parse().ok()
     }
 
-    /// Returns the names in a folder, in any order. Returns no names if the folder can't be read.
+    /// Returns the names in a directory, in any order. Returns no names if the directory can't be
+    /// read.
     pub(crate) fn names(&self, absolute: impl AsRef<Path>) -> impl Iterator<Item = String> {
         let entries = std::fs::read_dir(self.path(absolute)).into_iter().flatten();
         entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())
     }
 
-    /// Returns the numeric names in a folder, such as PIDs, in ascending order.
+    /// Returns the numeric names in a directory, such as PIDs, in ascending order.
     #[must_use]
     pub fn numbered(&self, absolute: impl AsRef<Path>) -> Vec<u32> {
         let ids = self.names(absolute).filter_map(|name| name.parse().ok());
@@ -142,10 +143,10 @@ mod tests {
 
     #[test]
     fn rereads_a_file_of_any_length() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
         std::fs::write(&path, "first").unwrap();
-        let mut file = KernelFile::open(&Root::at(folder.path()), "/f").unwrap();
+        let mut file = KernelFile::open(&Root::at(directory.path()), "/f").unwrap();
         assert_eq!(file.text().unwrap(), "first");
         let long = "x".repeat(5 * ROOM + 1);
         std::fs::write(&path, &long).unwrap();
@@ -153,7 +154,7 @@ mod tests {
         std::fs::write(&path, b"ab\xffcd").unwrap();
         assert_eq!(file.text().unwrap(), "ab");
         assert_eq!(file.bytes().unwrap(), b"ab\xffcd");
-        assert!(KernelFile::open(&Root::at(folder.path()), "/g").is_err());
+        assert!(KernelFile::open(&Root::at(directory.path()), "/g").is_err());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! All sample groups of a sampler. A group is a periodically sampled source with its series, its step
-//! and its cost.
+//! All sample groups of a sampler. A group is a periodically sampled source with its series, its
+//! step and its cost.
 
 use std::collections::HashMap;
 use std::io;
@@ -756,9 +756,9 @@ mod samples_tests {
 
     #[test]
     fn reports_each_missing_counter_file_once() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let mut samples = Samples::new(Duration::from_secs(1));
-        host::open(&mut samples, &Root::at(folder.path()));
+        host::open(&mut samples, &Root::at(directory.path()));
         samples.take_last(Instant::now());
         let (observations, missing) = samples.finish(MAX_JSON_LENGTH);
         assert!(observations.is_empty());

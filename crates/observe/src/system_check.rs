@@ -71,10 +71,10 @@ fn conntrack(root: &Root) -> Option<ConntrackFacts> {
 }
 
 fn frequency(root: &Root) -> Option<FrequencyFacts> {
-    const FOLDER: &str = "/sys/devices/system/cpu";
+    const DIRECTORY: &str = "/sys/devices/system/cpu";
     let mut facts = FrequencyFacts::default();
-    for cpu in root.names(FOLDER) {
-        let line = |file: &str| root.line(format!("{FOLDER}/{cpu}/cpufreq/{file}"));
+    for cpu in root.names(DIRECTORY) {
+        let line = |file: &str| root.line(format!("{DIRECTORY}/{cpu}/cpufreq/{file}"));
         if let Some(governor) = line("scaling_governor") {
             *facts.governors.entry(governor).or_default() += 1;
             facts.driver = facts.driver.or_else(|| line("scaling_driver"));
@@ -181,13 +181,13 @@ mod tests {
 
     #[test]
     fn counts_frequency_governors() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for (cpu, governor) in [
             ("cpu0", "powersave"),
             ("cpu1", "powersave"),
             ("cpu10", "performance"),
         ] {
-            let path = folder
+            let path = directory
                 .path()
                 .join("sys/devices/system/cpu")
                 .join(cpu)
@@ -196,19 +196,19 @@ mod tests {
             std::fs::write(path.join("scaling_governor"), format!("{governor}\n")).unwrap();
             std::fs::write(path.join("scaling_driver"), "acpi-cpufreq\n").unwrap();
         }
-        std::fs::create_dir_all(folder.path().join("sys/devices/system/cpu/cpufreq")).unwrap();
-        let facts = frequency(&Root::at(folder.path())).unwrap();
+        std::fs::create_dir_all(directory.path().join("sys/devices/system/cpu/cpufreq")).unwrap();
+        let facts = frequency(&Root::at(directory.path())).unwrap();
         assert_eq!(facts.governors["powersave"], 2);
         assert_eq!(facts.governors["performance"], 1);
         assert_eq!(facts.driver.as_deref(), Some("acpi-cpufreq"));
-        std::fs::remove_dir_all(folder.path().join("sys")).unwrap();
-        assert_eq!(frequency(&Root::at(folder.path())), None);
+        std::fs::remove_dir_all(directory.path().join("sys")).unwrap();
+        assert_eq!(frequency(&Root::at(directory.path())), None);
     }
 
     #[test]
     fn tolerates_missing_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let facts = facts(&Root::at(folder.path()), Duration::ZERO);
+        let directory = tempfile::tempdir().unwrap();
+        let facts = facts(&Root::at(directory.path()), Duration::ZERO);
         assert_eq!(facts.ports, None);
         assert_eq!(facts.load.busy_cpus, None);
         assert!(

@@ -3,15 +3,15 @@
 use super::*;
 
 fn read(text: &str) -> Result<CheckFile, FileError> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("check.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("check.toml");
     std::fs::write(&path, text).unwrap();
     let defaults = PlanSpec {
         headers: vec![("Authorization".to_owned(), "Bearer x".to_owned())],
         ..PlanSpec::default()
     };
     CheckFile::read(&path, &defaults).map_err(|error| FileError {
-        // Remove the temporary folder's path from the message.
+        // Remove the temporary directory's path from the message.
         place: error.place.rsplit('/').next().unwrap().to_owned(),
         what: error.what,
     })

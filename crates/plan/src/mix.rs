@@ -66,8 +66,8 @@ struct MixEntry {
 }
 
 impl MixFile {
-    /// Reads a mix file. Relative paths in the file are relative to the file's folder. The headers
-    /// and the conditions of `defaults` apply to each request that does not set its own.
+    /// Reads a mix file. Relative paths in the file are relative to the file's directory. The
+    /// headers and the conditions of `defaults` apply to each request that does not set its own.
     ///
     /// # Errors
     /// The file cannot be read or is not a valid mix.
@@ -221,8 +221,8 @@ impl MixEntry {
             (Some(text), None) => Ok(Some(text.as_bytes().to_vec())),
             (None, None) => Ok(None),
             (None, Some(name)) => {
-                let folder = file.path().parent().unwrap_or(Path::new(""));
-                let path = folder.join(name.as_str());
+                let directory = file.path().parent().unwrap_or(Path::new(""));
+                let path = directory.join(name.as_str());
                 let bytes = input::read(&path).map_err(|what| {
                     let what = format!("body-file {}: {what}", path.display());
                     file.error(&name.span(), what)

@@ -3,16 +3,16 @@
 use super::*;
 
 fn read(text: &str, common: &PlanSpec) -> Result<MixFile, FileError> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("mix.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("mix.toml");
     std::fs::write(&path, text).unwrap();
-    std::fs::write(folder.path().join("order.json"), b"{\"id\": {seq}}\n").unwrap();
+    std::fs::write(directory.path().join("order.json"), b"{\"id\": {seq}}\n").unwrap();
     MixFile::read(&path, common).map_err(|error| FileError {
-        // Remove the temporary folder's path from the message.
+        // Remove the temporary directory's path from the message.
         place: error.place.rsplit('/').next().unwrap().to_owned(),
         what: error
             .what
-            .replace(&format!("{}/", folder.path().display()), ""),
+            .replace(&format!("{}/", directory.path().display()), ""),
     })
 }
 
@@ -254,8 +254,8 @@ fn reads_the_example_in_the_guide() {
 
 #[test]
 fn refuses_unreadable_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("mix.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("mix.toml");
     let missing = MixFile::read(&path, &PlanSpec::default());
     assert_eq!(
         missing.unwrap_err().to_string(),
@@ -270,7 +270,7 @@ fn refuses_unreadable_files() {
         error.place.ends_with(":2") && error.what.contains("UTF-8"),
         "{error}"
     );
-    assert!(MixFile::read(folder.path(), &PlanSpec::default()).is_err());
+    assert!(MixFile::read(directory.path(), &PlanSpec::default()).is_err());
     let endless = MixFile::read(Path::new("/dev/zero"), &PlanSpec::default()).unwrap_err();
     assert!(endless.what.contains("67108864"), "{endless}");
 }

@@ -300,10 +300,10 @@ impl CheckKind {
         json_schema!({ "type": "string", "pattern": r"^(sequence|scoring|.+\.toml)$" })
     }
 
-    /// Makes the path of a check file relative to a folder.
-    pub fn relative_to(&mut self, folder: &Path) {
+    /// Makes the path of a check file relative to a directory.
+    pub fn relative_to(&mut self, directory: &Path) {
         if let CheckKind::File(path) = self {
-            *path = folder.join(&*path);
+            *path = directory.join(&*path);
         }
     }
 }

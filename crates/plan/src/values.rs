@@ -438,7 +438,7 @@ kind!(
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    // A name that consists only of dots, such as `..`, would refer to an existing folder.
+    // A name that consists only of dots, such as `..`, would refer to an existing directory.
     (1..=MAX_NAME).contains(&text.len())
         && text.chars().all(plain)
         && text.chars().any(|c| c != '.')

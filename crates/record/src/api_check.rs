@@ -15,7 +15,8 @@ pub struct ApiCheck {
     pub kind: ApiCheckKind,
     /// Number of keys. `{key}` in a request stands for a number from 1 to this number.
     pub keys: u64,
-    /// Location of the new value in the response to an increment; null if these responses have no value.
+    /// Location of the new value in the response to an increment; null if these responses have no
+    /// value.
     pub write_value: Option<JsonPointer>,
     /// Location of the value in the response to a read; null without reads.
     pub read_value: Option<JsonPointer>,
@@ -55,7 +56,7 @@ pub struct Readback {
 /// Items that were read back after an attempt, and stored in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemsFile {
-    /// File in the result folder: one little-endian 64-bit number per item.
+    /// File in the result directory: one little-endian 64-bit number per item.
     pub file: String,
     /// Number of items in the file.
     pub count: u64,

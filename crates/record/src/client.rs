@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Event: an external client ended.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientRan {
-    /// Name of the client. The client's folder has the same name.
+    /// Name of the client. The client's directory has the same name.
     pub name: String,
     /// User-mode CPU time in seconds of the client and its reaped child processes (`wait4`).
     /// Null if the client did not start.
@@ -32,7 +32,7 @@ pub struct ExternalRun {
     pub version: Option<String>,
     /// Command as a list of arguments.
     pub command: Vec<String>,
-    /// Name of the log file that contains the client's output, relative to the result folder.
+    /// Name of the log file that contains the client's output, relative to the result directory.
     pub log: String,
     /// Duration of the client process in seconds.
     pub wall_s: f64,

@@ -1,5 +1,5 @@
-//! Comparisons of two systems, checks of published claims, and trends: lasting changes in successive
-//! results.
+//! Comparisons of two systems, checks of published claims, and trends: lasting changes in
+//! successive results.
 
 use std::str::FromStr;
 
@@ -37,8 +37,9 @@ crate::names::named! {
     }
 }
 
-/// Selects the attempts on one server process whose figures count in comparisons: the valid attempts
-/// that were not still warming up. If all valid attempts were still warming up, selects all of them.
+/// Selects the attempts on one server process whose figures count in comparisons: the valid
+/// attempts that were not still warming up. If all valid attempts were still warming up, selects
+/// all of them.
 #[must_use]
 pub fn counted_attempts<'a>(attempts: &[&'a Run]) -> Vec<&'a Run> {
     let is_valid = |run: &&Run| run.validity.status != Status::Invalid;
@@ -244,7 +245,7 @@ pub struct TrendSeries {
 /// One result of a series.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrendResult {
-    /// Name of the result's folder or file.
+    /// Name of the result's directory or file.
     pub name: String,
     /// Start time of the first run, in milliseconds since 1970.
     pub started_unix_ms: u64,

@@ -106,7 +106,7 @@ pub struct CrashRound {
     pub rate_before_per_s: Option<f64>,
     /// What the check found.
     pub found: RoundFindings,
-    /// File with the responses, relative to the result folder. Kept only if data was lost.
+    /// File with the responses, relative to the result directory. Kept only if data was lost.
     pub responses: Option<String>,
     /// The state at the end of the round, with which the next round is compared.
     pub state: DurableState,
@@ -245,6 +245,6 @@ pub struct CrashLoss {
     /// Operations around the first violation, one line each. Empty for `sequence` and `scoring`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<String>,
-    /// File with the responses of the round, relative to the result folder.
+    /// File with the responses of the round, relative to the result directory.
     pub responses: Option<String>,
 }

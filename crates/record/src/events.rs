@@ -90,8 +90,8 @@ crate::names::named! {
     }
 }
 
-/// Counts of a part of a second, at most 100 ms long, summed over all threads. The parts of a second
-/// precede its [`SecondRow`].
+/// Counts of a part of a second, at most 100 ms long, summed over all threads. The parts of a
+/// second precede its [`SecondRow`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PartRow {
     /// Warm-up or measurement.
@@ -308,7 +308,7 @@ pub struct AddressUse {
 /// The value -2^31 marks a distance that is not an integer of scores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswersFile {
-    /// File name within the result folder.
+    /// File name within the result directory.
     pub file: String,
     /// Number of triples.
     pub count: u64,

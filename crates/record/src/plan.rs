@@ -725,7 +725,7 @@ pub const MAX_REQUESTS: usize = 64;
 /// Several requests to one server, sent in turn (`--mix`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Mix {
-    /// File name without its folder.
+    /// File name without its directory.
     pub file: String,
     /// Requests of the mix, at most [`MAX_REQUESTS`]. Each request is a group with its own figures.
     pub requests: Vec<MixRequest>,

@@ -24,7 +24,7 @@ use crate::watch::{HostUsed, Logged, Observed, ServerUsed};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A result folder was created.
+    /// A result directory was created.
     Opened {
         /// Version of the format.
         schema: u32,
@@ -58,7 +58,7 @@ pub enum Event {
     Placed(Placement),
     /// An external client drives the run.
     Driven {
-        /// Name of the client. The client's folder has the same name.
+        /// Name of the client. The client's directory has the same name.
         by: String,
     },
     /// The worker is ready to send.

@@ -218,7 +218,7 @@ impl Canvas {
     }
 }
 
-/// Keeps each flag of a command on the same line as its value: `-t 2`, `--out FOLDER`.
+/// Keeps each flag of a command on the same line as its value: `-t 2`, `--out DIRECTORY`.
 fn glue_flags(text: &str) -> String {
     let is_flag = |word: &str| {
         let name = word.strip_prefix('-').unwrap_or_default();

@@ -11,16 +11,16 @@ const COPIES: u64 = 1000;
 
 #[test]
 fn reads_seeds_and_damaged_copies() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/reader");
-    let mut paths: Vec<_> = std::fs::read_dir(&folder)
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/reader");
+    let mut paths: Vec<_> = std::fs::read_dir(&directory)
         .expect("the seeds are in the repository")
-        .map(|entry| entry.expect("a readable folder").path())
+        .map(|entry| entry.expect("a readable directory").path())
         .collect();
     paths.sort();
     assert!(
         paths.len() >= 8,
         "seeds are missing in {}",
-        folder.display()
+        directory.display()
     );
     for path in paths {
         let seed = std::fs::read(&path).expect("a readable seed");

@@ -17,9 +17,9 @@ fn api() -> Check {
 type Agent = (Vec<[u64; 3]>, i64, u64, Option<TotalLine>);
 
 fn join(check: &Check, agents: &[Agent]) -> Vec<[u64; 3]> {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let paths: Vec<_> = (0..agents.len())
-        .map(|agent| folder.path().join(agent.to_string()))
+        .map(|agent| directory.path().join(agent.to_string()))
         .collect();
     let parts: Vec<_> = agents
         .iter()
@@ -38,7 +38,7 @@ fn join(check: &Check, agents: &[Agent]) -> Vec<[u64; 3]> {
             }
         })
         .collect();
-    let to = folder.path().join("joined");
+    let to = directory.path().join("joined");
     let count = join_kept(check, &parts, &to).unwrap();
     let joined = fs::read(to).unwrap();
     let (words, rest) = joined.as_chunks::<8>();
@@ -102,8 +102,11 @@ fn operations_keep_kind_key_and_value() {
 
 #[test]
 fn refuses_a_truncated_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let (path, to) = (folder.path().join("cut"), folder.path().join("joined"));
+    let directory = tempfile::tempdir().unwrap();
+    let (path, to) = (
+        directory.path().join("cut"),
+        directory.path().join("joined"),
+    );
     fs::write(&path, [0; 47]).unwrap();
     let part = KeptPart {
         path: &path,

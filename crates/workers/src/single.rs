@@ -170,8 +170,8 @@ mod tests {
 
     /// Runs a shell script as the worker. Returns the number of events and the result.
     fn run_script(script: &str, stop: &Stop) -> (usize, Result<(), WorkerFailure>) {
-        let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("worker");
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("worker");
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let address: SocketAddr = "127.0.0.1:80".parse().unwrap();

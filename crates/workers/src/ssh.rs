@@ -62,7 +62,8 @@ pub(crate) fn on_path(arguments: &str) -> String {
     )
 }
 
-/// Returns whether `text` can be a host. ssh would read text that starts with a hyphen as an option.
+/// Returns whether `text` can be a host. ssh would read text that starts with a hyphen as an
+/// option.
 pub(crate) fn is_host(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_whitespace)
 }
@@ -84,13 +85,13 @@ fn copy<'h>(
 ) -> (String, BTreeMap<&'h String, Result<Vec<u8>, String>>) {
     let digest = Sha256::digest(program);
     let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let folder = format!("\"${{XDG_CACHE_HOME:-$HOME/.cache}}\"/floodmark/agents/{hash}");
-    let path = format!("{folder}/floodmark");
+    let directory = format!("\"${{XDG_CACHE_HOME:-$HOME/.cache}}\"/floodmark/agents/{hash}");
+    let path = format!("{directory}/floodmark");
     // Write each copy under a temporary name, and rename it when it is complete.
     let script = format!(
         "set -e; has() {{ echo \"{hash}  $1\" | sha256sum -c >/dev/null 2>&1; }}
          if has {path}; then exit 0; fi
-         mkdir -p {folder}; new={path}.$$; trap 'rm -f \"$new\"' EXIT
+         mkdir -p {directory}; new={path}.$$; trap 'rm -f \"$new\"' EXIT
          cat >\"$new\"; has \"$new\" || {{ echo 'the copy is damaged' >&2; exit 1; }}
          chmod 755 \"$new\"; mv \"$new\" {path}"
     );

@@ -24,9 +24,9 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// The repository, its release build and the interrupt flag.
 pub struct Bench {
-    /// Root of the repository, and the working folder of commands.
+    /// Root of the repository, and the working directory of commands.
     pub root: PathBuf,
-    /// Cargo's target folder.
+    /// Cargo's target directory.
     pub target: PathBuf,
     /// Path of the measured `floodmark` binary.
     pub floodmark: PathBuf,
@@ -39,11 +39,11 @@ impl Bench {
     /// executable.
     pub fn new(floodmark: Option<&Path>) -> Result<Self, Failure> {
         let executable = std::env::current_exe()?;
-        let folder = executable.parent().unwrap_or(Path::new("."));
-        let floodmark = floodmark.map_or(folder.join("floodmark"), Path::to_owned);
+        let directory = executable.parent().unwrap_or(Path::new("."));
+        let floodmark = floodmark.map_or(directory.join("floodmark"), Path::to_owned);
         Ok(Bench {
             root: repository()?,
-            target: folder.parent().unwrap_or(folder).to_owned(),
+            target: directory.parent().unwrap_or(directory).to_owned(),
             floodmark: floodmark
                 .canonicalize()
                 .map_err(|error| format!("{}: {error}", floodmark.display()))?,
@@ -96,7 +96,7 @@ impl Bench {
         }
     }
 
-    /// Runs an experiment, writes its result to the new folder `out`, and returns the record.
+    /// Runs an experiment, writes its result to the new directory `out`, and returns the record.
     /// The exit code is ignored if there is a record.
     pub fn experiment(
         &self,
@@ -118,8 +118,8 @@ impl Bench {
     /// duration.
     pub fn load(&self, words: &str, seconds: u32) -> Result<Run, Failure> {
         println!("$ floodmark load {words}");
-        let folder = tempfile::tempdir()?;
-        let out = folder.path().join("result");
+        let directory = tempfile::tempdir()?;
+        let out = directory.path().join("result");
         let mut load = Command::new(&self.floodmark);
         load.arg("load").args(words.split(' '));
         load.arg("--out").arg(&out);
@@ -129,8 +129,8 @@ impl Bench {
         run.ok_or_else(|| format!("floodmark load: {status}, but the record has no run").into())
     }
 
-    /// Returns `PATH` with the measured binary's folder prepended, so that external clients can run
-    /// floodmark.
+    /// Returns `PATH` with the measured binary's directory prepended, so that external clients can
+    /// run floodmark.
     fn path(&self) -> OsString {
         let mut path = OsString::from(self.floodmark.parent().unwrap_or(Path::new("/")));
         path.push(":");
@@ -149,10 +149,12 @@ pub fn repository() -> Result<PathBuf, Failure> {
     Ok(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).canonicalize()?)
 }
 
-/// Returns the names of a folder's entries, in alphabetical order.
-pub fn names(folder: &Path) -> Result<Vec<String>, Failure> {
+/// Returns the names of a directory's entries, in alphabetical order.
+pub fn names(directory: &Path) -> Result<Vec<String>, Failure> {
     let name = |entry: io::Result<DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
-    let mut names: Vec<String> = fs::read_dir(folder)?.map(name).collect::<io::Result<_>>()?;
+    let mut names: Vec<String> = fs::read_dir(directory)?
+        .map(name)
+        .collect::<io::Result<_>>()?;
     names.sort_unstable();
     Ok(names)
 }

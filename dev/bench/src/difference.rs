@@ -1,5 +1,6 @@
 //! Checks that floodmark finds a difference between two servers only if there is one. The slower
-//! server is a copy of the native server that is stopped for 5 % of the time ([`slowed`](crate::slowed)).
+//! server is a copy of the native server that is stopped for 5 % of the time
+//! ([`slowed`](crate::slowed)).
 //!
 //! `cargo xtask aa` compares the servers with `floodmark run`: first the native server with itself
 //! many times, then with the slower server. floodmark determines how many processes the second
@@ -57,7 +58,7 @@ pub struct DifferenceOptions {
 /// Measures, prints the results and returns whether both parts passed.
 pub fn aa(options: &DifferenceOptions) -> Result<bool, Failure> {
     let bench = &Bench::new(options.floodmark.as_deref())?;
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let (times, processes, length) = if options.quick {
         (2, 3, Duration::from_millis(300))
     } else {
@@ -65,7 +66,7 @@ pub fn aa(options: &DifferenceOptions) -> Result<bool, Failure> {
     };
     let series = ComparisonSeries {
         bench,
-        folder: folder.path(),
+        directory: directory.path(),
         length,
     };
     let alike = series.identical(times, processes)?;
@@ -80,7 +81,7 @@ pub fn aa(options: &DifferenceOptions) -> Result<bool, Failure> {
 /// Comparisons with the same measurement time per process.
 struct ComparisonSeries<'a> {
     bench: &'a Bench,
-    folder: &'a Path,
+    directory: &'a Path,
     length: Duration,
 }
 
@@ -158,10 +159,10 @@ impl ComparisonSeries<'_> {
         let sections = format!(
             "[load]\nconnections = 50\nduration = \"{length}ms\"\n[place]\nprocesses = {processes}"
         );
-        let folder = self.folder.join(name);
+        let directory = self.directory.join(name);
         let limit = (self.length + OVERHEAD) * processes * 2;
-        let record = measure(self.bench, sections, trials, &folder, limit)?;
-        let log = read(&folder.join(log)).unwrap_or_default();
+        let record = measure(self.bench, sections, trials, &directory, limit)?;
+        let log = read(&directory.join(log)).unwrap_or_default();
         let last_line = log.lines().last().unwrap_or_default().to_owned();
         let mut comparisons = record.comparisons.into_iter();
         let comparison =
@@ -171,12 +172,12 @@ impl ComparisonSeries<'_> {
     }
 }
 
-/// Runs an experiment with two trials in a new `folder`.
+/// Runs an experiment with two trials in a new `directory`.
 fn measure(
     bench: &Bench,
     sections: String,
     trials: [(&str, String); 2],
-    folder: &Path,
+    directory: &Path,
     limit: Duration,
 ) -> Result<Record, Failure> {
     let trials = trials.map(|(name, lines)| TrialSetup {
@@ -189,7 +190,7 @@ fn measure(
         sections,
         trials: trials.into(),
     };
-    setup.run(bench, folder, &["--quiet"], limit)
+    setup.run(bench, directory, &["--quiet"], limit)
 }
 
 /// Returns the manifest lines for a native server that runs under [`slowed`](crate::slowed).
@@ -278,7 +279,7 @@ impl GateSeries {
 /// whether they meet the requirements.
 pub fn gate(options: &GateOptions) -> Result<bool, Failure> {
     let bench = Bench::new(options.floodmark.as_deref())?;
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let (mut identical, mut slower) = (GateSeries::default(), GateSeries::default());
     for time in 1..=options.times {
         for (name, share, series) in [
@@ -286,7 +287,11 @@ pub fn gate(options: &GateOptions) -> Result<bool, Failure> {
             ("slower", STOPPED_SHARE, &mut slower),
         ] {
             let begin = Instant::now();
-            let gate = run_gate(&bench, &folder.path().join(format!("{name}-{time}")), share)?;
+            let gate = run_gate(
+                &bench,
+                &directory.path().join(format!("{name}-{time}")),
+                share,
+            )?;
             let took = begin.elapsed();
             let range = gate.interval.as_ref();
             let range =
@@ -310,7 +315,7 @@ pub fn gate(options: &GateOptions) -> Result<bool, Failure> {
 }
 
 /// Runs the gate for a native server and a copy that is stopped for a share of the time.
-fn run_gate(bench: &Bench, folder: &Path, share: f64) -> Result<GateResult, Failure> {
+fn run_gate(bench: &Bench, directory: &Path, share: f64) -> Result<GateResult, Failure> {
     let executable = std::env::current_exe()?;
     let sections = format!(
         "[load]\nconnections = 16\nthreads = 1\nduration = \"1s\"\nwarmup = \"200ms\"\n\
@@ -318,8 +323,8 @@ fn run_gate(bench: &Bench, folder: &Path, share: f64) -> Result<GateResult, Fail
     );
     let trials = [("baseline", 0.0), ("candidate", share)];
     let trials = trials.map(|(name, share)| (name, slowed_server(&executable, share)));
-    let record = measure(bench, sections, trials, folder, 2 * MAX_TIME)?;
-    std::fs::remove_dir_all(folder)?;
+    let record = measure(bench, sections, trials, directory, 2 * MAX_TIME)?;
+    std::fs::remove_dir_all(directory)?;
     record.gate.ok_or_else(|| "the record has no gate".into())
 }
 

@@ -1,4 +1,4 @@
-//! Writes experiments and their external clients to a folder, and runs the experiments.
+//! Writes experiments and their external clients to a directory, and runs the experiments.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,11 +10,12 @@ use floodmark_record::{Record, Run};
 
 use crate::bench::{Bench, Failure, read, write};
 
-/// Folder with the systems that are used only to measure floodmark, relative to the repository's
+/// Directory with the systems that are used only to measure floodmark, relative to the repository's
 /// root.
 const SYSTEMS: &str = "dev/bench/systems";
 
-/// Folders of external clients, relative to the repository's root. The first folder has precedence.
+/// Directories of external clients, relative to the repository's root. The first directory has
+/// precedence.
 const CLIENTS: [&str; 2] = ["dev/bench/clients", "clients"];
 
 /// An experiment to be written and run.
@@ -41,32 +42,32 @@ pub struct TrialSetup {
 pub struct ClientSetup {
     /// `client.toml` without the client's name.
     pub manifest: String,
-    /// Folder with the client's scripts.
+    /// Directory with the client's scripts.
     pub scripts: Option<PathBuf>,
 }
 
 impl Setup {
-    /// Writes the experiment and its clients to a new `folder`, runs it and returns the record. The
-    /// result is in `folder/result`.
+    /// Writes the experiment and its clients to a new `directory`, runs it and returns the record.
+    /// The result is in `directory/result`.
     ///
     /// # Errors
     /// A file cannot be written, the experiment takes longer than `limit`, or there is no record.
     pub fn run(
         &self,
         bench: &Bench,
-        folder: &Path,
+        directory: &Path,
         flags: &[&str],
         limit: Duration,
     ) -> Result<Record, Failure> {
-        fs::create_dir_all(folder)?;
-        symlink(bench.root.join(SYSTEMS), folder.join("systems"))?;
+        fs::create_dir_all(directory)?;
+        symlink(bench.root.join(SYSTEMS), directory.join("systems"))?;
         let mut text = format!("question = {:?}\n{}\n", self.question, self.sections);
         for trial in &self.trials {
             let name = &trial.name;
             writeln!(text, "[[trial]]\nname = {name:?}\n{}", trial.lines)?;
             if let Some(client) = &trial.client {
                 writeln!(text, "client = {name:?}")?;
-                let clients = folder.join("clients").join(name);
+                let clients = directory.join("clients").join(name);
                 fs::create_dir_all(&clients)?;
                 for script in client.scripts.iter().flat_map(fs::read_dir).flatten() {
                     let script = script?;
@@ -76,9 +77,9 @@ impl Setup {
                 write(&clients.join("client.toml"), &manifest)?;
             }
         }
-        let file = folder.join("experiment.toml");
+        let file = directory.join("experiment.toml");
         write(&file, &text)?;
-        bench.experiment(&file, flags, &folder.join("result"), limit)
+        bench.experiment(&file, flags, &directory.join("result"), limit)
     }
 }
 
@@ -144,11 +145,11 @@ impl NginxLoad {
         name: &str,
         replacements: &[(&str, &str)],
     ) -> Result<Option<ClientSetup>, Failure> {
-        let folders = CLIENTS.map(|folder| bench.root.join(folder).join(name));
-        let folder = folders.into_iter().find(|folder| folder.is_dir());
-        let folder = folder
+        let directories = CLIENTS.map(|directory| bench.root.join(directory).join(name));
+        let directory = directories.into_iter().find(|directory| directory.is_dir());
+        let directory = directory
             .ok_or_else(|| format!("client {name}: not found in {}", CLIENTS.join(" or ")))?;
-        let manifest = read(&folder.join("client.toml"))?;
+        let manifest = read(&directory.join("client.toml"))?;
         let mut manifest = manifest.replace(&format!("name = {name:?}\n"), "");
         if self.tls {
             manifest = manifest.replace("{url}", "https://{host}:{port}{path}");
@@ -163,7 +164,7 @@ impl NginxLoad {
         };
         Ok(manifest.contains(section).then_some(ClientSetup {
             manifest,
-            scripts: Some(folder),
+            scripts: Some(directory),
         }))
     }
 
@@ -185,8 +186,8 @@ impl NginxLoad {
     }
 }
 
-/// Returns the run that floodmark recorded as the external client of `run` and printed to its log in
-/// the directory `result`.
+/// Returns the run that floodmark recorded as the external client of `run` and printed to its log
+/// in the directory `result`.
 pub fn own_run(result: &Path, run: &Run) -> Option<Run> {
     let text = read(&result.join(&run.client.tool.as_ref()?.log)).ok()?;
     let record = text.get(text.find('{')?..=text.rfind('}')?)?;

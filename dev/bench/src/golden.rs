@@ -1,9 +1,10 @@
-//! `cargo xtask golden`: judges and renders the records in `dev/golden/` and shows every difference.
-//! Then does the same without the sentences in the records, on which no judgment may depend.
+//! `cargo xtask golden`: judges and renders the records in `dev/golden/` and shows every
+//! difference. Then does the same without the sentences in the records, on which no judgment may
+//! depend.
 //!
-//! Each pack, `NAME.jsonl.gz`, contains one result per line: the name, and either the record without
-//! histograms or all events. `judgments.txt` contains the judgment on each result, and `text/`
-//! contains the terminal text of each result that is not a case.
+//! Each pack, `NAME.jsonl.gz`, contains one result per line: the name, and either the record
+//! without histograms or all events. `judgments.txt` contains the judgment on each result, and
+//! `text/` contains the terminal text of each result that is not a case.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -199,18 +200,18 @@ fn each_result(
     pack: &Path,
     mut each: impl FnMut(&str, Record) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     for line in BufReader::new(GzDecoder::new(fs::File::open(pack)?)).lines() {
         let result: Value = serde_json::from_str(&line?)?;
         let name = result["name"].as_str().unwrap_or_default();
         let record = match &result["events"] {
             Value::Array(events) => {
                 let lines: Vec<String> = events.iter().map(Value::to_string).collect();
-                write(&folder.path().join(EVENTS), &(lines.join("\n") + "\n"))?;
-                floodmark_lab::fold(folder.path())?
+                write(&directory.path().join(EVENTS), &(lines.join("\n") + "\n"))?;
+                floodmark_lab::fold(directory.path())?
             }
             _ => {
-                let file = folder.path().join(format!("{name}.json"));
+                let file = directory.path().join(format!("{name}.json"));
                 write(&file, &result["record"].to_string())?;
                 let mut record = floodmark_lab::read(&file)?;
                 floodmark_lab::fold::judge_again(&mut record);

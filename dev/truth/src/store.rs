@@ -15,13 +15,13 @@ const TIMEOUT: Duration = Duration::from_secs(180);
 /// Interval between attempts to connect.
 const POLL: Duration = Duration::from_millis(100);
 
-/// A running store with its data in a temporary folder. Dropping it stops the store.
+/// A running store with its data in a temporary directory. Dropping it stops the store.
 pub struct StartedStore {
     /// Address of the store.
     pub address: SocketAddr,
     child: Child,
     arguments: Vec<String>,
-    folder: PathBuf,
+    directory: PathBuf,
     /// Signal that ends the store.
     end: Signal,
     data: tempfile::TempDir,
@@ -54,8 +54,8 @@ impl StartedStore {
         })
     }
 
-    /// Starts a store with its `start.sh`, which needs the file `program`. The data folder becomes
-    /// the last argument.
+    /// Starts a store with its `start.sh`, which needs the file `program`. The data directory
+    /// becomes the last argument.
     fn start(
         name: &str,
         program: &str,
@@ -63,18 +63,18 @@ impl StartedStore {
         arguments: impl Fn(String, String) -> Vec<String>,
     ) -> Option<Self> {
         let stores = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../stores");
-        let folder = stores.join(name);
-        build(&folder, program)?;
-        let data = tempfile::tempdir().expect("a temporary folder");
+        let directory = stores.join(name);
+        build(&directory, program)?;
+        let data = tempfile::tempdir().expect("a temporary directory");
         let [address, other] = free_addresses();
         let mut arguments = arguments(address.port().to_string(), other.port().to_string());
         arguments.push(data.path().join("data").display().to_string());
-        let child = spawn(&folder, &arguments, data.path());
+        let child = spawn(&directory, &arguments, data.path());
         let mut store = StartedStore {
             address,
             child,
             arguments,
-            folder,
+            directory,
             end,
             data,
         };
@@ -135,7 +135,7 @@ impl StartedStore {
     /// # Panics
     /// The store does not start.
     pub fn restart(&mut self) {
-        self.child = spawn(&self.folder, &self.arguments, self.data.path());
+        self.child = spawn(&self.directory, &self.arguments, self.data.path());
         self.await_ready();
     }
 
@@ -145,12 +145,18 @@ impl StartedStore {
             let log = self.data.path().join("log");
             let text = || fs::read_to_string(&log).unwrap_or_default();
             let ended = self.child.try_wait().ok().flatten();
-            assert_eq!(ended, None, "{} exited: {}", self.folder.display(), text());
+            assert_eq!(
+                ended,
+                None,
+                "{} exited: {}",
+                self.directory.display(),
+                text()
+            );
             let is_late = begin.elapsed() > TIMEOUT;
             assert!(
                 !is_late,
                 "{} does not accept connections: {}",
-                self.folder.display(),
+                self.directory.display(),
                 text()
             );
             thread::sleep(POLL);
@@ -170,36 +176,39 @@ impl Drop for StartedStore {
     }
 }
 
-fn spawn(folder: &Path, arguments: &[String], data: &Path) -> Child {
+fn spawn(directory: &Path, arguments: &[String], data: &Path) -> Child {
     let output = File::create(data.join("log")).expect("a log file");
     let error = output.try_clone().expect("a file descriptor");
     let mut command = Command::new("sh");
-    command.arg("start.sh").args(arguments).current_dir(folder);
+    command
+        .arg("start.sh")
+        .args(arguments)
+        .current_dir(directory);
     command.stdout(output).stderr(error);
     command.spawn().expect("a shell")
 }
 
-/// Held during a build, because concurrent builds in the same folder fail.
+/// Held during a build, because concurrent builds in the same directory fail.
 static BUILD: Mutex<()> = Mutex::new(());
 
 /// Builds a store unless its program exists. Returns `None` if Maven is not installed.
-fn build(folder: &Path, program: &str) -> Option<()> {
+fn build(directory: &Path, program: &str) -> Option<()> {
     let _build = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
-    // An interrupted build may leave a folder without the program.
-    if folder.join(program).is_file() {
+    // An interrupted build may leave a directory without the program.
+    if directory.join(program).is_file() {
         return Some(());
     }
     let mut command = Command::new("mvn");
-    command.args(["-q", "-B", "package"]).current_dir(folder);
+    command.args(["-q", "-B", "package"]).current_dir(directory);
     let Ok(status) = command.status() else {
-        let folder = folder.display();
-        println!("skipped: {folder} is not built and mvn is not installed");
+        let directory = directory.display();
+        println!("skipped: {directory} is not built and mvn is not installed");
         return None;
     };
     assert!(
         status.success(),
         "mvn package in {}: {status}",
-        folder.display()
+        directory.display()
     );
     Some(())
 }

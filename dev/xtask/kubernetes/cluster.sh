@@ -1,7 +1,7 @@
 # Starts a Kubernetes cluster with one node, runs a command and ends with it. The caller runs this
 # script in new network, mount and process namespaces, so nothing outlives it.
 #
-# Arguments: folder for state and logs, program with all components, image archive, command.
+# Arguments: directory for state and logs, program with all components, image archive, command.
 set -eu
 state=$1 kubernetes=$2 images=$3
 shift 3

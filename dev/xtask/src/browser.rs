@@ -32,13 +32,13 @@ const PAGES: [(&str, &str); 8] = [
 pub fn run(workspace: &Workspace) -> Result<(), TaskError> {
     tools::provide(&[CHROMIUM, NODE, NPM])?;
     let floodmark = workspace.build_release("floodmark")?;
-    let folder = workspace.target.join("browser");
-    fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
+    let directory = workspace.target.join("browser");
+    fs::create_dir_all(&directory).map_err(TaskError::file(&directory))?;
     for file in ["package.json", "package-lock.json", "check.mjs"] {
         let source = workspace.root.join("dev/xtask/browser").join(file);
-        fs::copy(&source, folder.join(file)).map_err(TaskError::file(&source))?;
+        fs::copy(&source, directory.join(file)).map_err(TaskError::file(&source))?;
     }
-    command::run(command::words("npm ci --silent").current_dir(&folder))?;
+    command::run(command::words("npm ci --silent").current_dir(&directory))?;
     let mut serve = Command::new(&floodmark);
     serve.args(["serve", "hello", "--listen", ADDRESS]);
     let server = serve.stdout(Stdio::piped()).spawn();
@@ -48,26 +48,26 @@ pub fn run(workspace: &Workspace) -> Result<(), TaskError> {
     output.and_then(|output| output.lines().next());
     let pages = PAGES
         .into_iter()
-        .map(|(name, line)| page(&floodmark, &folder, name, line));
+        .map(|(name, line)| page(&floodmark, &directory, name, line));
     let pages = pages.collect::<Result<Vec<PathBuf>, TaskError>>();
     // The server has no state that it must save.
     let _ = server.kill().and_then(|()| server.wait());
     let pages = pages?;
     let mut check = Command::new("node");
-    check.arg("check.mjs").args(pages).current_dir(&folder);
+    check.arg("check.mjs").args(pages).current_dir(&directory);
     command::run(&mut check).map(drop)
 }
 
 /// Runs a command and returns its page.
-fn page(floodmark: &Path, folder: &Path, name: &str, line: &str) -> Result<PathBuf, TaskError> {
-    let page = folder.join(format!("{name}.html"));
+fn page(floodmark: &Path, directory: &Path, name: &str, line: &str) -> Result<PathBuf, TaskError> {
+    let page = directory.join(format!("{name}.html"));
     if page.exists() {
         fs::remove_file(&page).map_err(TaskError::file(&page))?;
     }
     let line = line.replace("URL", &format!("http://{ADDRESS}/"));
     let mut command = Command::new(floodmark);
     command.args(line.split(' ')).arg("--html").arg(&page);
-    command.current_dir(folder);
+    command.current_dir(directory);
     // A busy host makes a load invalid, which does not change the page's structure.
     let _ = command::run(&mut command);
     if page.exists() {

@@ -130,7 +130,7 @@ fn finding(
     })
 }
 
-/// Returns the name of a crate in ARCHITECTURE.md, which is the name of the crate's folder.
+/// Returns the name of a crate in ARCHITECTURE.md, which is the name of the crate's directory.
 fn short(package: &str) -> &str {
     package.strip_prefix("floodmark-").unwrap_or(package)
 }

@@ -1,6 +1,6 @@
-//! `cargo xtask dist`: builds release archives with static programs. `--try` installs an archive in a
-//! new Debian root without Rust, as a user would, builds the container image without network access,
-//! and times the first results of both.
+//! `cargo xtask dist`: builds release archives with static programs. `--try` installs an archive in
+//! a new Debian root without Rust, as a user would, builds the container image without network
+//! access, and times the first results of both.
 //!
 //! Two builds of one commit produce identical archives: paths are remapped, and entries are sorted
 //! and carry the commit's time.
@@ -44,8 +44,8 @@ pub struct DistArguments {
     /// Build the commit again in a fresh clone, and check that the archives are identical
     #[arg(long)]
     check: bool,
-    /// Install the archive in a fresh Debian chroot, build the container image, and measure the time
-    /// to the first result with each (needs root)
+    /// Install the archive in a fresh Debian chroot, build the container image, and measure the
+    /// time to the first result with each (needs root)
     #[arg(long = "try")]
     try_install: bool,
 }
@@ -53,7 +53,7 @@ pub struct DistArguments {
 /// Content and mode of each file in an archive, by path.
 type ArchiveFiles = BTreeMap<String, (Vec<u8>, u32)>;
 
-/// Writes the archives and `SHA256SUMS` to `dist/` in the build folder.
+/// Writes the archives and `SHA256SUMS` to `dist/` in the build directory.
 pub fn run(workspace: &Workspace, arguments: &DistArguments) -> Result<(), TaskError> {
     let dist = workspace.target.join("dist");
     let archives = build_all(&workspace.root, &dist, arguments)?;
@@ -123,7 +123,7 @@ fn build(root: &Path, dist: &Path, target: &str, time: u64) -> Result<PathBuf, T
         "-Ctarget-feature=+crt-static".to_owned(),
         "-Cstrip=debuginfo".to_owned(),
     ];
-    // The last prefix that matches wins, and the build folder may be below the root.
+    // The last prefix that matches wins, and the build directory may be below the root.
     let prefixes = [
         (Some(root), "floodmark"),
         (cargo_home.as_deref(), "cargo"),
@@ -173,9 +173,9 @@ fn documents(root: &Path, dist: &Path, program: &Path) -> Result<ArchiveFiles, T
     Ok(files)
 }
 
-/// Writes a compressed tar archive with all files in one folder. The archive depends only on the
+/// Writes a compressed tar archive with all files in one directory. The archive depends only on the
 /// arguments. `time` is in seconds since 1970.
-fn write_archive(path: &Path, folder: &str, files: &ArchiveFiles, time: u64) -> io::Result<()> {
+fn write_archive(path: &Path, directory: &str, files: &ArchiveFiles, time: u64) -> io::Result<()> {
     let compressed = GzEncoder::new(File::create(path)?, Compression::best());
     let mut archive = tar::Builder::new(compressed);
     for (name, (content, mode)) in files {
@@ -185,7 +185,7 @@ fn write_archive(path: &Path, folder: &str, files: &ArchiveFiles, time: u64) -> 
         header.set_mtime(time);
         header.set_uid(0);
         header.set_gid(0);
-        archive.append_data(&mut header, format!("{folder}/{name}"), &content[..])?;
+        archive.append_data(&mut header, format!("{directory}/{name}"), &content[..])?;
     }
     archive.into_inner()?.finish().map(drop)
 }
@@ -197,8 +197,8 @@ fn check(root: &Path, dist: &Path, arguments: &DistArguments) -> Result<(), Task
     command::run(command::words("git clone --quiet").args([root, &clone]))?;
     let again = temporary.path().join("dist");
     build_all(&clone, &again, arguments)?;
-    let sums = |folder: &Path| {
-        let file = folder.join("SHA256SUMS");
+    let sums = |directory: &Path| {
+        let file = directory.join("SHA256SUMS");
         fs::read_to_string(&file).map_err(TaskError::file(&file))
     };
     let (first, second) = (sums(dist)?, sums(&again)?);
@@ -317,13 +317,13 @@ mod tests {
 
     #[test]
     fn equal_files_give_equal_archives() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let files = ArchiveFiles::from([
             ("floodmark".to_owned(), (b"program".to_vec(), 0o755)),
             ("README.md".to_owned(), (b"text".to_vec(), 0o644)),
         ]);
         let archive = |name| {
-            let path = folder.path().join(name);
+            let path = directory.path().join(name);
             write_archive(&path, "floodmark-1", &files, 1_700_000_000).unwrap();
             fs::read(path).unwrap()
         };

@@ -1,5 +1,5 @@
-//! Errors of development tasks, and the part of a failed command's output that is repeated at the end
-//! of a log.
+//! Errors of development tasks, and the part of a failed command's output that is repeated at the
+//! end of a log.
 
 use std::fmt;
 use std::io;
@@ -54,7 +54,7 @@ impl TaskError {
         Self::found(format!("unexpected output of `{command}`: {reason}"))
     }
 
-    /// A file or folder cannot be read or written.
+    /// A file or directory cannot be read or written.
     pub fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::found(format!("{}: {error}", path.display()))
     }

@@ -3,7 +3,7 @@
 //! The targets are in a separate workspace (`fuzz/`), because all their code is built with coverage
 //! counters. The compiler flags are the ones that `cargo fuzz` uses without a sanitizer. Because
 //! `--target` is explicit, the flags do not apply to build scripts and macros. The corpus is in a
-//! temporary folder, so each run starts from the seeds.
+//! temporary directory, so each run starts from the seeds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ pub fn run(workspace: &Workspace, seconds: u32) -> Result<(), TaskError> {
     none_found(findings)
 }
 
-/// Builds all targets and returns the folder that contains the binaries.
+/// Builds all targets and returns the directory that contains the binaries.
 fn build(workspace: &Workspace) -> Result<PathBuf, TaskError> {
     let host = command::capture(&mut command::words("rustc --print host-tuple"))?;
     let host = host.trim();
@@ -124,9 +124,9 @@ fn inputs(report: &str) -> Option<u64> {
     count.trim().parse().ok()
 }
 
-/// Lists the files in a folder that were modified after the given time.
-fn written_since(folder: &Path, since: SystemTime) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+/// Lists the files in a directory that were modified after the given time.
+fn written_since(directory: &Path, since: SystemTime) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let recent = entries.filter(|entry| {
         let written = entry.metadata().and_then(|metadata| metadata.modified());
         written.is_ok_and(|written| written >= since)
@@ -141,12 +141,12 @@ mod tests {
 
     #[test]
     fn only_recent_files_are_findings() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("crash-1"), "x").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("crash-1"), "x").unwrap();
         let (hour, now) = (Duration::from_secs(3600), SystemTime::now());
-        assert_eq!(written_since(folder.path(), now - hour).len(), 1);
-        assert!(written_since(folder.path(), now + hour).is_empty());
-        assert!(written_since(&folder.path().join("none"), now - hour).is_empty());
+        assert_eq!(written_since(directory.path(), now - hour).len(), 1);
+        assert!(written_since(directory.path(), now + hour).is_empty());
+        assert!(written_since(&directory.path().join("none"), now - hour).is_empty());
     }
 
     #[test]

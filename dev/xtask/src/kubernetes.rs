@@ -29,21 +29,21 @@ const VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1.34.4";
 /// Containerfile of the pods' sandbox.
 const PAUSE: &str = "FROM scratch\nCOPY pause /pause\nENTRYPOINT [\"/pause\"]\n";
 
-/// Builds the cluster and the image, and runs the tests whose names start with `only`. Needs root, Go
-/// and a C compiler.
+/// Builds the cluster and the image, and runs the tests whose names start with `only`. Needs root,
+/// Go and a C compiler.
 pub fn run(workspace: &Workspace, only: &str) -> Result<(), TaskError> {
     tools::install(&PACKAGES)?;
     let sources = workspace.root.join("dev/xtask/kubernetes");
-    let folder = workspace.target.join("kubernetes");
-    fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
-    let kubernetes = folder.join("kubernetes");
+    let directory = workspace.target.join("kubernetes");
+    fs::create_dir_all(&directory).map_err(TaskError::file(&directory))?;
+    let kubernetes = directory.join("kubernetes");
     let mut go = command::words("go build -trimpath");
     go.args(["-ldflags", VERSION, "-o"]).arg(&kubernetes);
     command::run(go.arg(".").current_dir(&sources))?;
-    let images = images(workspace, &sources, &folder)?;
+    let images = images(workspace, &sources, &directory)?;
 
     // A socket's path must be short, and overlayfs cannot be nested in every file system.
-    let state = tempfile::tempdir().map_err(TaskError::file(&folder))?;
+    let state = tempfile::tempdir().map_err(TaskError::file(&directory))?;
     let mut unshare =
         command::words("unshare --net --mount --pid --fork --kill-child --mount-proc bash");
     unshare.arg(sources.join("cluster.sh"));
@@ -63,9 +63,9 @@ pub fn run(workspace: &Workspace, only: &str) -> Result<(), TaskError> {
 }
 
 /// Builds the images of floodmark and of the pods' sandbox. Returns an archive with both.
-fn images(workspace: &Workspace, sources: &Path, folder: &Path) -> Result<PathBuf, TaskError> {
-    let pause = folder.join("pause");
-    let floodmark = folder.join("floodmark");
+fn images(workspace: &Workspace, sources: &Path, directory: &Path) -> Result<PathBuf, TaskError> {
+    let pause = directory.join("pause");
+    let floodmark = directory.join("floodmark");
     for context in [&pause, &floodmark] {
         fs::create_dir_all(context).map_err(TaskError::file(context))?;
     }
@@ -88,7 +88,7 @@ fn images(workspace: &Workspace, sources: &Path, folder: &Path) -> Result<PathBu
         podman.args(["--tag", name, "--file"]);
         command::run(podman.arg(file).arg(context))?;
     }
-    let archive = folder.join("images.tar");
+    let archive = directory.join("images.tar");
     // podman does not overwrite an archive.
     if archive.exists() {
         fs::remove_file(&archive).map_err(TaskError::file(&archive))?;

@@ -1,6 +1,6 @@
-//! Files of the repository that tasks generate: `cargo xtask schema` writes the JSON Schemas of records
-//! and manifests, and the table of causes in the guide; `cargo xtask usage` writes the help of every
-//! command to `docs/cli.md`.
+//! Files of the repository that tasks generate: `cargo xtask schema` writes the JSON Schemas of
+//! records and manifests, and the table of causes in the guide; `cargo xtask usage` writes the help
+//! of every command to `docs/cli.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -149,9 +149,9 @@ mod tests {
 
     #[test]
     fn check_fails_and_write_updates() {
-        let folder = tempfile::tempdir().unwrap();
-        let workspace = workspace(folder.path());
-        let file = folder.path().join("page");
+        let directory = tempfile::tempdir().unwrap();
+        let workspace = workspace(directory.path());
+        let file = directory.path().join("page");
         let check =
             |wanted: &str| update(&workspace, "page", wanted, &Mode { check: true }, "task");
         assert!(

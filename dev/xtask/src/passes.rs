@@ -23,10 +23,10 @@ const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 /// File that names the running kernel.
 const KERNEL: &str = "/proc/sys/kernel/osrelease";
 
-/// The passes in the build folder.
+/// The passes in the build directory.
 #[derive(Debug)]
 pub struct Passes {
-    folder: PathBuf,
+    directory: PathBuf,
     /// `None` if every check must run.
     repository: Option<Repository>,
 }
@@ -47,7 +47,7 @@ impl Passes {
     pub fn new(workspace: &Workspace, fresh: bool) -> Self {
         let repository = (!fresh).then(|| Repository::read(&workspace.root).ok());
         Passes {
-            folder: workspace.target.join("passed"),
+            directory: workspace.target.join("passed"),
             repository: repository.flatten(),
         }
     }
@@ -61,7 +61,7 @@ impl Passes {
         reads: impl Fn(&str) -> bool,
         run: impl FnOnce() -> Result<Vec<String>, TaskError>,
     ) -> Result<Vec<String>, TaskError> {
-        let file = self.folder.join(check.replace('/', "-"));
+        let file = self.directory.join(check.replace('/', "-"));
         let input = self.input(programs, reads);
         if let Some(input) = &input
             && let Some(mut notes) = passed(&file, input)
@@ -77,7 +77,7 @@ impl Passes {
         }
         let notes = run()?;
         if let Some(input) = input {
-            fs::create_dir_all(&self.folder).map_err(TaskError::file(&self.folder))?;
+            fs::create_dir_all(&self.directory).map_err(TaskError::file(&self.directory))?;
             let lines = [&[input], &notes[..]].concat();
             fs::write(&file, lines.join("\n")).map_err(TaskError::file(&file))?;
         }

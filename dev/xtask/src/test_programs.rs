@@ -78,7 +78,7 @@ struct ArtifactProfile {
 struct TestProgram<'a> {
     /// Directory of the crate, relative to the repository's root, and source file of the program.
     name: String,
-    folder: &'a Path,
+    directory: &'a Path,
     executable: &'a Path,
     /// Other programs of the crate, which the tests may start.
     programs: Vec<PathBuf>,
@@ -142,7 +142,8 @@ impl DevBuild {
         Ok(notes)
     }
 
-    /// Returns the test programs, sorted by crate. The CLI tests take the longest, so they start first.
+    /// Returns the test programs, sorted by crate. The CLI tests take the longest, so they start
+    /// first.
     fn tests(&self, workspace: &Workspace) -> Vec<TestProgram<'_>> {
         let mut programs: BTreeMap<&Path, Vec<PathBuf>> = BTreeMap::new();
         let (tests, others): (Vec<_>, Vec<_>) = self
@@ -162,7 +163,7 @@ impl DevBuild {
                         .relative(&artifact.target.src_path)
                         .display()
                         .to_string(),
-                    folder: manifest.parent()?,
+                    directory: manifest.parent()?,
                     executable: artifact.executable.as_deref()?,
                     programs: programs.get(&**manifest).cloned().unwrap_or_default(),
                     selection: Vec::new(),
@@ -211,8 +212,8 @@ impl TestProgram<'_> {
         self.selection.as_slice() == QUIET || self.name == QUIET_PROGRAM
     }
 
-    /// Returns the number of tests to run at the same time: a single one if the program needs a quiet
-    /// host, otherwise one per CPU.
+    /// Returns the number of tests to run at the same time: a single one if the program needs a
+    /// quiet host, otherwise one per CPU.
     fn threads(&self) -> usize {
         if self.is_quiet() {
             return 1;
@@ -224,8 +225,8 @@ impl TestProgram<'_> {
     fn run(&self, passes: &Passes) -> Result<Vec<String>, TaskError> {
         let mut run = Command::new(self.executable);
         run.args(&self.selection)
-            .current_dir(self.folder)
-            .env("CARGO_MANIFEST_DIR", self.folder);
+            .current_dir(self.directory)
+            .env("CARGO_MANIFEST_DIR", self.directory);
         if env::var_os(TEST_THREADS).is_none() {
             run.env(TEST_THREADS, self.threads().to_string());
         }
@@ -241,15 +242,15 @@ impl TestProgram<'_> {
     /// Returns whether the tests may read a file of the repository. They do not read sources, which
     /// are part of the programs, and no snapshots of other crates.
     fn reads(&self, file: &str) -> bool {
-        let is_in_crate = CRATES.iter().any(|folder| file.starts_with(folder));
-        let is_own = self.folder.ends_with(crate_folder(file));
+        let is_in_crate = CRATES.iter().any(|directory| file.starts_with(directory));
+        let is_own = self.directory.ends_with(crate_directory(file));
         let is_source = file.ends_with(".rs") || file.ends_with(".snap") && !is_own;
         !(is_in_crate && is_source)
     }
 }
 
 /// Returns the first two directories of a path.
-fn crate_folder(file: &str) -> &str {
+fn crate_directory(file: &str) -> &str {
     let mut separators = file.match_indices('/').map(|(at, _)| at);
     separators.nth(1).map_or(file, |at| &file[..at])
 }
@@ -299,7 +300,7 @@ mod tests {
     fn reads_everything_except_sources_and_other_snapshots() {
         let test = TestProgram {
             name: "crates/report/src/lib.rs".to_owned(),
-            folder: Path::new("/repo/crates/report"),
+            directory: Path::new("/repo/crates/report"),
             executable: Path::new("/repo/target/debug/deps/report-1"),
             programs: Vec::new(),
             selection: Vec::new(),

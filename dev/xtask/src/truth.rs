@@ -58,10 +58,10 @@ pub fn run(
 /// Returns the reason why the kernel refuses a backend, or `None` if it does not. Any other failure
 /// of floodmark also gives `None`.
 fn unavailable(floodmark: &Path, backend: &str) -> Result<Option<String>, TaskError> {
-    let folder = tempfile::tempdir().map_err(TaskError::file(&std::env::temp_dir()))?;
+    let directory = tempfile::tempdir().map_err(TaskError::file(&std::env::temp_dir()))?;
     let mut probe = Command::new(floodmark);
     probe.args(["load", "http://127.0.0.1:1/", "-n", "1", "--quiet", "--out"]);
-    probe.arg(folder.path().join("probe"));
+    probe.arg(directory.path().join("probe"));
     probe.args(["--backend", backend]).stdin(Stdio::null());
     let output = probe.output().map_err(TaskError::start(&probe))?;
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();

@@ -18,10 +18,10 @@ const METADATA: [&str; 4] = ["metadata", "--format-version", "1", "--no-deps"];
 pub struct Workspace {
     /// Packages of the workspace.
     pub packages: Vec<Package>,
-    /// Folder that contains the root manifest.
+    /// Directory that contains the root manifest.
     #[serde(rename = "workspace_root")]
     pub root: PathBuf,
-    /// Build folder. The variable `CARGO_TARGET_DIR` overrides the default.
+    /// Build directory. The variable `CARGO_TARGET_DIR` overrides the default.
     #[serde(rename = "target_directory")]
     pub target: PathBuf,
 }
@@ -59,7 +59,7 @@ pub struct Dependency {
 
 impl Workspace {
     /// Reads the workspace of a manifest. The default is the workspace that contains the current
-    /// folder.
+    /// directory.
     pub fn read(manifest: Option<&Path>) -> Result<Self, TaskError> {
         let mut cargo = command::cargo();
         cargo.args(METADATA);
@@ -71,8 +71,8 @@ impl Workspace {
     }
 
     /// Builds floodmark, `floodmark-truth` and the named program, and returns the path of the named
-    /// program. A joint build shares dependencies between the programs. No program enables a feature
-    /// that floodmark does not enable.
+    /// program. A joint build shares dependencies between the programs. No program enables a
+    /// feature that floodmark does not enable.
     pub fn build_release(&self, program: &str) -> Result<PathBuf, TaskError> {
         let mut build = command::cargo();
         build.args(["build", "--release", "--bins"]);

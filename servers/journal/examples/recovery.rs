@@ -1,11 +1,12 @@
-//! Measures how long it takes to read back 10.48 million records from a folder or from Cassandra:
+//! Measures how long it takes to read back 10.48 million records from a directory or from
+//! Cassandra:
 //!
 //! ```sh
 //! cargo run --release --package floodmark-journal --example recovery
 //! cargo run --release --package floodmark-journal --example recovery 127.0.0.1:9042/KEYSPACE
 //! ```
 //!
-//! The keyspace must be new. From a folder, recovery replays all records, because the journal
+//! The keyspace must be new. From a directory, recovery replays all records, because the journal
 //! writes no snapshot before its second segment is half full. From Cassandra, recovery reads only
 //! the last bucket, which is almost full.
 
@@ -42,7 +43,7 @@ impl JournalState for Sum {
 
 type Opened = Result<(Journal, Sum), JournalError>;
 
-/// Stores the records, and reads them back `reads` times. Opening a journal in a folder writes a
+/// Stores the records, and reads them back `reads` times. Opening a journal in a directory writes a
 /// snapshot, so only the first read replays the records.
 fn measure(open: impl Fn() -> Opened, reads: usize) -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
@@ -78,8 +79,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         ..JournalOptions::default()
     };
     for _ in 0..ATTEMPTS {
-        let folder = tempfile::tempdir()?;
-        measure(|| Journal::open(folder.path(), &options, Sum::default()), 1)?;
+        let directory = tempfile::tempdir()?;
+        measure(
+            || Journal::open(directory.path(), &options, Sum::default()),
+            1,
+        )?;
     }
     Ok(())
 }

@@ -10,25 +10,25 @@ use crate::cassandra::cassandra_fix;
 /// A reason why a journal cannot be opened or has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The path is not a folder.
-    #[error("{} is not a folder; choose the path of a new or empty folder for the journal", .0.display())]
-    NotAFolder(PathBuf),
-    /// The folder contains other files, and no journal.
-    #[error("{} contains {other:?} but no journal; choose a new or empty folder", .folder.display())]
+    /// The path is not a directory.
+    #[error("{} is not a directory; choose the path of a new or empty directory for the journal", .0.display())]
+    NotADirectory(PathBuf),
+    /// The directory contains other files, and no journal.
+    #[error("{} contains {other:?} but no journal; choose a new or empty directory", .directory.display())]
     Foreign {
-        /// The folder.
-        folder: PathBuf,
+        /// The directory.
+        directory: PathBuf,
         /// Name of a file that is not part of a journal.
         other: String,
     },
     /// Another process uses the journal.
-    #[error("the journal {} is in use by another process; stop that process or choose another folder", .0.display())]
+    #[error("the journal {} is in use by another process; stop that process or choose another directory", .0.display())]
     InUse(PathBuf),
     /// A file of the journal is not a regular file, or does not start with the expected bytes.
     #[error("{} is not a journal file; move it elsewhere, and restore the original from a backup", .0.display())]
     NotAJournalFile(PathBuf),
     /// A file was written by a later version.
-    #[error("{} was written by a later version of floodmark; use that version or another folder", .0.display())]
+    #[error("{} was written by a later version of floodmark; use that version or another directory", .0.display())]
     LaterVersion(PathBuf),
     /// A bucket in Cassandra was written by a later version.
     #[error(
@@ -41,7 +41,7 @@ pub enum JournalError {
         bucket: i64,
     },
     /// A file contains records of another kind.
-    #[error("{} contains records of {found} bytes, not {expected}; choose this workload's journal or another folder", .file.display())]
+    #[error("{} contains records of {found} bytes, not {expected}; choose this workload's journal or another directory", .file.display())]
     OtherRecords {
         /// The file.
         file: PathBuf,
@@ -52,7 +52,7 @@ pub enum JournalError {
     },
     /// A batch is damaged, but a later one is intact.
     #[error(
-        "{}: the batch at byte {offset} is damaged or missing, but later records are intact; restore the folder from a backup, \
+        "{}: the batch at byte {offset} is damaged or missing, but later records are intact; restore the directory from a backup, \
          or discard this batch and all later records: truncate -s {offset} '{}'{then}",
         .file.display(), .file.display()
     )]
@@ -65,10 +65,10 @@ pub enum JournalError {
         then: String,
     },
     /// The header of a segment, or a snapshot, has a wrong checksum.
-    #[error("{} is damaged (invalid checksum); restore the journal's folder from a backup, or choose another folder to start empty", .0.display())]
+    #[error("{} is damaged (invalid checksum); restore the journal's directory from a backup, or choose another directory to start empty", .0.display())]
     DamagedFile(PathBuf),
     /// A file of the journal is missing.
-    #[error("{} is missing, although later files of the journal exist; restore the journal's folder from a backup, or choose another folder to start empty", .0.display())]
+    #[error("{} is missing, although later files of the journal exist; restore the journal's directory from a backup, or choose another directory to start empty", .0.display())]
     MissingFile(PathBuf),
     /// A write stored fewer bytes than requested.
     #[error("a write to {} stored {written} of {expected} bytes; free disk space or raise the file size limit", .file.display())]
@@ -80,20 +80,20 @@ pub enum JournalError {
         /// Number of bytes requested.
         expected: usize,
     },
-    /// The folder cannot be created.
-    #[error("cannot create the folder {}: {source}; {}", .folder.display(), create_fix(.source))]
+    /// The directory cannot be created.
+    #[error("cannot create the directory {}: {source}; {}", .directory.display(), create_fix(.source))]
     Create {
-        /// The folder.
-        folder: PathBuf,
+        /// The directory.
+        directory: PathBuf,
         /// The cause.
         source: io::Error,
     },
     /// A system call failed.
-    #[error("cannot {doing} {}: {source}; check that the folder is writable and that the disk is healthy and has free space", .path.display())]
+    #[error("cannot {doing} {}: {source}; check that the directory is writable and that the disk is healthy and has free space", .path.display())]
     Io {
         /// The operation.
         doing: &'static str,
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// The cause.
         source: io::Error,
@@ -157,10 +157,10 @@ pub(crate) fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error)
     }
 }
 
-/// Returns the fix for a folder that cannot be created.
+/// Returns the fix for a directory that cannot be created.
 fn create_fix(source: &io::Error) -> &'static str {
     match source.kind() {
-        io::ErrorKind::NotFound => "create its parent folder first, or choose another path",
-        _ => "choose another path, or check the permissions and free space of its parent folder",
+        io::ErrorKind::NotFound => "create its parent directory first, or choose another path",
+        _ => "choose another path, or check the permissions and free space of its parent directory",
     }
 }

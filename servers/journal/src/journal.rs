@@ -6,8 +6,8 @@ use std::thread::{self, JoinHandle};
 
 use crate::JournalState;
 use crate::cassandra::{self, CassandraAddress};
+use crate::directory::JournalDirectory;
 use crate::error::{AppendError, JournalError};
-use crate::folder::JournalFolder;
 use crate::format::BLOCK;
 use crate::queue::{JournalQueue, Progress};
 use crate::recovery::recover;
@@ -42,27 +42,27 @@ impl Default for JournalOptions {
 pub struct Journal {
     queue: Arc<JournalQueue>,
     threads: Vec<JoinHandle<()>>,
-    /// The folder, which stays locked until both threads have ended, even after a failure.
-    folder: Option<Arc<JournalFolder>>,
+    /// The directory, which stays locked until both threads have ended, even after a failure.
+    directory: Option<Arc<JournalDirectory>>,
 }
 
 impl Journal {
-    /// Opens the journal in a folder and reads it back. Creates the folder if necessary; its parent
-    /// must exist. Returns the state after all records, starting from `empty`.
+    /// Opens the journal in a directory and reads it back. Creates the directory if necessary; its
+    /// parent must exist. Returns the state after all records, starting from `empty`.
     ///
     /// # Errors
-    /// The folder is in use, is not a journal, or cannot be read or written; or the journal is
+    /// The directory is in use, is not a journal, or cannot be read or written; or the journal is
     /// damaged.
     pub fn open<S: JournalState>(
-        folder: &Path,
+        directory: &Path,
         options: &JournalOptions,
         empty: S,
     ) -> Result<(Self, S), JournalError> {
-        let folder = Arc::new(JournalFolder::open(folder)?);
+        let directory = Arc::new(JournalDirectory::open(directory)?);
         let block = BLOCK as u64;
         let segment_bytes = options.segment_bytes.next_multiple_of(block).max(4 * block);
         let first_bytes = segment_bytes.min(MAX_FIRST_SEGMENT);
-        let recovered = recover(&folder, first_bytes, empty)?;
+        let recovered = recover(&directory, first_bytes, empty)?;
         let state = recovered.state.clone();
         // A batch must fit into an empty segment.
         let max_batch = usize::try_from(first_bytes - block).unwrap_or(usize::MAX);
@@ -70,7 +70,7 @@ impl Journal {
         let (requests, requested) = mpsc::channel();
         let (preparing, prepared) = mpsc::channel();
         let upkeep = Upkeep {
-            folder: Arc::clone(&folder),
+            directory: Arc::clone(&directory),
             segment_bytes,
             record_bytes: S::RECORD_BYTES as u32,
             requests: requested,
@@ -92,7 +92,7 @@ impl Journal {
         let mut journal = Journal {
             queue: Arc::new(queue),
             threads: Vec::new(),
-            folder: Some(folder),
+            directory: Some(directory),
         };
         journal.spawn("journal", |queue| writer::run(queue, store))?;
         journal.spawn("journal-upkeep", move |queue| upkeep.run(current, queue))?;
@@ -116,7 +116,7 @@ impl Journal {
         let mut journal = Journal {
             queue: Arc::new(JournalQueue::new(store.records(), max_bytes)),
             threads: Vec::new(),
-            folder: None,
+            directory: None,
         };
         journal.spawn("journal", |queue| writer::run(queue, store))?;
         Ok((journal, state))
@@ -130,7 +130,7 @@ impl Journal {
         let mut journal = Journal {
             queue: Arc::new(JournalQueue::new(0, options.queue_bytes)),
             threads: Vec::new(),
-            folder: None,
+            directory: None,
         };
         journal.spawn("journal", |queue| writer::run(queue, MemoryStore))?;
         Ok(journal)
@@ -195,7 +195,7 @@ impl Journal {
             // A panic has made the journal fail.
             let _ = thread.join();
         }
-        self.folder = None;
+        self.directory = None;
     }
 }
 

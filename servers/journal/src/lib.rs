@@ -26,8 +26,8 @@
 //! Invariant: this crate knows neither HTTP nor the meaning of a record.
 
 mod cassandra;
+mod directory;
 mod error;
-mod folder;
 mod format;
 mod journal;
 mod queue;

@@ -1,8 +1,8 @@
 //! Reads a journal back.
 //!
-//! Recovery reads the snapshot and all segments after it. It then writes a new snapshot and continues
-//! in a segment without valid batches. Recovered records are durable even if an earlier sync of their
-//! segment has failed.
+//! Recovery reads the snapshot and all segments after it. It then writes a new snapshot and
+//! continues in a segment without valid batches. Recovered records are durable even if an earlier
+//! sync of their segment has failed.
 //!
 //! A snapshot of the state replaces all records before a segment:
 //!
@@ -18,8 +18,8 @@ use floodmark_host::replace_file;
 use rustix::fs::OFlags;
 
 use crate::JournalState;
+use crate::directory::{JournalDirectory, open_regular};
 use crate::error::{JournalError, failed};
-use crate::folder::{JournalFolder, open_regular};
 use crate::format::{
     BLOCK, HeaderFault, HeaderFields, SegmentHeader, SegmentScan, scan, versioned,
 };
@@ -46,19 +46,19 @@ struct LastSegment {
 /// Reads a journal and prepares it for the next record. `segment_bytes` is the size of a new
 /// segment.
 pub(crate) fn recover<S: JournalState>(
-    folder: &JournalFolder,
+    directory: &JournalDirectory,
     segment_bytes: u64,
     empty: S,
 ) -> Result<Recovered<S>, JournalError> {
     let record_bytes = S::RECORD_BYTES as u32;
-    let segments = folder.clean()?;
-    let old = StateSnapshot::read(folder)?;
+    let segments = directory.clean()?;
+    let old = StateSnapshot::read(directory)?;
     let (mut state, mut records, first) = match &old {
         None => (empty, 0, 1),
         Some(snapshot) => {
-            check_records(&folder.snapshot(), snapshot.record_bytes, record_bytes)?;
+            check_records(&directory.snapshot(), snapshot.record_bytes, record_bytes)?;
             let state = S::restore(&snapshot.state);
-            let state = state.ok_or_else(|| JournalError::DamagedFile(folder.snapshot()))?;
+            let state = state.ok_or_else(|| JournalError::DamagedFile(directory.snapshot()))?;
             (state, snapshot.records, snapshot.segment)
         }
     };
@@ -71,9 +71,9 @@ pub(crate) fn recover<S: JournalState>(
         if sequence != next {
             // Without a snapshot, the first segment of a journal is number 1.
             let missing = if last.is_none() && old.is_none() {
-                folder.snapshot()
+                directory.snapshot()
             } else {
-                folder.segment(next)
+                directory.segment(next)
             };
             return Err(JournalError::MissingFile(missing));
         }
@@ -85,21 +85,21 @@ pub(crate) fn recover<S: JournalState>(
         check_records(&path, header.record_bytes, record_bytes)?;
         let end = match scan(&bytes, &header, &mut records, |batch| state.apply(batch)) {
             SegmentScan::End(end) => end,
-            SegmentScan::Damaged { offset } => return Err(damaged(folder, path, offset)),
+            SegmentScan::Damaged { offset } => return Err(damaged(directory, path, offset)),
             SegmentScan::Gap => {
                 let (file, offset) = last.map_or((path, BLOCK), |last| (last.path, last.end));
-                return Err(damaged(folder, file, offset));
+                return Err(damaged(directory, file, offset));
             }
         };
         last = Some(LastSegment { path, header, end });
         next += 1;
     }
     if last.is_none() && old.is_some() {
-        return Err(JournalError::MissingFile(folder.segment(first)));
+        return Err(JournalError::MissingFile(directory.segment(first)));
     }
     let segment = match last {
         Some(last) if last.end == BLOCK => Segment::reopen(&last.path, last.header)?,
-        _ => Segment::create(folder, (next, segment_bytes), record_bytes, None)?,
+        _ => Segment::create(directory, (next, segment_bytes), record_bytes, None)?,
     };
     let snapshot = StateSnapshot {
         record_bytes,
@@ -108,10 +108,10 @@ pub(crate) fn recover<S: JournalState>(
         state: state.snapshot(),
     };
     if old.as_ref() == Some(&snapshot) {
-        // The process that wrote the snapshot may have been killed before it synced the folder.
-        folder.sync()?;
+        // The process that wrote the snapshot may have been killed before it synced the directory.
+        directory.sync()?;
     } else {
-        snapshot.write(folder)?;
+        snapshot.write(directory)?;
     }
     Ok(Recovered {
         state,
@@ -140,8 +140,8 @@ fn check_records(file: &Path, found: u32, expected: u32) -> Result<(), JournalEr
 }
 
 /// Returns the error for a damaged batch. It names the segments that depend on the batch.
-fn damaged(folder: &JournalFolder, file: PathBuf, offset: usize) -> JournalError {
-    let segments = folder.segments().unwrap_or_default().into_iter();
+fn damaged(directory: &JournalDirectory, file: PathBuf, offset: usize) -> JournalError {
+    let segments = directory.segments().unwrap_or_default().into_iter();
     let paths = segments.map(|(_, path)| path);
     let mut later = paths.skip_while(|path| *path != file).skip(1);
     let then = later.next().map_or_else(String::new, |path| {
@@ -171,16 +171,16 @@ pub(crate) struct StateSnapshot {
 }
 
 impl StateSnapshot {
-    /// Replaces the folder's snapshot durably. After a crash, the folder has either the old or the
-    /// new snapshot.
-    pub(crate) fn write(&self, folder: &JournalFolder) -> Result<(), JournalError> {
-        let path = folder.snapshot();
+    /// Replaces the directory's snapshot durably. After a crash, the directory has either the old
+    /// or the new snapshot.
+    pub(crate) fn write(&self, directory: &JournalDirectory) -> Result<(), JournalError> {
+        let path = directory.snapshot();
         replace_file(&path, &self.encode()).map_err(failed("write", &path))
     }
 
-    /// Reads the folder's snapshot. Returns `None` if there is none.
-    pub(crate) fn read(folder: &JournalFolder) -> Result<Option<Self>, JournalError> {
-        let path = folder.snapshot();
+    /// Reads the directory's snapshot. Returns `None` if there is none.
+    pub(crate) fn read(directory: &JournalDirectory) -> Result<Option<Self>, JournalError> {
+        let path = directory.snapshot();
         let Some(file) = open_regular(&path, OFlags::RDONLY)? else {
             return Ok(None);
         };

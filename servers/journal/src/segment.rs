@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
+use crate::directory::{JournalDirectory, open_regular, remove, rename};
 use crate::error::{JournalError, failed};
-use crate::folder::{JournalFolder, open_regular, remove, rename};
 use crate::format::{BLOCK, SegmentHeader, seal};
 
 /// Number of zero bytes per write when a segment is filled.
@@ -47,7 +47,7 @@ impl Segment {
     /// that a later `fdatasync` writes only data. After `fallocate`, each `fdatasync` would also
     /// write metadata. The file gets its name when it is complete and durable.
     pub(crate) fn create(
-        folder: &JournalFolder,
+        directory: &JournalDirectory,
         (sequence, bytes): (u64, u64),
         record_bytes: u32,
         old: Option<&Path>,
@@ -58,8 +58,8 @@ impl Segment {
             // The keys of a `RandomState` are random.
             salt: RandomState::new().build_hasher().finish(),
         };
-        let (path, new) = (folder.segment(sequence), folder.new_segment());
-        let reused = old.map(|old| reuse(folder, old, bytes)).transpose()?;
+        let (path, new) = (directory.segment(sequence), directory.new_segment());
+        let reused = old.map(|old| reuse(directory, old, bytes)).transpose()?;
         let file = match reused.flatten() {
             Some(file) => {
                 let first = header.encode();
@@ -70,7 +70,7 @@ impl Segment {
         };
         file.sync_all().map_err(failed("sync", &new))?;
         rename(&new, &path)?;
-        folder.sync()?;
+        directory.sync()?;
         Ok(Segment {
             file,
             path,
@@ -108,16 +108,20 @@ impl Segment {
 }
 
 /// Renames an old segment to the name of a new one. Returns `None` if its size differs.
-fn reuse(folder: &JournalFolder, old: &Path, bytes: u64) -> Result<Option<File>, JournalError> {
+fn reuse(
+    directory: &JournalDirectory,
+    old: &Path,
+    bytes: u64,
+) -> Result<Option<File>, JournalError> {
     let Some(file) = open_regular(old, OFlags::RDWR)? else {
         return Ok(None);
     };
     if file.metadata().map_err(failed("read", old))?.len() != bytes {
         return Ok(None);
     }
-    rename(old, &folder.new_segment())?;
+    rename(old, &directory.new_segment())?;
     // Otherwise, a crash could leave the old name with the new header.
-    folder.sync()?;
+    directory.sync()?;
     Ok(Some(file))
 }
 

@@ -1,14 +1,14 @@
-//! The two threads of a journal. The journal thread writes batches durably, one after the other. The
-//! upkeep thread writes snapshots, removes old segments and prepares new ones, so that the journal
-//! thread never waits for these steps.
+//! The two threads of a journal. The journal thread writes batches durably, one after the other.
+//! The upkeep thread writes snapshots, removes old segments and prepares new ones, so that the
+//! journal thread never waits for these steps.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use crate::JournalState;
+use crate::directory::{JournalDirectory, remove};
 use crate::error::JournalError;
-use crate::folder::{JournalFolder, remove};
 use crate::format::BATCH_HEADER;
 use crate::queue::{FailOnPanic, JournalQueue, empty_batch};
 use crate::recovery::StateSnapshot;
@@ -113,9 +113,9 @@ pub(crate) struct SegmentRequest {
     pub(crate) current: u64,
 }
 
-/// The upkeep of a folder.
+/// The upkeep of a directory.
 pub(crate) struct Upkeep {
-    pub(crate) folder: Arc<JournalFolder>,
+    pub(crate) directory: Arc<JournalDirectory>,
     /// Size of a segment, in bytes.
     pub(crate) segment_bytes: u64,
     /// Size of a record, in bytes.
@@ -148,12 +148,12 @@ impl Upkeep {
 
     fn handle(&self, request: &SegmentRequest) -> Result<Segment, JournalError> {
         if let Some(snapshot) = &request.snapshot {
-            snapshot.write(&self.folder)?;
+            snapshot.write(&self.directory)?;
         }
         // The snapshot replaces all earlier segments.
         let reused = self.remove_old(request.current)?;
         Segment::create(
-            &self.folder,
+            &self.directory,
             (request.current + 1, self.segment_bytes),
             self.record_bytes,
             reused.as_deref(),
@@ -163,7 +163,7 @@ impl Upkeep {
     /// Removes all segments before `current` except the last, which can be reused. Returns that
     /// segment's path.
     fn remove_old(&self, current: u64) -> Result<Option<PathBuf>, JournalError> {
-        let mut old = self.folder.segments()?;
+        let mut old = self.directory.segments()?;
         old.retain(|(sequence, _)| *sequence < current);
         let last = old.pop().map(|(_, path)| path);
         for (_, path) in &old {

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use support::TestJournal;
 
-const FOLDER: &str = "FLOODMARK_TEST_JOURNAL";
+const DIRECTORY: &str = "FLOODMARK_TEST_JOURNAL";
 const FAULT: &str = "FLOODMARK_TEST_FAULT";
 /// Number of kills.
 const ROUNDS: u32 = 20;
@@ -24,9 +24,9 @@ const BATCHES: u64 = 3;
 #[test]
 #[ignore = "runs as the child of the other tests"]
 fn child() {
-    let folder = env::var_os(FOLDER).expect("started by another test");
+    let directory = env::var_os(DIRECTORY).expect("started by another test");
     let fault = env::var(FAULT).ok();
-    let mut journal = TestJournal::open(Path::new(&folder));
+    let mut journal = TestJournal::open(Path::new(&directory));
     let mut batches = 0;
     println!("\ndurable {}", journal.records());
     while journal.add(1 + journal.records() % 400) {
@@ -113,10 +113,10 @@ fn fail_call(call: libc::c_long, error: libc::c_int) {
     }
 }
 
-fn start(folder: &Path, fault: Option<&str>) -> (Child, BufReader<ChildStdout>) {
+fn start(directory: &Path, fault: Option<&str>) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["child", "--exact", "--ignored", "--nocapture"])
-        .env(FOLDER, folder)
+        .env(DIRECTORY, directory)
         .envs(fault.map(|fault| (FAULT, fault)))
         .stdout(Stdio::piped())
         .spawn()
@@ -135,13 +135,13 @@ fn last_durable(output: &str) -> u64 {
 
 #[test]
 fn loses_no_durable_record_over_many_kills() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path().join("journal");
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().join("journal");
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let mut random = seed.subsec_nanos() | 1;
     let mut before = 0;
     for round in 0..ROUNDS {
-        let (mut child, mut output) = start(&folder, None);
+        let (mut child, mut output) = start(&directory, None);
         let mut text = String::new();
         while !text.contains("durable") {
             assert!(output.read_line(&mut text).unwrap() > 0, "{text}");
@@ -160,7 +160,7 @@ fn loses_no_durable_record_over_many_kills() {
         let durable = last_durable(&text);
         assert!(durable >= before, "round {round}: {durable} < {before}");
         // Opening the journal checks all records.
-        let recovered = TestJournal::open(&folder).records();
+        let recovered = TestJournal::open(&directory).records();
         assert!(
             recovered >= durable,
             "round {round}: {recovered} < {durable}"
@@ -185,8 +185,8 @@ fn acknowledges_nothing_after_a_failed_write_or_sync() {
         ("rename", &["cannot rename", "cannot write", create]),
     ];
     for (fault, causes) in faults {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut child, mut output) = start(folder.path(), Some(fault));
+        let directory = tempfile::tempdir().unwrap();
+        let (mut child, mut output) = start(directory.path(), Some(fault));
         let mut text = String::new();
         while output.read_line(&mut text).unwrap() > 0 {}
         assert!(child.wait().unwrap().success(), "{fault}: {text}");
@@ -194,7 +194,7 @@ fn acknowledges_nothing_after_a_failed_write_or_sync() {
         let failure = failure.expect(&text);
         let is_expected = causes.iter().any(|cause| failure.contains(cause));
         assert!(is_expected, "{fault}: {failure}");
-        let recovered = TestJournal::open(folder.path()).records();
+        let recovered = TestJournal::open(directory.path()).records();
         assert!(recovered >= last_durable(&text), "{fault}: {recovered}");
     }
 }

@@ -13,8 +13,8 @@ use support::{Counted, LongSnapshot, SMALL, TestJournal, segments};
 
 const BLOCK: usize = 4096;
 
-fn refusal(folder: &Path) -> JournalError {
-    match TestJournal::with(folder, &SMALL) {
+fn refusal(directory: &Path) -> JournalError {
+    match TestJournal::with(directory, &SMALL) {
         Ok(_) => panic!("the journal was opened"),
         Err(error) => error,
     }
@@ -27,12 +27,12 @@ fn fill_segment(journal: &mut TestJournal) {
     }
 }
 
-/// Writes seven batches to the first segment and three to the second. Leaves the folder as if the
-/// process had been killed before it wrote a snapshot. Returns the number of records.
-fn two_segments(folder: &Path) -> u64 {
-    let mut journal = TestJournal::open(folder);
+/// Writes seven batches to the first segment and three to the second. Leaves the directory as if
+/// the process had been killed before it wrote a snapshot. Returns the number of records.
+fn two_segments(directory: &Path) -> u64 {
+    let mut journal = TestJournal::open(directory);
     fill_segment(&mut journal);
-    let early = ["00000001.segment", "snapshot"].map(|name| folder.join(name));
+    let early = ["00000001.segment", "snapshot"].map(|name| directory.join(name));
     let early = early.map(|path| (fs::read(&path).unwrap(), path));
     for _ in 0..3 {
         assert!(journal.add(3));
@@ -42,39 +42,43 @@ fn two_segments(folder: &Path) -> u64 {
     for (bytes, path) in early {
         fs::write(path, bytes).unwrap();
     }
-    fs::remove_file(folder.join("00000003.segment")).unwrap();
+    fs::remove_file(directory.join("00000003.segment")).unwrap();
     records
 }
 
 #[test]
 fn recovers_several_segments() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = two_segments(folder.path());
-    assert_eq!((records, segments(folder.path()).len()), (30, 2));
-    assert_eq!(TestJournal::open(folder.path()).records(), records);
+    let directory = tempfile::tempdir().unwrap();
+    let records = two_segments(directory.path());
+    assert_eq!((records, segments(directory.path()).len()), (30, 2));
+    assert_eq!(TestJournal::open(directory.path()).records(), records);
 }
 
 /// Creates a journal with two segments and changes its files.
 fn changed(change: impl FnOnce(&Path)) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    two_segments(folder.path());
-    change(folder.path());
-    folder
+    let directory = tempfile::tempdir().unwrap();
+    two_segments(directory.path());
+    change(directory.path());
+    directory
 }
 
 #[test]
 fn keeps_all_records_over_many_restarts_and_segments() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path().join("journal");
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().join("journal");
     let mut expected = 0;
     for round in 0..12 {
-        let mut journal = TestJournal::open(&folder);
+        let mut journal = TestJournal::open(&directory);
         assert_eq!(journal.records(), expected, "round {round}");
         for batch in 0..=round {
             assert!(journal.add(1 + 80 * batch));
         }
         expected = journal.records();
-        assert!(segments(&folder).len() <= 3, "{:?}", segments(&folder));
+        assert!(
+            segments(&directory).len() <= 3,
+            "{:?}",
+            segments(&directory)
+        );
         if round % 2 == 0 {
             journal.journal.close().unwrap();
         }
@@ -84,33 +88,33 @@ fn keeps_all_records_over_many_restarts_and_segments() {
 
 #[test]
 fn keeps_at_most_three_segments_over_short_runs() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for round in 1..=10 {
-        let mut journal = TestJournal::open(folder.path());
+        let mut journal = TestJournal::open(directory.path());
         assert!(journal.add(1));
         drop(journal);
-        let segments = segments(folder.path());
+        let segments = segments(directory.path());
         assert!(segments.len() <= 3, "round {round}: {segments:?}");
     }
-    assert_eq!(TestJournal::open(folder.path()).records(), 10);
+    assert_eq!(TestJournal::open(directory.path()).records(), 10);
 }
 
 #[test]
 fn stores_appended_records_on_close() {
-    let folder = tempfile::tempdir().unwrap();
-    let (journal, _) = Journal::open(folder.path(), &SMALL, Counted::default()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(directory.path(), &SMALL, Counted::default()).unwrap();
     for n in 1..=5_u64 {
         assert_eq!(journal.append(&n.to_le_bytes()), Ok(n));
     }
     journal.close().unwrap();
-    assert_eq!(TestJournal::open(folder.path()).records(), 5);
+    assert_eq!(TestJournal::open(directory.path()).records(), 5);
 }
 
 #[test]
 fn reads_the_longest_snapshot() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for number in 0..3_u64 {
-        let opened = Journal::open(folder.path(), &SMALL, LongSnapshot::default());
+        let opened = Journal::open(directory.path(), &SMALL, LongSnapshot::default());
         let (journal, state) = opened.unwrap();
         assert_eq!(state.0, Counted(number));
         journal.append(&(number + 1).to_le_bytes()).unwrap();
@@ -121,34 +125,34 @@ fn reads_the_longest_snapshot() {
 #[test]
 fn cuts_a_torn_tail() {
     for torn in [8, BLOCK / 2, BLOCK] {
-        let folder = tempfile::tempdir().unwrap();
-        let mut journal = TestJournal::open(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let mut journal = TestJournal::open(directory.path());
         assert!(journal.add(5) && journal.add(600));
         drop(journal);
-        let path = &segments(folder.path())[0];
+        let path = &segments(directory.path())[0];
         let mut bytes = fs::read(path).unwrap();
         // The second batch takes two blocks.
         let end = 2 * BLOCK + 24 + 8 * 600;
         bytes[end - torn..end].fill(0);
         fs::write(path, bytes).unwrap();
-        let mut journal = TestJournal::open(folder.path());
+        let mut journal = TestJournal::open(directory.path());
         assert_eq!(journal.records(), 5);
         assert!(journal.add(1));
         drop(journal);
-        assert_eq!(TestJournal::open(folder.path()).records(), 6);
+        assert_eq!(TestJournal::open(directory.path()).records(), 6);
     }
 }
 
 #[test]
 fn refuses_a_damaged_middle_and_the_advice_works() {
-    let folder = changed(|folder| {
-        let first = &segments(folder)[0];
+    let directory = changed(|directory| {
+        let first = &segments(directory)[0];
         let mut bytes = fs::read(first).unwrap();
         bytes[3 * BLOCK + 30] ^= 4;
         fs::write(first, bytes).unwrap();
     });
-    let folder = folder.path();
-    let error = refusal(folder);
+    let directory = directory.path();
+    let error = refusal(directory);
     let message = error.to_string();
     assert!(message.contains("segment: the batch at byte 12288 is damaged"));
     assert!(matches!(error, JournalError::DamagedBatch { offset, .. } if offset == 3 * BLOCK));
@@ -163,32 +167,32 @@ fn refuses_a_damaged_middle_and_the_advice_works() {
             .unwrap()
             .success()
     );
-    for later in segments(folder)
+    for later in segments(directory)
         .iter()
         .filter(|path| *path >= Path::new(next))
     {
         fs::remove_file(later).unwrap();
     }
-    let mut journal = TestJournal::open(folder);
+    let mut journal = TestJournal::open(directory);
     assert_eq!(journal.records(), 6, "two batches before the damage");
     assert!(journal.add(1));
 }
 
 #[test]
 fn refuses_a_lost_batch_at_the_end_of_an_earlier_segment() {
-    let folder = changed(|folder| {
-        let first = &segments(folder)[0];
+    let directory = changed(|directory| {
+        let first = &segments(directory)[0];
         let mut bytes = fs::read(first).unwrap();
         bytes[7 * BLOCK..].fill(0);
         fs::write(first, bytes).unwrap();
     });
-    let error = refusal(folder.path());
+    let error = refusal(directory.path());
     let JournalError::DamagedBatch { file, offset, .. } = error else {
         panic!("{error}");
     };
     assert_eq!(
         (file, offset),
-        (segments(folder.path())[0].clone(), 7 * BLOCK)
+        (segments(directory.path())[0].clone(), 7 * BLOCK)
     );
 }
 
@@ -198,44 +202,44 @@ fn refuses_missing_files() {
         JournalError::MissingFile(file) => file.file_name().unwrap().to_owned(),
         other => panic!("{other}"),
     };
-    let folder = changed(|folder| fs::remove_file(&segments(folder)[0]).unwrap());
+    let directory = changed(|directory| fs::remove_file(&segments(directory)[0]).unwrap());
     assert!(
-        missing(refusal(folder.path()))
+        missing(refusal(directory.path()))
             .to_string_lossy()
             .ends_with(".segment")
     );
-    let folder = changed(|folder| {
-        for segment in segments(folder) {
+    let directory = changed(|directory| {
+        for segment in segments(directory) {
             fs::remove_file(segment).unwrap();
         }
     });
     assert!(
-        missing(refusal(folder.path()))
+        missing(refusal(directory.path()))
             .to_string_lossy()
             .ends_with(".segment")
     );
     // The journal has dropped its first segment, so it depends on its snapshot.
-    let folder = tempfile::tempdir().unwrap();
-    let mut journal = TestJournal::open(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let mut journal = TestJournal::open(directory.path());
     for _ in 0..3 {
         fill_segment(&mut journal);
     }
     drop(journal);
-    fs::remove_file(folder.path().join("snapshot")).unwrap();
-    assert_eq!(missing(refusal(folder.path())), "snapshot");
+    fs::remove_file(directory.path().join("snapshot")).unwrap();
+    assert_eq!(missing(refusal(directory.path())), "snapshot");
 }
 
 #[test]
 fn refuses_foreign_and_damaged_files() {
     let write = |name: &'static str, content: &'static [u8]| {
-        let folder = changed(|folder| {
+        let directory = changed(|directory| {
             let path = match name {
-                "segment" => segments(folder)[0].clone(),
-                name => folder.join(name),
+                "segment" => segments(directory)[0].clone(),
+                name => directory.join(name),
             };
             fs::write(path, content).unwrap();
         });
-        refusal(folder.path())
+        refusal(directory.path())
     };
     for name in ["segment", "snapshot"] {
         let error = write(name, b"my notes");
@@ -257,10 +261,10 @@ fn refuses_foreign_and_damaged_files() {
         "{error}"
     );
     let error = refusal(&notes.path().join("notes.txt"));
-    assert!(matches!(error, JournalError::NotAFolder(_)), "{error}");
+    assert!(matches!(error, JournalError::NotADirectory(_)), "{error}");
     let error = refusal(&notes.path().join("missing/journal"));
-    let missing = "cannot create the folder";
-    let fix = "create its parent folder first";
+    let missing = "cannot create the directory";
+    let fix = "create its parent directory first";
     let printed = error.to_string();
     assert!(
         printed.contains(missing) && printed.contains(fix),
@@ -273,10 +277,10 @@ fn refuses_foreign_and_damaged_files() {
 
 #[test]
 fn does_not_wait_for_a_fifo_and_follows_no_link() {
-    for kind in ["fifo", "link", "folder"] {
-        let folder = changed(|folder| {
-            let path = &segments(folder)[0];
-            let moved = folder.join("moved");
+    for kind in ["fifo", "link", "directory"] {
+        let directory = changed(|directory| {
+            let path = &segments(directory)[0];
+            let moved = directory.join("moved");
             fs::rename(path, &moved).unwrap();
             match kind {
                 "fifo" => {
@@ -287,7 +291,7 @@ fn does_not_wait_for_a_fifo_and_follows_no_link() {
                 _ => fs::create_dir(path).unwrap(),
             }
         });
-        let error = refusal(folder.path());
+        let error = refusal(directory.path());
         assert!(
             matches!(error, JournalError::NotAJournalFile(_)),
             "{kind}: {error}"
@@ -296,13 +300,13 @@ fn does_not_wait_for_a_fifo_and_follows_no_link() {
 }
 
 #[test]
-fn one_process_at_a_time_uses_the_folder() {
-    let folder = tempfile::tempdir().unwrap();
-    let link = folder.path().join("link");
-    let folder = folder.path().join("journal");
-    let journal = TestJournal::open(&folder);
-    symlink(&folder, &link).unwrap();
-    for name in [&folder, &link] {
+fn one_process_at_a_time_uses_the_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("link");
+    let directory = directory.path().join("journal");
+    let journal = TestJournal::open(&directory);
+    symlink(&directory, &link).unwrap();
+    for name in [&directory, &link] {
         let error = refusal(name);
         assert!(
             error.to_string().contains("is in use by another process"),
@@ -327,9 +331,9 @@ fn refuses_records_of_another_size() {
             Some(Wide)
         }
     }
-    let folder = tempfile::tempdir().unwrap();
-    two_segments(folder.path());
-    let Err(error) = Journal::open(folder.path(), &SMALL, Wide) else {
+    let directory = tempfile::tempdir().unwrap();
+    two_segments(directory.path());
+    let Err(error) = Journal::open(directory.path(), &SMALL, Wide) else {
         panic!("the journal was opened");
     };
     assert!(
@@ -342,13 +346,13 @@ fn refuses_records_of_another_size() {
 
 #[test]
 fn a_full_queue_refuses_records() {
-    let folder = tempfile::tempdir().unwrap();
-    let (journal, _) = Journal::open(folder.path(), &SMALL, Counted::default()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(directory.path(), &SMALL, Counted::default()).unwrap();
     let appended = (1..10_000_u64).find(|n| journal.append(&n.to_le_bytes()).is_err());
     assert_eq!(appended, Some((8 * 1024 - 24) / 8 + 1), "bounded");
     journal.close().unwrap();
     assert_eq!(
-        TestJournal::open(folder.path()).records(),
+        TestJournal::open(directory.path()).records(),
         appended.unwrap() - 1
     );
 }

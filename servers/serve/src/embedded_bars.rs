@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
 use floodmark_host::lock;
-use floodmark_host::sync_folder;
+use floodmark_host::sync_directory;
 use redb::backends::FileBackend;
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
 
@@ -87,26 +87,28 @@ fn open(path: &Path) -> Result<(Database, i64), ServeError> {
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let (file, _) = open_regular(path)?;
     let opened = open_database(file).map_err(|error| open_error(path, error))?;
-    // The server that created the file may have been killed before it synced the folder.
-    sync_folder(path).map_err(|error| failed("sync", path, error))?;
+    // The server that created the file may have been killed before it synced the directory.
+    sync_directory(path).map_err(|error| failed("sync", path, error))?;
     Ok(opened)
 }
 
 /// Creates an empty database under a temporary name. If the server is killed meanwhile, `path` does
-/// not exist afterwards, because redb refuses a file that it has not fully initialized. The temporary
-/// file then remains, and the next start removes it.
+/// not exist afterwards, because redb refuses a file that it has not fully initialized. The
+/// temporary file then remains, and the next start removes it.
 fn create(path: &Path) -> Result<(), ServeError> {
     let cannot_create = |error| failed("create", path, error);
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let folder = folder.unwrap_or(Path::new("."));
+    let directory = path
+        .parent()
+        .filter(|directory| *directory != Path::new(""));
+    let directory = directory.unwrap_or(Path::new("."));
     let mut prefix = OsString::from(".");
     prefix.push(path.file_name().unwrap_or_default());
     prefix.push(".new-");
-    remove_unfinished(folder, &prefix).map_err(cannot_create)?;
+    remove_unfinished(directory, &prefix).map_err(cannot_create)?;
     let temporary = tempfile::Builder::new()
         .prefix(&prefix)
         .permissions(Permissions::from_mode(MODE))
-        .tempfile_in(folder)
+        .tempfile_in(directory)
         .map_err(cannot_create)?;
     let file = temporary.reopen().map_err(cannot_create)?;
     open_database(file).map_err(|error| open_error(path, error))?;
@@ -119,10 +121,10 @@ fn create(path: &Path) -> Result<(), ServeError> {
     }
 }
 
-/// Removes the temporary files that killed servers left behind. Their names start with `prefix`. redb
-/// locks a database, so a file that another server is creating is kept.
-fn remove_unfinished(folder: &Path, prefix: &OsStr) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+/// Removes the temporary files that killed servers left behind. Their names start with `prefix`.
+/// redb locks a database, so a file that another server is creating is kept.
+fn remove_unfinished(directory: &Path, prefix: &OsStr) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let is_unfinished = entry
             .file_name()

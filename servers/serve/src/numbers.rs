@@ -158,8 +158,8 @@ impl Reserver {
     }
 }
 
-/// Reserves numbers until the server stops. A failed write or sync is final, because a later sync can
-/// succeed although the kernel has dropped the data.
+/// Reserves numbers until the server stops. A failed write or sync is final, because a later sync
+/// can succeed although the kernel has dropped the data.
 fn reserve(numbers: &Numbers, file: &StateFile, block: u64) -> Result<(), StateError> {
     while !numbers.stopping.load(Ordering::SeqCst) {
         let limit = numbers.limit.load(Ordering::SeqCst);
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn threads_get_each_number_once_without_gaps() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for block in [1, 2, 3, 500] {
-            let path = folder.path().join(format!("state-{block}"));
+            let path = directory.path().join(format!("state-{block}"));
             let (numbers, reserver) = Reserver::start(&path, block, |_| {}).unwrap();
             let each = if block < 4 { 20 } else { 2_000 };
             let taken: Vec<Vec<u64>> = thread::scope(|scope| {
@@ -234,8 +234,8 @@ mod tests {
 
     #[test]
     fn the_limit_on_disk_exceeds_all_numbers_handed_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
         let (numbers, _reserver) = Reserver::start(&path, 8, |_| {}).unwrap();
         for _ in 0..200 {
             // The number is `None` if the disk takes longer than one second.
@@ -251,11 +251,11 @@ mod tests {
 
     #[test]
     fn stops_at_the_limit_while_the_file_is_away_and_continues_without_a_gap() {
-        let folder = tempfile::tempdir().unwrap();
-        let home = folder.path().join("home");
+        let directory = tempfile::tempdir().unwrap();
+        let home = directory.path().join("home");
         fs::create_dir(&home).unwrap();
         let (numbers, reserver) = Reserver::start(&home.join("state"), 10, |_| {}).unwrap();
-        let away = folder.path().join("away");
+        let away = directory.path().join("away");
         fs::rename(&home, &away).unwrap();
         for expected in 1..=10 {
             assert_eq!(run(numbers.take()), Some(expected));
@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn refuses_to_wrap_around() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
         StateFile::open(&path)
             .unwrap()
             .0

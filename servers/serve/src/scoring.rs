@@ -1,5 +1,5 @@
-//! The workload `scoring`: `POST /scoring` adds a score. The scores of all threads have one number and
-//! one total, and a journal keeps them.
+//! The workload `scoring`: `POST /scoring` adds a score. The scores of all threads have one number
+//! and one total, and a journal keeps them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -130,8 +130,8 @@ impl From<AppendError> for ScoreFault {
 
 /// Number and total of scores.
 ///
-/// The total is a compensated sum (Neumaier, 1974), so rounding errors do not grow with the number of
-/// scores.
+/// The total is a compensated sum (Neumaier, 1974), so rounding errors do not grow with the number
+/// of scores.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ScoreTotals {
     number: u64,
@@ -221,8 +221,8 @@ impl SharedScores {
         let (journal, totals) = match setting {
             JournalSetting::None => (None, empty),
             JournalSetting::Memory => (Some(Journal::in_memory(&options)?), empty),
-            JournalSetting::File(folder) => {
-                let (journal, totals) = Journal::open(folder, &options, empty)?;
+            JournalSetting::File(directory) => {
+                let (journal, totals) = Journal::open(directory, &options, empty)?;
                 (Some(journal), totals)
             }
             JournalSetting::Cassandra(address) => {

@@ -47,7 +47,7 @@ pub enum JournalSetting {
     None,
     /// A journal that does not write to a disk. The scores are lost when the server ends.
     Memory,
-    /// A journal in this folder. Each score is durable before its response is sent.
+    /// A journal in this directory. Each score is durable before its response is sent.
     File(PathBuf),
     /// A journal in Cassandra. Cassandra acknowledges each score before its response is sent.
     Cassandra(CassandraAddress),
@@ -62,9 +62,9 @@ impl FromStr for JournalSetting {
             None if text == "memory" => Ok(JournalSetting::Memory),
             Some(("file", path)) if !path.is_empty() => Ok(JournalSetting::File(path.into())),
             Some(("cassandra", address)) => address.parse().map(JournalSetting::Cassandra),
-            _ => {
-                Err("write none, memory, file:PATH (a folder) or cassandra:HOST[:PORT][/KEYSPACE]")
-            }
+            _ => Err(
+                "write none, memory, file:PATH (a directory) or cassandra:HOST[:PORT][/KEYSPACE]",
+            ),
         }
     }
 }

@@ -22,7 +22,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use floodmark_host::lock;
-use floodmark_host::sync_folder;
+use floodmark_host::sync_directory;
 use rustix::fs::OFlags;
 
 /// An error while opening, reading or writing a state file or the file of a store.
@@ -40,12 +40,12 @@ pub enum StateError {
         .0.display()
     )]
     Damaged(PathBuf),
-    /// The path refers to a folder, FIFO, socket, device or broken symbolic link.
+    /// The path refers to a directory, FIFO, socket, device or broken symbolic link.
     #[error("{}: {kind}, not a regular file; choose another path", .path.display())]
     NotRegular {
         /// The path.
         path: PathBuf,
-        /// Type of the file at the path, with its article, such as `a folder`.
+        /// Type of the file at the path, with its article, such as `a directory`.
         kind: &'static str,
     },
     /// The file must not be read or written.
@@ -72,7 +72,7 @@ pub enum StateError {
     #[error("{}: too few 64-bit numbers left; choose another path", .0.display())]
     Exhausted(PathBuf),
     /// A system call failed.
-    #[error("{}: cannot {doing}: {source}; check that its folder exists, is writable and has free space", .path.display())]
+    #[error("{}: cannot {doing}: {source}; check that its directory exists, is writable and has free space", .path.display())]
     Io {
         /// The operation.
         doing: &'static str,
@@ -151,7 +151,7 @@ impl StateFile {
             .read_to_end(&mut content);
         read.map_err(|error| failed("read", &self.path, error))?;
         if content.is_empty() {
-            sync_folder(&self.path).map_err(|error| failed("create", &self.path, error))?;
+            sync_directory(&self.path).map_err(|error| failed("create", &self.path, error))?;
             return Ok(1);
         }
         parse_slots(&content).map_err(|fault| {
@@ -165,8 +165,8 @@ impl StateFile {
     }
 }
 
-/// Opens or creates a regular file. Opening a device can have effects, so the kind is checked before
-/// and after.
+/// Opens or creates a regular file. Opening a device can have effects, so the kind is checked
+/// before and after.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), StateError> {
     let exists = match fs::symlink_metadata(path) {
         Ok(found) => check_kind(path, &found).map(|()| true)?,
@@ -202,7 +202,7 @@ fn check_kind(path: &Path, found: &Metadata) -> Result<(), StateError> {
     let found = found.file_type();
     let kind = match () {
         () if found.is_file() => return Ok(()),
-        () if found.is_dir() => "a folder",
+        () if found.is_dir() => "a directory",
         () if found.is_symlink() => "a broken symbolic link",
         () if found.is_fifo() => "a FIFO",
         () if found.is_socket() => "a socket",
@@ -305,8 +305,8 @@ mod tests {
 
     #[test]
     fn reads_back_what_it_wrote() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
         let (file, next) = StateFile::open(&path).unwrap();
         assert_eq!(next, 1);
         file.write(42).unwrap();
@@ -317,8 +317,8 @@ mod tests {
 
     #[test]
     fn locks_the_file_under_every_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let name = |name| folder.path().join(name);
+        let directory = tempfile::tempdir().unwrap();
+        let name = |name| directory.path().join(name);
         let path = name("state");
         let (file, _) = StateFile::open(&path).unwrap();
         file.write(7).unwrap();
@@ -343,8 +343,11 @@ mod tests {
 
     #[test]
     fn does_not_write_after_the_file_was_removed_or_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, away) = (folder.path().join("state"), folder.path().join("away"));
+        let directory = tempfile::tempdir().unwrap();
+        let (path, away) = (
+            directory.path().join("state"),
+            directory.path().join("away"),
+        );
         let (file, _) = StateFile::open(&path).unwrap();
         file.write(7).unwrap();
         fs::rename(&path, &away).unwrap();
@@ -361,8 +364,8 @@ mod tests {
 
     #[test]
     fn repairs_a_damaged_slot_and_converts_version_1() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
         // Written by version 1.
         let earlier = "floodmark dispatcher state 1\nnext 42\nsum 9e33da6a17583038\n";
         fs::write(&path, earlier).unwrap();
@@ -381,15 +384,18 @@ mod tests {
 
     #[test]
     fn errors_name_the_file_and_the_fix() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("notes.txt");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notes.txt");
         fs::write(&path, "my notes").unwrap();
         let error = StateFile::open(&path).unwrap_err().to_string();
         assert!(error.contains("notes.txt: not a state file"), "{error}");
         assert!(error.contains("choose another path"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"my notes", "unchanged");
-        let error = StateFile::open(&folder.path().join("missing/state")).unwrap_err();
-        assert!(error.to_string().contains("its folder exists"), "{error}");
+        let error = StateFile::open(&directory.path().join("missing/state")).unwrap_err();
+        assert!(
+            error.to_string().contains("its directory exists"),
+            "{error}"
+        );
     }
 
     const OLD: u64 = 999;

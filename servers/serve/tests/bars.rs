@@ -74,8 +74,8 @@ fn assert_refusal(response: &TestResponse, status: u16) {
 
 #[test]
 fn lists_the_stored_bars_even_after_a_restart() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("bars.redb");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bars.redb");
     let server = TestServer::start(with_store(&path));
     let mut client = server.connect();
     assert_eq!(client.get("/bars").body, "[]");
@@ -95,9 +95,9 @@ fn lists_the_stored_bars_even_after_a_restart() {
         Some(body.len().to_string().as_str())
     );
     server.stop();
-    symlink(&path, folder.path().join("link")).unwrap();
+    symlink(&path, directory.path().join("link")).unwrap();
     for name in ["bars.redb", "link"] {
-        let server = TestServer::start(with_store(&folder.path().join(name)));
+        let server = TestServer::start(with_store(&directory.path().join(name)));
         let mut client = server.connect();
         assert_eq!(list(&mut client), expected);
         let id = add(&mut client, "Next");
@@ -105,13 +105,13 @@ fn lists_the_stored_bars_even_after_a_restart() {
         expected.push((id, "Next".to_owned()));
         server.stop();
     }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
 }
 
 #[test]
 fn refuses_invalid_requests_and_stores_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = TestServer::start(with_store(&folder.path().join("bars.redb")));
+    let directory = tempfile::tempdir().unwrap();
+    let server = TestServer::start(with_store(&directory.path().join("bars.redb")));
     let mut client = server.connect();
     let too_long = json!({ "name": "x".repeat(256) }).to_string();
     for body in [
@@ -151,10 +151,10 @@ fn refuses_invalid_requests_and_stores_nothing() {
 
 #[test]
 fn stores_each_of_many_concurrent_bars_once() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let server = TestServer::start(Settings {
         threads: NonZeroUsize::new(2),
-        ..with_store(&folder.path().join("bars.redb"))
+        ..with_store(&directory.path().join("bars.redb"))
     });
     let address = server.address;
     let clients: Vec<_> = (0..8)
@@ -202,8 +202,8 @@ fn start_error(settings: Settings) -> ServeError {
 
 #[test]
 fn refuses_a_file_that_it_cannot_use() {
-    let folder = tempfile::tempdir().unwrap();
-    let name = |name| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let name = |name| directory.path().join(name);
     let path = name("bars.redb");
     let server = TestServer::start(with_store(&path));
     add(&mut server.connect(), "Corner");
@@ -230,9 +230,12 @@ fn refuses_a_file_that_it_cannot_use() {
     symlink(name("nowhere"), name("dangling")).unwrap();
     for (path, reason) in [
         (fifo.as_path(), "fifo: a FIFO, not a regular file; choose"),
-        (folder.path(), ": a folder, not a regular file; choose"),
+        (
+            directory.path(),
+            ": a directory, not a regular file; choose",
+        ),
         (&name("dangling"), "dangling: a broken symbolic link"),
-        (&name("missing/bars"), "its folder exists"),
+        (&name("missing/bars"), "its directory exists"),
     ] {
         let error = start_error(with_store(path)).to_string();
         assert!(error.contains(reason), "{error}");
@@ -273,8 +276,8 @@ fn refuses_a_file_that_it_cannot_use() {
 
 #[test]
 fn refuses_settings_that_do_not_fit() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("bars.redb");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bars.redb");
     let store = with_store(&path).store;
     let error = start_error(settings(NativeWorkload::Bars)).to_string();
     assert!(error.contains("add --store embedded:PATH"), "{error}");
@@ -306,14 +309,14 @@ fn refuses_settings_that_do_not_fit() {
 fn stores_no_bar_that_it_refuses_under_overload() {
     const CLIENTS: usize = 16;
     const INSERTS: usize = 40;
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let server = TestServer::start(Settings {
         limits: Limits {
             // Only one insert may wait, so most are refused.
             max_wait: Duration::ZERO,
             ..Limits::default()
         },
-        ..with_store(&folder.path().join("bars.redb"))
+        ..with_store(&directory.path().join("bars.redb"))
     });
     let address = server.address;
     let clients: Vec<_> = (0..CLIENTS)

@@ -58,8 +58,8 @@ fn list(address: SocketAddr) -> BarNames {
     names
 }
 
-/// Adds bars until the server dies. Returns the acknowledged bars, and the names of the other bars that
-/// were sent.
+/// Adds bars until the server dies. Returns the acknowledged bars, and the names of the other bars
+/// that were sent.
 fn post_until_it_dies(
     mut client: TestClient,
     prefix: &str,
@@ -90,8 +90,8 @@ fn post_until_it_dies(
 
 #[test]
 fn loses_no_acknowledged_bar_over_many_kills() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("bars.redb");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bars.redb");
     let mut random = RandomDelay::new();
     // Bars that the server listed or acknowledged so far.
     let mut before = BarNames::new();
@@ -131,8 +131,8 @@ fn loses_no_acknowledged_bar_over_many_kills() {
 
 #[test]
 fn refuses_bars_after_a_failed_write() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("bars.redb");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bars.redb");
     let mut server = KillableServer::start(&path);
     let mut client = TestClient::connect(server.address);
     let mut post = |name: &str| {

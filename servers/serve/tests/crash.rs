@@ -49,8 +49,8 @@ fn take_until_it_dies(mut client: TestClient, taken: &AtomicU64) -> Vec<u64> {
 
 #[test]
 fn repeats_no_number_over_many_kills() {
-    let folder = tempfile::tempdir().unwrap();
-    let state = folder.path().join("state");
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
     let mut random = RandomDelay::new();
     let mut seen = HashSet::new();
     let mut highest = 0;
@@ -73,8 +73,8 @@ fn repeats_no_number_over_many_kills() {
 
 #[test]
 fn hands_out_only_reserved_numbers_after_a_failed_write() {
-    let folder = tempfile::tempdir().unwrap();
-    let state = folder.path().join("state");
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
     let mut server = KillableServer::start(&state);
     let mut client = TestClient::connect(server.address);
     let mut take = || {

@@ -72,8 +72,8 @@ fn connections_on_several_threads_get_every_number_once() {
 
 #[test]
 fn a_graceful_restart_continues_with_the_next_number() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
     let mut first = 1;
     for _ in 0..3 {
         let server = TestServer::start(durable(&path, 50));
@@ -85,21 +85,21 @@ fn a_graceful_restart_continues_with_the_next_number() {
 
 #[test]
 fn refuses_a_second_server_on_the_same_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
     let server = TestServer::start(durable(&path, 50));
     let second = serve(durable(&path, 50), std::future::pending(), |_| panic!());
     let error = second.unwrap_err();
     assert!(matches!(error, ServeError::State(StateError::Locked(_))));
     assert!(error.to_string().contains("in use by another server"));
     assert_eq!(take(&server, 1, 1), [[1]]);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
 #[test]
 fn refuses_what_is_not_a_regular_file_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let name = |name| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let name = |name| directory.path().join(name);
     mknodat(CWD, name("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
     let _socket = UnixListener::bind(name("socket")).unwrap();
     symlink(name("missing"), name("link")).unwrap();
@@ -107,7 +107,7 @@ fn refuses_what_is_not_a_regular_file_at_once() {
         (name("fifo"), "a FIFO"),
         (name("socket"), "a socket"),
         (name("link"), "a broken symbolic link"),
-        (folder.path().to_owned(), "a folder"),
+        (directory.path().to_owned(), "a directory"),
         ("/dev/null".into(), "a device"),
     ] {
         let refused = serve(durable(&path, 50), std::future::pending(), |_| panic!());
@@ -121,8 +121,8 @@ fn refuses_what_is_not_a_regular_file_at_once() {
 
 #[test]
 fn refuses_a_read_only_file_unchanged() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
     TestServer::start(durable(&path, 50)).stop();
     let bytes = fs::read(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
@@ -133,8 +133,8 @@ fn refuses_a_read_only_file_unchanged() {
 
 #[test]
 fn a_removed_state_file_ends_the_numbers() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
     let server = TestServer::start(durable(&path, 20));
     fs::remove_file(&path).unwrap();
     let mut client = server.connect();
@@ -148,8 +148,8 @@ fn a_removed_state_file_ends_the_numbers() {
 
 #[test]
 fn refuses_a_damaged_file_unchanged() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
     TestServer::start(durable(&path, 50)).stop();
     let mut bytes = fs::read(&path).unwrap();
     let digit = bytes.iter().position(|b| *b == b'x').unwrap() + 3;
@@ -164,11 +164,11 @@ fn refuses_a_damaged_file_unchanged() {
 
 #[test]
 fn a_moved_state_file_gives_503_and_no_unreserved_numbers() {
-    let folder = tempfile::tempdir().unwrap();
-    let home = folder.path().join("home");
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path().join("home");
     fs::create_dir(&home).unwrap();
     let server = TestServer::start(durable(&home.join("state"), 20));
-    let away = folder.path().join("away");
+    let away = directory.path().join("away");
     fs::rename(&home, &away).unwrap();
     let mut client = server.connect();
     for expected in 1..=20 {

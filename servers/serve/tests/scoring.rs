@@ -18,8 +18,8 @@ fn with_journal(journal: JournalSetting) -> Settings {
     }
 }
 
-fn file(folder: &Path) -> JournalSetting {
-    JournalSetting::File(folder.join("journal"))
+fn file(directory: &Path) -> JournalSetting {
+    JournalSetting::File(directory.join("journal"))
 }
 
 fn request(media_type: &str, body: &str) -> String {
@@ -56,11 +56,11 @@ fn assert_refusal(response: &TestResponse, status: u16) {
 
 #[test]
 fn adds_scores_and_keeps_the_connection() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for journal in [
         JournalSetting::None,
         JournalSetting::Memory,
-        file(folder.path()),
+        file(directory.path()),
     ] {
         let server = TestServer::start(with_journal(journal));
         let mut client = server.connect();
@@ -88,11 +88,11 @@ fn adds_scores_and_keeps_the_connection() {
 
 #[test]
 fn refuses_invalid_requests_and_records_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for journal in [
         JournalSetting::None,
         JournalSetting::Memory,
-        file(folder.path()),
+        file(directory.path()),
     ] {
         let server = TestServer::start(with_journal(journal));
         let mut client = server.connect();
@@ -138,11 +138,11 @@ fn refuses_invalid_requests_and_records_nothing() {
 
 #[test]
 fn numbers_of_concurrent_scores_are_unique_and_match_the_totals() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for journal in [
         JournalSetting::None,
         JournalSetting::Memory,
-        file(folder.path()),
+        file(directory.path()),
     ] {
         let server = TestServer::start(Settings {
             threads: NonZeroUsize::new(2),
@@ -179,11 +179,11 @@ fn numbers_of_concurrent_scores_are_unique_and_match_the_totals() {
 
 #[test]
 fn only_a_file_journal_survives_a_restart() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let settings = [
         JournalSetting::None,
         JournalSetting::Memory,
-        file(folder.path()),
+        file(directory.path()),
     ];
     for (journal, expected) in settings.into_iter().zip([1, 1, 3]) {
         let server = TestServer::start(with_journal(journal.clone()));
@@ -206,9 +206,9 @@ fn start_error(settings: Settings) -> ServeError {
 
 #[test]
 fn refuses_settings_that_do_not_fit() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = TestServer::start(with_journal(file(folder.path())));
-    let error = start_error(with_journal(file(folder.path())));
+    let directory = tempfile::tempdir().unwrap();
+    let server = TestServer::start(with_journal(file(directory.path())));
+    let error = start_error(with_journal(file(directory.path())));
     assert!(
         matches!(error, ServeError::Journal(JournalError::InUse(_))),
         "{error}"
@@ -225,7 +225,7 @@ fn refuses_settings_that_do_not_fit() {
         "{error}"
     );
     let error = start_error(Settings {
-        state: Some(folder.path().join("state")),
+        state: Some(directory.path().join("state")),
         ..settings(NativeWorkload::Scoring)
     });
     assert!(matches!(error, ServeError::NoState(_)), "{error}");

@@ -57,15 +57,15 @@ fn post_until_it_dies(mut client: TestClient, posted: &AtomicU64) -> (Vec<u64>, 
     }
 }
 
-/// Returns the setting for a journal in this folder.
-fn in_folder(folder: &Path) -> PathBuf {
-    format!("file:{}", folder.join("journal").display()).into()
+/// Returns the setting for a journal in this directory.
+fn in_directory(directory: &Path) -> PathBuf {
+    format!("file:{}", directory.join("journal").display()).into()
 }
 
 #[test]
 fn loses_no_acknowledged_score_over_many_kills() {
-    let folder = tempfile::tempdir().unwrap();
-    kill_servers(&in_folder(folder.path()));
+    let directory = tempfile::tempdir().unwrap();
+    kill_servers(&in_directory(directory.path()));
 }
 
 #[test]
@@ -146,8 +146,8 @@ fn kill_servers(journal: &Path) {
 
 #[test]
 fn refuses_scores_after_a_failed_write() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = in_folder(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let journal = in_directory(directory.path());
     let mut server = KillableServer::start(&journal);
     let mut client = TestClient::connect(server.address);
     let mut post = || {

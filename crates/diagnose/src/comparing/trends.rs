@@ -17,7 +17,7 @@ use super::run_group::{RunGroup, grouped, run_groups};
 /// A result of `floodmark trend` with its name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedRecord {
-    /// Name of the result's folder or file.
+    /// Name of the result's directory or file.
     pub name: String,
     /// The record.
     pub record: Record,
@@ -67,8 +67,8 @@ pub fn trend_series(
         notes.extend(gathered(validity));
         let trends = metrics.iter().map(|metric| {
             let (trend, reasons) = trend(points, *metric);
-            // Omit the reasons for missing figures if no result has the metric, such as the server's
-            // CPU time.
+            // Omit the reasons for missing figures if no result has the metric, such as the
+            // server's CPU time.
             if trend.measured() > 0 {
                 notes.extend(reasons);
             }

@@ -31,10 +31,10 @@ const MAX_REDUCING_STARTS: usize = 200;
 /// An error of the test itself. Failures of the server are part of the report.
 #[derive(Debug, thiserror::Error)]
 pub enum TestError {
-    /// A folder for images cannot be written.
-    #[error("cannot write {}: {source}; free space, or choose another folder", .path.display())]
-    Folder {
-        /// The folder.
+    /// A directory for images cannot be written.
+    #[error("cannot write {}: {source}; free space, or choose another directory", .path.display())]
+    Directory {
+        /// The directory.
         path: PathBuf,
         /// The cause.
         source: io::Error,
@@ -54,15 +54,15 @@ pub enum TestError {
          the listen address to the server, and keep the server in the foreground"
     )]
     ForeignServer(SocketAddr),
-    /// The server does not start on the folder with all its writes.
+    /// The server does not start on the directory with all its writes.
     #[error(
-        "the server does not start on its own complete folder: {0}; check that the server can \
+        "the server does not start on its own complete directory: {0}; check that the server can \
          restart after kill -9"
     )]
     NotRestarted(String),
-    /// The server returns all acknowledged data from the folder without its writes.
+    /// The server returns all acknowledged data from the directory without its writes.
     #[error(
-        "the server returns all acknowledged data even from the folder without its writes, so the \
+        "the server returns all acknowledged data even from the directory without its writes, so the \
          test proves nothing; make the server keep all its data in {{run}}"
     )]
     StoredElsewhere,
@@ -79,7 +79,7 @@ pub struct ImageTest<'a, P> {
     pub probe: &'a P,
     /// Which directory entries a sync makes durable.
     pub persistence: Persistence,
-    /// Folder for the images; fastest on a memory-backed file system.
+    /// Directory for the images; fastest on a memory-backed file system.
     pub scratch: &'a Path,
     /// Number of images. The first one has all effects, later ones are drawn at random.
     pub images: u64,
@@ -105,7 +105,7 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
         let report = Mutex::new(ImageReport::default());
         let begin = Instant::now();
         if self.images > 0 && !stop.load(Ordering::Relaxed) {
-            // A probe may change a state outside the folder, so the empty folder comes first.
+            // A probe may change a state outside the directory, so the empty directory comes first.
             if self.has_controls {
                 self.check_base(&history)?;
             }
@@ -251,16 +251,16 @@ const SOON: usize = 16;
 
 /// The crash points of a trace.
 ///
-/// In a trace with an injected error, only points after the error are used, because the test without
-/// errors covers the others. Half of the crashes come soon after the error: the next write can make
-/// the lost data durable after all, so a server that ignores the error often loses data only until
-/// then.
+/// In a trace with an injected error, only points after the error are used, because the test
+/// without errors covers the others. Half of the crashes come soon after the error: the next write
+/// can make the lost data durable after all, so a server that ignores the error often loses data
+/// only until then.
 #[derive(Debug)]
 struct CrashPoints {
     all: Vec<u64>,
     soon: usize,
-    /// The last point at or before the end of the last send to a TCP peer, so before the server shut
-    /// down. The shutdown may remove a file that prevents a restart.
+    /// The last point at or before the end of the last send to a TCP peer, so before the server
+    /// shut down. The shutdown may remove a file that prevents a restart.
     last_answered: u64,
 }
 

@@ -25,8 +25,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_micros(500);
 
-/// First listen address. Each start uses another one, so that no server meets the connections of the
-/// previous one.
+/// First listen address. Each start uses another one, so that no server meets the connections of
+/// the previous one.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 64, 0, 1);
 
 /// Number of listen addresses.
@@ -89,18 +89,18 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
         Err(TestError::NoFreePort)
     }
 
-    /// Starts the server on an image, and reads back. `worker` names the folder of the image.
+    /// Starts the server on an image, and reads back. `worker` names the directory of the image.
     pub(super) fn try_image(
         &self,
         worker: usize,
         image: &Image,
         acknowledged: &P::Acknowledged,
     ) -> Result<ImageOutcome, TestError> {
-        let folder = self.scratch.join(format!("image-{worker}"));
+        let directory = self.scratch.join(format!("image-{worker}"));
         let log = self.scratch.join(format!("log-{worker}"));
-        write_image(image, &folder).map_err(failed(&folder))?;
+        write_image(image, &directory).map_err(failed(&directory))?;
         let address = self.next_address()?;
-        let mut command = self.server.command(&folder, address);
+        let mut command = self.server.command(&directory, address);
         let stderr = File::create(&log).map_err(failed(&log))?;
         command.stdout(Stdio::null()).stderr(stderr);
         let mut child = Child::start(command)?;
@@ -112,7 +112,7 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
                 break;
             }
             if let Some(status) = child.wait(Duration::ZERO)? {
-                return self.ended(status, worker, &folder, &log);
+                return self.ended(status, worker, &directory, &log);
             }
             if is_accepted && begin.elapsed() > END_TIMEOUT {
                 return Err(TestError::ForeignServer(address));
@@ -127,7 +127,7 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
             Ok(None) => Ok(ImageOutcome::Recovered),
             Ok(Some(loss)) => Ok(ImageOutcome::Lost(loss)),
             Err(error) => match child.wait(END_TIMEOUT)? {
-                Some(status) => self.ended(status, worker, &folder, &log),
+                Some(status) => self.ended(status, worker, &directory, &log),
                 None => Ok(ImageOutcome::Failed(format!(
                     "the state cannot be read back: {error}"
                 ))),
@@ -140,15 +140,15 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
         &self,
         status: ExitStatus,
         worker: usize,
-        folder: &Path,
+        directory: &Path,
         log: &Path,
     ) -> Result<ImageOutcome, TestError> {
         let space = self.scratch.join(format!("space-{worker}"));
         check_space(&space).map_err(failed(&space))?;
         let message = fs::read(log).map_err(failed(log))?;
         let message = String::from_utf8_lossy(&message);
-        // Each worker uses a different folder, so equal refusals would differ in their paths.
-        let message = message.replace(&*folder.to_string_lossy(), "{run}");
+        // Each worker uses a different directory, so equal refusals would differ in their paths.
+        let message = message.replace(&*directory.to_string_lossy(), "{run}");
         Ok(outcome(status, &message))
     }
 }
@@ -189,18 +189,18 @@ pub fn check_space(path: &Path) -> io::Result<()> {
     written.and(removed)
 }
 
-fn write_image(image: &Image, folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
+fn write_image(image: &Image, directory: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    fs::create_dir(folder)?;
-    image.write_to(folder)
+    fs::create_dir(directory)?;
+    image.write_to(directory)
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> TestError {
     let path = path.to_owned();
-    move |source| TestError::Folder { path, source }
+    move |source| TestError::Directory { path, source }
 }
 
 /// Exit code of a Rust program that panicked.

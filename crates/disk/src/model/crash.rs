@@ -34,9 +34,9 @@ pub struct Effect {
 /// A part of a call's effect that persists independently of the other parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EffectPart {
-    /// The change to the folder; for a rename to another folder, the new name.
+    /// The change to the directory; for a rename to another directory, the new name.
     Entry,
-    /// The removal of the old name by a rename to another folder.
+    /// The removal of the old name by a rename to another directory.
     Removal,
     /// The new size of the file.
     Size,
@@ -56,7 +56,8 @@ struct ImpliedParts {
 }
 
 impl<'h> Crash<'h> {
-    /// Determines what is durable at a crash point. See [`Trace::crash_points`](crate::Trace::crash_points).
+    /// Determines what is durable at a crash point. See
+    /// [`Trace::crash_points`](crate::Trace::crash_points).
     #[must_use]
     pub fn new(history: &'h DiskHistory<'h>, at: u64) -> Self {
         let calls = &history.trace.calls;
@@ -191,7 +192,7 @@ impl<'h> Crash<'h> {
             Operation::Create { entry, kind, .. } => {
                 let kind = match kind {
                     NodeKind::File => "file",
-                    NodeKind::Folder => "folder",
+                    NodeKind::Directory => "directory",
                     NodeKind::Link(_) => "link",
                 };
                 format!("new {kind} {}", path(entry))
@@ -235,16 +236,16 @@ impl<'h> Crash<'h> {
         format!("{text} (call {})", call.ended)
     }
 
-    /// Returns the first path of each file, relative to the watched folder.
+    /// Returns the first path of each file, relative to the watched directory.
     fn names(&self) -> HashMap<FileId, String> {
         let trace = self.history.trace;
         let mut names = HashMap::from([(FileId::ROOT, String::new())]);
-        // A folder comes before its entries, because the base is read from the top.
-        for (folder, node) in (0..).map(FileId).zip(&trace.base) {
-            if let BaseNode::Folder(entries) = node {
+        // A directory comes before its entries, because the base is read from the top.
+        for (directory, node) in (0..).map(FileId).zip(&trace.base) {
+            if let BaseNode::Directory(entries) = node {
                 for (name, file) in entries {
                     let entry = EntryName {
-                        folder,
+                        directory,
                         name: name.clone(),
                     };
                     let path = path_of(&names, &entry);
@@ -264,9 +265,9 @@ impl<'h> Crash<'h> {
 
 fn path_of(names: &HashMap<FileId, String>, entry: &EntryName) -> String {
     let name = entry.name.to_string_lossy();
-    match names.get(&entry.folder).map(String::as_str) {
+    match names.get(&entry.directory).map(String::as_str) {
         Some("") => name.into_owned(),
-        Some(folder) => format!("{folder}/{name}"),
+        Some(directory) => format!("{directory}/{name}"),
         None => format!("?/{name}"),
     }
 }

@@ -8,12 +8,12 @@ use crate::trace::{BaseNode, EntryName, FileId, Operation, Trace};
 /// Which directory entries a sync makes durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Persistence {
-    /// The minimum of POSIX: an entry is durable only after a sync of its folder. A sync of a new
-    /// file does not make its name durable. Entries of different names persist in any order.
+    /// The minimum of POSIX: an entry is durable only after a sync of its directory. A sync of a
+    /// new file does not make its name durable. Entries of different names persist in any order.
     #[default]
     Strict,
     /// Like a journaling file system (ext4, XFS): entries persist in the order of the calls. A sync
-    /// makes durable every entry that changed no later than the synced file or folder.
+    /// makes durable every entry that changed no later than the synced file or directory.
     Journaled,
 }
 
@@ -27,7 +27,7 @@ pub struct DiskHistory<'t> {
     pub(super) persistence: Persistence,
     /// Position from which the entry or the data is durable, per call.
     pub(super) durable_from: Vec<u64>,
-    /// Position from which the removal of the old name is durable, per rename to another folder.
+    /// Position from which the removal of the old name is durable, per rename to another directory.
     /// Strict model only. The new name can be durable earlier.
     pub(super) removal_durable_from: HashMap<usize, u64>,
     /// Position from which the size is durable, per call.
@@ -112,7 +112,7 @@ impl<'t> DiskHistory<'t> {
                 continue;
             };
             let synced = |name: &EntryName| {
-                let sync = syncs.covering(name.folder, call.ended);
+                let sync = syncs.covering(name.directory, call.ended);
                 sync.map_or(NEVER, |sync| sync.ended)
             };
             let mut from = match journal.get(index) {
@@ -127,7 +127,7 @@ impl<'t> DiskHistory<'t> {
                     swap,
                 },
             ) = (self.persistence, &call.operation)
-                && old.folder != to.folder
+                && old.directory != to.directory
             {
                 let both = from.max(synced(old));
                 if *swap {
@@ -232,13 +232,13 @@ fn first_after(syncs: &[SyncSpan], ended: u64) -> Option<SyncSpan> {
         .find(|sync| sync.began > ended)
 }
 
-/// Returns the position from which the journal contains each call, if the call changes a folder.
+/// Returns the position from which the journal contains each call, if the call changes a directory.
 /// `new_size` is the file size that each call sets.
 ///
 /// ext4 and XFS write all metadata to one journal in the order of the calls. A sync writes the
 /// journal up to the last metadata change of the synced file, such as its creation, a rename or a
 /// new size (`ext4_fsync_journal`, `xfs_fsync_flush_log`). So it covers all earlier changes to
-/// folders, but after an overwrite in place it may cover no newer ones.
+/// directories, but after an overwrite in place it may cover no newer ones.
 pub(super) fn durable_from(trace: &Trace, new_size: &[Option<u64>]) -> Vec<u64> {
     let calls = &trace.calls;
     let mut durable_from = vec![NEVER; calls.len()];
@@ -277,22 +277,22 @@ pub(super) fn durable_from(trace: &Trace, new_size: &[Option<u64>]) -> Vec<u64> 
 }
 
 fn key(entry: &EntryName) -> (FileId, &OsStr) {
-    (entry.folder, &entry.name)
+    (entry.directory, &entry.name)
 }
 
-/// Returns the calls that change the metadata of each file and folder, in their order.
+/// Returns the calls that change the metadata of each file and directory, in their order.
 fn metadata_changes(trace: &Trace, new_size: &[Option<u64>]) -> HashMap<FileId, Vec<usize>> {
     let mut files: HashMap<(FileId, &OsStr), FileId> = HashMap::new();
-    for (folder, node) in (0..).map(FileId).zip(&trace.base) {
-        if let BaseNode::Folder(names) = node {
+    for (directory, node) in (0..).map(FileId).zip(&trace.base) {
+        if let BaseNode::Directory(names) = node {
             let names = names.iter();
-            files.extend(names.map(|(name, file)| ((folder, name.as_os_str()), *file)));
+            files.extend(names.map(|(name, file)| ((directory, name.as_os_str()), *file)));
         }
     }
     let mut changes: HashMap<FileId, Vec<usize>> = HashMap::new();
     for (index, call) in trace.calls.iter().enumerate() {
         let mut changed: Vec<FileId> = Vec::new();
-        changed.extend(call.operation.names().iter().map(|name| name.folder));
+        changed.extend(call.operation.names().iter().map(|name| name.directory));
         match &call.operation {
             Operation::Create { entry, file, .. } | Operation::Link { entry, file } => {
                 files.insert(key(entry), *file);

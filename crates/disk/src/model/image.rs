@@ -12,44 +12,44 @@ use super::history::Persistence;
 use super::{SECTOR_BYTES, sectors};
 use crate::trace::{BaseNode, EntryName, FileId, NodeKind, Operation, Trace};
 
-/// The watched folder after a power loss. Paths are relative to the folder, and a folder comes
-/// before its entries. Ownership and timestamps are not modeled.
+/// The watched directory after a power loss. Paths are relative to the directory, and a directory
+/// comes before its entries. Ownership and timestamps are not modeled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Image {
-    /// Everything in the folder, except the folder itself.
+    /// Everything in the directory, except the directory itself.
     pub nodes: BTreeMap<PathBuf, ImageNode>,
-    /// Permission bits of all files and folders, including the folder itself.
+    /// Permission bits of all files and directories, including the directory itself.
     pub modes: BTreeMap<PathBuf, u32>,
 }
 
-/// A file, folder or symbolic link of an [`Image`].
+/// A file, directory or symbolic link of an [`Image`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ImageNode {
     /// A file with its content.
     File(Vec<u8>),
-    /// A folder.
-    Folder,
+    /// A directory.
+    Directory,
     /// A symbolic link with its target.
     Link(PathBuf),
 }
 
 impl Image {
-    /// Writes the image to an empty folder.
+    /// Writes the image to an empty directory.
     ///
     /// # Errors
-    /// The folder cannot be written.
-    pub fn write_to(&self, folder: &Path) -> io::Result<()> {
+    /// The directory cannot be written.
+    pub fn write_to(&self, directory: &Path) -> io::Result<()> {
         for (path, node) in &self.nodes {
-            let path = folder.join(path);
+            let path = directory.join(path);
             match node {
                 ImageNode::File(content) => fs::write(path, content)?,
-                ImageNode::Folder => fs::create_dir(path)?,
+                ImageNode::Directory => fs::create_dir(path)?,
                 ImageNode::Link(target) => symlink(target, path)?,
             }
         }
-        // Entries first, because their folder may become read-only.
+        // Entries first, because their directory may become read-only.
         for (path, mode) in self.modes.iter().rev() {
-            fs::set_permissions(folder.join(path), Permissions::from_mode(*mode))?;
+            fs::set_permissions(directory.join(path), Permissions::from_mode(*mode))?;
         }
         Ok(())
     }
@@ -110,10 +110,10 @@ struct Disk<'t> {
     base: &'t [BaseNode],
     modes: &'t BTreeMap<FileId, u32>,
     files: HashMap<FileId, DiskFile>,
-    folders: HashMap<FileId, BTreeMap<OsString, FileId>>,
+    directories: HashMap<FileId, BTreeMap<OsString, FileId>>,
     links: HashMap<FileId, PathBuf>,
     lost_names: HashSet<EntryName>,
-    /// Whether all later changes to folders are lost.
+    /// Whether all later changes to directories are lost.
     is_journal_cut: bool,
 }
 
@@ -124,7 +124,7 @@ impl<'t> Disk<'t> {
             base,
             modes: &trace.modes,
             files: HashMap::new(),
-            folders: HashMap::from([(FileId::ROOT, BTreeMap::new())]),
+            directories: HashMap::from([(FileId::ROOT, BTreeMap::new())]),
             links: HashMap::new(),
             lost_names: HashSet::new(),
             is_journal_cut: false,
@@ -132,7 +132,9 @@ impl<'t> Disk<'t> {
         for (file, node) in (0..).map(FileId).zip(base) {
             match node {
                 BaseNode::File(_) => {}
-                BaseNode::Folder(entries) => drop(disk.folders.insert(file, entries.clone())),
+                BaseNode::Directory(entries) => {
+                    drop(disk.directories.insert(file, entries.clone()))
+                }
                 BaseNode::Link(target) => drop(disk.links.insert(file, target.clone())),
             }
         }
@@ -153,8 +155,8 @@ impl<'t> Disk<'t> {
         })
     }
 
-    fn folder(&mut self, folder: FileId) -> &mut BTreeMap<OsString, FileId> {
-        self.folders.entry(folder).or_default()
+    fn directory(&mut self, directory: FileId) -> &mut BTreeMap<OsString, FileId> {
+        self.directories.entry(directory).or_default()
     }
 
     /// Applies a change to directory entries, or marks the affected names as lost. For a rename,
@@ -179,45 +181,54 @@ impl<'t> Disk<'t> {
             Operation::Create { entry, file, kind } => {
                 match kind {
                     NodeKind::File => {}
-                    NodeKind::Folder => drop(self.folders.insert(*file, BTreeMap::new())),
+                    NodeKind::Directory => drop(self.directories.insert(*file, BTreeMap::new())),
                     NodeKind::Link(target) => drop(self.links.insert(*file, target.clone())),
                 }
-                self.folder(entry.folder).insert(entry.name.clone(), *file);
+                self.directory(entry.directory)
+                    .insert(entry.name.clone(), *file);
             }
             Operation::Link { entry, file } => {
-                self.folder(entry.folder).insert(entry.name.clone(), *file);
+                self.directory(entry.directory)
+                    .insert(entry.name.clone(), *file);
             }
             Operation::Unlink { entry } => {
-                self.folder(entry.folder).remove(&entry.name);
+                self.directory(entry.directory).remove(&entry.name);
             }
             Operation::Rename { from, to, swap } => {
-                let old = self.folder(from.folder).remove(&from.name);
-                let replaced = self.folder(to.folder).remove(&to.name);
+                let old = self.directory(from.directory).remove(&from.name);
+                let replaced = self.directory(to.directory).remove(&to.name);
                 if let Some(old) = old {
-                    self.folder(to.folder).insert(to.name.clone(), old);
-                    // A folder never has two names.
-                    if *removal != Fate::Kept && !self.folders.contains_key(&old) {
-                        self.folder(from.folder).insert(from.name.clone(), old);
+                    self.directory(to.directory).insert(to.name.clone(), old);
+                    // A directory never has two names.
+                    if *removal != Fate::Kept && !self.directories.contains_key(&old) {
+                        self.directory(from.directory)
+                            .insert(from.name.clone(), old);
                         self.lost_names.insert(from.clone());
                     }
                 }
                 if let (true, Some(replaced)) = (*swap, replaced) {
-                    self.folder(from.folder).insert(from.name.clone(), replaced);
+                    self.directory(from.directory)
+                        .insert(from.name.clone(), replaced);
                 }
             }
             _ => {}
         }
     }
 
-    /// Collects everything that is reachable from a folder.
-    fn collect(&mut self, folder: FileId, path: &Path, image: &mut Image) {
+    /// Collects everything that is reachable from a directory.
+    fn collect(&mut self, directory: FileId, path: &Path, image: &mut Image) {
         let modes = self.modes;
         let mode_of = |file, path: &Path| Some((path.to_owned(), *modes.get(&file)?));
-        image.modes.extend(mode_of(folder, path));
-        for (name, file) in self.folders.get(&folder).cloned().unwrap_or_default() {
+        image.modes.extend(mode_of(directory, path));
+        for (name, file) in self
+            .directories
+            .get(&directory)
+            .cloned()
+            .unwrap_or_default()
+        {
             let path = path.join(name);
-            if self.folders.contains_key(&file) {
-                image.nodes.insert(path.clone(), ImageNode::Folder);
+            if self.directories.contains_key(&file) {
+                image.nodes.insert(path.clone(), ImageNode::Directory);
                 self.collect(file, &path, image);
             } else if let Some(target) = self.links.get(&file) {
                 image.nodes.insert(path, ImageNode::Link(target.clone()));

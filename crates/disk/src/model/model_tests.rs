@@ -12,7 +12,7 @@ use crate::trace::{BaseNode, EntryName, FileId, NodeKind, Operation, Trace, Trac
 
 fn entry(name: &str) -> EntryName {
     EntryName {
-        folder: FileId::ROOT,
+        directory: FileId::ROOT,
         name: name.into(),
     }
 }
@@ -25,11 +25,11 @@ fn create(name: &str, file: u32) -> Operation {
     }
 }
 
-fn create_folder(name: &str, file: u32) -> Operation {
+fn create_directory(name: &str, file: u32) -> Operation {
     Operation::Create {
         entry: entry(name),
         file: FileId(file),
-        kind: NodeKind::Folder,
+        kind: NodeKind::Directory,
     }
 }
 
@@ -74,20 +74,20 @@ fn rename(from: &str, to: &str) -> Operation {
     }
 }
 
-/// A rename to the folder with ID 9.
+/// A rename to the directory with ID 9.
 fn move_out(from: &str, to: &str) -> Operation {
     Operation::Rename {
         from: entry(from),
         to: EntryName {
-            folder: FileId(9),
+            directory: FileId(9),
             name: to.into(),
         },
         swap: false,
     }
 }
 
-/// A trace in which each call returns before the next one begins. The folder has a file `old` with
-/// ID 1.
+/// A trace in which each call returns before the next one begins. The directory has a file `old`
+/// with ID 1.
 fn trace(operations: impl IntoIterator<Item = Operation>) -> Trace {
     let entries = BTreeMap::from([("old".into(), FileId(1))]);
     let calls = (0..).zip(operations).map(|(index, operation)| TracedCall {
@@ -97,7 +97,7 @@ fn trace(operations: impl IntoIterator<Item = Operation>) -> Trace {
     });
     Trace {
         base: vec![
-            BaseNode::Folder(entries),
+            BaseNode::Directory(entries),
             BaseNode::File(Arc::from(&b"base"[..])),
         ],
         calls: calls.collect(),
@@ -158,7 +158,7 @@ fn set<const N: usize>(contents: [Option<&str>; N]) -> BTreeSet<Option<Vec<u8>>>
 }
 
 #[test]
-fn a_sync_of_file_and_folder_leaves_one_state() {
+fn a_sync_of_file_and_directory_leaves_one_state() {
     let done = [create("new", 2), write(2, 0, b"data"), sync(2), sync(0)];
     let expected = BTreeMap::from([
         ("new".into(), b"data".to_vec()),
@@ -212,12 +212,12 @@ fn a_rename_happens_as_a_whole_or_not_at_all() {
     assert_eq!(images(&trace(synced), Persistence::Strict), expected);
 }
 
-/// A new name in another folder needs a sync of that folder. Until both folders are synced, the old
-/// name may remain. A file is never without a name.
+/// A new name in another directory needs a sync of that directory. Until both directories are
+/// synced, the old name may remain. A file is never without a name.
 #[test]
-fn a_rename_to_another_folder_needs_both_syncs() {
+fn a_rename_to_another_directory_needs_both_syncs() {
     let names = |syncs: &[u32]| -> BTreeSet<String> {
-        let calls = [create_folder("dir", 9), sync(0), move_out("old", "new")];
+        let calls = [create_directory("dir", 9), sync(0), move_out("old", "new")];
         let trace = trace(calls.into_iter().chain(syncs.iter().copied().map(sync)));
         let images = images(&trace, Persistence::Strict).into_iter();
         let shown = images.map(|image| {
@@ -237,9 +237,13 @@ fn a_rename_to_another_folder_needs_both_syncs() {
 }
 
 #[test]
-fn a_folder_that_moved_has_one_name() {
-    let folders = [create_folder("dir", 9), create_folder("sub", 8), sync(0)];
-    let trace = trace(folders.into_iter().chain([move_out("sub", "sub")]));
+fn a_directory_that_moved_has_one_name() {
+    let directories = [
+        create_directory("dir", 9),
+        create_directory("sub", 8),
+        sync(0),
+    ];
+    let trace = trace(directories.into_iter().chain([move_out("sub", "sub")]));
     let history = DiskHistory::new(&trace, Persistence::Strict);
     let crash = Crash::new(&history, u64::MAX - 1);
     for fates in combinations(&crash) {

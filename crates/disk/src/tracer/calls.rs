@@ -58,7 +58,7 @@ const OLDER: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[libc::c_long] = &[];
 
-/// Flags of open calls that can change a folder or file. All other open calls run at full speed.
+/// Flags of open calls that can change a directory or file. All other open calls run at full speed.
 const CHANGING: [libc::c_int; 3] = [libc::O_CREAT, libc::O_TRUNC, TEMPORARY];
 
 /// The bit of `O_TMPFILE` that is not `O_DIRECTORY`.
@@ -116,7 +116,7 @@ fn rule(conditions: &[(u8, (SeccompCmpOp, u64))]) -> Result<SeccompRule, Backend
 /// Maximum number of buffers of a vectored write (UIO_MAXIOV).
 const MAX_BUFFERS: u64 = 1024;
 
-/// A call that has begun and may change the watched folder or send data.
+/// A call that has begun and may change the watched directory or send data.
 #[derive(Debug)]
 pub(super) enum StartedCall {
     /// A call that may create or truncate a file.
@@ -132,8 +132,8 @@ pub(super) enum StartedCall {
 }
 
 impl StartedCall {
-    /// Returns whether no other call may change the folder at the same time. These calls are run one
-    /// after another, so that the order of the trace is the order in which they took effect.
+    /// Returns whether no other call may change the directory at the same time. These calls are run
+    /// one after another, so that the order of the trace is the order in which they took effect.
     pub(super) fn is_exclusive(&self) -> bool {
         use Operation::{Send, SyncAll};
         !matches!(self, Self::Sync { .. } | Self::Known(Send { .. } | SyncAll))
@@ -190,7 +190,7 @@ fn current_form(call: RawCall) -> RawCall {
 const HERE: u64 = libc::AT_FDCWD as u64;
 
 /// Reads what a call will do at its entry. `room` is the maximum number of bytes to keep. Returns
-/// `None` if the call neither changes the watched folder nor sends data. A call with invalid
+/// `None` if the call neither changes the watched directory nor sends data. A call with invalid
 /// arguments fails, so it is ignored.
 pub(super) fn begin(follower: &Follower, tid: Tid, call: RawCall, room: u64) -> Started {
     #[cfg(target_arch = "x86_64")]
@@ -202,7 +202,7 @@ pub(super) fn begin(follower: &Follower, tid: Tid, call: RawCall, room: u64) -> 
         tid,
         room,
     };
-    let at = |folder, address| follower.resolve(tid, fd(folder), address);
+    let at = |directory, address| follower.resolve(tid, fd(directory), address);
     match call.number {
         libc::SYS_openat => Caller::open(|| at(a, b), c),
         libc::SYS_openat2 => match ptrace::read_memory(tid, c, 8) {
@@ -254,7 +254,7 @@ pub(super) fn begin(follower: &Follower, tid: Tid, call: RawCall, room: u64) -> 
         }
         libc::SYS_mkdirat => Ok(at(a, b).map(|at| StartedCall::Create {
             at,
-            kind: NodeKind::Folder,
+            kind: NodeKind::Directory,
         })),
         libc::SYS_symlinkat => {
             let kind = NodeKind::Link(follower::read_path(tid, a).unwrap_or_default());
@@ -287,7 +287,7 @@ impl Caller<'_> {
         let flags = flags as u32 as i32;
         let is_temporary = flags & TEMPORARY != 0;
         if is_temporary && at().is_some() {
-            let reason = "it creates a file without a name (O_TMPFILE) in the watched folder";
+            let reason = "it creates a file without a name (O_TMPFILE) in the watched directory";
             return Err(TraceError::Unsupported(reason.to_owned()));
         }
         let changes = !is_temporary && flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
@@ -346,7 +346,7 @@ impl Caller<'_> {
             (from, to) => {
                 let path = from.or(to).map(|at| follower::file_name(&at.path));
                 Err(TraceError::Unsupported(format!(
-                    "it moves {} into or out of the watched folder",
+                    "it moves {} into or out of the watched directory",
                     path.unwrap_or_default()
                 )))
             }
@@ -359,7 +359,7 @@ impl Caller<'_> {
         };
         let Some(file) = from.and_then(|from| self.follower.by_name(&from.entry)) else {
             return Err(TraceError::Unsupported(format!(
-                "it links {} to a file outside of the watched folder",
+                "it links {} to a file outside of the watched directory",
                 follower::file_name(&to.path)
             )));
         };
@@ -375,8 +375,8 @@ impl Caller<'_> {
         }
     }
 
-    /// Returns the watched file of a file descriptor. Returns `None` for other files and for invalid
-    /// file descriptors.
+    /// Returns the watched file of a file descriptor. Returns `None` for other files and for
+    /// invalid file descriptors.
     fn watched_file(&self, fd: i32) -> Result<Option<FileId>, TraceError> {
         let metadata = follower::metadata_of(self.tid, fd).ok();
         let Some(metadata) = metadata.filter(|metadata| metadata.is_file()) else {
@@ -385,7 +385,7 @@ impl Caller<'_> {
         let file = self.follower.by_inode(&metadata);
         let path = || follower::path_of(self.tid, fd);
         if file.is_none() && path().is_ok_and(|path| self.follower.contains(&path)) {
-            let reason = "another process created a file in the watched folder";
+            let reason = "another process created a file in the watched directory";
             return Err(self.unsupported(reason, fd));
         }
         Ok(file)

@@ -1,5 +1,5 @@
-//! The watched directory and the open files as the traced process sees them: which file an inode or a
-//! path refers to, and which connection a socket belongs to.
+//! The watched directory and the open files as the traced process sees them: which file an inode or
+//! a path refers to, and which connection a socket belongs to.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -37,18 +37,18 @@ pub(super) struct OpenState {
     pub flags: i32,
 }
 
-/// A path below the watched folder.
+/// A path below the watched directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WatchedPath {
     pub entry: EntryName,
     pub path: PathBuf,
 }
 
-/// Files, folders and names in the watched folder.
+/// Files, directories and names in the watched directory.
 #[derive(Debug, Default)]
 pub(super) struct Follower {
     root: PathBuf,
-    /// Device number of the watched folder.
+    /// Device number of the watched directory.
     pub(super) device: u64,
     inodes: HashMap<Inode, FileId>,
     modes: BTreeMap<FileId, u32>,
@@ -57,26 +57,26 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Reads a folder. Returns its content for the trace.
-    pub(super) fn read(folder: &Path) -> Result<(Self, Vec<BaseNode>), TraceError> {
-        let failed = |source| TraceError::Folder {
-            path: folder.to_owned(),
+    /// Reads a directory. Returns its content for the trace.
+    pub(super) fn read(directory: &Path) -> Result<(Self, Vec<BaseNode>), TraceError> {
+        let failed = |source| TraceError::Directory {
+            path: directory.to_owned(),
             source,
         };
-        let root = folder.canonicalize().map_err(failed)?;
+        let root = directory.canonicalize().map_err(failed)?;
         let mut follower = Follower {
             device: fs::metadata(&root).map_err(failed)?.dev(),
             root: root.clone(),
             ..Follower::default()
         };
         let mut base = Vec::new();
-        follower.read_folder(&root, &mut base).map_err(failed)?;
+        follower.read_directory(&root, &mut base).map_err(failed)?;
         Ok((follower, base))
     }
 
-    fn read_folder(&mut self, path: &Path, base: &mut Vec<BaseNode>) -> io::Result<FileId> {
-        let folder = self.add(&fs::symlink_metadata(path)?);
-        base.push(BaseNode::Folder(BTreeMap::new()));
+    fn read_directory(&mut self, path: &Path, base: &mut Vec<BaseNode>) -> io::Result<FileId> {
+        let directory = self.add(&fs::symlink_metadata(path)?);
+        base.push(BaseNode::Directory(BTreeMap::new()));
         let mut names = BTreeMap::new();
         for entry in fs::read_dir(path)? {
             let entry = entry?;
@@ -86,7 +86,7 @@ impl Follower {
             let file = if let Some(file) = known {
                 file
             } else if kind.is_dir() {
-                self.read_folder(&entry.path(), base)?
+                self.read_directory(&entry.path(), base)?
             } else if kind.is_file() {
                 base.push(BaseNode::File(fs::read(entry.path())?.into()));
                 self.add(&metadata)
@@ -99,9 +99,9 @@ impl Follower {
             };
             names.insert(entry.file_name(), file);
         }
-        base[folder.index()] = BaseNode::Folder(names.clone());
-        self.names.insert(folder, names);
-        Ok(folder)
+        base[directory.index()] = BaseNode::Directory(names.clone());
+        self.names.insert(directory, names);
+        Ok(directory)
     }
 
     /// Registers a new file. An inode number that was in use before now refers to the new file.
@@ -113,7 +113,7 @@ impl Follower {
         file
     }
 
-    /// Returns the permission bits of all files and folders. Reads them again if the file still
+    /// Returns the permission bits of all files and directories. Reads them again if the file still
     /// exists.
     pub(super) fn modes(mut self) -> BTreeMap<FileId, u32> {
         let mut paths = vec![self.root.clone()];
@@ -157,55 +157,55 @@ impl Follower {
 
     /// Returns the file with this name.
     pub(super) fn by_name(&self, entry: &EntryName) -> Option<FileId> {
-        self.names.get(&entry.folder)?.get(&entry.name).copied()
+        self.names.get(&entry.directory)?.get(&entry.name).copied()
     }
 
     /// Changes the file that a name refers to.
     pub(super) fn set(&mut self, entry: &EntryName, file: Option<FileId>) {
-        let names = self.names.entry(entry.folder).or_default();
+        let names = self.names.entry(entry.directory).or_default();
         match file {
             Some(file) => drop(names.insert(entry.name.clone(), file)),
             None => drop(names.remove(&entry.name)),
         }
     }
 
-    /// Returns whether a path is in the watched folder, or is the folder itself.
+    /// Returns whether a path is in the watched directory, or is the directory itself.
     pub(super) fn contains(&self, path: &Path) -> bool {
         path.starts_with(&self.root)
     }
 
-    /// Returns the directory entry that a path refers to, if its folder is watched. The folder part
-    /// must already be resolved.
+    /// Returns the directory entry that a path refers to, if its directory is watched. The
+    /// directory part must already be resolved.
     pub(super) fn watched(&self, path: &Path) -> Option<WatchedPath> {
-        let (folder, name) = (path.parent()?, path.file_name()?);
-        if !self.contains(folder) {
+        let (directory, name) = (path.parent()?, path.file_name()?);
+        if !self.contains(directory) {
             return None;
         }
-        let folder = self.by_inode(&fs::metadata(folder).ok()?)?;
-        let is_folder = self.names.contains_key(&folder);
-        is_folder.then(|| WatchedPath {
+        let directory = self.by_inode(&fs::metadata(directory).ok()?)?;
+        let is_directory = self.names.contains_key(&directory);
+        is_directory.then(|| WatchedPath {
             entry: EntryName {
-                folder,
+                directory,
                 name: name.to_owned(),
             },
             path: path.to_owned(),
         })
     }
 
-    /// Resolves a path argument, except for its last component. `folder` is a file descriptor or
-    /// `AT_FDCWD`. Returns `None` if the path is invalid or outside of the watched folder.
-    pub(super) fn resolve(&self, tid: Tid, folder: i32, address: u64) -> Option<WatchedPath> {
+    /// Resolves a path argument, except for its last component. `directory` is a file descriptor or
+    /// `AT_FDCWD`. Returns `None` if the path is invalid or outside of the watched directory.
+    pub(super) fn resolve(&self, tid: Tid, directory: i32, address: u64) -> Option<WatchedPath> {
         let mut path = read_path(tid, address).ok()?;
         if !path.is_absolute() {
-            let base = match folder {
+            let base = match directory {
                 libc::AT_FDCWD => fs::read_link(format!("/proc/{tid}/cwd")),
                 fd => path_of(tid, fd),
             };
             path = base.ok()?.join(path);
         }
         let name = path.file_name()?.to_owned();
-        let folder = path.parent()?.canonicalize().ok()?;
-        self.watched(&folder.join(name))
+        let directory = path.parent()?.canonicalize().ok()?;
+        self.watched(&directory.join(name))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs a process under ptrace and records its file calls and sends.
 //!
-//! A seccomp filter stops a thread only at the calls in `calls.rs`, which also reads their arguments.
-//! `follower.rs` maps inodes and paths to files, and `session.rs` is the main loop.
+//! A seccomp filter stops a thread only at the calls in `calls.rs`, which also reads their
+//! arguments. `follower.rs` maps inodes and paths to files, and `session.rs` is the main loop.
 
 mod calls;
 mod follower;
@@ -26,10 +26,10 @@ use session::Session;
 /// An error while a process is traced. The process has been killed.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The watched folder cannot be read.
-    #[error("cannot read {}: {source}; check that the folder exists and is readable", .path.display())]
-    Folder {
-        /// The folder or a file in it.
+    /// The watched directory cannot be read.
+    #[error("cannot read {}: {source}; check that the directory exists and is readable", .path.display())]
+    Directory {
+        /// The directory or a file in it.
         path: PathBuf,
         /// The cause.
         source: io::Error,
@@ -42,7 +42,7 @@ pub enum TraceError {
         /// The cause.
         reason: String,
     },
-    /// The process changes the watched folder in a way that the tracer cannot follow.
+    /// The process changes the watched directory in a way that the tracer cannot follow.
     #[error("cannot trace the server: {0}")]
     Unsupported(String),
     /// The trace exceeds its limit.
@@ -71,9 +71,9 @@ fn refused(action: &'static str) -> impl FnOnce(io::Error) -> TraceError {
 /// Kind of call that fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultyCall {
-    /// fsync and fdatasync of a file or folder in the watched folder.
+    /// fsync and fdatasync of a file or directory in the watched directory.
     Sync,
-    /// Writes to a file in the watched folder.
+    /// Writes to a file in the watched directory.
     Write,
 }
 
@@ -125,8 +125,8 @@ const END_PAUSE: Duration = Duration::from_millis(1);
 /// Options of a trace.
 #[derive(Debug, Clone)]
 pub struct TraceOptions {
-    /// Maximum number of bytes that the process may write to the watched folder and send in total.
-    /// The trace keeps them in memory. Default: 1 GiB.
+    /// Maximum number of bytes that the process may write to the watched directory and send in
+    /// total. The trace keeps them in memory. Default: 1 GiB.
     pub max_bytes: u64,
     /// A fault of the disk. Default: none.
     pub fault: Option<DiskFault>,
@@ -149,21 +149,22 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Starts a program and records what it and its children change in `folder` and send on sockets.
+    /// Starts a program and records what it and its children change in `directory` and send on
+    /// sockets.
     ///
     /// The program runs without privileges from set-user-ID bits or file capabilities
-    /// (`PR_SET_NO_NEW_PRIVS`). Its stdin, stdout and stderr must not be pipes to this process. When
-    /// the program exits, its children are killed.
+    /// (`PR_SET_NO_NEW_PRIVS`). Its stdin, stdout and stderr must not be pipes to this process.
+    /// When the program exits, its children are killed.
     ///
     /// # Errors
-    /// The folder cannot be read, the program cannot be started, or the kernel does not allow ptrace
-    /// or seccomp.
+    /// The directory cannot be read, the program cannot be started, or the kernel does not allow
+    /// ptrace or seccomp.
     pub fn start(
         command: Command,
-        folder: &Path,
+        directory: &Path,
         options: TraceOptions,
     ) -> Result<Self, TraceError> {
-        let (follower, base) = Follower::read(folder)?;
+        let (follower, base) = Follower::read(directory)?;
         let (sender, receiver) = mpsc::sync_channel(1);
         let run = move || {
             Session::run(command, follower, base, options, |process| {

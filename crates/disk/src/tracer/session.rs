@@ -52,7 +52,7 @@ pub(super) struct Session {
     /// Inode numbers of the sockets whose ports were looked up.
     sockets: HashSet<u64>,
     running: HashMap<Tid, RunningCall>,
-    /// Thread whose call may change the watched folder.
+    /// Thread whose call may change the watched directory.
     exclusive: Option<Tid>,
     /// Threads that are stopped at an entry until the exclusive call has returned.
     waiting: VecDeque<Tid>,
@@ -338,6 +338,6 @@ fn is_executable(program: &OsStr) -> bool {
     if path.components().count() > 1 {
         return is_file(path);
     }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders).any(|folder| is_file(&folder.join(path)))
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&directories).any(|directory| is_file(&directory.join(path)))
 }

@@ -1,7 +1,7 @@
 //! A small server with known durability faults: a set of numbers over TCP, for tests.
 //!
-//! `faulty_store STORE FOLDER ADDRESS` reads one request per line: `PUT N` is answered with `OK N`,
-//! and `LIST` with all numbers on one line. STORE is one of the names in `Method::parse`.
+//! `faulty_store STORE DIRECTORY ADDRESS` reads one request per line: `PUT N` is answered with `OK
+//! N`, and `LIST` with all numbers on one line. STORE is one of the names in `Method::parse`.
 
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
@@ -28,16 +28,16 @@ enum Method {
     IgnoredError,
     /// Like `Journal`, but repeats a sync that failed.
     RepeatedSync,
-    /// Like `Journal`, but does not sync the folder of a new file.
-    NoFolderSync,
+    /// Like `Journal`, but does not sync the directory of a new file.
+    NoDirectorySync,
     /// Overwrites all numbers in place in a file of constant size, and syncs.
     InPlace,
-    /// Replaces the file: writes a new file, syncs it, renames it and syncs the folder.
+    /// Replaces the file: writes a new file, syncs it, renames it and syncs the directory.
     Replace,
     /// Like `Replace`, but does not sync the file.
     RenameUnsyncedFile,
-    /// Like `Replace`, but does not sync the folder.
-    RenameUnsyncedFolder,
+    /// Like `Replace`, but does not sync the directory.
+    RenameUnsyncedDirectory,
 }
 
 impl Method {
@@ -48,11 +48,11 @@ impl Method {
             "no-sync" => Method::NoSync,
             "ignored-error" => Method::IgnoredError,
             "repeated-sync" => Method::RepeatedSync,
-            "no-folder-sync" => Method::NoFolderSync,
+            "no-directory-sync" => Method::NoDirectorySync,
             "in-place" => Method::InPlace,
             "replace" => Method::Replace,
             "rename-unsynced-file" => Method::RenameUnsyncedFile,
-            "rename-unsynced-folder" => Method::RenameUnsyncedFolder,
+            "rename-unsynced-directory" => Method::RenameUnsyncedDirectory,
             _ => return None,
         })
     }
@@ -63,21 +63,21 @@ impl Method {
             Method::InPlace
                 | Method::Replace
                 | Method::RenameUnsyncedFile
-                | Method::RenameUnsyncedFolder
+                | Method::RenameUnsyncedDirectory
         )
     }
 }
 
 struct Store {
     method: Method,
-    folder: PathBuf,
+    directory: PathBuf,
     file: File,
     numbers: Vec<u64>,
 }
 
 impl Store {
-    fn open(method: Method, folder: &Path) -> Outcome<Self> {
-        let path = folder.join("numbers");
+    fn open(method: Method, directory: &Path) -> Outcome<Self> {
+        let path = directory.join("numbers");
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false);
         let mut file = file.open(&path)?;
@@ -85,7 +85,7 @@ impl Store {
         file.read_to_end(&mut content)?;
         let mut store = Store {
             method,
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
             file,
             numbers: Vec::new(),
         };
@@ -105,8 +105,8 @@ impl Store {
                 store.sync()?;
             }
         }
-        if method != Method::NoFolderSync {
-            File::open(folder)?.sync_all()?;
+        if method != Method::NoDirectorySync {
+            File::open(directory)?.sync_all()?;
         }
         Ok(store)
     }
@@ -142,15 +142,15 @@ impl Store {
             self.file.write_all_at(&content, 0)?;
             return self.sync();
         }
-        let temporary = self.folder.join("numbers.new");
+        let temporary = self.directory.join("numbers.new");
         let mut file = File::create(&temporary)?;
         file.write_all(&content)?;
         if self.method != Method::RenameUnsyncedFile {
             file.sync_all()?;
         }
-        fs::rename(&temporary, self.folder.join("numbers"))?;
-        if self.method != Method::RenameUnsyncedFolder {
-            File::open(&self.folder)?.sync_all()?;
+        fs::rename(&temporary, self.directory.join("numbers"))?;
+        if self.method != Method::RenameUnsyncedDirectory {
+            File::open(&self.directory)?.sync_all()?;
         }
         Ok(())
     }
@@ -193,11 +193,11 @@ fn parse(record: &[u8]) -> Option<u64> {
 
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [method, folder, address] = &arguments[..] else {
-        return Err("usage: faulty_store STORE FOLDER ADDRESS".into());
+    let [method, directory, address] = &arguments[..] else {
+        return Err("usage: faulty_store STORE DIRECTORY ADDRESS".into());
     };
     let method = Method::parse(method).ok_or("unknown store")?;
-    let mut store = Store::open(method, Path::new(folder))?;
+    let mut store = Store::open(method, Path::new(directory))?;
     for client in TcpListener::bind(address)?.incoming() {
         store.serve(client?)?;
     }

@@ -43,9 +43,9 @@ pub fn free_address() -> SocketAddr {
 }
 
 /// Starts a command under the tracer, without stdin and output.
-pub fn trace(mut command: Command, folder: &Path, options: TraceOptions) -> Tracer {
+pub fn trace(mut command: Command, directory: &Path, options: TraceOptions) -> Tracer {
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    Tracer::start(command, folder, options).unwrap()
+    Tracer::start(command, directory, options).unwrap()
 }
 
 /// Connects to a traced server. Returns `None` if the server has ended.
@@ -62,9 +62,13 @@ pub fn connect(tracer: &Tracer, address: SocketAddr) -> Option<TcpStream> {
 }
 
 /// Puts numbers until the server ends, at most [`NUMBERS`]. Returns the trace.
-pub fn trace_store(method: &str, folder: &Path, options: TraceOptions) -> Trace {
+pub fn trace_store(method: &str, directory: &Path, options: TraceOptions) -> Trace {
     let address = free_address();
-    let tracer = trace(store(method).command(folder, address), folder, options);
+    let tracer = trace(
+        store(method).command(directory, address),
+        directory,
+        options,
+    );
     if let Some(mut stream) = connect(&tracer, address) {
         let mut responses = BufReader::new(stream.try_clone().unwrap());
         for number in 1..=NUMBERS {
@@ -141,13 +145,13 @@ impl RecoveryProbe for NumberProbe {
     }
 }
 
-/// Returns the mode of a folder, and the mode and content of each file below the folder, by its
-/// relative path. Folders have no content.
-pub fn content(folder: &Path) -> BTreeMap<PathBuf, (u32, Option<Vec<u8>>)> {
+/// Returns the mode of a directory, and the mode and content of each file below the directory, by
+/// its relative path. Directories have no content.
+pub fn content(directory: &Path) -> BTreeMap<PathBuf, (u32, Option<Vec<u8>>)> {
     let mut all = BTreeMap::new();
-    let mut paths = vec![folder.to_owned()];
+    let mut paths = vec![directory.to_owned()];
     while let Some(path) = paths.pop() {
-        let name = path.strip_prefix(folder).unwrap().to_owned();
+        let name = path.strip_prefix(directory).unwrap().to_owned();
         let metadata = fs::symlink_metadata(&path).unwrap();
         let content = if metadata.is_symlink() {
             let target = fs::read_link(&path).unwrap();

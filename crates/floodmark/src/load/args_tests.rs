@@ -137,8 +137,8 @@ fn plan_of_manifest(settings: &Settings) -> Result<Plan, String> {
             (_, text) => format!("{key} = \"{text}\"\n"),
         })
         .collect();
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let path = folder.path().join("e.toml");
+    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let path = directory.path().join("e.toml");
     let text =
         format!("question = \"?\"\n[load]\n{load}[[trial]]\ncommand = \"server {{port}}\"\n");
     fs::write(&path, text).map_err(|error| error.to_string())?;

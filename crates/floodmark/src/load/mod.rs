@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use floodmark_host::{ProcessPlacement, Stop, open_files};
-use floodmark_lab::{Folder, RemoteObserver, SetFault, check_set};
+use floodmark_lab::{Directory, RemoteObserver, SetFault, check_set};
 use floodmark_plan::target::{self, ResolveError};
 use floodmark_plan::{Planned, did_you_mean};
 use floodmark_record::Record;
@@ -99,8 +99,8 @@ fn fault(args: &LoadArgs) -> &'static RunFault<'static> {
     }
 }
 
-/// Checks that every request named in a condition exists in the mix. Each entry contains the name of
-/// the request, if any, and the text of the condition, which is a value of `flag`.
+/// Checks that every request named in a condition exists in the mix. Each entry contains the name
+/// of the request, if any, and the text of the condition, which is a value of `flag`.
 pub fn check_groups<'a>(
     flag: &str,
     conditions: impl Iterator<Item = (Option<&'a str>, &'a str)>,
@@ -136,21 +136,25 @@ struct UrlLoad<'a> {
 impl Measurement for UrlLoad<'_> {
     const SHOWS_INTERRUPTION: bool = true;
 
-    fn measure(&mut self, session: &Session<'_>, folder: &mut Folder) -> Result<Measured, Ending> {
+    fn measure(
+        &mut self,
+        session: &Session<'_>,
+        directory: &mut Directory,
+    ) -> Result<Measured, Ending> {
         let shared = &self.args.shared;
         let (count, with) = (self.args.attempts, self.with.as_ref());
         let ran = shared.with_attempts(
             self.planned,
             count,
             with,
-            folder,
+            directory,
             session.stop,
-            |attempts, folder| {
+            |attempts, directory| {
                 let mut progress = session.progress(LineKind::Seconds);
-                attempts.run(session.tool(), folder, &mut |event| progress.on(event))
+                attempts.run(session.tool(), directory, &mut |event| progress.on(event))
             },
         )?;
-        Ok(Measured::judged(ran, folder, |record| {
+        Ok(Measured::judged(ran, directory, |record| {
             let conditions = self.args.fail_if.iter();
             conditions.map(|of| of.judge(record)).collect()
         }))
@@ -161,7 +165,7 @@ impl Measurement for UrlLoad<'_> {
         !record.runs.iter().all(is_unreachable)
     }
 
-    fn render(&self, record: &Record, _folder: &Path, style: Style) -> String {
+    fn render(&self, record: &Record, _directory: &Path, style: Style) -> String {
         let next = files::next_step(record);
         floodmark_report::terminal::summary(record, next.as_deref(), style)
     }

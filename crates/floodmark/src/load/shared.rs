@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use floodmark_host::{ProcessPlacement, Stop};
-use floodmark_lab::{Attempts, Folder, Monitoring, RemoteObserver};
+use floodmark_lab::{Attempts, Directory, Monitoring, RemoteObserver};
 use floodmark_observe::{MonitorTargets, Root};
 use floodmark_plan::spec::{BackendChoice, BodySource};
 use floodmark_plan::values::{count_from_one, positive_duration, seed, sources};
@@ -123,8 +123,8 @@ impl SharedArgs {
         }
     }
 
-    /// Starts the observer and prepares `count` attempts, which `measure` then runs into the folder.
-    /// `with` is the observer of --with.
+    /// Starts the observer and prepares `count` attempts, which `measure` then runs into the
+    /// directory. `with` is the observer of --with.
     ///
     /// # Errors
     /// The observer cannot be started.
@@ -133,13 +133,13 @@ impl SharedArgs {
         planned: &Planned,
         count: u32,
         with: Option<&RemoteObserver>,
-        folder: &mut Folder,
+        directory: &mut Directory,
         stop: &Stop,
-        measure: impl FnOnce(Attempts<'_>, &mut Folder) -> T,
+        measure: impl FnOnce(Attempts<'_>, &mut Directory) -> T,
     ) -> Result<T, Ending> {
         let plan = &planned.plan;
         // Dropping the link ends the observer.
-        let (_link, observer) = self.monitoring.start(plan, folder.path(), stop)?.unzip();
+        let (_link, observer) = self.monitoring.start(plan, directory.path(), stop)?.unzip();
         let side = ProcessPlacement::default();
         let agents = self.agents.setting(self.safety.anyway, &side);
         let attempts = Attempts {
@@ -164,7 +164,7 @@ impl SharedArgs {
             exits: None,
             stop,
         };
-        Ok(measure(attempts, folder))
+        Ok(measure(attempts, directory))
     }
 }
 
@@ -333,7 +333,7 @@ impl RequestArgs {
     }
 }
 
-/// File in the result folder for the output of the observer that --observe starts.
+/// File in the result directory for the output of the observer that --observe starts.
 const OBSERVER_FILE: &str = "observer.jsonl";
 
 /// Flags that choose what is monitored.
@@ -353,8 +353,8 @@ pub struct MonitoringArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["server_pid", "no_watch", "unix_socket"])]
     pub with: Option<PathBuf>,
 
-    /// Run floodmark observe on the server's own host during the run: ssh:HOST, kubernetes:pod/NAME,
-    /// or command:TEMPLATE with {port} [default: none; monitor a local server]
+    /// Run floodmark observe on the server's own host during the run: ssh:HOST,
+    /// kubernetes:pod/NAME, or command:TEMPLATE with {port} [default: none; monitor a local server]
     #[arg(long, value_name = "WHERE", conflicts_with_all = ["with", "server_pid", "no_watch", "unix_socket"])]
     pub observe: Option<ObserverPlace>,
 }
@@ -371,12 +371,12 @@ impl MonitoringArgs {
             .map_err(|e| Ending::usage(format!("--with {e}")))
     }
 
-    /// Starts the observer of --observe, which writes to a file in the result folder. If the observer
-    /// cannot be used, removes the folder, which contains nothing else yet.
+    /// Starts the observer of --observe, which writes to a file in the result directory. If the
+    /// observer cannot be used, removes the directory, which contains nothing else yet.
     pub fn start(
         &self,
         plan: &Plan,
-        folder: &Path,
+        directory: &Path,
         stop: &Stop,
     ) -> Result<Option<(ObserverLink, RemoteObserver)>, Ending> {
         let Some(place) = &self.observe else {
@@ -384,7 +384,7 @@ impl MonitoringArgs {
         };
         let start = || {
             let port = port("--observe", plan)?;
-            let file = folder.join(OBSERVER_FILE);
+            let file = directory.join(OBSERVER_FILE);
             let failed = |why: &dyn Display| {
                 if stop.is_set() {
                     Ending::before_result("the load, while --observe was starting")
@@ -397,8 +397,8 @@ impl MonitoringArgs {
             Ok((link, opened))
         };
         start().map(Some).inspect_err(|_| {
-            // The message about the observer matters more than a folder that cannot be removed.
-            let _ = std::fs::remove_dir_all(folder);
+            // The message about the observer matters more than a directory that cannot be removed.
+            let _ = std::fs::remove_dir_all(directory);
         })
     }
 
@@ -450,13 +450,13 @@ pub struct AgentsArgs {
     #[arg(long = "agents-min", value_name = "N", value_parser = count_from_one, requires = "place")]
     pub min: Option<u64>,
 
-    /// Copy this program to the cache folder of ssh hosts that lack it [default: run the floodmark on
-    /// their PATH]
+    /// Copy this program to the cache directory of ssh hosts that lack it [default: run the
+    /// floodmark on their PATH]
     #[arg(long, requires = "place")]
     pub copy: bool,
 
-    /// Print the manifest of the agents' Kubernetes Job and exit; --agents kubernetes:4:FILE.yaml uses
-    /// an edited one
+    /// Print the manifest of the agents' Kubernetes Job and exit; --agents kubernetes:4:FILE.yaml
+    /// uses an edited one
     #[arg(long, requires = "place")]
     pub dry_run: bool,
 }

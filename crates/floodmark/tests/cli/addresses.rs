@@ -12,14 +12,14 @@ use crate::support::{Load, Serve, code, load, run, text, valid};
 
 /// A server on a unix socket that records the request heads it receives, line by line.
 struct Unix {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 impl Unix {
     fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let listener = UnixListener::bind(folder.path().join("s")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(directory.path().join("s")).unwrap();
         let heads = Arc::<Mutex<Vec<String>>>::default();
         let kept = Arc::clone(&heads);
         thread::spawn(move || {
@@ -40,11 +40,11 @@ impl Unix {
                 });
             }
         });
-        Unix { folder, heads }
+        Unix { directory, heads }
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.path().join("s")
+        self.directory.path().join("s")
     }
 
     /// Returns the number of requests that contained this line.
@@ -104,8 +104,8 @@ fn loads_a_unix_socket() {
 
 #[test]
 fn refuses_invalid_unix_sockets() {
-    let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("record.json");
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("record.json");
     let refused = |path: &str, more: &[&str], expected: i32, words: &[&str]| {
         let mut all = vec!["load", "http://a/", "--unix-socket", path];
         all.extend_from_slice(more);
@@ -117,7 +117,7 @@ fn refuses_invalid_unix_sockets() {
             assert!(printed.contains(word), "{word}: {printed}");
         }
     };
-    let absent = folder.path().join("absent");
+    let absent = directory.path().join("absent");
     refused(
         utf8(&absent),
         &["--json", utf8(&json)],
@@ -129,7 +129,7 @@ fn refuses_invalid_unix_sockets() {
     assert!(record.skipped[0].contains("--unix-socket"));
     refused(utf8(&json), &[], 2, &["not a socket"]);
     refused(&"x".repeat(200), &[], 2, &["--unix-socket"]);
-    let deserted = folder.path().join("deserted");
+    let deserted = directory.path().join("deserted");
     drop(UnixListener::bind(&deserted).unwrap());
     refused(
         utf8(&deserted),

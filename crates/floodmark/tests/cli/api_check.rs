@@ -114,18 +114,18 @@ write = { path = "/counter" }
 read = { path = "/counter", value = "/value" }
 "#;
 
-/// Writes a check file into a temporary folder.
+/// Writes a check file into a temporary directory.
 fn file(content: &str) -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("check.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("check.toml");
     std::fs::write(&path, content).unwrap();
-    (folder, path)
+    (directory, path)
 }
 
 /// Returns the detail and the history of the check after 600 requests to a server with a fault.
 fn checked(fault: &str, content: &str, held: bool) -> (String, Vec<String>) {
     let server = PythonServer::start(SERVER, &[fault]);
-    let (_folder, path) = file(content);
+    let (_directory, path) = file(content);
     let check = path.to_str().unwrap();
     let arguments = [
         "-n",
@@ -152,7 +152,7 @@ fn checked(fault: &str, content: &str, held: bool) -> (String, Vec<String>) {
             "{printed}"
         );
     }
-    let again = folded(&load.folder.path().join("result"));
+    let again = folded(&load.directory.path().join("result"));
     assert_eq!(again.runs[0].checks, load.run().checks);
     (result.detail, result.history)
 }
@@ -243,7 +243,7 @@ fn an_insert_between_two_pages_is_no_violation() {
 fn covers_all_attempts_and_the_warm_up() {
     let server = PythonServer::start(SERVER, &["none"]);
     for content in [SET, REGISTER] {
-        let (_folder, path) = file(content);
+        let (_directory, path) = file(content);
         let check = path.to_str().unwrap();
         let arguments = [
             "-n",
@@ -268,7 +268,7 @@ fn covers_all_attempts_and_the_warm_up() {
         );
         assert_ne!(first.checks, second.checks);
     }
-    let (_folder, path) = file(SET);
+    let (_directory, path) = file(SET);
     let check = path.to_str().unwrap();
     let output = run(&["load", &server.url, "-n", "10", "--check", check]);
     assert_eq!(code(&output), 2, "{output:?}");
@@ -279,7 +279,7 @@ fn covers_all_attempts_and_the_warm_up() {
 
 #[test]
 fn sends_no_load_if_the_set_cannot_be_read_back() {
-    let (_folder, path) = file(SET);
+    let (_directory, path) = file(SET);
     let check = path.to_str().unwrap();
     let server = PythonServer::start(SERVER, &["unavailable"]);
     let load = load(&server.url, &["-n", "10", "--check", check]);
@@ -294,7 +294,7 @@ fn sends_no_load_if_the_set_cannot_be_read_back() {
     let printed = text(&absent.stderr);
     let words = "GET /set?page=1: connection refused; start the server, or correct its address";
     assert!(printed.contains(words), "{printed}");
-    let (_folder, path) = file(&SET.replace("\"/data\"", "\"\""));
+    let (_directory, path) = file(&SET.replace("\"/data\"", "\"\""));
     let server = PythonServer::start(SERVER, &["none"]);
     let check = path.to_str().unwrap();
     let output = run(&["load", &server.url, "-n", "10", "--check", check]);
@@ -314,7 +314,7 @@ fn ends_the_read_back_of_an_endless_or_silent_set() {
         ("changing", "the items were still changing after 1 s"),
     ] {
         let server = PythonServer::start(SERVER, &[fault]);
-        let (_folder, path) = file(SET);
+        let (_directory, path) = file(SET);
         let check = path.to_str().unwrap();
         let arguments = ["-n", "20", "--timeout", "1s", "--check", check];
         let load = load(&server.url, &arguments);
@@ -327,7 +327,7 @@ fn ends_the_read_back_of_an_endless_or_silent_set() {
 #[test]
 fn an_interrupted_read_back_keeps_the_result() {
     let server = PythonServer::start(SERVER, &["stuck"]);
-    let (_folder, path) = file(SET);
+    let (_directory, path) = file(SET);
     let check = path.to_str().unwrap();
     let arguments = ["-n", "20", "--timeout", "30s", "--check", check];
     let load = start_load(&server.url, &arguments);
@@ -350,8 +350,8 @@ fn an_interrupted_read_back_keeps_the_result() {
 fn an_interrupted_first_read_writes_the_requested_files() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
-    let (folder, path) = file(SET);
-    let json = folder.path().join("record.json");
+    let (directory, path) = file(SET);
+    let json = directory.path().join("record.json");
     let (check, json) = (path.to_str().unwrap(), json.to_str().unwrap());
     let load = floodmark(&["load", &url, "--check", check, "--json", json]).spawn();
     let (load, connection) = (load.unwrap(), silent.accept());
@@ -386,7 +386,7 @@ fn a_wrong_location_of_the_value_is_named() {
         ),
     ] {
         let server = PythonServer::start(SERVER, &["none"]);
-        let (_folder, path) = file(&content);
+        let (_directory, path) = file(&content);
         let arguments = ["-n", "30", "-c", "1", "--check", path.to_str().unwrap()];
         let load = load(&server.url, &arguments);
         load.ends_with(1);
@@ -400,7 +400,7 @@ fn a_wrong_location_of_the_value_is_named() {
 #[test]
 fn shows_the_history_in_the_summary() {
     let server = PythonServer::start(SERVER, &["lost"]);
-    let (_folder, path) = file(SET);
+    let (_directory, path) = file(SET);
     let output = run(&[
         "load",
         &server.url,
@@ -427,7 +427,7 @@ fn shows_the_history_in_the_summary() {
 
 #[test]
 fn refuses_invalid_files_and_conflicting_flags() {
-    let (_folder, path) = file(REGISTER);
+    let (_directory, path) = file(REGISTER);
     let check = path.to_str().unwrap();
     for (arguments, words) in [
         (
@@ -463,7 +463,7 @@ fn refuses_invalid_files_and_conflicting_flags() {
     let write = REGISTER.replace("/items/{key}\", body", "items/{key}\", body");
     let readback = SET.replace("/set?page", "set?page");
     for (content, name) in [(write, "write"), (readback, "readback")] {
-        let (_folder, path) = file(&content);
+        let (_directory, path) = file(&content);
         let check = path.to_str().unwrap();
         let output = run(&["load", "http://127.0.0.1:9", "--check", check]);
         assert_eq!(code(&output), 2);

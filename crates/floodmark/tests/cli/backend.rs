@@ -62,8 +62,8 @@ fn without_io_uring(command: &mut Command) -> &mut Command {
 #[test]
 fn auto_falls_back_with_a_notice() {
     let server = Serve::start(&["hello"]);
-    let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("record.json");
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("record.json");
     let mut command = floodmark(&[
         "load",
         &server.url,

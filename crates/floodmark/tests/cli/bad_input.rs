@@ -221,8 +221,8 @@ fn refuses_conflicting_flags() {
 #[test]
 fn refuses_invalid_requests() {
     let url = refusing();
-    let folder = tempfile::tempdir().unwrap();
-    let missing = folder.path().join("missing");
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing");
     let missing = missing.to_str().unwrap();
     for (arguments, word) in [
         (["-H", "a b: c"], "\"a b\""),
@@ -267,8 +267,8 @@ fn refuses_impossible_schedules() {
     ] {
         one_line(&[&[url.as_str()], arguments].concat(), words);
     }
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("times");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("times");
     let path = file.to_str().unwrap();
     for (content, place, mend) in [
         ("", "times: no timestamps", "one timestamp per line"),
@@ -312,21 +312,21 @@ fn refuses_impossible_schedules() {
 
 #[test]
 fn refuses_output_files_that_cannot_be_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let missing = folder.path().join("missing/x");
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing/x");
     let missing = missing.to_str().unwrap();
     let url = refusing();
     for flag in ["--json", "--html", "--csv", "--hdr", "--junit"] {
         one_line(&[&url, flag, missing], &[flag, missing]);
-        one_line(&[&url, flag, folder.path().to_str().unwrap()], &[flag]);
+        one_line(&[&url, flag, directory.path().to_str().unwrap()], &[flag]);
     }
     one_line(
         &["http://no-such-host.invalid/", "--json", missing],
         &["--json"],
     );
-    std::fs::write(folder.path().join("events.jsonl"), "").unwrap();
-    let taken = folder.path().to_str().unwrap();
-    let json = folder.path().join("x.json");
+    std::fs::write(directory.path().join("events.jsonl"), "").unwrap();
+    let taken = directory.path().to_str().unwrap();
+    let json = directory.path().join("x.json");
     let json_name = json.to_str().unwrap();
     // Without io_uring, --backend auto prints an additional line.
     one_line(
@@ -346,14 +346,14 @@ fn refuses_output_files_that_cannot_be_written() {
 
 #[test]
 fn refuses_a_missing_tmpdir() {
-    let folder = tempfile::tempdir().unwrap();
-    let missing = folder.path().join("missing");
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing");
     let mut command = floodmark(&["load", &refusing(), "-n", "1"]);
     let output = finish(command.env("TMPDIR", &missing).spawn().unwrap());
     let message = text(&output.stderr);
     assert_eq!(code(&output), 2, "{message}");
     assert!(
-        message.contains("choose another folder with TMPDIR"),
+        message.contains("choose another directory with TMPDIR"),
         "{message}"
     );
     assert!(!missing.exists());
@@ -368,9 +368,9 @@ fn refuses_public_addresses_without_the_flag() {
 
 #[test]
 fn accepts_file_names_that_are_not_utf8() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let name = std::ffi::OsStr::from_bytes(b"\xff.json");
-    let json = folder.path().join(name);
+    let json = directory.path().join(name);
     let mut command = floodmark(&["load", &refusing(), "-n", "1", "-q", "--json"]);
     let output = finish(command.arg(&json).spawn().unwrap());
     assert_eq!(code(&output), 3);

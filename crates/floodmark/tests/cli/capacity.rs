@@ -42,8 +42,8 @@ fn queue() -> (floodmark_truth::TruthServer, String) {
 #[test]
 fn finds_the_capacity_of_a_queue() {
     let (_server, url) = queue();
-    let folder = tempfile::tempdir().unwrap();
-    let [out, junit] = ["result", "junit.xml"].map(|name| folder.path().join(name));
+    let directory = tempfile::tempdir().unwrap();
+    let [out, junit] = ["result", "junit.xml"].map(|name| directory.path().join(name));
     let (output, record) = capacity(
         &url,
         &[
@@ -134,8 +134,8 @@ fn says_soon_that_objectives_are_never_met() {
     let result = found(&record);
     assert_eq!(result.finding, CapacityKind::Never);
     assert_eq!(result.bound, Some(CapacityBound::Upper));
-    let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("record.json");
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("record.json");
     std::fs::write(&json, &output.stdout).unwrap();
     let output = run(&["report", json.to_str().unwrap()]);
     let printed = text(&output.stdout);
@@ -151,8 +151,8 @@ fn trials(events: &Path) -> usize {
 #[test]
 fn resumes_an_interrupted_search() {
     let (_server, url) = queue();
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("result");
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("result");
     let flag = out.to_str().unwrap();
     let all = [
         "capacity",

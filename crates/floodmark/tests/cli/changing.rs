@@ -60,10 +60,10 @@ fn on_time(load: &Load, log: &Log, due: &[f64]) {
 }
 
 fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("access.log");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("access.log");
     std::fs::write(&path, text).unwrap();
-    (folder, path)
+    (directory, path)
 }
 
 fn shown(path: &Path) -> &str {
@@ -111,7 +111,7 @@ fn steps_have_rows_that_add_up() {
     let cut = |at: f64| run.series.iter().any(|row| (row.from_s - at).abs() < 1e-6);
     assert!(cut(1.0 / 3.0) && cut(2.0 / 3.0), "{:?}", run.series);
     assert_eq!(
-        &folded(&load.folder.path().join("result")).runs[0].steps,
+        &folded(&load.directory.path().join("result")).runs[0].steps,
         &run.steps
     );
 }
@@ -157,7 +157,7 @@ fn a_replay_follows_its_file() {
         .iter()
         .map(|s| format!("{:.9}\n", 1_763_741_296.0 + s))
         .collect();
-    let (_folder, path) = file(&lines);
+    let (_directory, path) = file(&lines);
     for (speed, threads) in [("1x", "1"), ("2x", "3")] {
         let (load, log) = against_truth(&[
             "--replay",
@@ -192,7 +192,7 @@ fn a_replay_follows_its_file() {
 
 #[test]
 fn throughput_includes_the_last_response_of_a_replay() {
-    let (_folder, path) = file("0\n100\n200\n");
+    let (_directory, path) = file("0\n100\n200\n");
     let (load, _) = against_truth(&["--replay", shown(&path), "--replay-unit", "ms"]);
     let run = load.run();
     assert!((run.sending_s - 0.3).abs() < 1e-6);
@@ -227,7 +227,7 @@ fn replays_an_access_log_and_notes_its_resolution() {
             "::1 - - [21/Nov/2026:16:08:{second:02} +0000] \"GET /\u{1b}[31m HTTP/1.1\" 200 2 \"-\" \"-\"\n"
         )
     };
-    let (_folder, path) = file(&[line(1), line(1), line(2)].concat());
+    let (_directory, path) = file(&[line(1), line(1), line(2)].concat());
     let (load, _) = against_truth(&["--replay", shown(&path)]);
     assert_eq!((load.counts().intended, load.counts().ok), (3, 3));
     assert!(load.stderr().contains("whole seconds"), "{}", load.stderr());
@@ -237,7 +237,7 @@ fn replays_an_access_log_and_notes_its_resolution() {
 #[test]
 fn the_result_omits_the_times_of_a_long_replay() {
     let lines: String = (0..10_000).map(|k| format!("{}\n", k * 300)).collect();
-    let (_folder, path) = file(&lines);
+    let (_directory, path) = file(&lines);
     let flags = ["--replay", shown(&path), "--replay-unit", "us", "-c", "20"];
     let (load, _) = against_truth(&flags);
     assert_eq!(load.counts().intended, 10_000);
@@ -279,7 +279,7 @@ fn summary_and_progress_show_the_schedule() {
         summary.contains("open, ramp from 200/s to 400/s Poisson"),
         "{summary}"
     );
-    let (_folder, path) = file("0\n0.1\n0.5\n");
+    let (_directory, path) = file("0\n0.1\n0.5\n");
     let (summary, _) = shown(&["--replay", path.to_str().unwrap(), "--attempts", "2"]);
     assert!(
         summary.contains("access.log") && summary.contains("3 requests"),

@@ -9,12 +9,12 @@ use floodmark_record::{Record, SCHEMA_VERSION};
 
 use crate::support::{Serve, code, floodmark, run, succeeds, text};
 
-/// Measures `servers` fresh servers and saves each result in a separate folder. Each run is much
+/// Measures `servers` fresh servers and saves each result in a separate directory. Each run is much
 /// longer than the kernel's 10 ms CPU tick.
-fn measured(folder: &Path, servers: usize, path: &str, arguments: &[&str]) {
+fn measured(directory: &Path, servers: usize, path: &str, arguments: &[&str]) {
     for i in 0..servers {
         let server = Serve::start(&["json"]);
-        let out = folder.join(i.to_string());
+        let out = directory.join(i.to_string());
         let url = format!("{}{path}", server.url);
         let mut all = vec!["load", &url, "-c", "4", "-n", "20k", "--quiet"];
         all.extend_from_slice(arguments);
@@ -24,9 +24,9 @@ fn measured(folder: &Path, servers: usize, path: &str, arguments: &[&str]) {
     }
 }
 
-/// Marks all runs in a folder as valid, because other load on this host can invalidate them.
-pub(crate) fn all_valid(folder: &Path) {
-    for entry in fs::read_dir(folder).unwrap() {
+/// Marks all runs in a directory as valid, because other load on this host can invalidate them.
+pub(crate) fn all_valid(directory: &Path) {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path().join("record.json");
         let mut record = read(&path);
         for run in &mut record.runs {
@@ -44,15 +44,15 @@ fn write(path: &Path, record: &Record) {
     fs::write(path, serde_json::to_vec(record).unwrap()).unwrap();
 }
 
-/// Creates two folders with three results each.
+/// Creates two directories with three results each.
 fn two() -> (tempfile::TempDir, PathBuf, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    let directory = tempfile::tempdir().unwrap();
+    let (a, b) = (directory.path().join("a"), directory.path().join("b"));
     measured(&a, 3, "/json", &[]);
     measured(&b, 3, "/json", &[]);
     all_valid(&a);
     all_valid(&b);
-    (folder, a, b)
+    (directory, a, b)
 }
 
 fn compare(a: &str, b: &str, arguments: &[&str]) -> (i32, ComparisonReport, String) {
@@ -67,8 +67,8 @@ fn compare(a: &str, b: &str, arguments: &[&str]) -> (i32, ComparisonReport, Stri
 
 #[test]
 fn compares_several_results_per_side() {
-    let (folder, a, b) = two();
-    let page = folder.path().join("page.html");
+    let (directory, a, b) = two();
+    let page = directory.path().join("page.html");
     let (code, compared, table) = compare(
         a.to_str().unwrap(),
         b.to_str().unwrap(),
@@ -142,10 +142,10 @@ fn compares_several_results_per_side() {
 
 #[test]
 fn attempts_on_one_server_give_no_interval() {
-    let folder = tempfile::tempdir().unwrap();
-    measured(folder.path(), 2, "/json", &["--attempts", "3"]);
-    all_valid(folder.path());
-    let side = |i: usize| folder.path().join(i.to_string());
+    let directory = tempfile::tempdir().unwrap();
+    measured(directory.path(), 2, "/json", &["--attempts", "3"]);
+    all_valid(directory.path());
+    let side = |i: usize| directory.path().join(i.to_string());
     let (code, compared, table) = compare(
         side(0).to_str().unwrap(),
         side(1).join("record.json").to_str().unwrap(),
@@ -169,8 +169,8 @@ fn attempts_on_one_server_give_no_interval() {
 
 #[test]
 fn lists_differences_of_the_loads_first() {
-    let folder = tempfile::tempdir().unwrap();
-    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    let directory = tempfile::tempdir().unwrap();
+    let (a, b) = (directory.path().join("a"), directory.path().join("b"));
     measured(&a, 1, "/json", &[]);
     measured(&b, 1, "/json?x", &["--fresh"]);
     let output = run(&["compare", a.to_str().unwrap(), b.to_str().unwrap()]);
@@ -186,17 +186,17 @@ fn lists_differences_of_the_loads_first() {
 
 #[test]
 fn compares_two_systems_of_one_record() {
-    let folder = tempfile::tempdir().unwrap();
-    measured(folder.path(), 2, "/json", &[]);
-    let mut both = read(&folder.path().join("0/record.json"));
+    let directory = tempfile::tempdir().unwrap();
+    measured(directory.path(), 2, "/json", &[]);
+    let mut both = read(&directory.path().join("0/record.json"));
     both.runs
-        .extend(read(&folder.path().join("1/record.json")).runs);
+        .extend(read(&directory.path().join("1/record.json")).runs);
     let names = both
         .runs
         .iter()
         .map(|run| run.system.clone())
         .collect::<Vec<_>>();
-    let path = folder.path().join("with:colon.json");
+    let path = directory.path().join("with:colon.json");
     write(&path, &both);
     let path = path.to_str().unwrap();
     let side = |i: usize| format!("{path}:{}", names[i]);
@@ -223,7 +223,7 @@ fn compares_two_systems_of_one_record() {
 
 #[test]
 fn conditions_decide_the_exit_code() {
-    let (_folder, a, b) = two();
+    let (_directory, a, b) = two();
     let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
     for (condition, wanted) in [
         ("throughput ratio > 0", 1),
@@ -244,9 +244,9 @@ fn conditions_decide_the_exit_code() {
 
 #[test]
 fn refuses_invalid_results() {
-    let folder = tempfile::tempdir().unwrap();
-    measured(folder.path(), 2, "/json", &[]);
-    let path = |i: usize| folder.path().join(i.to_string());
+    let directory = tempfile::tempdir().unwrap();
+    measured(directory.path(), 2, "/json", &[]);
+    let path = |i: usize| directory.path().join(i.to_string());
     for (status, strict, wanted) in [
         (Status::Invalid, false, 4),
         (Status::Bound, false, 0),
@@ -271,11 +271,11 @@ fn refuses_invalid_results() {
 
 #[test]
 fn folds_a_partial_result_from_its_events() {
-    let folder = tempfile::tempdir().unwrap();
-    measured(folder.path(), 2, "/json", &[]);
-    fs::remove_file(folder.path().join("0/record.json")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    measured(directory.path(), 2, "/json", &[]);
+    fs::remove_file(directory.path().join("0/record.json")).unwrap();
     let path = |i: usize| {
-        folder
+        directory
             .path()
             .join(i.to_string())
             .to_str()
@@ -288,14 +288,14 @@ fn folds_a_partial_result_from_its_events() {
 
 #[test]
 fn refuses_invalid_input_in_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("empty"), "").unwrap();
     fs::write(path("other.json"), "{\"schema\": 1}").unwrap();
     let newer = SCHEMA_VERSION + 1;
     fs::write(path("newer.json"), format!("{{\"schema\": {newer}}}")).unwrap();
-    fs::create_dir(path("folder")).unwrap();
-    let here = folder.path().to_str().unwrap();
+    fs::create_dir(path("directory")).unwrap();
+    let here = directory.path().to_str().unwrap();
     for (a, mend) in [
         (path("missing"), "No such file"),
         (path("missing:nginx"), "No such file"),
@@ -305,7 +305,7 @@ fn refuses_invalid_input_in_one_line() {
             path("newer.json"),
             "use the floodmark version that wrote it",
         ),
-        (path("folder"), "neither record.json nor events.jsonl"),
+        (path("directory"), "neither record.json nor events.jsonl"),
         ("/dev/zero".to_owned(), "a device"),
         (here.to_owned(), "A and B are both"),
     ] {
@@ -332,9 +332,9 @@ fn refuses_invalid_input_in_one_line() {
 
 #[test]
 fn names_a_file_that_cannot_be_written() {
-    let folder = tempfile::tempdir().unwrap();
-    measured(folder.path(), 2, "/json", &[]);
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    measured(directory.path(), 2, "/json", &[]);
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let output = run(&[
         "compare",
         &path("0"),
@@ -343,14 +343,14 @@ fn names_a_file_that_cannot_be_written() {
         &path("missing/x.json"),
     ]);
     assert_eq!(code(&output), 2);
-    assert!(text(&output.stderr).contains("name a writable file in an existing folder"));
+    assert!(text(&output.stderr).contains("name a writable file in an existing directory"));
 }
 
 #[test]
 fn a_closed_stdout_is_not_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    measured(folder.path(), 2, "/json", &[]);
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    measured(directory.path(), 2, "/json", &[]);
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let mut child = floodmark(&["compare", &path("0"), &path("1")])
         .spawn()
         .unwrap();

@@ -72,9 +72,9 @@ fn a_killed_floodmark_leaves_its_result_and_no_process() {
     let started = start_load(&server.url, &["-r", "500", "-d", "20s"]);
     let worker = started.worker();
     started.wait_for_a_second();
-    let folder = started.kill();
+    let directory = started.kill();
     wait_for("the worker's end", || (!alive(worker)).then_some(()));
-    let record = folded(&folder.path().join("result"));
+    let record = folded(&directory.path().join("result"));
     assert_eq!(record.runs.len(), 1);
     assert!(record.runs[0].requests.ok > 0);
     assert_eq!(record.runs[0].ended.reason, EndReason::Interrupted);
@@ -95,8 +95,8 @@ fn stopper(of: u32) -> Option<u32> {
 #[test]
 fn a_killed_proof_leaves_no_process_stopped() {
     let server = Serve::start(&["hello"]);
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("result");
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("result");
     let out = out.to_str().unwrap();
     let load = ["load", &server.url, "-c", "2", "-d", "1s", "--out", out];
     succeeds(&run(&load));
@@ -118,7 +118,7 @@ fn a_killed_proof_leaves_no_process_stopped() {
 }
 
 #[test]
-fn a_vanished_result_folder_is_an_internal_error() {
+fn a_vanished_result_directory_is_an_internal_error() {
     let (_server, url) = truth(Scenario::default());
     let started = start_load(&url, &["-r", "200", "-d", "3s"]);
     started.wait_for_a_second();

@@ -48,7 +48,7 @@ fn the_dispatcher_repeats_no_number_and_stops_after_an_error() {
 
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
-fn rejects_a_server_that_does_not_use_its_folder() {
+fn rejects_a_server_that_does_not_use_its_directory() {
     // The shell ignores {run}.
     let script = r#"exec "$0" serve dispatcher --threads 1 --listen "$1""#;
     let server = ["sh", "-c", script, FLOODMARK, "{address}", "{run}"];
@@ -68,13 +68,13 @@ fn faulty_dispatcher() {
     run_server(open, serve);
 }
 
-fn open(folder: &str) -> (u64, File) {
+fn open(directory: &str) -> (u64, File) {
     let open = File::options()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
-        .open(format!("{folder}/last"));
+        .open(format!("{directory}/last"));
     let mut file = open.unwrap();
     let mut content = Vec::new();
     file.read_to_end(&mut content).unwrap();
@@ -181,12 +181,23 @@ fn rejects_a_test_that_proves_nothing() {
     let locks = Vec::from_iter(["sh", "-c", script, "{run}"].into_iter().chain(server));
     let elsewhere = tempfile::tempdir().unwrap();
     let script = r#"echo >"$0/log"; exec "$1" serve dispatcher --listen "$2" --state "$3/state""#;
-    let folder = elsewhere.path().to_str().unwrap();
-    let stores = ["sh", "-c", script, "{run}", FLOODMARK, "{address}", folder];
+    let directory = elsewhere.path().to_str().unwrap();
+    let stores = [
+        "sh",
+        "-c",
+        script,
+        "{run}",
+        FLOODMARK,
+        "{address}",
+        directory,
+    ];
     for (server, expected) in [
-        (&refuses[..], "own complete folder: error: not empty; check"),
-        (&locks[..], "own complete folder: error: locked; check"),
-        (&stores[..], "even from the folder without its writes"),
+        (
+            &refuses[..],
+            "own complete directory: error: not empty; check",
+        ),
+        (&locks[..], "own complete directory: error: locked; check"),
+        (&stores[..], "even from the directory without its writes"),
     ] {
         let output = disk(&["-n", "20"], server);
         let printed = text(&output.stderr);
@@ -197,7 +208,7 @@ fn rejects_a_test_that_proves_nothing() {
 
 #[test]
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
-fn names_a_full_folder() {
+fn names_a_full_directory() {
     // Exits without an error message.
     let script = "head -c 2048 /dev/zero >\"$0/data\" 2>&1 || exit 1";
     let server = ["--", "sh", "-c", script, "{run}", "{port}"];
@@ -206,12 +217,12 @@ fn names_a_full_folder() {
     let output = finish(full_disk(&mut command).spawn().unwrap());
     let printed = text(&output.stderr);
     assert_eq!(code(&output), 5, "{printed}");
-    let expected = "cannot write to the folder for disk states: File too large";
+    let expected = "cannot write to the directory for disk states: File too large";
     assert!(printed.contains(expected), "{printed}");
 }
 
 #[test]
-fn rejects_a_command_without_folder_or_address() {
+fn rejects_a_command_without_directory_or_address() {
     for (server, missing) in [
         (["./server", "{address}"], "{run} is missing"),
         (["./server", "{run}"], "{address} or {port} is missing"),

@@ -36,8 +36,8 @@ fn server_of_a_set() {
     run_server(open, serve);
 }
 
-fn open(folder: &str) -> (Vec<u64>, File) {
-    let path = format!("{folder}/items");
+fn open(directory: &str) -> (Vec<u64>, File) {
+    let path = format!("{directory}/items");
     // A crash can leave zeros instead of items.
     let content = fs::read(&path).unwrap_or_default();
     let items = content.chunks_exact(8).map(|item| item.try_into().unwrap());
@@ -121,8 +121,8 @@ fn disk(check: &Path, server: &[&str], flags: &[&str]) -> Output {
 fn disk_of(method: &str, flags: &[&str]) -> Output {
     let server = server_command("disk_set::server_of_a_set", method);
     let server = Vec::from_iter(server.iter().map(String::as_str));
-    let folder = tempfile::tempdir().unwrap();
-    let check = folder.path().join("items.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let check = directory.path().join("items.toml");
     fs::write(&check, ITEMS).unwrap();
     disk(&check, &server, flags)
 }
@@ -177,8 +177,8 @@ fn passes_a_server_that_responds_after_the_timeout() {
     let server = server_command("disk_set::server_of_a_set", "late");
     let shell = ["sh", "-c", "trap '' TERM; exec \"$@\"", "sh"];
     let server = shell.into_iter().chain(server.iter().map(String::as_str));
-    let folder = tempfile::tempdir().unwrap();
-    let check = folder.path().join("items.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let check = directory.path().join("items.toml");
     fs::write(&check, ITEMS).unwrap();
     let flags = ["--json", "--images-per-error", "0"];
     let output = disk(&check, &Vec::from_iter(server), &flags);
@@ -252,8 +252,8 @@ fn explains_a_check_that_fails_without_a_power_loss() {
     let printed = text(&output.stderr);
     let endless = "acknowledged no POST /items: the response has no Content-Length";
     assert!(printed.contains(endless), "{printed}");
-    let folder = tempfile::tempdir().unwrap();
-    let check = folder.path().join("items.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let check = directory.path().join("items.toml");
     fs::write(&check, ITEMS).unwrap();
     let words = "serve bars --threads 1 --listen {address} --store embedded:{run}/bars.redb";
     let server: Vec<&str> = [FLOODMARK].into_iter().chain(words.split(' ')).collect();
@@ -269,8 +269,8 @@ fn explains_a_check_that_fails_without_a_power_loss() {
 fn rejects_a_wrong_place_of_the_value() {
     let server = server_command("disk_set::server_of_a_set", "durable");
     let server = Vec::from_iter(server.iter().map(String::as_str));
-    let folder = tempfile::tempdir().unwrap();
-    let check = folder.path().join("items.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let check = directory.path().join("items.toml");
     let wrong = ITEMS.replace("items = \"/items\"", "items = \"/items\", value = \"/id\"");
     fs::write(&check, wrong).unwrap();
     let output = disk(&check, &server, &[]);
@@ -286,8 +286,8 @@ fn rejects_a_wrong_place_of_the_value() {
 fn an_interruption_before_the_first_disk_state_is_reported() {
     let server = server_command("disk_set::server_of_a_set", "durable");
     let server = Vec::from_iter(server.iter().map(String::as_str));
-    let folder = tempfile::tempdir().unwrap();
-    let check = folder.path().join("items.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let check = directory.path().join("items.toml");
     fs::write(&check, ITEMS).unwrap();
     let flags = [
         "disk",
@@ -309,8 +309,8 @@ fn an_interruption_before_the_first_disk_state_is_reported() {
 
 #[test]
 fn rejects_other_check_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let check = folder.path().join("items.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let check = directory.path().join("items.toml");
     let server = ["./server", "{address}", "{run}"];
     let register = r#"
 kind = "register"

@@ -58,10 +58,10 @@ fn verdicts_stay_the_same_without_thread_states() {
 
 #[test]
 fn reports_render_and_keep_every_run() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (name, expected) in RECORDS {
-        let page = folder.path().join(format!("{name}.html"));
-        let copy = folder.path().join(format!("{name}.json"));
+        let page = directory.path().join(format!("{name}.html"));
+        let copy = directory.path().join(format!("{name}.json"));
         let output = run(&[
             "report",
             path(name).to_str().unwrap(),
@@ -82,10 +82,10 @@ fn reports_render_and_keep_every_run() {
 
 #[test]
 fn a_record_compares_with_its_copy() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for name in ["load-mix", "load-sequence"] {
         let path = path(name);
-        let copy = folder.path().join(format!("{name}.json"));
+        let copy = directory.path().join(format!("{name}.json"));
         fs::copy(&path, &copy).unwrap();
         let output = run(&["compare", path.to_str().unwrap(), copy.to_str().unwrap()]);
         assert_eq!(code(&output), 0, "{name}: {output:?}");

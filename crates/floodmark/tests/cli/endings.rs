@@ -205,8 +205,8 @@ fn a_killed_run_loses_less_than_half_a_second() {
     let begin = started.wait_for("\"event\":\"part\"");
     thread::sleep(Duration::from_millis(650));
     let expected = 200.0 * (begin.elapsed().as_secs_f64() - 0.5);
-    let folder = started.kill();
-    let result = folder.path().join("result");
+    let directory = started.kill();
+    let result = directory.path().join("result");
     let mut report = floodmark(&["report", result.to_str().unwrap(), "--json", "-"]);
     judging(&mut report);
     let output = finish(report.spawn().unwrap());

@@ -23,9 +23,9 @@ fn run_with(arguments: &[&str], summary: Option<&Path>) -> Output {
 #[test]
 fn appends_each_result() {
     let (_server, url) = truth(Scenario::default());
-    let folder = tempfile::tempdir().unwrap();
-    let summary = folder.path().join("summary.md");
-    let out = folder.path().join("result");
+    let directory = tempfile::tempdir().unwrap();
+    let summary = directory.path().join("summary.md");
+    let out = directory.path().join("result");
     let out = out.to_str().unwrap();
     fs::write(&summary, "# Job\n").unwrap();
     let arguments = ["load", &url, "-n", "200", "--fail-if", "p99 > 10s"];
@@ -56,12 +56,12 @@ fn appends_each_result() {
 #[test]
 fn refuses_a_missing_or_unwritable_summary_before_the_load() {
     let (server, url) = truth(Scenario::default());
-    let folder = tempfile::tempdir().unwrap();
-    let missing = folder.path().join("missing/summary.md");
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing/summary.md");
     for (summary, told) in [
         (None, "--github-summary: GITHUB_STEP_SUMMARY is not set; "),
         (Some(Path::new("")), "GITHUB_STEP_SUMMARY is not set; "),
-        (Some(folder.path()), "; name a writable file"),
+        (Some(directory.path()), "; name a writable file"),
         (Some(&missing), "missing/summary.md: "),
     ] {
         let output = run_with(&["load", &url, "-n", "50"], summary);
@@ -78,8 +78,8 @@ fn refuses_a_missing_or_unwritable_summary_before_the_load() {
 #[test]
 fn keeps_the_result_if_the_disk_is_full() {
     let (_server, url) = truth(Scenario::default());
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("result");
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("result");
     let arguments = ["load", &url, "-n", "50", "--out", out.to_str().unwrap()];
     let output = run_with(&arguments, Some(Path::new("/dev/full")));
     assert_eq!(code(&output), 5, "{output:?}");
@@ -96,8 +96,8 @@ fn keeps_the_result_if_the_disk_is_full() {
 #[test]
 fn appends_nothing_to_a_full_summary() {
     let (_server, url) = truth(Scenario::default());
-    let folder = tempfile::tempdir().unwrap();
-    let summary = folder.path().join("summary.md");
+    let directory = tempfile::tempdir().unwrap();
+    let summary = directory.path().join("summary.md");
     let full = "x".repeat((1 << 20) - 20);
     fs::write(&summary, &full).unwrap();
     let output = run_with(&["load", &url, "-n", "50"], Some(&summary));

@@ -7,23 +7,23 @@ use std::process::{Command, Output};
 
 use crate::support::{code, finish, floodmark, text};
 
-/// Runs floodmark in an empty folder, with its own cache folder.
-fn run_in(folder: &Path, arguments: &[&str]) -> Output {
+/// Runs floodmark in an empty directory, with its own cache directory.
+fn run_in(directory: &Path, arguments: &[&str]) -> Output {
     let mut command = floodmark(arguments);
     command
-        .current_dir(folder)
-        .env("XDG_CACHE_HOME", folder.join("cache"));
+        .current_dir(directory)
+        .env("XDG_CACHE_HOME", directory.join("cache"));
     finish(command.spawn().unwrap())
 }
 
 #[test]
 fn runs_the_embedded_quickstart() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let arguments = ["run", "quickstart", "--only", "rate", "--duration", "1s"];
-    let output = run_in(folder.path(), &arguments);
+    let output = run_in(directory.path(), &arguments);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("rate"), "{output:?}");
-    let unpacked = fs::read_dir(folder.path().join("cache/floodmark")).unwrap();
+    let unpacked = fs::read_dir(directory.path().join("cache/floodmark")).unwrap();
     let names: Vec<String> = unpacked
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -35,24 +35,31 @@ fn runs_the_embedded_quickstart() {
 }
 
 #[test]
-fn prefers_files_of_the_current_folder() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::create_dir(folder.path().join("experiments")).unwrap();
-    fs::write(folder.path().join("experiments/quickstart.toml"), "x = 1\n").unwrap();
-    let output = run_in(folder.path(), &["run", "quickstart"]);
+fn prefers_files_of_the_current_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("experiments")).unwrap();
+    fs::write(
+        directory.path().join("experiments/quickstart.toml"),
+        "x = 1\n",
+    )
+    .unwrap();
+    let output = run_in(directory.path(), &["run", "quickstart"]);
     assert_eq!(code(&output), 2);
     let message = text(&output.stderr);
     assert!(
         message.contains("experiments/quickstart.toml:1"),
         "{message}"
     );
-    assert!(!folder.path().join("cache").exists(), "nothing is unpacked");
+    assert!(
+        !directory.path().join("cache").exists(),
+        "nothing is unpacked"
+    );
 }
 
 #[test]
 fn suggests_an_embedded_experiment() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = run_in(folder.path(), &["run", "quikstart"]);
+    let directory = tempfile::tempdir().unwrap();
+    let output = run_in(directory.path(), &["run", "quikstart"]);
     assert_eq!(code(&output), 2);
     let message = text(&output.stderr);
     assert!(
@@ -62,24 +69,24 @@ fn suggests_an_embedded_experiment() {
 }
 
 #[test]
-fn names_the_cache_folder_that_is_not_writable() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("cache"), "").unwrap();
-    let output = run_in(folder.path(), &["run", "quickstart"]);
+fn names_the_cache_directory_that_is_not_writable() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("cache"), "").unwrap();
+    let output = run_in(directory.path(), &["run", "quickstart"]);
     assert_eq!(code(&output), 2);
     let message = text(&output.stderr);
     assert!(
-        message.contains("set XDG_CACHE_HOME to a writable folder"),
+        message.contains("set XDG_CACHE_HOME to a writable directory"),
         "{message}"
     );
 }
 
 #[test]
 fn bash_completes_commands_and_flags() {
-    let folder = tempfile::tempdir().unwrap();
-    let script = run_in(folder.path(), &["completions", "bash"]);
+    let directory = tempfile::tempdir().unwrap();
+    let script = run_in(directory.path(), &["completions", "bash"]);
     assert_eq!(code(&script), 0);
-    fs::write(folder.path().join("floodmark.bash"), script.stdout).unwrap();
+    fs::write(directory.path().join("floodmark.bash"), script.stdout).unwrap();
     let complete = |words: &str| {
         let last = words.split(' ').count() - 1;
         let shell = format!(
@@ -89,7 +96,7 @@ fn bash_completes_commands_and_flags() {
         );
         let mut bash = Command::new("bash");
         bash.args(["--norc", "-c", &shell])
-            .current_dir(folder.path());
+            .current_dir(directory.path());
         text(&bash.output().unwrap().stdout)
     };
     assert_eq!(complete("floodmark qui"), "\n");
@@ -99,9 +106,9 @@ fn bash_completes_commands_and_flags() {
 
 #[test]
 fn zsh_and_fish_scripts_contain_each_command() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for shell in ["zsh", "fish"] {
-        let script = run_in(folder.path(), &["completions", shell]);
+        let script = run_in(directory.path(), &["completions", shell]);
         let script = text(&script.stdout);
         for word in ["load", "quiet", "observe"] {
             assert!(script.contains(word), "{shell}: {word}");
@@ -111,10 +118,10 @@ fn zsh_and_fish_scripts_contain_each_command() {
 
 #[test]
 fn writes_a_manual_page_per_command() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = run_in(folder.path(), &["man", "man1"]);
+    let directory = tempfile::tempdir().unwrap();
+    let output = run_in(directory.path(), &["man", "man1"]);
     assert_eq!(code(&output), 0, "{output:?}");
-    let page = |name: &str| fs::read_to_string(folder.path().join("man1").join(name));
+    let page = |name: &str| fs::read_to_string(directory.path().join("man1").join(name));
     assert!(page("floodmark.1").unwrap().contains("floodmark\\-load(1)"));
     assert!(page("floodmark-load.1").unwrap().contains("\\-\\-duration"));
     assert!(

@@ -48,8 +48,8 @@ pub fn read(path: &Path) -> Vec<String> {
 #[test]
 fn reports_runs_checks_and_thresholds_of_a_load() {
     let (_server, url) = truth(Scenario::default());
-    let folder = tempfile::tempdir().unwrap();
-    let junit = folder.path().join("junit.xml");
+    let directory = tempfile::tempdir().unwrap();
+    let junit = directory.path().join("junit.xml");
     // The known-truth server returns no numbers, so no response is ok.
     let load = load(
         &url,
@@ -80,7 +80,7 @@ fn reports_runs_checks_and_thresholds_of_a_load() {
             format!("{suite}: fail-if throughput > 1M/s: passed"),
         ]
     );
-    let result = load.folder.path().join("result");
+    let result = load.directory.path().join("result");
     let later = run(&["report", result.to_str().unwrap(), "--junit", "-"]);
     assert_eq!(code(&later), 0, "{later:?}");
     assert_eq!(text(&later.stdout), fs::read_to_string(junit).unwrap());

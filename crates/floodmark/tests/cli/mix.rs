@@ -143,13 +143,13 @@ fn the_documented_mix_works() {
     assert!(printed.contains("\norder "), "{printed}");
 }
 
-/// Writes a mix file into a temporary folder.
+/// Writes a mix file into a temporary directory.
 fn file(text: &str) -> (tempfile::TempDir, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("mix.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("mix.toml");
     std::fs::write(&path, text).unwrap();
     let path = path.to_str().unwrap().to_owned();
-    (folder, path)
+    (directory, path)
 }
 
 const TWO: &str = "[[request]]\nname = \"good\"\npath = \"/good\"\n[[request]]\nname = \"bad\"\npath = \"/bad\"\n";
@@ -166,8 +166,8 @@ fn evaluates_a_threshold_of_one_request() {
             format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into_bytes()
         });
     });
-    let (folder, path) = file(TWO);
-    let csv = folder.path().join("series.csv");
+    let (directory, path) = file(TWO);
+    let csv = directory.path().join("series.csv");
     for (condition, expected) in [("good: errors > 0%", 0), ("bad: errors > 99%", 1)] {
         let load = load(
             &listener.url,
@@ -268,7 +268,7 @@ fn refuses_invalid_mixes_in_one_line() {
         ),
     ];
     for (url, text_of_file, more, expected) in cases {
-        let (_folder, path) = file(&text_of_file);
+        let (_directory, path) = file(&text_of_file);
         let output = run(&[&["load", url, "--mix", &path][..], more].concat());
         let printed = text(&output.stderr);
         assert_eq!(code(&output), 2, "{printed}");
@@ -278,8 +278,8 @@ fn refuses_invalid_mixes_in_one_line() {
             "{printed}\n{expected}"
         );
     }
-    let folder = tempfile::tempdir().unwrap();
-    let missing = folder.path().join("mix.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("mix.toml");
     let missing = missing.to_str().unwrap();
     let output = run(&["load", url, "--mix", missing]);
     let printed = text(&output.stderr);

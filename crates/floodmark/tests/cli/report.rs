@@ -7,15 +7,15 @@ use floodmark_truth::Scenario;
 use crate::support::{code, finish, floodmark, full_disk, load, run, succeeds, text, truth};
 
 #[test]
-fn renders_the_same_page_from_run_folder_and_record() {
+fn renders_the_same_page_from_run_directory_and_record() {
     let (_server, url) = truth(Scenario::default());
-    let folder = tempfile::tempdir().unwrap();
-    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let name = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let hostile = "X: </style></svg><script>alert(1)</script>";
     let html = name("at-once.html");
     let load = load(&url, &["-n", "200", "-H", hostile, "--html", &html]);
     load.ends_with(0);
-    let result = load.folder.path().join("result");
+    let result = load.directory.path().join("result");
     let page = fs::read_to_string(name("at-once.html")).unwrap();
     assert!(
         page.contains("&lt;script&gt;alert(1)"),
@@ -55,8 +55,8 @@ fn renders_the_same_page_from_run_folder_and_record() {
 
 #[test]
 fn refuses_invalid_files_in_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     fs::write(at("broken.json"), "{\n\"schema\": 1, \"tool\": []}").unwrap();
     fs::write(at("later.json"), "{\"schema\": 99}").unwrap();
     fs::create_dir(at("empty")).unwrap();
@@ -91,7 +91,7 @@ fn keeps_the_measurement_if_a_page_cannot_be_written() {
     let (_server, url) = truth(Scenario::default());
     let load = load(&url, &["-n", "50", "--csv", "/dev/full"]);
     assert_eq!(load.code(), 5, "{}", load.stderr());
-    let result = load.folder.path().join("result");
+    let result = load.directory.path().join("result");
     let printed = load.stderr();
     let summary = printed.find("throughput");
     let fix = format!("floodmark report {} --json - --csv FILE", result.display());
@@ -119,7 +119,7 @@ fn keeps_the_measurement_if_a_page_cannot_be_written() {
         );
     }
     assert_eq!(fs::read(events).unwrap(), before);
-    let twice = load.folder.path().join("x");
+    let twice = load.directory.path().join("x");
     let twice = twice.to_str().unwrap();
     let output = run(&["report", result, "--html", twice, "--csv", twice]);
     assert_eq!(code(&output), 2, "{output:?}");
@@ -133,8 +133,8 @@ fn the_page_names_an_unreachable_server() {
         free.local_addr().unwrap().port()
     };
     let url = format!("http://127.0.0.1:{port}/");
-    let folder = tempfile::tempdir().unwrap();
-    let page = folder.path().join("x.html");
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("x.html");
     let load = load(&url, &["-n", "5", "--html", page.to_str().unwrap()]);
     assert_eq!(load.code(), 3, "{}", load.stderr());
     let page = fs::read_to_string(page).unwrap();
@@ -151,8 +151,8 @@ fn the_page_names_an_unreachable_server() {
 #[test]
 fn writes_files_to_stdout() {
     let (_server, url) = truth(Scenario::default());
-    let folder = tempfile::tempdir().unwrap();
-    let result = folder.path().join("result");
+    let directory = tempfile::tempdir().unwrap();
+    let result = directory.path().join("result");
     let result = result.to_str().unwrap();
     let loaded = run(&["load", &url, "-n", "50", "--html", "-", "--out", result]);
     succeeds(&loaded);
@@ -172,8 +172,8 @@ fn writes_files_to_stdout() {
 fn a_full_disk_leaves_the_old_file() {
     let (_server, url) = truth(Scenario::default());
     let load = load(&url, &["-n", "50"]);
-    let result = load.folder.path().join("result");
-    let page = load.folder.path().join("page.html");
+    let result = load.directory.path().join("result");
+    let page = load.directory.path().join("page.html");
     for old in [None, Some("old page")] {
         if let Some(old) = old {
             fs::write(&page, old).unwrap();
@@ -184,6 +184,6 @@ fn a_full_disk_leaves_the_old_file() {
         assert_eq!(code(&output), 5, "{output:?}");
         assert_eq!(text(&output.stderr).lines().count(), 1, "{output:?}");
         assert_eq!(fs::read_to_string(&page).ok().as_deref(), old);
-        assert!(!load.folder.path().join("page.html.new").exists());
+        assert!(!load.directory.path().join("page.html.new").exists());
     }
 }

@@ -25,8 +25,8 @@ fn recorder() -> (Listener, Arc<Mutex<Vec<u8>>>) {
 
 #[test]
 fn sends_method_headers_and_body() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("body");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("body");
     std::fs::write(&file, [0, 13, 10, 255]).unwrap();
     let file = file.to_str().unwrap();
     let cases: [(&[&str], &str, &[u8]); 4] = [
@@ -86,8 +86,8 @@ fn sends_method_headers_and_body() {
 
 #[test]
 fn a_result_contains_only_the_hash_of_a_long_body() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("body");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("body");
     let body: Vec<u8> = (0..1_000_000_u32).map(|i| (i % 251) as u8).collect();
     std::fs::write(&file, &body).unwrap();
     let sent = body.clone();

@@ -85,7 +85,7 @@ fn checked(fault: &str, held: bool) -> String {
         let line = printed.lines().last().unwrap();
         assert!(line.contains("check scoring failed: "), "{printed}");
     }
-    let again = folded(&load.folder.path().join("result"));
+    let again = folded(&load.directory.path().join("result"));
     assert_eq!(again.runs[0].checks, load.run().checks);
     check.detail.clone()
 }

@@ -36,8 +36,8 @@ fn next(server: &Serve) -> u64 {
 
 #[test]
 fn the_dispatcher_passes_the_sequence_check() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = dispatcher(&folder.path().join("state"));
+    let directory = tempfile::tempdir().unwrap();
+    let server = dispatcher(&directory.path().join("state"));
     let url = format!("{}/dispatcher", server.url);
     let load = load(&url, &["--check", "sequence", "--fresh", "-n", "2000"]);
     load.ends_with(0);
@@ -49,8 +49,8 @@ fn the_dispatcher_passes_the_sequence_check() {
 
 #[test]
 fn repeats_no_number_after_a_kill() {
-    let folder = tempfile::tempdir().unwrap();
-    let state = folder.path().join("state");
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
     let mut seen = BTreeSet::new();
     for _ in 0..3 {
         let mut server = dispatcher(&state);
@@ -86,8 +86,8 @@ fn refuses_a_port_in_use() {
 
 #[test]
 fn refuses_invalid_usage() {
-    let folder = tempfile::tempdir().unwrap();
-    let missing = folder.path().join("missing/state");
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing/state");
     let missing = missing.to_str().unwrap();
     for (arguments, words) in [
         (

@@ -30,7 +30,7 @@ fn prints_the_tables_of_a_load() {
         &["-n", "200", "--attempts", "2", "--fail-if", "p99 > 1us"],
     );
     load.ends_with(1);
-    let result = load.folder.path().join("result");
+    let result = load.directory.path().join("result");
     let result = result.to_str().unwrap();
     let runs = rows(result, "runs");
     assert_eq!(runs.len(), 2);
@@ -63,9 +63,9 @@ fn prints_the_tables_of_a_load() {
 fn refuses_unknown_formats_and_tables() {
     let (_server, url) = truth(Scenario::default());
     let load = load(&url, &["-n", "50"]);
-    let result = load.folder.path().join("result");
+    let result = load.directory.path().join("result");
     let result = result.to_str().unwrap();
-    let csv = load.folder.path().join("x.csv");
+    let csv = load.directory.path().join("x.csv");
     let csv = csv.to_str().unwrap();
     let tables = "--table run: the result has no such table; its tables are runs";
     let json = ["--format", "json"];
@@ -101,12 +101,12 @@ fn refuses_unknown_formats_and_tables() {
 
 #[test]
 fn a_result_without_measurements_has_no_tables() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (_server, url) = truth(Scenario::default());
     let load = load(&url, &["-n", "50"]);
     let mut record = load.record.clone();
     record.runs.clear();
-    let path = folder.path().join("record.json");
+    let path = directory.path().join("record.json");
     std::fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
     let output = run(&["report", path.to_str().unwrap(), "--format", "md"]);
     assert_eq!(code(&output), 2, "{output:?}");
@@ -121,11 +121,11 @@ fn a_result_without_measurements_has_no_tables() {
 fn compares_two_loads() {
     let (_server, url) = truth(Scenario::default());
     let loads = [(); 2].map(|()| load(&url, &["-n", "200"]));
-    let folders = loads.each_ref().map(|load| {
-        let result = load.folder.path().join("result");
+    let directories = loads.each_ref().map(|load| {
+        let result = load.directory.path().join("result");
         result.to_str().unwrap().to_owned()
     });
-    let [a, b] = folders.each_ref().map(String::as_str);
+    let [a, b] = directories.each_ref().map(String::as_str);
     let conditions = [
         "compare",
         a,
@@ -135,7 +135,7 @@ fn compares_two_loads() {
         "--fail-if",
         "throughput low > 1",
     ];
-    let junit = loads[0].folder.path().join("junit.xml");
+    let junit = loads[0].directory.path().join("junit.xml");
     let rest = ["--format", "json", "--junit", junit.to_str().unwrap()];
     let output = run(&[&conditions[..], &rest].concat());
     assert_eq!(code(&output), 1, "{output:?}");

@@ -71,14 +71,14 @@ fn the_demo_loads_kept_and_fresh() {
 #[test]
 fn a_closed_pipe_is_not_an_error() {
     let (_server, url) = hello();
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (name, extra) in [("summary", &[][..]), ("json", &["--json", "-"])] {
         let mut all = vec!["load", url.as_str(), "-n", "100"];
         all.extend_from_slice(extra);
         let mut child = floodmark(&all).spawn().unwrap();
         drop(child.stdout.take());
         succeeds(&finish(child));
-        let out = folder.path().join(name);
+        let out = directory.path().join(name);
         all.extend_from_slice(&["--out", out.to_str().unwrap()]);
         let mut child = floodmark(&all).spawn().unwrap();
         drop((child.stdout.take(), child.stderr.take()));

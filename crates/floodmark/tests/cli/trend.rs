@@ -13,12 +13,12 @@ use crate::support::{code, run, succeeds, text};
 
 /// Starts a server that takes `delay_us` for each request, and measures it once per name. Returns
 /// the server's address.
-fn measure(folder: &Path, at: SocketAddr, delay_us: u64, names: &[&str]) -> SocketAddr {
+fn measure(directory: &Path, at: SocketAddr, delay_us: u64, names: &[&str]) -> SocketAddr {
     let scenario = Scenario::from(Service::Fixed { delay_us });
     let server = TruthServer::start_at(at, scenario).unwrap();
     let url = format!("http://{}/", server.address());
     for name in names {
-        let out = folder.join(name);
+        let out = directory.join(name);
         let arguments = [
             "-c",
             "2",
@@ -40,22 +40,22 @@ const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Returns four fast results, followed by four slow ones. Their names are not in this order.
 fn results() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     // Reuse the address: results from a different address would form a separate series.
-    let address = measure(folder.path(), ANY, 5_000, &["w", "v", "u", "t"]);
-    measure(folder.path(), address, 10_000, &["d", "c", "b", "a"]);
-    all_valid(folder.path());
-    folder
+    let address = measure(directory.path(), ANY, 5_000, &["w", "v", "u", "t"]);
+    measure(directory.path(), address, 10_000, &["d", "c", "b", "a"]);
+    all_valid(directory.path());
+    directory
 }
 
 #[test]
 fn finds_the_first_slow_result() {
-    let folder = results();
-    fs::create_dir(folder.path().join("damaged")).unwrap();
-    fs::write(folder.path().join("damaged/record.json"), "{").unwrap();
-    let at = |name: &str| folder.path().join(name).display().to_string();
+    let directory = results();
+    fs::create_dir(directory.path().join("damaged")).unwrap();
+    fs::write(directory.path().join("damaged/record.json"), "{").unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
     let (json, page) = (at("trend.json"), at("trend.html"));
-    let results = folder.path().to_str().unwrap();
+    let results = directory.path().to_str().unwrap();
     let arguments = [
         "--json",
         &json,
@@ -122,10 +122,10 @@ fn finds_the_first_slow_result() {
 
 #[test]
 fn names_what_cannot_be_shown() {
-    let folder = tempfile::tempdir().unwrap();
-    let empty = folder.path().to_str().unwrap().to_owned();
-    measure(folder.path(), ANY, 1_000, &["only"]);
-    let only = folder.path().join("only");
+    let directory = tempfile::tempdir().unwrap();
+    let empty = directory.path().to_str().unwrap().to_owned();
+    measure(directory.path(), ANY, 1_000, &["only"]);
+    let only = directory.path().join("only");
     let only = only.to_str().unwrap();
     for (arguments, words) in [
         (vec!["trend"], "<RESULT>"),
@@ -159,10 +159,10 @@ fn names_what_cannot_be_shown() {
 
 #[test]
 fn labels_are_shown_and_select_results() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let server = TruthServer::start(Scenario::from(Service::Fixed { delay_us: 1_000 })).unwrap();
     let url = format!("http://{}/", server.address());
-    let at = |name: &str| folder.path().join(name).display().to_string();
+    let at = |name: &str| directory.path().join(name).display().to_string();
     for (name, branch) in [("a", "branch=main"), ("b", "branch=fix")] {
         let output = at(name);
         let arguments = ["-n", "20", "--quiet", "--out", &output, "--label", branch];
@@ -174,7 +174,7 @@ fn labels_are_shown_and_select_results() {
         assert!(printed.contains(words), "no {words:?} in {printed}");
         assert!(!printed.contains(other), "{other:?} in {printed}");
     };
-    let (all, a, b) = (folder.path().to_str().unwrap(), at("a"), at("b"));
+    let (all, a, b) = (directory.path().to_str().unwrap(), at("a"), at("b"));
     shows(&["report", &a], "branch=main", "branch=fix");
     shows(&["compare", &a, &b], "a (branch=main)", "not a label");
     shows(&["trend", all], "a (branch=main)", "not a label");

@@ -169,8 +169,8 @@ fn run_with(url: &str, pid: &str) -> std::process::Output {
 #[test]
 #[cfg_attr(not(installed = "python3"), ignore = "python3 is not installed")]
 fn finds_a_server_on_a_unix_socket() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("server.sock");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("server.sock");
     let program = "import socket, sys
 s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(50)
 while True:
@@ -209,11 +209,11 @@ while True:
 #[test]
 #[cfg_attr(not(installed = "nginx"), ignore = "nginx is not installed")]
 fn monitors_nginx_with_its_workers() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = socket.local_addr().unwrap().port();
     drop(socket);
-    let at = folder.path().display();
+    let at = directory.path().display();
     let config = format!(
         "daemon off; worker_processes 2; pid {at}/pid; error_log {at}/error.log;\n\
          events {{}}\n\
@@ -221,7 +221,7 @@ fn monitors_nginx_with_its_workers() {
          uwsgi_temp_path {at}/u; scgi_temp_path {at}/s; keepalive_requests 1000000;\n\
          server {{ listen 127.0.0.1:{port}; location / {{ return 200 hello; }} }} }}\n"
     );
-    let file = folder.path().join("nginx.conf");
+    let file = directory.path().join("nginx.conf");
     fs::write(&file, config).unwrap();
     let mut nginx = Command::new("nginx")
         .arg("-c")

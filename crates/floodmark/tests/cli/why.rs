@@ -5,8 +5,8 @@ use crate::support::{Serve, code, run, succeeds, text};
 #[test]
 fn gives_the_same_verdict_again_and_refuses_missing_results() {
     let server = Serve::start(&["hello"]);
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("result");
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("result");
     let out = out.to_str().unwrap();
     let load = ["load", &server.url, "-r", "200", "-d", "1s", "--out", out];
     let loaded = run(&load);
@@ -25,7 +25,7 @@ fn gives_the_same_verdict_again_and_refuses_missing_results() {
         ["path", "evidence", "next"],
         "{summary}"
     );
-    let record = std::fs::read_to_string(folder.path().join("result/record.json")).unwrap();
+    let record = std::fs::read_to_string(directory.path().join("result/record.json")).unwrap();
     let record: serde_json::Value = serde_json::from_str(&record).unwrap();
     assert_eq!(record["runs"][0]["verdict"]["cause"], "none");
     let judged = run(&["why", out]);
@@ -40,8 +40,8 @@ fn gives_the_same_verdict_again_and_refuses_missing_results() {
         );
     }
     assert_eq!(printed, text(&run(&["why", out]).stdout));
-    let events = std::fs::read_to_string(folder.path().join("result/events.jsonl")).unwrap();
-    let empty = folder.path().join("empty");
+    let events = std::fs::read_to_string(directory.path().join("result/events.jsonl")).unwrap();
+    let empty = directory.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
     let before: Vec<&str> = events
         .lines()
@@ -57,7 +57,7 @@ fn gives_the_same_verdict_again_and_refuses_missing_results() {
             "{error}"
         );
     }
-    let missing = folder.path().join("missing");
+    let missing = directory.path().join("missing");
     let wrong = run(&["why", missing.to_str().unwrap()]);
     assert_eq!((code(&wrong), text(&wrong.stderr).lines().count()), (2, 1));
 }

@@ -123,18 +123,18 @@ impl EarlierSearch {
         self.events.trials.last()?.design_effect
     }
 
-    /// Reads an interrupted search from its result folder. `system` and `workload` name the server
-    /// and the requests of the command line.
+    /// Reads an interrupted search from its result directory. `system` and `workload` name the
+    /// server and the requests of the command line.
     ///
     /// # Errors
-    /// The folder contains no interrupted search, or its settings differ.
+    /// The directory contains no interrupted search, or its settings differ.
     pub fn read(
-        folder: &Path,
+        directory: &Path,
         (system, workload): (&str, &str),
         objectives: &[String],
     ) -> Result<Self, String> {
-        let mut events = ResultEvents::to_resume(folder)?;
-        let different = |what| Err(differs(folder, what));
+        let mut events = ResultEvents::to_resume(directory)?;
+        let different = |what| Err(differs(directory, what));
         let search = events.capacity.pop();
         let Some(search) = search.filter(|_| events.experiment.is_none()) else {
             return different("not the result of an interrupted floodmark capacity");

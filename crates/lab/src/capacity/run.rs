@@ -28,8 +28,8 @@ use super::searches::{CapacitySearches, MOST_TRIALS, NextTrial};
 use super::{CapacityEvents, EarlierSearch};
 use crate::attempt::{Attempts, Listener};
 use crate::attempt_monitor::Monitoring;
+use crate::directory::Directory;
 use crate::fold::{JoinedRun, test_fault};
-use crate::folder::Folder;
 
 /// Minimum length of a search. Shorter searches have time for too few trials.
 const SHORTEST_BUDGET: Duration = Duration::from_secs(15);
@@ -89,7 +89,7 @@ pub struct CapacityRun<'a> {
 /// A search that is running.
 struct CapacitySession<'s, 'l> {
     run: &'s CapacityRun<'s>,
-    folder: &'s mut Folder,
+    directory: &'s mut Directory,
     listener: &'s mut Listener<'l>,
     /// Number of the last attempt.
     attempt: u32,
@@ -114,12 +114,12 @@ enum SearchStopped {
 }
 
 impl CapacityRun<'_> {
-    /// Searches for the capacity and records the events in `folder`. Returns the failure of a load
-    /// process, if any.
+    /// Searches for the capacity and records the events in `directory`. Returns the failure of a
+    /// load process, if any.
     pub fn measure(
         &self,
         earlier: Option<EarlierSearch>,
-        folder: &mut Folder,
+        directory: &mut Directory,
         listener: &mut Listener<'_>,
     ) -> Option<WorkerFailure> {
         let resumed = |of: &EarlierSearch| (of.elapsed_s(), of.last_attempt, of.first_number);
@@ -127,7 +127,7 @@ impl CapacityRun<'_> {
         let now = Instant::now();
         let mut session = CapacitySession {
             run: self,
-            folder,
+            directory,
             listener,
             attempt,
             first_number,
@@ -216,7 +216,7 @@ impl CapacitySession<'_, '_> {
             notes: std::mem::take(&mut self.notes),
         };
         self.record(Event::CapacityEnded(event));
-        self.folder.sync();
+        self.directory.sync();
         ended
     }
 
@@ -260,7 +260,7 @@ impl CapacitySession<'_, '_> {
             searches.record(&trial);
             events.trials.push(trial.clone());
             self.record(Event::CapacityTrial(trial));
-            self.folder.sync();
+            self.directory.sync();
         }
     }
 
@@ -464,7 +464,7 @@ impl CapacitySession<'_, '_> {
             on_event(event);
             listener(event);
         };
-        let failure = attempts.measure(&mut self.first_number, self.folder, &mut on_event);
+        let failure = attempts.measure(&mut self.first_number, self.directory, &mut on_event);
         let samples = self.cpu_speed.iter().flat_map(CpuSpeedMonitor::take);
         let times = samples.map(|sample| (sample.cpu, sample.work_ns as f64));
         self.slow_cpu_share = self.usual_cpu_speed.add(times);
@@ -472,13 +472,13 @@ impl CapacitySession<'_, '_> {
             return Err(SearchStopped::Interrupted);
         }
         match failure {
-            None if self.folder.failure().is_none() => Ok(()),
+            None if self.directory.failure().is_none() => Ok(()),
             failure => Err(SearchStopped::Failed(failure)),
         }
     }
 
     fn record(&mut self, event: Event) {
-        self.folder.append(&event);
+        self.directory.append(&event);
         (self.listener)(&event);
     }
 

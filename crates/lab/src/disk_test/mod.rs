@@ -64,13 +64,13 @@ pub enum DiskTestError {
     /// A check file has an invalid request, or a wrong pointer to an item's value.
     #[error("{0}")]
     CheckFile(String),
-    /// The folder for disk states is not writable.
+    /// The directory for disk states is not writable.
     #[error(
-        "cannot write to the folder for disk states: {0}; choose another folder with --scratch"
+        "cannot write to the directory for disk states: {0}; choose another directory with --scratch"
     )]
     Scratch(#[from] io::Error),
     /// The traced server's output file cannot be written.
-    #[error("cannot write {}: {source}; choose another folder with TMPDIR", .log.display())]
+    #[error("cannot write {}: {source}; choose another directory with TMPDIR", .log.display())]
     Log {
         /// The file.
         log: PathBuf,
@@ -96,8 +96,10 @@ pub enum DiskTestError {
     /// The server acknowledged no request.
     #[error("{0}")]
     NothingAcknowledged(String),
-    /// The server changed nothing in its folder, so a power loss cannot affect its data.
-    #[error("the server wrote no file in {{run}}; in its command, use {{run}} as the data folder")]
+    /// The server changed nothing in its directory, so a power loss cannot affect its data.
+    #[error(
+        "the server wrote no file in {{run}}; in its command, use {{run}} as the data directory"
+    )]
     NothingWritten,
     /// The traced server failed the check even without a power loss.
     #[error("without a power loss, the check fails: {0}; correct the check file or the server")]
@@ -123,7 +125,7 @@ pub struct DiskTest<'a> {
     pub persistence: Persistence,
     /// Seed of the crash points and the disk states.
     pub seed: u64,
-    /// Empty folder for disk states.
+    /// Empty directory for disk states.
     pub scratch: &'a Path,
     /// File for the traced server's output. Errors name this file.
     pub log: &'a Path,
@@ -137,8 +139,8 @@ impl DiskTest<'_> {
     /// # Errors
     /// Fails in any of these cases:
     /// - The server cannot be traced, exits, acknowledges nothing, or writes nothing.
-    /// - The server violates the check without a power loss, does not start on its complete folder,
-    ///   or passes the check on a folder without its writes.
+    /// - The server violates the check without a power loss, does not start on its complete
+    ///   directory, or passes the check on a directory without its writes.
     /// - A request or the readback in the check is invalid.
     /// - A disk state or the server's output cannot be written.
     pub fn run(&self, stop: &AtomicBool) -> Result<DiskResult, DiskTestError> {
@@ -185,24 +187,24 @@ impl DiskTest<'_> {
         fault: Option<DiskFault>,
         stop: &AtomicBool,
     ) -> Result<TracedRun, DiskTestError> {
-        let folder = self.scratch.join("traced");
-        match fs::remove_dir_all(&folder) {
+        let directory = self.scratch.join("traced");
+        match fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => fs::create_dir(&folder)?,
+            _ => fs::create_dir(&directory)?,
         }
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let log = File::create(self.log).map_err(|source| DiskTestError::Log {
             log: self.log.to_owned(),
             source,
         })?;
-        let mut command = self.server.command(&folder, address);
+        let mut command = self.server.command(&directory, address);
         command.stdout(log.try_clone()?).stderr(log);
         let requests = self.check.requests(address)?;
         let options = TraceOptions {
             fault,
             ..TraceOptions::default()
         };
-        let tracer = Tracer::start(command, &folder, options)?;
+        let tracer = Tracer::start(command, &directory, options)?;
         let is_started = wait_until_started(&tracer, address, stop);
         let (sent, numbers) = (SentRequests::default(), AtomicU64::new(1));
         let mut found = None;
@@ -228,7 +230,7 @@ impl DiskTest<'_> {
         let trace = tracer.stop(STOP_GRACE)?;
         // A server started on a disk state must not find the data of this run through an absolute
         // path.
-        fs::remove_dir_all(&folder)?;
+        fs::remove_dir_all(&directory)?;
         let run = TracedRun {
             trace,
             port: address.port(),
@@ -341,7 +343,7 @@ impl DiskTest<'_> {
         if acknowledged == 0 && fault.is_none() {
             return Err(self.check.nothing_acknowledged(run));
         }
-        if !trace.changes_folder() && fault.is_none() {
+        if !trace.changes_directory() && fault.is_none() {
             return Err(DiskTestError::NothingWritten);
         }
         let after = |error| acknowledged - count(trace.sent(|call| call.began < error));

@@ -68,7 +68,10 @@ impl RunningExperiment<'_> {
         };
         self.listener
             .on_step(&format!("building {label} if needed"));
-        let log = self.folder.path().join(format!("build-{}.log", part.name));
+        let log = self
+            .directory
+            .path()
+            .join(format!("build-{}.log", part.name));
         let mut filler = Filler::default();
         filler.set("floodmark", self.runner.floodmark.display().to_string());
         let stop = self.runner.stop;
@@ -94,19 +97,19 @@ fn build(
     filler: &Filler,
     stop: &Stop,
 ) -> Result<bool, StepError> {
-    let (name, folder) = (&package.name, &*package.folder);
+    let (name, directory) = (&package.name, &*package.directory);
     let failed = |what: String| StepError::Failed(format!("{name}: build failed: {what}"));
     let io_failed = |error: io::Error| failed(error.to_string());
     let see_log = || format!("see {}", log.display());
-    let stamp = BuildStamp::of(temporary, folder, build).map_err(io_failed)?;
-    if stamp.is_current() && build.missing_output(folder).is_none() {
+    let stamp = BuildStamp::of(temporary, directory, build).map_err(io_failed)?;
+    if stamp.is_current() && build.missing_output(directory).is_none() {
         return Ok(false);
     }
     // An interrupted build must not look like the previous successful one.
     stamp.remove().map_err(io_failed)?;
     let words = filler.fill_words(&build.command);
     let (side, leases) = (ProcessPlacement::default(), temporary.join(LEASES));
-    let started = Child::start_logged(command(&side, &words, folder), log);
+    let started = Child::start_logged(command(&side, &words, directory), log);
     let (mut child, _lease) = leased(started, &leases).map_err(failed)?;
     let end = wait(&mut child, build.within(), GRACE, stop);
     match end.map_err(|error| failed(error.to_string()))? {
@@ -124,7 +127,7 @@ fn build(
             )));
         }
     }
-    if let Some(missing) = build.missing_output(folder) {
+    if let Some(missing) = build.missing_output(directory) {
         return Err(failed(format!(
             "output {} is missing; check `outputs` in the manifest, or {}",
             missing.display(),
@@ -144,13 +147,13 @@ struct BuildStamp {
 }
 
 impl BuildStamp {
-    fn of(temporary: &Path, folder: &Path, build: &Build) -> io::Result<Self> {
-        let name = Sha256::digest(folder.as_os_str().as_encoded_bytes());
+    fn of(temporary: &Path, directory: &Path, build: &Build) -> io::Result<Self> {
+        let name = Sha256::digest(directory.as_os_str().as_encoded_bytes());
         let mut hash = Sha256::new();
         for word in build.command.iter() {
             add_part(&mut hash, word.as_bytes());
         }
-        let inputs = build.inputs(folder);
+        let inputs = build.inputs(directory);
         for path in &inputs {
             add_path(&mut hash, path)?;
         }
@@ -190,7 +193,7 @@ fn add_part(hash: &mut Sha256, bytes: &[u8]) {
     hash.update(bytes);
 }
 
-/// Hashes a file, or all files in a folder in the order of their names.
+/// Hashes a file, or all files in a directory in the order of their names.
 fn add_path(hash: &mut Sha256, path: &Path) -> io::Result<()> {
     add_part(hash, path.as_os_str().as_encoded_bytes());
     if path.is_dir() {
@@ -214,46 +217,46 @@ mod tests {
         build(system, command, &log, root, &Filler::default(), stop)
     }
 
-    fn system(folder: &Path, build: &str) -> System {
-        let name = folder.file_name().unwrap().to_string_lossy();
+    fn system(directory: &Path, build: &str) -> System {
+        let name = directory.file_name().unwrap().to_string_lossy();
         let text = format!(
             "name = \"{name}\"\nworkloads = [\"hello\"]\n[start]\ncommand = \"x {{port}}\"\n[build]\n{build}\n"
         );
-        fs::write(folder.join("system.toml"), text).unwrap();
-        System::read(folder).unwrap()
+        fs::write(directory.join("system.toml"), text).unwrap();
+        System::read(directory).unwrap()
     }
 
     #[test]
     fn rebuilds_when_inputs_change_or_outputs_are_missing() {
         let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("built");
-        fs::create_dir_all(folder.join("src")).unwrap();
-        fs::write(folder.join("src/a"), "1").unwrap();
+        let directory = root.path().join("built");
+        fs::create_dir_all(directory.join("src")).unwrap();
+        fs::write(directory.join("src/a"), "1").unwrap();
         let system = system(
-            &folder,
+            &directory,
             "command = \"sh -c 'echo x >> out'\"\ninputs = [\"src\"]\noutputs = [\"out\"]",
         );
         let build = || run(&system, root.path(), &Stop::new()).unwrap();
         assert!(build());
         assert!(!build(), "nothing has changed");
-        fs::write(folder.join("src/a"), "2").unwrap();
+        fs::write(directory.join("src/a"), "2").unwrap();
         assert!(build());
-        fs::rename(folder.join("src/a"), folder.join("src/b")).unwrap();
+        fs::rename(directory.join("src/a"), directory.join("src/b")).unwrap();
         assert!(build());
         assert!(!build());
-        fs::remove_file(folder.join("out")).unwrap();
+        fs::remove_file(directory.join("out")).unwrap();
         assert!(build());
-        assert_eq!(fs::read_to_string(folder.join("out")).unwrap(), "x\n");
+        assert_eq!(fs::read_to_string(directory.join("out")).unwrap(), "x\n");
     }
 
     #[test]
     fn names_the_log_of_a_failed_build() {
         let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("bad");
-        fs::create_dir(&folder).unwrap();
+        let directory = root.path().join("bad");
+        fs::create_dir(&directory).unwrap();
         let log = root.path().join("log");
         let error = |text: &str| {
-            let system = system(&folder, text);
+            let system = system(&directory, text);
             match run(&system, root.path(), &Stop::new()) {
                 Err(StepError::Failed(what)) => what,
                 other => panic!("{other:?}"),
@@ -279,9 +282,9 @@ mod tests {
     #[test]
     fn ends_an_interrupted_build() {
         let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("slow");
-        fs::create_dir(&folder).unwrap();
-        let system = system(&folder, "command = \"sleep 60\"");
+        let directory = root.path().join("slow");
+        fs::create_dir(&directory).unwrap();
+        let system = system(&directory, "command = \"sleep 60\"");
         let stop = Stop::new();
         stop.set();
         let ended = run(&system, root.path(), &stop);

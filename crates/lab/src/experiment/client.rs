@@ -50,7 +50,7 @@ pub struct ExternalClient<'a> {
     pub counter: Option<&'a str>,
     /// Where the client runs.
     pub side: &'a ProcessPlacement,
-    /// Folder for the leases of running programs.
+    /// Directory for the leases of running programs.
     pub leases: &'a Path,
 }
 
@@ -66,19 +66,19 @@ pub struct Driven {
 }
 
 impl ExternalClient<'_> {
-    /// Runs the client until it exits or `stop` is set, and writes its log to `folder`. Calls
+    /// Runs the client until it exits or `stop` is set, and writes its log to `directory`. Calls
     /// `started` with the process id of the client.
     pub fn drive(
         &self,
         plan: &Plan,
         run: &RunId,
-        folder: &Path,
+        directory: &Path,
         stop: &Stop,
         started: &dyn Fn(u32),
     ) -> Driven {
         let trial = run.trial.as_deref().unwrap_or(&run.system);
         let log = format!("client-{trial}-{}-{}.log", run.process, run.attempt);
-        let path = folder.join(&log);
+        let path = directory.join(&log);
         let mut driven = Driven::default();
         driven.ran.name.clone_from(&self.client.package.name);
         driven.ran.tool.version = version(self.client);
@@ -108,8 +108,8 @@ impl ExternalClient<'_> {
             .transpose();
         let before = before
             .map_err(|what| format!("was not started: cannot read the server's counter: {what}"))?;
-        let folder = &self.client.package.folder;
-        let command = program::command(self.side, &words, folder);
+        let directory = &self.client.package.directory;
+        let command = program::command(self.side, &words, directory);
         let child = program::leased(Child::start_logged(command, log), self.leases);
         let (mut child, lease) = child.map_err(|what| format!("does not start: {what}"))?;
         started(child.pid());
@@ -209,7 +209,7 @@ fn version(client: &Client) -> Option<String> {
     let mut command = Command::new(&words[0]);
     command
         .args(&words[1..])
-        .current_dir(&client.package.folder);
+        .current_dir(&client.package.directory);
     let (_, output) = ask(command)?;
     let mut lines = output.lines().map(str::trim);
     let line = lines.find(|line| line.contains(|c: char| c.is_ascii_digit()))?;
@@ -232,8 +232,8 @@ fn parse_output(client: &Client, log: &Path) -> Result<PrintedFigures, String> {
         .read(&String::from_utf8_lossy(&bytes))
 }
 
-/// Requests the value of a server's own counter from the client's host. The counter grows by one with
-/// each response, and a GET request returns it.
+/// Requests the value of a server's own counter from the client's host. The counter grows by one
+/// with each response, and a GET request returns it.
 ///
 /// # Errors
 /// The response is missing or not a number.

@@ -53,7 +53,7 @@ impl RunningExperiment<'_> {
         let mut latest = Duration::ZERO;
         let mut reported = 0;
         loop {
-            let record = fold_with(self.folder.path(), self.folder.unsaved())?;
+            let record = fold_with(self.directory.path(), self.directory.unsaved())?;
             let Some(gate) = &record.gate else {
                 return Ok(None);
             };
@@ -67,10 +67,10 @@ impl RunningExperiment<'_> {
             if !latest.is_zero() && begin.elapsed() + latest > budget {
                 if gate.max_pairs.is_none() {
                     let max_pairs = gate.complete_pairs().max(1);
-                    self.folder.append(&Event::GatePlanned { max_pairs });
+                    self.directory.append(&Event::GatePlanned { max_pairs });
                 }
                 let budget_s = rules.budget_s;
-                self.folder.append(&Event::OutOfTime { budget_s });
+                self.directory.append(&Event::OutOfTime { budget_s });
                 continue;
             }
             let pair_begin = Instant::now();
@@ -96,7 +96,7 @@ impl RunningExperiment<'_> {
                 let fitting = left.as_secs_f64() / latest.as_secs_f64();
                 let max_pairs = gate.complete_pairs() + 1 + fitting as u32;
                 let max_pairs = max_pairs.min(MAX_PAIRS);
-                self.folder.append(&Event::GatePlanned { max_pairs });
+                self.directory.append(&Event::GatePlanned { max_pairs });
             }
         }
     }
@@ -116,9 +116,9 @@ impl RunningExperiment<'_> {
         })
     }
 
-    /// Starts a process of each trial, and loads both alternately. First, a trial without a complete
-    /// run gets an ordinary run, which shows whether its figures are valid and how long turns must
-    /// be.
+    /// Starts a process of each trial, and loads both alternately. First, a trial without a
+    /// complete run gets an ordinary run, which shows whether its figures are valid and how long
+    /// turns must be.
     ///
     /// # Errors
     /// The events cannot be read.
@@ -174,7 +174,7 @@ impl RunningExperiment<'_> {
         processes: [&mut TrialProcess<'_>; 2],
     ) -> Result<Option<WorkerFailure>, FileError> {
         let [first, second] = processes;
-        let record = fold_with(self.folder.path(), self.folder.unsaved())?;
+        let record = fold_with(self.directory.path(), self.directory.unsaved())?;
         let (first_plan, second_plan) = match (plan_turns(first), plan_turns(second)) {
             (Ok(first_plan), Ok(second_plan)) => (first_plan, second_plan),
             (Err((trial, what)), _) | (_, Err((trial, what))) => {
@@ -225,7 +225,7 @@ impl RunningExperiment<'_> {
         } else {
             (end.second, end.first)
         };
-        self.folder.append(&Event::GateTurns(GateTurns {
+        self.directory.append(&Event::GateTurns(GateTurns {
             process,
             turn_s: end.turn_s,
             baseline,

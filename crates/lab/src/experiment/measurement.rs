@@ -182,12 +182,12 @@ impl RunningExperiment<'_> {
                 precision: CAPACITY_PRECISION,
                 budget: search.budget,
             };
-            return search.measure(None, self.folder, &mut |event: &Event| {
+            return search.measure(None, self.directory, &mut |event: &Event| {
                 listener.on_event(event)
             });
         }
         let mut client_failure = None;
-        let failure = attempts.measure(&mut 1, self.folder, &mut |event: &Event| {
+        let failure = attempts.measure(&mut 1, self.directory, &mut |event: &Event| {
             if let Event::ClientRan(ran) = event {
                 client_failure.clone_from(&ran.failure);
             }
@@ -199,7 +199,8 @@ impl RunningExperiment<'_> {
         failure
     }
 
-    /// Records a failure if server or store exited under load. Returns whether both are still running.
+    /// Records a failure if server or store exited under load. Returns whether both are still
+    /// running.
     pub(super) fn check_survivors(&mut self, process: &mut TrialProcess<'_>) -> bool {
         let trial = process.trial;
         let mut survived = true;
@@ -221,11 +222,11 @@ impl RunningExperiment<'_> {
         survived
     }
 
-    /// Perturbs a measured process and records the result. Skips processes for which no perturbation
-    /// can distinguish the cause from others.
+    /// Perturbs a measured process and records the result. Skips processes for which no
+    /// perturbation can distinguish the cause from others.
     fn prove(&mut self, process: &TrialProcess<'_>, planned: &Planned) {
         let (runner, trial) = (self.runner, process.trial);
-        let record = match fold_with(self.folder.path(), self.folder.unsaved()) {
+        let record = match fold_with(self.directory.path(), self.directory.unsaved()) {
             Ok(record) => record,
             Err(error) => return self.listener.on_problem(&error.to_string()),
         };
@@ -259,7 +260,7 @@ impl RunningExperiment<'_> {
                 .map(|doubled| (&*doubled.setting, &doubled.planned.plan)),
             stop: runner.stop,
         };
-        let outcome = test.run(run, self.folder);
+        let outcome = test.run(run, self.directory);
         let killed =
             doubled.and_then(|doubled| doubled.server.stop("the second server", runner.stop));
         let failed = match outcome {

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use floodmark_host::{Cpus, Stop, open_files, sweep, sweep_folders};
+use floodmark_host::{Cpus, Stop, open_files, sweep, sweep_directories};
 use floodmark_observe::{Root, cpu};
 use floodmark_plan::{FileError, PlanSpec, Planned, plan, target};
 use floodmark_record::experiment::Resumed;
@@ -29,7 +29,7 @@ use floodmark_record::tuning::{Tuning, TuningStep};
 use floodmark_record::{Event, Record};
 
 use crate::attempt;
-use crate::folder::{Folder, own_temporary};
+use crate::directory::{Directory, own_temporary};
 use crate::manifest::{Experiment, Filler, Trial};
 use floodmark_workers::WorkerFailure;
 use measurement::TrialProcess;
@@ -43,9 +43,9 @@ pub use resume::EarlierResult;
 pub use server::LISTENING;
 pub use trial_schedule::{ScheduleProgress, TrialSchedule};
 
-/// Folder for leases, inside the temporary folder.
+/// Directory for leases, inside the temporary directory.
 const LEASES: &str = "leases";
-/// Folder for store data, inside the temporary folder.
+/// Directory for store data, inside the temporary directory.
 const STORE_DATA: &str = "stores";
 
 /// Why a step was not completed.
@@ -142,24 +142,24 @@ pub struct ExperimentRunner<'a> {
 }
 
 impl ExperimentRunner<'_> {
-    /// Runs the experiment into a folder. An interrupted experiment keeps its measurements. The
-    /// experiment ends after the first run that cannot write to the folder.
+    /// Runs the experiment into a directory. An interrupted experiment keeps its measurements. The
+    /// experiment ends after the first run that cannot write to the directory.
     ///
     /// # Errors
-    /// The folder cannot be read, or there is no temporary folder. Failures of workers and servers
-    /// are part of the outcome.
+    /// The directory cannot be read, or there is no temporary directory. Failures of workers and
+    /// servers are part of the outcome.
     pub fn run(
         &self,
-        folder: &mut Folder,
+        directory: &mut Directory,
         listener: &mut dyn ExperimentListener,
     ) -> Result<ExperimentOutcome, FileError> {
         let temporary = own_temporary()?;
         match self.earlier {
             None => {
-                attempt::open(folder, self.tool.clone());
-                folder.append(&Event::Experiment(self.experiment.description.clone()));
+                attempt::open(directory, self.tool.clone());
+                directory.append(&Event::Experiment(self.experiment.description.clone()));
             }
-            Some(earlier) => folder.append(&Event::Resumed(Resumed {
+            Some(earlier) => directory.append(&Event::Resumed(Resumed {
                 tool: self.tool.clone(),
                 unix_ms: attempt::unix_ms(),
                 anew: earlier.incomplete.clone(),
@@ -167,7 +167,7 @@ impl ExperimentRunner<'_> {
         }
         let mut running = RunningExperiment {
             runner: self,
-            folder: &mut *folder,
+            directory: &mut *directory,
             listener,
             leases: temporary.join(LEASES),
             temporary,
@@ -183,7 +183,7 @@ impl ExperimentRunner<'_> {
             (None, None) => running.rounds(),
         };
         let failures = running.failures;
-        let (record, worker_failure) = attempt::finish(folder, failure)?;
+        let (record, worker_failure) = attempt::finish(directory, failure)?;
         Ok(ExperimentOutcome {
             record,
             failures,
@@ -192,7 +192,7 @@ impl ExperimentRunner<'_> {
     }
 
     /// Returns the values of all placeholders in a trial's commands, except the port and the
-    /// folder.
+    /// directory.
     fn filler(&self, trial: &Trial, hosts: &TrialHosts) -> Filler {
         let mut filler = Filler::default();
         filler.set("host", hosts.address.to_string());
@@ -207,11 +207,11 @@ impl ExperimentRunner<'_> {
 /// A running experiment.
 struct RunningExperiment<'a> {
     runner: &'a ExperimentRunner<'a>,
-    folder: &'a mut Folder,
+    directory: &'a mut Directory,
     listener: &'a mut dyn ExperimentListener,
-    /// Temporary folder of the current user.
+    /// Temporary directory of the current user.
     temporary: PathBuf,
-    /// Folder for the leases of running programs.
+    /// Directory for the leases of running programs.
     leases: PathBuf,
     /// Names of skipped trials.
     left_out: BTreeSet<String>,
@@ -242,9 +242,9 @@ impl RunningExperiment<'_> {
         None
     }
 
-    /// Returns whether the experiment was interrupted, or its folder cannot be written.
+    /// Returns whether the experiment was interrupted, or its directory cannot be written.
     fn must_stop(&self) -> bool {
-        self.runner.stop.is_set() || self.folder.failure().is_some()
+        self.runner.stop.is_set() || self.directory.failure().is_some()
     }
 
     /// Starts a trial's server, measures it and stops it.
@@ -311,7 +311,7 @@ impl RunningExperiment<'_> {
     fn end_process(&mut self, process: TrialProcess<'_>) {
         let (server, store) = (Some(process.server), process.store);
         for what in self.stop_programs(process.trial, server, store) {
-            self.folder.append(&Event::Missing {
+            self.directory.append(&Event::Missing {
                 missing: vec![what],
             });
         }
@@ -319,9 +319,9 @@ impl RunningExperiment<'_> {
 
     /// Returns the paths of a program's files.
     fn paths(&self, name: &str) -> ProgramPaths<'_> {
-        // Use absolute paths, because programs run in other folders.
-        let result = std::path::absolute(self.folder.path());
-        let result = result.unwrap_or_else(|_| self.folder.path().to_owned());
+        // Use absolute paths, because programs run in other directories.
+        let result = std::path::absolute(self.directory.path());
+        let result = result.unwrap_or_else(|_| self.directory.path().to_owned());
         ProgramPaths {
             log: result.join(format!("{name}.log")),
             run: result.join(name),
@@ -343,7 +343,7 @@ impl RunningExperiment<'_> {
 
     fn record_skip(&mut self, what: String, failed: bool) {
         self.listener.on_problem(&what);
-        self.folder.append(&Event::Skipped { what, failed });
+        self.directory.append(&Event::Skipped { what, failed });
     }
 
     /// Records a failure.
@@ -375,7 +375,7 @@ impl RunningExperiment<'_> {
             )),
         }
         let data = self.temporary.join(STORE_DATA);
-        match sweep_folders(&data) {
+        match sweep_directories(&data) {
             Ok(0) => {}
             Ok(_) => self
                 .listener

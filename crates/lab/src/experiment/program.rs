@@ -43,7 +43,7 @@ pub struct ProgramSpec<'a> {
     pub host: Ipv4Addr,
     /// Fixed port; `None` for a free port.
     pub port: Option<u16>,
-    /// Values of all placeholders except the port and the run folder.
+    /// Values of all placeholders except the port and the run directory.
     pub filler: Filler,
 }
 
@@ -52,9 +52,9 @@ pub struct ProgramSpec<'a> {
 pub struct ProgramPaths<'a> {
     /// Log of the program's output.
     pub log: PathBuf,
-    /// Run folder of the program.
+    /// Run directory of the program.
     pub run: PathBuf,
-    /// Folder for the leases of running programs.
+    /// Directory for the leases of running programs.
     pub leases: &'a Path,
 }
 
@@ -70,15 +70,15 @@ pub struct RunningProgram {
     /// Address that the program listens on.
     pub address: SocketAddr,
     stop_within: Duration,
-    /// Declared last, so that the run folder is dropped after the process.
-    _run: RunFolder,
+    /// Declared last, so that the run directory is dropped after the process.
+    _run: RunDirectory,
 }
 
-/// Folder for a program's files. Dropping this value removes the folder if it is empty.
+/// Directory for a program's files. Dropping this value removes the directory if it is empty.
 #[derive(Debug)]
-struct RunFolder(PathBuf);
+struct RunDirectory(PathBuf);
 
-impl Drop for RunFolder {
+impl Drop for RunDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir(&self.0);
     }
@@ -87,7 +87,7 @@ impl Drop for RunFolder {
 /// Whether a program starts for the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartOrder {
-    /// The first start, with new files in the run folder and a new log.
+    /// The first start, with new files in the run directory and a new log.
     First,
     /// The first start after an interruption, with the state that the program left behind. Files
     /// with placeholders are new, because their values may differ.
@@ -118,8 +118,8 @@ impl ProgramSpec<'_> {
         ready.map_err(|error| error.of(&prefix))
     }
 
-    /// Starts the program again with the files in its run folder, and appends to its log. Does not
-    /// wait until the program is ready.
+    /// Starts the program again with the files in its run directory, and appends to its log. Does
+    /// not wait until the program is ready.
     pub fn restart(self, paths: ProgramPaths<'_>) -> Result<RunningProgram, StepError> {
         let prefix = format!("{} does not start again", self.name);
         let started = self.spawn(paths, StartOrder::Restart);
@@ -135,10 +135,10 @@ impl ProgramSpec<'_> {
         self.filler.set("port", address.port().to_string());
         self.filler.set("run", paths.run.display().to_string());
         self.prepare(&paths.run, order)?;
-        let run = RunFolder(paths.run);
+        let run = RunDirectory(paths.run);
         let Program { package, start, .. } = self.program;
         let words = self.filler.fill_words(&start.command);
-        let command = command(self.side, &words, &package.folder);
+        let command = command(self.side, &words, &package.directory);
         let (log_start, child) = if order == StartOrder::First {
             (0, Child::start_logged(command, &paths.log))
         } else {
@@ -157,7 +157,7 @@ impl ProgramSpec<'_> {
         })
     }
 
-    /// Creates the run folder and copies the manifest's files to it.
+    /// Creates the run directory and copies the manifest's files to it.
     fn prepare(&self, run: &Path, order: StartOrder) -> Result<(), String> {
         let failed = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
         fs::create_dir_all(run).map_err(|error| failed(run, error))?;
@@ -167,7 +167,7 @@ impl ProgramSpec<'_> {
         }
         for name in &self.program.start.files {
             let (path, copy) = (
-                self.program.folder.join(name.as_str()),
+                self.program.directory.join(name.as_str()),
                 run.join(name.as_str()),
             );
             let text = fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
@@ -291,10 +291,10 @@ pub fn within<T: Send>(
     done.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// Returns a command that runs in a folder on the host of a role.
-pub fn command(side: &ProcessPlacement, words: &[String], folder: &Path) -> Command {
+/// Returns a command that runs in a directory on the host of a role.
+pub fn command(side: &ProcessPlacement, words: &[String], directory: &Path) -> Command {
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).current_dir(folder);
+    command.args(&words[1..]).current_dir(directory);
     side.place(&mut command);
     command
 }
@@ -305,7 +305,7 @@ pub fn leased(child: Result<Child, ChildError>, leases: &Path) -> Result<(Child,
     let child = child.map_err(|error| error.to_string())?;
     let lease = Lease::take(leases, &child).map_err(|error| {
         format!(
-            "{}: {error}; choose another folder with TMPDIR",
+            "{}: {error}; choose another directory with TMPDIR",
             leases.display()
         )
     })?;
@@ -336,8 +336,8 @@ pub fn wait(
 
 /// Finds a free port that the kernel does not assign to outgoing connections, so that a program can
 /// listen on it again after a restart. Otherwise, a client that connects to the port of a stopped
-/// server could be assigned that port as its source port, and so connect to itself. Falls back to any
-/// free port.
+/// server could be assigned that port as its source port, and so connect to itself. Falls back to
+/// any free port.
 pub fn restartable_address(host: Ipv4Addr) -> Result<SocketAddr, String> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let lowest = range.split_whitespace().next();

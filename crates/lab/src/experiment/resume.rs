@@ -33,16 +33,16 @@ pub struct EarlierResult {
 }
 
 impl EarlierResult {
-    /// Reads from a result folder which of the experiment's processes were measured completely.
+    /// Reads from a result directory which of the experiment's processes were measured completely.
     ///
     /// # Errors
-    /// The folder contains no result of this experiment, or the load or the host has changed.
-    pub fn read(folder: &Path, experiment: &Experiment) -> Result<Self, String> {
-        let mut events = ResultEvents::to_resume(folder)?;
+    /// The directory contains no result of this experiment, or the load or the host has changed.
+    pub fn read(directory: &Path, experiment: &Experiment) -> Result<Self, String> {
+        let mut events = ResultEvents::to_resume(directory)?;
         events.runs.retain(|run| !run.left_out);
-        let different = |what: String| differs(folder, &what);
+        let different = |what: String| differs(directory, &what);
         let asked = events.experiment.as_ref();
-        let asked = asked.ok_or_else(|| differs(folder, "not the result of an experiment"))?;
+        let asked = asked.ok_or_else(|| differs(directory, "not the result of an experiment"))?;
         check_experiment(asked, &experiment.description).map_err(different)?;
         if let Some((_, environment)) = &events.opened {
             let now = environment::environment(&Root::host());
@@ -73,8 +73,8 @@ impl EarlierResult {
     ///
     /// # Errors
     /// The same as for [`EarlierResult::read`].
-    pub fn read_tuning(folder: &Path, experiment: &Experiment) -> Result<Self, String> {
-        let events = ResultEvents::to_resume(folder)?;
+    pub fn read_tuning(directory: &Path, experiment: &Experiment) -> Result<Self, String> {
+        let events = ResultEvents::to_resume(directory)?;
         let mut measured = experiment.clone();
         measured.trials.clear();
         for base in &experiment.trials {
@@ -88,7 +88,7 @@ impl EarlierResult {
                 }
             }
         }
-        Self::read(folder, &measured)
+        Self::read(directory, &measured)
     }
 
     /// Returns whether a server process of a trial was measured completely.
@@ -190,8 +190,8 @@ fn check_host(then: &Environment, now: &Environment) -> Result<(), String> {
     }
 }
 
-/// Checks that the runs and the crash rounds of each trial have the same settings, placement and load
-/// as before.
+/// Checks that the runs and the crash rounds of each trial have the same settings, placement and
+/// load as before.
 fn check_loads(earlier: &ResultEvents, experiment: &Experiment) -> Result<(), String> {
     for trial in &experiment.trials {
         let changed = |what: &str| Err(format!("the {what} of {} has changed", trial.name));

@@ -49,7 +49,7 @@ impl RunningExperiment<'_> {
         Ok((server, store))
     }
 
-    /// Starts a store on the server's host, with an empty data folder, or connects to a running
+    /// Starts a store on the server's host, with an empty data directory, or connects to a running
     /// store. Starts a delay proxy if requested.
     fn start_store(
         &self,
@@ -68,16 +68,16 @@ impl RunningExperiment<'_> {
                 },
             )?,
             StoreSource::Started { store, setting } => {
-                // If floodmark is killed, the next experiment removes the data from this folder.
+                // If floodmark is killed, the next experiment removes the data from this directory.
                 let data = self.temporary.join(STORE_DATA);
-                let folder = Scratch::create(&data, &store.name)
+                let directory = Scratch::create(&data, &store.name)
                     .map_err(|error| failed(format!("{}: {error}", data.display())))?;
-                let folder = scratch.insert(folder);
+                let directory = scratch.insert(directory);
                 let free = || restartable_address(Ipv4Addr::LOCALHOST);
                 let own = within(&hosts.server, free).map_err(failed)?;
                 let free = || free_address(Ipv4Addr::LOCALHOST, None);
                 let other = within(&hosts.server, free).map_err(failed)?;
-                filler.set("data", folder.path().display().to_string());
+                filler.set("data", directory.path().display().to_string());
                 filler.set("host", Ipv4Addr::LOCALHOST.to_string());
                 filler.set("other-port", other.port().to_string());
                 store.fill(setting, &mut filler);
@@ -106,7 +106,8 @@ impl RunningExperiment<'_> {
     }
 
     /// Starts the server of a trial and waits until it is ready. `store` is the address of the
-    /// trial's store, which is already running. `name` is that of the server's log and run folder.
+    /// trial's store, which is already running. `name` is that of the server's log and run
+    /// directory.
     pub(super) fn start_server(
         &self,
         trial: &Trial,
@@ -134,8 +135,8 @@ impl RunningExperiment<'_> {
             .start(self.paths(name), order, &ready, runner.stop)
     }
 
-    /// Stops a trial's server and its store. Reports and returns a message for each program that had
-    /// to be killed.
+    /// Stops a trial's server and its store. Reports and returns a message for each program that
+    /// had to be killed.
     pub(super) fn stop_programs(
         &mut self,
         trial: &Trial,
@@ -208,10 +209,10 @@ pub struct StoreInstance {
     pub reached: String,
     /// Address of the store itself.
     address: SocketAddr,
-    /// The store's process, if floodmark started it. Declared before the data folder, so that the
-    /// process ends first.
+    /// The store's process, if floodmark started it. Declared before the data directory, so that
+    /// the process ends first.
     pub(super) program: Option<RunningProgram>,
-    /// Values of all placeholders except the port and the run folder.
+    /// Values of all placeholders except the port and the run directory.
     filler: Filler,
     proxy: Option<DelayProxy>,
     _data: Option<Scratch>,
@@ -227,7 +228,7 @@ impl StoreInstance {
         paths: ProgramPaths<'_>,
         stop: &Stop,
     ) -> Result<(), StepError> {
-        // The run folder of the ended process goes first.
+        // The run directory of the ended process goes first.
         self.program = None;
         let spec = store_spec(store, hosts, self.address, self.filler.clone());
         let program = self.program.insert(spec.restart(paths)?);

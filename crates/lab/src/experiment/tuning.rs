@@ -1,5 +1,5 @@
-//! Runs a tuning: measures one server process after the other, each with the setting that the search
-//! needs next.
+//! Runs a tuning: measures one server process after the other, each with the setting that the
+//! search needs next.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ impl RunningExperiment<'_> {
         let begin = Instant::now();
         let mut longest = Duration::ZERO;
         loop {
-            let record = fold_with(self.folder.path(), self.folder.unsaved())?;
+            let record = fold_with(self.directory.path(), self.directory.unsaved())?;
             let failed = record.tuning.iter().flat_map(|tuning| &tuning.failed);
             let state = TuningState {
                 failed: failed.cloned().collect(),
@@ -46,7 +46,7 @@ impl RunningExperiment<'_> {
                 && begin.elapsed() + longest > budget
             {
                 let budget_s = budget.as_secs_f64();
-                self.folder.append(&Event::OutOfTime { budget_s });
+                self.directory.append(&Event::OutOfTime { budget_s });
                 return Ok(None);
             }
             self.listener.on_next(&next);
@@ -72,7 +72,7 @@ impl RunningExperiment<'_> {
         let is_left_out = !std::mem::take(&mut self.left_out).is_empty();
         let what = self.failures[earlier..].last().cloned();
         if is_left_out || what.is_some() {
-            self.folder.append(&Event::SettingFailed(FailedSetting {
+            self.directory.append(&Event::SettingFailed(FailedSetting {
                 trial: next.trial.clone(),
                 what: what.unwrap_or_else(|| "skipped; see the reason above".to_owned()),
             }));

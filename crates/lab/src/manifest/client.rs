@@ -49,7 +49,7 @@ const SUPPORTED: [&str; 7] = [
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientManifest {
-    /// Name of the client and its folder.
+    /// Name of the client and its directory.
     name: Located<Name>,
     /// One-line description of the client.
     #[serde(rename = "about")]
@@ -90,7 +90,7 @@ pub(crate) struct ClientManifest {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Commands {
-    /// Command that sends load for a duration. It runs in the client's folder without a shell.
+    /// Command that sends load for a duration. It runs in the client's directory without a shell.
     /// {url}, or {host}, {port} and {path}, stand for the target. {connections}, {threads} and
     /// {seconds} stand for the load.
     duration: Option<Located<CommandWords>>,
@@ -119,19 +119,19 @@ impl TryFrom<ScalarText> for ExitCode {
 /// An external client.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// Its folder.
+    /// Its directory.
     pub package: ManifestPackage,
     /// The other keys of `client.toml`.
     pub(crate) manifest: ClientManifest,
 }
 
 impl Client {
-    /// Reads the `client.toml` of a folder.
+    /// Reads the `client.toml` of a directory.
     ///
     /// # Errors
     /// The file cannot be read or is invalid.
-    pub fn read(folder: &Path) -> Result<Self, FileError> {
-        let file = TomlFile::read(&folder.join("client.toml"))?;
+    pub fn read(directory: &Path) -> Result<Self, FileError> {
+        let file = TomlFile::read(&directory.join("client.toml"))?;
         let mut manifest: ClientManifest = file.parse()?;
         if let Some(path) = manifest.path.as_ref().filter(|path| !is_path(path)) {
             let what = format!(
@@ -152,7 +152,7 @@ impl Client {
             }
         }
         let (needs, build) = (std::mem::take(&mut manifest.needs), manifest.build.take());
-        let package = ManifestPackage::new(&file, folder, &manifest.name, needs, build)?;
+        let package = ManifestPackage::new(&file, directory, &manifest.name, needs, build)?;
         let client = Client { package, manifest };
         if client.abilities().is_empty() {
             Err(file.error_at_start(

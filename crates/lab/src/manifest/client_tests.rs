@@ -14,12 +14,12 @@ fn clients() -> PathBuf {
 
 /// Reads the figures from a file that contains the output of a shipped client.
 fn read(name: &str, file: &str) -> Result<PrintedFigures, String> {
-    let folder = clients().join(name).canonicalize().unwrap();
-    let client = Client::read(&folder).unwrap_or_else(|error| panic!("{error}"));
+    let directory = clients().join(name).canonicalize().unwrap();
+    let client = Client::read(&directory).unwrap_or_else(|error| panic!("{error}"));
     client
         .manifest
         .figures
-        .read(&fs::read_to_string(folder.join(file)).unwrap())
+        .read(&fs::read_to_string(directory.join(file)).unwrap())
 }
 
 /// Builds figures from a throughput, counts (responses, unexpected, errors) and times in µs.
@@ -225,10 +225,10 @@ fn reads_printed_figures() {
 #[test]
 fn counts_failures_of_each_kind() {
     let of = |name: &str, file: &str, from: &str, to: &str| {
-        let folder = clients().join(name).canonicalize().unwrap();
-        let text = fs::read_to_string(folder.join(file)).unwrap();
+        let directory = clients().join(name).canonicalize().unwrap();
+        let text = fs::read_to_string(directory.join(file)).unwrap();
         assert!(text.contains(from), "{from}");
-        let said = Client::read(&folder)
+        let said = Client::read(&directory)
             .unwrap()
             .manifest
             .figures
@@ -282,10 +282,10 @@ p50 = { find = 'p50 (\d+)(us|ms|y)', unit = "printed" }
 
 fn client(text: &str) -> Result<Client, String> {
     let root = tempfile::tempdir().unwrap();
-    let folder = root.path().join("tool");
-    fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("client.toml"), text).unwrap();
-    Client::read(&folder).map_err(|error| {
+    let directory = root.path().join("tool");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("client.toml"), text).unwrap();
+    Client::read(&directory).map_err(|error| {
         let file = error.place.rsplit('/').next().unwrap();
         format!("{file}: {}", error.what)
     })
@@ -312,7 +312,7 @@ fn names_the_line_of_an_invalid_key() {
         (
             "\"tool\"",
             "\"tol\"",
-            "client.toml:1: name: \"tol\" must be the folder's name",
+            "client.toml:1: name: \"tol\" must be the directory's name",
         ),
         (
             "[\"sh\"]",
@@ -390,10 +390,10 @@ fn names_the_line_of_an_invalid_key() {
 /// Reads a trial with a client and a load.
 fn trial(load: &str, more: &str) -> Result<Trial, String> {
     let root = tempfile::tempdir().unwrap();
-    let folder = root.path().join("clients/tool");
-    fs::create_dir_all(&folder).unwrap();
+    let directory = root.path().join("clients/tool");
+    fs::create_dir_all(&directory).unwrap();
     fs::write(
-        folder.join("client.toml"),
+        directory.join("client.toml"),
         CLIENT.replace("success = [0, 3]", more),
     )
     .unwrap();
@@ -465,13 +465,13 @@ fn refuses_a_load_that_the_client_does_not_support() {
 #[test]
 fn keeps_the_number_of_requests_of_a_client_without_durations() {
     let root = tempfile::tempdir().unwrap();
-    let folder = root.path().join("clients/tool");
-    fs::create_dir_all(&folder).unwrap();
+    let directory = root.path().join("clients/tool");
+    fs::create_dir_all(&directory).unwrap();
     let counting = CLIENT.replace(
         "duration = \"tool -c {connections} -t {threads} -d {seconds} {url}\"\n",
         "",
     );
-    fs::write(folder.join("client.toml"), counting).unwrap();
+    fs::write(directory.join("client.toml"), counting).unwrap();
     let path = root.path().join("e.toml");
     let text = "question = \"?\"\n[load]\nrequests = 10\n[[trial]]\ncommand = \"x {port}\"\nclient = \"tool\"\n[[trial]]\nname = \"own\"\ncommand = \"x {port}\"\n";
     fs::write(&path, text).unwrap();

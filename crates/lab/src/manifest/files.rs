@@ -40,46 +40,51 @@ impl<T> ManifestCache<T> {
         if let Some(known) = self.known.get(&name.0) {
             return Ok(Arc::clone(known));
         }
-        let folder = find_folder(file, self.key, name)?;
-        let content = Arc::new((self.read)(&folder)?);
+        let directory = find_directory(file, self.key, name)?;
+        let content = Arc::new((self.read)(&directory)?);
         self.known.insert(name.0.clone(), Arc::clone(&content));
         Ok(content)
     }
 }
 
-/// Finds a manifest's folder. Searches the parent of the experiment's folder, the experiment's
-/// folder, the current folder, and then the files that are embedded in floodmark.
-fn find_folder(file: &TomlFile, key: &str, located: &Located<Name>) -> Result<PathBuf, FileError> {
-    let (folder, manifest) = (format!("{key}s"), format!("{key}.toml"));
+/// Finds a manifest's directory. Searches the parent of the experiment's directory, the
+/// experiment's directory, the current directory, and then the files that are embedded in
+/// floodmark.
+fn find_directory(
+    file: &TomlFile,
+    key: &str,
+    located: &Located<Name>,
+) -> Result<PathBuf, FileError> {
+    let (directory, manifest) = (format!("{key}s"), format!("{key}.toml"));
     let name = located.0.as_str();
-    let here = folder_of(file.path());
+    let here = directory_of(file.path());
     let places = [
-        here.join("..").join(&folder),
-        here.join(&folder),
-        PathBuf::from(&folder),
+        here.join("..").join(&directory),
+        here.join(&directory),
+        PathBuf::from(&directory),
     ];
     let mut candidates = places.iter().map(|place| place.join(name));
     if let Some(found) = candidates.find(|path| path.join(&manifest).is_file()) {
-        // Return an absolute path, because commands run in this folder.
+        // Return an absolute path, because commands run in this directory.
         return Ok(found.canonicalize().unwrap_or(found));
     }
     let invalid = |what: String| file.error(&located.span(), what);
-    if let Some(root) = embedded_root(&format!("{folder}/{name}/{manifest}")) {
-        return Ok(root.map_err(invalid)?.join(folder).join(name));
+    if let Some(root) = embedded_root(&format!("{directory}/{name}/{manifest}")) {
+        return Ok(root.map_err(invalid)?.join(directory).join(name));
     }
-    let known = known_names(&places, &format!("{folder}/"), &format!("/{manifest}"));
+    let known = known_names(&places, &format!("{directory}/"), &format!("/{manifest}"));
     let fix = did_you_mean(name, known.iter().map(String::as_str));
     Err(invalid(format!("unknown {key} \"{name}\"; {fix}")))
 }
 
-/// Unpacks the embedded files if one of them has this path. Returns their folder.
+/// Unpacks the embedded files if one of them has this path. Returns their directory.
 pub(super) fn embedded_root(path: &str) -> Option<Result<PathBuf, String>> {
     let is_embedded = bundle::paths().iter().any(|embedded| embedded == path);
     is_embedded.then(|| bundle::unpack().map_err(|error| error.to_string()))
 }
 
-/// Returns the names for which NAME + `suffix` is a file in one of the folders, or an embedded file
-/// below the folder `embedded`.
+/// Returns the names for which NAME + `suffix` is a file in one of the directories, or an embedded
+/// file below the directory `embedded`.
 pub(super) fn known_names(places: &[PathBuf], embedded: &str, suffix: &str) -> BTreeSet<String> {
     let paths = bundle::paths();
     let names = paths.iter().filter_map(|path| {
@@ -99,10 +104,10 @@ pub(super) fn known_names(places: &[PathBuf], embedded: &str, suffix: &str) -> B
     names
 }
 
-/// Returns the parent folder of a file.
-pub(super) fn folder_of(path: &Path) -> PathBuf {
+/// Returns the parent directory of a file.
+pub(super) fn directory_of(path: &Path) -> PathBuf {
     match path.parent() {
-        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        Some(directory) if directory != Path::new("") => directory.to_owned(),
         _ => PathBuf::from("."),
     }
 }

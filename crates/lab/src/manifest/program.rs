@@ -1,5 +1,5 @@
-//! Keys that systems, stores and clients share: a program's folder, requirements, build, start and
-//! settings, and the placeholders such as `{port}` in its commands.
+//! Keys that systems, stores and clients share: a program's directory, requirements, build, start
+//! and settings, and the placeholders such as `{port}` in its commands.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,9 +29,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Build {
-    /// Build command. It runs in the manifest's folder without a shell.
+    /// Build command. It runs in the manifest's directory without a shell.
     pub(crate) command: Located<CommandWords>,
-    /// Files and folders that the build reads. The build is skipped if none of the files has
+    /// Files and directories that the build reads. The build is skipped if none of the files has
     /// changed. Default: build every time.
     inputs: Option<Located<Vec<String>>>,
     /// Files that the build writes. If one is missing, the build runs again.
@@ -42,15 +42,15 @@ pub struct Build {
 }
 
 impl Build {
-    /// Returns the paths of the files and folders that the build reads.
-    pub(crate) fn inputs(&self, folder: &Path) -> Vec<PathBuf> {
+    /// Returns the paths of the files and directories that the build reads.
+    pub(crate) fn inputs(&self, directory: &Path) -> Vec<PathBuf> {
         let names = self.inputs.iter().flat_map(|names| names.iter());
-        names.map(|name| folder.join(name)).collect()
+        names.map(|name| directory.join(name)).collect()
     }
 
     /// Returns the path of the first missing output.
-    pub(crate) fn missing_output(&self, folder: &Path) -> Option<PathBuf> {
-        let mut paths = self.outputs.iter().map(|name| folder.join(name));
+    pub(crate) fn missing_output(&self, directory: &Path) -> Option<PathBuf> {
+        let mut paths = self.outputs.iter().map(|name| directory.join(name));
         paths.find(|path| !path.exists())
     }
 
@@ -59,9 +59,9 @@ impl Build {
         self.within.as_ref().map_or(BUILD_TIMEOUT, |limit| limit.0)
     }
 
-    fn check(&self, file: &TomlFile, folder: &Path) -> Result<(), FileError> {
+    fn check(&self, file: &TomlFile, directory: &Path) -> Result<(), FileError> {
         check_placeholders(file, "command", &self.command, &["floodmark"])?;
-        let inputs = self.inputs(folder);
+        let inputs = self.inputs(directory);
         match (inputs.iter().find(|path| !path.exists()), &self.inputs) {
             (Some(missing), Some(names)) => {
                 let what = format!("inputs: {} does not exist", missing.display());
@@ -125,15 +125,15 @@ impl Knob {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Start {
-    /// Command that starts the server in the system's folder, without a shell. The server must stay
-    /// in the foreground. The command can contain placeholders. {host} and {port} are the address
-    /// and a free port to listen on. {run} is a folder for the files of this run. {threads} is the
-    /// value of the knob `threads`. Without this knob, it is the number of the server's own CPUs,
-    /// or half the CPUs if the server has no dedicated CPUs. {floodmark} is the path of floodmark.
-    /// {workload} is the name of the workload. {store} is the address and port of the trial's
-    /// store, or the word `none`.
+    /// Command that starts the server in the system's directory, without a shell. The server must
+    /// stay in the foreground. The command can contain placeholders. {host} and {port} are the
+    /// address and a free port to listen on. {run} is a directory for the files of this run.
+    /// {threads} is the value of the knob `threads`. Without this knob, it is the number of the
+    /// server's own CPUs, or half the CPUs if the server has no dedicated CPUs. {floodmark} is the
+    /// path of floodmark. {workload} is the name of the workload. {store} is the address and port
+    /// of the trial's store, or the word `none`.
     pub command: Located<CommandWords>,
-    /// Files in the system's folder to copy to {run}. Placeholders in these files are replaced.
+    /// Files in the system's directory to copy to {run}. Placeholders in these files are replaced.
     #[serde(default)]
     pub files: Vec<Located<String>>,
     /// Request that returns a status from 200 to 399 once the server is ready, such as "GET /".
@@ -161,13 +161,13 @@ impl Start {
         limit.map_or(STOP_TIMEOUT, |limit| limit.0)
     }
 
-    /// Checks the placeholders in the command, and checks that the files exist in `folder`.
-    fn check(&self, file: &TomlFile, folder: &Path, known: &[&str]) -> Result<(), FileError> {
+    /// Checks the placeholders in the command, and checks that the files exist in `directory`.
+    fn check(&self, file: &TomlFile, directory: &Path, known: &[&str]) -> Result<(), FileError> {
         check_placeholders(file, "command", &self.command, known)?;
         for name in &self.files {
-            let path = folder.join(name.as_str());
+            let path = directory.join(name.as_str());
             if name.contains('/') || !path.is_file() {
-                let what = format!("files: {} is not a file in the folder", path.display());
+                let what = format!("files: {} is not a file in the directory", path.display());
                 return Err(file.error(&name.span(), what));
             }
         }
@@ -208,13 +208,13 @@ pub(super) fn check_placeholders(
     checked.map_err(|what| file.error(&command.span(), format!("{key}: {what}")))
 }
 
-/// A folder with a manifest.
+/// A directory with a manifest.
 #[derive(Debug, Clone)]
 pub struct ManifestPackage {
     /// Name of the system, store or client.
     pub name: String,
-    /// The folder, in which commands run.
-    pub folder: PathBuf,
+    /// The directory, in which commands run.
+    pub directory: PathBuf,
     /// Programs that must be installed.
     pub needs: Vec<Need>,
     /// How to build the program.
@@ -225,24 +225,25 @@ impl ManifestPackage {
     /// Checks the keys that all manifests share.
     pub(super) fn new(
         file: &TomlFile,
-        folder: &Path,
+        directory: &Path,
         name: &Located<Name>,
         needs: Vec<Need>,
         build: Option<Build>,
     ) -> Result<Self, FileError> {
-        let folder_name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let directory_name = directory.file_name().unwrap_or_default().to_string_lossy();
         let span = name.span();
         let name = &name.0;
-        if *name != folder_name {
-            let what = format!("name: \"{name}\" must be the folder's name, \"{folder_name}\"");
+        if *name != directory_name {
+            let what =
+                format!("name: \"{name}\" must be the directory's name, \"{directory_name}\"");
             return Err(file.error(&span, what));
         }
         if let Some(build) = &build {
-            build.check(file, folder)?;
+            build.check(file, directory)?;
         }
         Ok(ManifestPackage {
             name: name.clone(),
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
             needs,
             build,
         })
@@ -252,7 +253,7 @@ impl ManifestPackage {
 /// A program that floodmark starts as a server or store.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// The program's folder.
+    /// The program's directory.
     pub package: ManifestPackage,
     /// How to start the program.
     pub start: Start,
@@ -299,7 +300,7 @@ impl Program {
             let what = format!("the knob \"{name}\" {what}");
             return Err(file.error(&knob.span(), what));
         }
-        start.check(file, &package.folder, &known)?;
+        start.check(file, &package.directory, &known)?;
         let knobs = knobs.into_iter();
         Ok(Program {
             package,
@@ -314,7 +315,7 @@ impl Program {
     pub(super) fn uses(&self, knob: &str) -> bool {
         let placeholder = format!("{{{knob}}}");
         let is_in_file = |name: &Located<String>| {
-            let text = fs::read_to_string(self.folder.join(name.as_str()));
+            let text = fs::read_to_string(self.directory.join(name.as_str()));
             text.is_ok_and(|text| text.contains(&placeholder))
         };
         self.start.command.uses(knob) || self.start.files.iter().any(is_in_file)
@@ -536,8 +537,8 @@ impl Need {
 /// Runs a program and returns its exit status and output. Returns `None` if the program does not
 /// start or times out.
 pub fn ask(command: Command) -> Option<(ExitStatus, String)> {
-    let folder = tempfile::tempdir().ok()?;
-    let log = folder.path().join("version");
+    let directory = tempfile::tempdir().ok()?;
+    let log = directory.path().join("version");
     let mut child = Child::start_logged(command, &log).ok()?;
     let status = child.wait(PATIENCE).ok()??;
     let said = std::fs::read(&log).ok()?;
@@ -561,7 +562,7 @@ fn on_path(program: &str) -> bool {
         return runs(Path::new(program));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| runs(&folder.join(program)))
+    std::env::split_paths(&path).any(|directory| runs(&directory.join(program)))
 }
 
 fn version(text: &str) -> Option<Vec<u64>> {

@@ -39,13 +39,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn files(folder: &str, name: impl Fn(&Path) -> PathBuf) -> Vec<PathBuf> {
-    let entries = fs::read_dir(root().join(folder)).unwrap();
+fn files(directory: &str, name: impl Fn(&Path) -> PathBuf) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(directory)).unwrap();
     let paths = entries.map(|entry| name(&entry.unwrap().path()));
     let found: Vec<PathBuf> = paths
         .filter(|path| path.is_file() && path.extension().is_some_and(|e| e == "toml"))
         .collect();
-    assert!(found.len() >= 2, "{folder}: {found:?}");
+    assert!(found.len() >= 2, "{directory}: {found:?}");
     found
 }
 
@@ -57,18 +57,21 @@ fn shipped_manifests_are_valid() {
         let text = fs::read_to_string(&path).unwrap();
         assert!(fits(&experiment_schema(), &text), "{}", path.display());
     }
-    let folders = ["systems", "cases/systems"];
-    let manifest = |folder: &Path| folder.join("system.toml");
-    for path in folders.map(|folder| files(folder, manifest)).concat() {
-        let folder = path.canonicalize().unwrap();
-        let read = System::read(folder.parent().unwrap());
+    let directories = ["systems", "cases/systems"];
+    let manifest = |directory: &Path| directory.join("system.toml");
+    for path in directories
+        .map(|directory| files(directory, manifest))
+        .concat()
+    {
+        let directory = path.canonicalize().unwrap();
+        let read = System::read(directory.parent().unwrap());
         assert!(read.is_ok(), "{}", read.unwrap_err());
         let text = fs::read_to_string(&path).unwrap();
         assert!(fits(&system_schema(), &text), "{}", path.display());
     }
-    for path in files("clients", |folder| folder.join("client.toml")) {
-        let folder = path.canonicalize().unwrap();
-        let read = Client::read(folder.parent().unwrap());
+    for path in files("clients", |directory| directory.join("client.toml")) {
+        let directory = path.canonicalize().unwrap();
+        let read = Client::read(directory.parent().unwrap());
         assert!(read.is_ok(), "{}", read.unwrap_err());
         let text = fs::read_to_string(&path).unwrap();
         assert!(fits(&client_schema(), &text), "{}", path.display());
@@ -103,8 +106,8 @@ fn schemas_accept_what_the_reader_accepts() {
 
 #[test]
 fn templates_are_valid_and_overwrite_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
     let path = write_template(Template::System, root, "mine").unwrap();
     let system = System::read(path.parent().unwrap()).unwrap();
     assert_eq!(system.name, "mine");

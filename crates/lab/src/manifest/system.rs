@@ -1,5 +1,5 @@
-//! Reads `system.toml` and `store.toml`, which define how to build and start a server and a database,
-//! and their settings. Also defines the `store` of a trial.
+//! Reads `system.toml` and `store.toml`, which define how to build and start a server and a
+//! database, and their settings. Also defines the `store` of a trial.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -33,7 +33,7 @@ pub(super) const SERVER_PLACEHOLDERS: [&str; 7] = [
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SystemManifest {
-    /// Name of the system and its folder.
+    /// Name of the system and its directory.
     name: Located<Name>,
     /// One-line description of the system.
     #[serde(rename = "about")]
@@ -92,15 +92,15 @@ impl Deref for System {
 }
 
 impl System {
-    /// Reads the `system.toml` of a folder.
+    /// Reads the `system.toml` of a directory.
     ///
     /// # Errors
     /// The file cannot be read or is invalid.
-    pub fn read(folder: &Path) -> Result<Self, FileError> {
-        let file = TomlFile::read(&folder.join("system.toml"))?;
+    pub fn read(directory: &Path) -> Result<Self, FileError> {
+        let file = TomlFile::read(&directory.join("system.toml"))?;
         let manifest: SystemManifest = file.parse()?;
         let (name, needs, build) = (&manifest.name, manifest.needs, manifest.build);
-        let package = ManifestPackage::new(&file, folder, name, needs, build)?;
+        let package = ManifestPackage::new(&file, directory, name, needs, build)?;
         let program = Program::new(
             &file,
             package,
@@ -150,7 +150,7 @@ const STORE_PLACEHOLDERS: [&str; 7] = [
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoreManifest {
-    /// Name of the store and its folder.
+    /// Name of the store and its directory.
     name: Located<Name>,
     /// One-line description of the store.
     #[serde(rename = "about")]
@@ -177,14 +177,14 @@ pub(super) struct StoreManifest {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct StoreStart {
-    /// Command that starts the store in its folder, without a shell. The store must stay in the
+    /// Command that starts the store in its directory, without a shell. The store must stay in the
     /// foreground. It is ready when it accepts connections. The command can contain placeholders.
     /// {host} and {port} are the address and a free port to listen on. {other-port} is a second
-    /// free port. {data} is an empty folder that is removed after the trial. {run} is a folder for
-    /// the files of this run, and is kept after the trial. {threads} is half the number of CPUs.
-    /// {floodmark} is the path of floodmark.
+    /// free port. {data} is an empty directory that is removed after the trial. {run} is a
+    /// directory for the files of this run, and is kept after the trial. {threads} is half the
+    /// number of CPUs. {floodmark} is the path of floodmark.
     command: Located<CommandWords>,
-    /// Files in the store's folder to copy to {run}. Placeholders in these files are replaced.
+    /// Files in the store's directory to copy to {run}. Placeholders in these files are replaced.
     #[serde(default)]
     files: Vec<Located<String>>,
     /// Maximum time until the store is ready. Default: 30s.
@@ -206,8 +206,8 @@ enum StoreProduct {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoreSection {
-    /// Name of the store. Its folder is stores/NAME, next to the experiments folder. Each server
-    /// process gets a fresh, empty store.
+    /// Name of the store. Its directory is stores/NAME, next to the experiments directory. Each
+    /// server process gets a fresh, empty store.
     pub name: Option<Located<Name>>,
     /// Host and port of a running store, such as "10.0.0.7:5432". Use either `url` or `name`. The
     /// server under test must create the content of this store.
@@ -237,15 +237,15 @@ impl Deref for Store {
 }
 
 impl Store {
-    /// Reads the `store.toml` of a folder.
+    /// Reads the `store.toml` of a directory.
     ///
     /// # Errors
     /// The file cannot be read or is invalid.
-    pub fn read(folder: &Path) -> Result<Self, FileError> {
-        let file = TomlFile::read(&folder.join("store.toml"))?;
+    pub fn read(directory: &Path) -> Result<Self, FileError> {
+        let file = TomlFile::read(&directory.join("store.toml"))?;
         let manifest: StoreManifest = file.parse()?;
         let (name, needs, build) = (&manifest.name, manifest.needs, manifest.build);
-        let package = ManifestPackage::new(&file, folder, name, needs, build)?;
+        let package = ManifestPackage::new(&file, directory, name, needs, build)?;
         let start = Start {
             command: manifest.start.command,
             files: manifest.start.files,

@@ -10,18 +10,18 @@ use floodmark_record::plan::Expect;
 
 use super::*;
 
-/// A temporary folder that contains `systems/one` and an experiment.
+/// A temporary directory that contains `systems/one` and an experiment.
 pub(super) struct Lab(tempfile::TempDir);
 
 impl Lab {
     pub(super) fn new(system: &str, experiment: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let one = folder.path().join("systems/one");
+        let directory = tempfile::tempdir().unwrap();
+        let one = directory.path().join("systems/one");
         fs::create_dir_all(&one).unwrap();
         fs::write(one.join("system.toml"), system).unwrap();
-        fs::create_dir(folder.path().join("experiments")).unwrap();
-        fs::write(folder.path().join("experiments/e.toml"), experiment).unwrap();
-        Lab(folder)
+        fs::create_dir(directory.path().join("experiments")).unwrap();
+        fs::write(directory.path().join("experiments/e.toml"), experiment).unwrap();
+        Lab(directory)
     }
 
     /// Writes another file.
@@ -32,7 +32,7 @@ impl Lab {
     pub(super) fn read(&self) -> Result<Experiment, String> {
         let path = self.0.path().join("experiments/e.toml");
         Experiment::read(&path).map_err(|error| {
-            // Remove the path of the temporary folder.
+            // Remove the path of the temporary directory.
             let file = error.place.rsplit('/').next().unwrap();
             format!("{file}: {}", error.what)
         })

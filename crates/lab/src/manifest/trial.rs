@@ -1,5 +1,5 @@
-//! Reads trials and sweeps. A trial defines a server and how to load the server. A sweep is one trial
-//! per combination of knob values.
+//! Reads trials and sweeps. A trial defines a server and how to load the server. A sweep is one
+//! trial per combination of knob values.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::client::Client;
-use super::files::{ManifestCache, folder_of};
+use super::files::{ManifestCache, directory_of};
 use super::place::{TrialPlace, TrialPlacement};
 use super::program::{CommandWords, Knob, ManifestPackage, Program, ReadyPath, Start};
 use super::system::{SERVER_PLACEHOLDERS, Store, StoreSection, StoreSource, System, TrialStore};
@@ -31,10 +31,10 @@ const ROOT: &str = "/";
 pub(super) struct TrialSection {
     /// Name of the trial in tables. Default: the system's name.
     pub name: Option<Located<Name>>,
-    /// Name of the system. Its folder is systems/NAME, next to the experiments folder.
+    /// Name of the system. Its directory is systems/NAME, next to the experiments directory.
     system: Option<Located<Name>>,
-    /// Workload to request. Optional for a trial with `command`, and for a system without workloads.
-    /// Without a workload, the trial requests the path of `ready`.
+    /// Workload to request. Optional for a trial with `command`, and for a system without
+    /// workloads. Without a workload, the trial requests the path of `ready`.
     workload: Option<Located<Workload>>,
     /// Values of the server's knobs, such as { threads = 2 }.
     setting: Option<Located<LocatedMap<ScalarText>>>,
@@ -45,8 +45,8 @@ pub(super) struct TrialSection {
     /// "127.0.0.1:5432" } uses a running database. In the system's command, {store} stands for the
     /// address of the database.
     store: Option<Located<StoreSection>>,
-    /// External client that sends the load instead of floodmark. Its folder is clients/NAME, next
-    /// to the experiments folder.
+    /// External client that sends the load instead of floodmark. Its directory is clients/NAME,
+    /// next to the experiments directory.
     client: Option<Located<Name>>,
     /// Settings that override the experiment's load.
     load: Option<LoadSpec>,
@@ -55,9 +55,9 @@ pub(super) struct TrialSection {
     /// One-way latency that floodmark's proxy adds between client and server. With 0s, the proxy
     /// adds no delay and serves as a baseline. Default: no proxy.
     delay: Option<Delay>,
-    /// Command that starts your own server instead of a system. It runs in the experiment's folder
-    /// without a shell. {host} and {port} stand for the address and port to listen on. {store}
-    /// stands for the address of the trial's store.
+    /// Command that starts your own server instead of a system. It runs in the experiment's
+    /// directory without a shell. {host} and {port} stand for the address and port to listen on.
+    /// {store} stands for the address of the trial's store.
     command: Option<Located<CommandWords>>,
     /// Request that returns a status from 200 to 399 once the server is ready. Requires `command`.
     /// Default: a GET of the workload's path, or GET / without a workload.
@@ -168,7 +168,7 @@ impl TrialReader<'_> {
             load.override_with(own);
         }
         if let Some(check) = &mut load.check {
-            check.relative_to(&folder_of(file.path()));
+            check.relative_to(&directory_of(file.path()));
         }
         let client = match &section.client {
             Some(name) => {
@@ -288,10 +288,10 @@ impl TrialReader<'_> {
         let program = Some(&*program).filter(|program| is_name(program));
         let name = name.map(String::as_str).or(program);
         let name = name.ok_or_else(|| invalid("the trial has no name; write name = \"…\""))?;
-        let folder = folder_of(self.file.path());
+        let directory = directory_of(self.file.path());
         let package = ManifestPackage {
             name: name.to_owned(),
-            folder: folder.canonicalize().unwrap_or(folder),
+            directory: directory.canonicalize().unwrap_or(directory),
             needs: Vec::new(),
             build: None,
         };

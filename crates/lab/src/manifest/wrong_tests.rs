@@ -168,7 +168,7 @@ fn names_line_and_fix_of_errors_in_systems() {
         (
             "name = \"one\"",
             "name = \"two\"",
-            "system.toml:1: name: \"two\" must be the folder's name, \"one\"",
+            "system.toml:1: name: \"two\" must be the directory's name, \"one\"",
         ),
         (
             "[\"hello\"]",
@@ -188,7 +188,7 @@ fn names_line_and_fix_of_errors_in_systems() {
         (
             "[start]",
             "[start]\nfiles = [\"none.conf\"]",
-            "is not a file in the folder",
+            "is not a file in the directory",
         ),
         (
             "[start]",

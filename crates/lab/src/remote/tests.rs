@@ -75,11 +75,11 @@ fn observer_file(synchronised: bool) -> (tempfile::TempDir, ObserverFile) {
     for line in lines {
         writeln!(text, "{}", serde_json::to_string(&line).unwrap()).unwrap();
     }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("server.jsonl");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("server.jsonl");
     fs::write(&path, text).unwrap();
     let file = ObserverFile::open(&path).unwrap();
-    (folder, file)
+    (directory, file)
 }
 
 /// Returns the local observations of a 4 s run. The measurement starts after 1 s.
@@ -97,7 +97,7 @@ fn observed() -> Observed {
 
 #[test]
 fn moves_remote_series_to_the_client_clock() {
-    let (_folder, mut file) = observer_file(true);
+    let (_directory, mut file) = observer_file(true);
     let mut observed = observed();
     assert_eq!(add_to(&mut file, &mut observed), Ok(Vec::new()));
     let remote = observed.remote.unwrap();
@@ -117,7 +117,7 @@ fn moves_remote_series_to_the_client_clock() {
 
 #[test]
 fn refuses_a_remote_clock_that_is_not_synchronized() {
-    let (_folder, mut file) = observer_file(false);
+    let (_directory, mut file) = observer_file(false);
     let mut observed = observed();
     let error = add_to(&mut file, &mut observed).unwrap_err();
     assert!(error.contains("not synchronized (NTP)"), "{error}");

@@ -1,5 +1,5 @@
-//! Plans: a description (`closed, 50 kept connections, 1 thread, 10 s`), all details, and the command
-//! that repeats the measurement.
+//! Plans: a description (`closed, 50 kept connections, 1 thread, 10 s`), all details, and the
+//! command that repeats the measurement.
 //!
 //! Pages are meant to be shared, so values of headers that contain credentials are omitted. The
 //! record contains these values.
@@ -163,14 +163,14 @@ const MAX_BODY: usize = 200;
 /// has no command line.
 pub(crate) fn command(record: &Record) -> Option<String> {
     let (program, arguments) = record.tool.command.split_first()?;
-    // The program's folder is meaningless on another host.
+    // The program's directory is meaningless on another host.
     let name = Path::new(program)
         .file_name()
         .and_then(|name| name.to_str());
     let mut words = vec![quoted(name.unwrap_or("floodmark"))];
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
-        // Omit --out, because a repetition needs a new result folder.
+        // Omit --out, because a repetition needs a new result directory.
         match argument.as_str() {
             "--out" => drop(arguments.next()),
             out if out.starts_with("--out=") => {}
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_out_the_result_folder() {
+    fn leaves_out_the_result_directory() {
         for out in [&["--out", "old"][..], &["--out=old"]] {
             let arguments = [&["floodmark", "load", "u"], out, &["-q"]].concat();
             assert_eq!(command_of(&arguments), "floodmark load u -q");

@@ -71,8 +71,8 @@ fn search(bench: &Bench, known: &KnownServer, seed: u64) -> Result<SearchRun, Fa
     let mut scenario = known.scenario.clone();
     scenario.seed = seed;
     let server = TruthServer::start(scenario)?;
-    let folder = tempfile::tempdir()?;
-    let json = folder.path().join("record.json");
+    let directory = tempfile::tempdir()?;
+    let json = directory.path().join("record.json");
     let mut search = Command::new(&bench.floodmark);
     search.args(["capacity", &format!("http://{}/", server.address())]);
     search.args(["--slo", &known.objective.to_string()]);
@@ -81,7 +81,7 @@ fn search(bench: &Bench, known: &KnownServer, seed: u64) -> Result<SearchRun, Fa
     search
         .arg(&json)
         .arg("--out")
-        .arg(folder.path().join("result"));
+        .arg(directory.path().join("result"));
     search.stdout(Stdio::null());
     let status = bench.run(search, LONGEST_SEARCH)?;
     server.stop()?;

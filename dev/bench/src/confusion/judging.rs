@@ -66,15 +66,15 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Judges the results in `folder` for the cases in `names`.
+    /// Judges the results in `directory` for the cases in `names`.
     pub fn read<'a>(
         suite: &Suite,
-        folder: &Path,
+        directory: &Path,
         names: impl IntoIterator<Item = &'a String>,
     ) -> Self {
         let mut pass = Pass::default();
         for name in names {
-            let result = folder.join(name);
+            let result = directory.join(name);
             let record = floodmark_lab::fold(&result).map_err(Failure::from);
             match record.and_then(|record| judge(suite, &record, name)) {
                 Ok(case) => {

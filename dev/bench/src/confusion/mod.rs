@@ -139,7 +139,7 @@ pub fn run(bench: &Bench, options: &ConfusionOptions) -> Result<bool, Failure> {
 
 fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, Failure> {
     let results = options.suite.within(&bench.target.join("confusion"));
-    let folder = match (options.quick, options.pass) {
+    let directory = match (options.quick, options.pass) {
         _ if options.is_change_check => results.join("change"),
         (true, 1) => results.join("quick"),
         (_, pass) => results.join(pass.to_string()),
@@ -156,7 +156,7 @@ fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, 
         } else {
             &[]
         };
-        measure(bench, options, &cases, &folder, flags, MAX_TIME)?;
+        measure(bench, options, &cases, &directory, flags, MAX_TIME)?;
         if options.prove {
             let flags = ["--prove", "--only", FAULT, "--processes", "1"];
             let limit = MAX_PROOF_TIME;
@@ -165,7 +165,7 @@ fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, 
         }
     }
     let suite = options.suite;
-    let pass = Pass::read(suite, &folder, &names);
+    let pass = Pass::read(suite, &directory, &names);
     for case in &pass.cases {
         show(case, options.open, "");
     }

@@ -98,8 +98,8 @@ fn established(text: &str, own: &HashSet<u64>) -> Vec<(SocketAddr, SocketAddr)> 
         .collect()
 }
 
-/// Kills a server (SIGKILL) and restarts it with the same command, environment and working folder.
-/// Waits until the new server responds.
+/// Kills a server (SIGKILL) and restarts it with the same command, environment and working
+/// directory. Waits until the new server responds.
 fn restart(server: u32, at: SocketAddr) -> Result<Child, Failure> {
     let process = |file: &str| format!("/proc/{server}/{file}");
     let read = |file: &str| -> io::Result<String> {

@@ -49,7 +49,7 @@ pub fn lacks_program(skipped: &str) -> bool {
 
 /// Checks all systems and returns whether all of them meet their contracts.
 pub fn run(bench: &Bench) -> Result<bool, Failure> {
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let stores = names(&bench.root.join("stores"))?;
     let systems = bench.root.join("systems");
     let mut trials = Vec::new();
@@ -64,8 +64,8 @@ pub fn run(bench: &Bench) -> Result<bool, Failure> {
         sections: "[load]\nconnections = 1\nrequests = 1\n[place]\nprocesses = 1".to_owned(),
         trials: trials.iter().map(|trial| trial.setup(&program)).collect(),
     };
-    let record = setup.run(bench, folder.path(), &["--quiet"], MAX_TIME)?;
-    let (violations, ignored) = judge(&trials, &record, &folder.path().join("result"));
+    let record = setup.run(bench, directory.path(), &["--quiet"], MAX_TIME)?;
+    let (violations, ignored) = judge(&trials, &record, &directory.path().join("result"));
     for line in &violations {
         println!("violated: {line}");
     }
@@ -194,10 +194,14 @@ mod tests {
 
     fn system(text: &str) -> System {
         let parent = tempfile::tempdir().unwrap();
-        let folder = parent.path().join("s");
-        fs::create_dir(&folder).unwrap();
-        fs::write(folder.join("system.toml"), format!("name = \"s\"\n{text}")).unwrap();
-        System::read(&folder).unwrap()
+        let directory = parent.path().join("s");
+        fs::create_dir(&directory).unwrap();
+        fs::write(
+            directory.join("system.toml"),
+            format!("name = \"s\"\n{text}"),
+        )
+        .unwrap();
+        System::read(&directory).unwrap()
     }
 
     #[test]
@@ -235,14 +239,14 @@ mod tests {
             &system("workloads = [\"hello\"]\n[start]\ncommand = \"s {port}\"\n"),
             &[],
         );
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let judge = |skipped: &str| {
             let mut record = Record::new(
                 floodmark_record::host::ToolInfo::floodmark("0", Vec::new()),
                 floodmark_record::host::Environment::default(),
             );
             record.skipped = vec![skipped.to_owned()];
-            super::judge(&trial, &record, folder.path())
+            super::judge(&trial, &record, directory.path())
         };
         let missing = "s is skipped: java is not installed (not on the PATH)";
         assert_eq!(judge(missing), (vec![], vec![missing.to_owned()]));
@@ -253,7 +257,7 @@ mod tests {
         let (violations, _) = judge("t is skipped: java is not installed");
         assert!(violations[0].contains("did not finish"), "{violations:?}");
         fs::write(
-            folder.path().join("client-s-hello-1-1.log"),
+            directory.path().join("client-s-hello-1-1.log"),
             "violation: it is wrong\n9 checks, 1 violations\n",
         )
         .unwrap();

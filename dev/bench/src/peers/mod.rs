@@ -52,8 +52,8 @@ const STALL: (u64, u64) = (100, 1_000);
 /// Maximum time that a run takes in addition to its duration.
 const OVERHEAD: Duration = Duration::from_secs(60);
 
-/// A target: load, text, metric, peer and required ratio. The ratio is floodmark's figure divided by
-/// the peer's figure.
+/// A target: load, text, metric, peer and required ratio. The ratio is floodmark's figure divided
+/// by the peer's figure.
 type Target = (
     NginxLoad,
     &'static str,
@@ -213,10 +213,10 @@ pub fn run(bench: &Bench, options: &PeersOptions) -> Result<(), Failure> {
         (options.rounds as usize, u64::from(options.seconds))
     };
     let conditions = Conditions::read(bench)?;
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let measure = |load: NginxLoad, rounds: usize, seconds: u64| {
-        let folder = folder.path().join(load.name);
-        measure(bench, &peers, load, rounds, seconds, &folder)
+        let directory = directory.path().join(load.name);
+        measure(bench, &peers, load, rounds, seconds, &directory)
     };
     let closed = [KEPT, FRESH, HTTPS].map(|load| measure(load, rounds, seconds));
     let closed: Vec<MeasuredLoad> = closed
@@ -282,7 +282,7 @@ fn measure(
     load: NginxLoad,
     rounds: usize,
     seconds: u64,
-    folder: &Path,
+    directory: &Path,
 ) -> Result<Option<MeasuredLoad>, Failure> {
     let (mut able, mut trials) = (Vec::new(), Vec::new());
     for &peer in peers {
@@ -303,7 +303,7 @@ fn measure(
         trials,
     };
     let limit = OVERHEAD * u32::try_from(rounds * able.len())?;
-    let record = setup.run(bench, folder, &[], limit)?;
+    let record = setup.run(bench, directory, &[], limit)?;
     for line in &record.skipped {
         println!("skipped: {line}");
     }
@@ -312,7 +312,7 @@ fn measure(
         record,
         peers: able,
         rounds,
-        directory: folder.to_owned(),
+        directory: directory.to_owned(),
     }))
 }
 
@@ -340,8 +340,8 @@ impl MeasuredLoad {
         Ok(format!("\n## {heading}\n\n{figures}{failed}\n{ratios}"))
     }
 
-    /// Returns a table with a row per peer: the median, and the range in parentheses. `own` contains
-    /// floodmark's own records.
+    /// Returns a table with a row per peer: the median, and the range in parentheses. `own`
+    /// contains floodmark's own records.
     fn figures(&self, own: &BTreeMap<(&str, u32), Run>) -> String {
         let rows = self.peers.iter().map(|peer| {
             let median = |of: &dyn Fn(&Run) -> Option<f64>| {

@@ -36,7 +36,7 @@ impl StallSample {
 }
 
 /// Returns the manifest lines for the truth server that a peer loads. The server appends its log to
-/// a file in the experiment's folder.
+/// a file in the experiment's directory.
 pub fn server(bench: &Bench, peer: &str) -> String {
     let (length_ms, every_ms) = STALL;
     let program = bench.floodmark.with_file_name("floodmark-truth");
@@ -81,7 +81,8 @@ fn p99_error(samples: &[StallSample]) -> Option<Median> {
     )
 }
 
-/// Returns the section of the page. `peers` also contains the peers that cannot send at a fixed rate.
+/// Returns the section of the page. `peers` also contains the peers that cannot send at a fixed
+/// rate.
 pub fn section(measured: &MeasuredLoad, peers: &[&'static Peer]) -> Result<String, Failure> {
     let (length_ms, every_ms) = STALL;
     let (rate, requests) = (show_count(RATE), show_count(RATE * RATE_SECONDS));
@@ -143,8 +144,8 @@ that the peer sent late, for example in bursts.\n\
     Ok(text)
 }
 
-/// Returns a line per floodmark backend with the target: its absolute error of p99 must be lower than
-/// that of every other peer.
+/// Returns a line per floodmark backend with the target: its absolute error of p99 must be lower
+/// than that of every other peer.
 fn target(errors: &[(&Peer, Median)]) -> String {
     let (ours, others): (Vec<_>, Vec<_>) = errors
         .iter()

@@ -16,7 +16,7 @@ use crate::experiment::{FRESH, HTTPS, KEPT};
 use crate::table;
 
 /// Command that counts the instructions of a program and its child processes. The output file of
-/// each process is `callgrind.PID` in the working folder.
+/// each process is `callgrind.PID` in the working directory.
 const CALLGRIND: [&str; 4] = [
     "valgrind",
     "--tool=callgrind",
@@ -28,7 +28,7 @@ const CALLGRIND: [&str; 4] = [
 const REQUESTS: [u64; 2] = [2_000, 12_000];
 
 /// Counts the instructions per request for each load on each backend and returns the table.
-pub fn table(bench: &Bench, folder: &Path) -> Result<String, Failure> {
+pub fn table(bench: &Bench, directory: &Path) -> Result<String, Failure> {
     let wrapper = CALLGRIND.join(" ") + " ";
     let loads = Variant::all(&[KEPT, FRESH, HTTPS, RATE], &wrapper);
     let with = |variant: &Variant, requests| Variant {
@@ -39,7 +39,7 @@ pub fn table(bench: &Bench, folder: &Path) -> Result<String, Failure> {
         .iter()
         .flat_map(|variant| REQUESTS.map(|n| with(variant, n)));
     let variants: Vec<Variant> = variants.collect();
-    let measured = measure(bench, &variants, 1, 1, folder)?;
+    let measured = measure(bench, &variants, 1, 1, directory)?;
     let (mut rows, mut gaps) = (Vec::new(), String::new());
     for (variant, measured) in loads.iter().zip(measured.chunks(REQUESTS.len())) {
         let counted = |i: usize| counted(&measured[i], REQUESTS[i]);
@@ -55,7 +55,7 @@ pub fn table(bench: &Bench, folder: &Path) -> Result<String, Failure> {
 fn counted(measured: &VariantRuns, requests: u64) -> Result<u64, Failure> {
     let run = measured.runs.first().ok_or("the run failed")?;
     match run.own.requests.ok {
-        ok if ok == requests => of_process(&measured.folder, " worker"),
+        ok if ok == requests => of_process(&measured.directory, " worker"),
         ok => Err(format!("only {ok} of {requests} requests were ok").into()),
     }
 }
@@ -77,23 +77,23 @@ const WIRE_PARTS: [(&str, &str); 5] = [
 ];
 
 /// Counts the instructions of each part of `wire` and returns the table.
-pub fn wire_table(bench: &Bench, folder: &Path) -> Result<String, Failure> {
+pub fn wire_table(bench: &Bench, directory: &Path) -> Result<String, Failure> {
     bench.cargo("build --release --package floodmark-wire --example instructions")?;
     let example = bench.floodmark.with_file_name("examples/instructions");
     let mut rows = Vec::new();
     for (part, what) in WIRE_PARTS {
         let totals = REQUESTS.map(|requests| {
-            let folder = folder.join(format!("{part}-{requests}"));
-            fs::create_dir_all(&folder)?;
+            let directory = directory.join(format!("{part}-{requests}"));
+            fs::create_dir_all(&directory)?;
             let [program, flags @ ..] = CALLGRIND;
             let mut count = Command::new(program);
             count.args(flags).arg(&example);
             count.args([part, &requests.to_string()]);
-            let output = count.current_dir(&folder).output()?;
+            let output = count.current_dir(&directory).output()?;
             if !output.status.success() {
                 return Err(format!("valgrind {part}: {}", output.status).into());
             }
-            of_process(&folder, &format!("{part} {requests}"))
+            of_process(&directory, &format!("{part} {requests}"))
         });
         let [short, long] = totals;
         let each = per_request([short?, long?]);
@@ -102,10 +102,10 @@ pub fn wire_table(bench: &Bench, folder: &Path) -> Result<String, Failure> {
     Ok(table::table("part | instructions", rows))
 }
 
-/// Reads from `folder` the instructions of the process whose command line ends with `words`. The
+/// Reads from `directory` the instructions of the process whose command line ends with `words`. The
 /// format is defined in the Valgrind manual, "Callgrind Format Specification".
-fn of_process(folder: &Path, words: &str) -> Result<u64, Failure> {
-    for file in fs::read_dir(folder)?.flatten() {
+fn of_process(directory: &Path, words: &str) -> Result<u64, Failure> {
+    for file in fs::read_dir(directory)?.flatten() {
         if !file.file_name().to_string_lossy().starts_with("callgrind.") {
             continue;
         }
@@ -130,15 +130,15 @@ mod tests {
 
     #[test]
     fn finds_a_process_by_its_last_words() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let other = TEXT.replace("floodmark worker", "floodmark load x");
-        fs::write(folder.path().join("callgrind.1"), other).unwrap();
-        assert!(of_process(folder.path(), " worker").is_err());
-        fs::write(folder.path().join("callgrind.2"), TEXT).unwrap();
-        assert_eq!(of_process(folder.path(), " worker").unwrap(), 17);
+        fs::write(directory.path().join("callgrind.1"), other).unwrap();
+        assert!(of_process(directory.path(), " worker").is_err());
+        fs::write(directory.path().join("callgrind.2"), TEXT).unwrap();
+        assert_eq!(of_process(directory.path(), " worker").unwrap(), 17);
         let cut = TEXT.split_once("totals").unwrap().0;
-        fs::write(folder.path().join("callgrind.2"), cut).unwrap();
-        let error = of_process(folder.path(), " worker")
+        fs::write(directory.path().join("callgrind.2"), cut).unwrap();
+        let error = of_process(directory.path(), " worker")
             .unwrap_err()
             .to_string();
         assert!(error.contains("incomplete"), "{error}");

@@ -57,12 +57,12 @@ pub struct VariantRun {
     pub own: Run,
 }
 
-/// Runs of a variant and the folder of its client.
+/// Runs of a variant and the directory of its client.
 pub struct VariantRuns {
     /// Successful runs.
     pub runs: Vec<VariantRun>,
-    /// Working folder of the client.
-    pub folder: PathBuf,
+    /// Working directory of the client.
+    pub directory: PathBuf,
 }
 
 impl Variant {
@@ -100,13 +100,14 @@ impl Variant {
     }
 }
 
-/// Measures all variants in `rounds` rounds of `seconds` each. Files are written to a new `folder`.
+/// Measures all variants in `rounds` rounds of `seconds` each. Files are written to a new
+/// `directory`.
 pub fn measure(
     bench: &Bench,
     variants: &[Variant],
     rounds: usize,
     seconds: u64,
-    folder: &Path,
+    directory: &Path,
 ) -> Result<Vec<VariantRuns>, Failure> {
     let trials = variants.iter().enumerate();
     let trials: Result<_, Failure> = trials.map(|(i, variant)| variant.trial(bench, i)).collect();
@@ -118,16 +119,16 @@ pub fn measure(
         trials: trials?,
     };
     let limit = MAX_RUN_TIME * u32::try_from(variants.len() * rounds)?;
-    let record = setup.run(bench, folder, &[], limit)?;
+    let record = setup.run(bench, directory, &[], limit)?;
     let runs = setup.trials.iter().map(|trial| {
         let runs = record.runs_of(&trial.name).filter_map(|outer| {
-            let own = own_run(&folder.join("result"), outer)?;
+            let own = own_run(&directory.join("result"), outer)?;
             let outer = outer.clone();
             (own.requests.ok > 0).then_some(VariantRun { outer, own })
         });
         VariantRuns {
             runs: runs.collect(),
-            folder: folder.join("clients").join(&trial.name),
+            directory: directory.join("clients").join(&trial.name),
         }
     });
     Ok(runs.collect())

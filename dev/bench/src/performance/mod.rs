@@ -40,8 +40,8 @@ const PROGRAMS: [[&str; 2]; 4] = [
 pub fn run(bench: &Bench, options: &PerformanceOptions) -> Result<(), Failure> {
     let (rounds, seconds) = if options.quick { (1, 1) } else { (3, 3) };
     let conditions = Conditions::read(bench)?;
-    let folder = tempfile::tempdir()?;
-    let below = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir()?;
+    let below = |name: &str| directory.path().join(name);
     let versions = PROGRAMS.map(|command| (command[0], version(&command)));
     let page = format!(
         include_str!("page.md"),
@@ -77,14 +77,19 @@ const HEADS: &str =
     "load | backend | requests/s | CPU µs/request | user µs | system µs | system share";
 
 /// Measures CPU time per request in user mode and in the kernel.
-fn cpu_table(bench: &Bench, rounds: usize, seconds: u64, folder: &Path) -> Result<String, Failure> {
+fn cpu_table(
+    bench: &Bench,
+    rounds: usize,
+    seconds: u64,
+    directory: &Path,
+) -> Result<String, Failure> {
     let mut variants = Variant::all(&LOADS, "");
     for (place, name) in PLACES {
         let load = NginxLoad { name, ..KEPT };
         let placed = Variant::all(&[load], "").into_iter();
         variants.extend(placed.map(|variant| Variant { place, ..variant }));
     }
-    let measured = measure(bench, &variants, rounds, seconds, folder)?;
+    let measured = measure(bench, &variants, rounds, seconds, directory)?;
     let rows = variants.iter().zip(&measured).map(|(variant, measured)| {
         let over = |figure: &dyn Fn(&VariantRun) -> f64| estimate(measured.runs.iter().map(figure));
         let per_request = |cpu_s: fn(&VariantRun) -> f64| {

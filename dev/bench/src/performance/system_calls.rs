@@ -10,7 +10,8 @@ use crate::bench::{Bench, Failure, read};
 use crate::experiment::{FRESH, HTTPS, KEPT};
 use crate::table;
 
-/// Folder of the tracepoints. The kernel creates this folder when perf first uses a tracepoint.
+/// Directory of the tracepoints. The kernel creates this directory when perf first uses a
+/// tracepoint.
 const EVENTS: &str = "/sys/kernel/tracing/events/syscalls";
 /// Event that counts all system calls.
 const ALL: &str = "raw_syscalls:sys_enter";
@@ -23,7 +24,7 @@ const KINDS: [&str; 24] = [
 ];
 /// Minimum number of calls per request for a separate row in the table.
 const MIN_CALLS: f64 = 0.001;
-/// Name of perf's output file in the client's folder.
+/// Name of perf's output file in the client's directory.
 const COUNTS: &str = "counts.csv";
 
 /// Name of a load, and the calls per request by event.
@@ -31,7 +32,7 @@ type CallCounts = (String, BTreeMap<String, f64>);
 
 /// Counts the system calls for each load on each backend. Returns the table and a list of failed
 /// loads.
-pub fn section(bench: &Bench, seconds: u64, folder: &Path) -> Result<String, Failure> {
+pub fn section(bench: &Bench, seconds: u64, directory: &Path) -> Result<String, Failure> {
     let mut probe = Command::new("perf");
     probe.args(["stat", "-e", ALL, "true"]);
     probe.stdout(Stdio::null()).stderr(Stdio::null());
@@ -44,11 +45,11 @@ pub fn section(bench: &Bench, seconds: u64, folder: &Path) -> Result<String, Fai
     let events = events.join(",");
     let wrapper = format!("perf stat -x \";\" -o {COUNTS} -e {events} -- ");
     let variants = Variant::all(&[KEPT, FRESH, HTTPS, HTTPS_FRESH, RATE], &wrapper);
-    let measured = measure(bench, &variants, 1, seconds, folder)?;
+    let measured = measure(bench, &variants, 1, seconds, directory)?;
     let (mut counts, mut gaps) = (Vec::new(), String::new());
     for (variant, measured) in variants.iter().zip(&measured) {
         let name = variant.name();
-        let text = read(&measured.folder.join(COUNTS)).unwrap_or_default();
+        let text = read(&measured.directory.join(COUNTS)).unwrap_or_default();
         let Some(run) = measured.runs.first().filter(|_| text.contains(ALL)) else {
             gaps.push_str(&format!("\nNot counted: {name}: the run failed\n"));
             continue;

@@ -62,14 +62,14 @@ impl JournalState for LongSnapshot {
 }
 
 /// Opens a journal. While another test starts a child process, the child briefly shares all locks
-/// of this process, so a folder may be in use for up to a second.
+/// of this process, so a directory may be in use for up to a second.
 fn open_when_free(
-    folder: &Path,
+    directory: &Path,
     options: &JournalOptions,
 ) -> Result<(Journal, Counted), JournalError> {
     let deadline = Instant::now() + Duration::from_secs(1);
     loop {
-        match Journal::open(folder, options, Counted::default()) {
+        match Journal::open(directory, options, Counted::default()) {
             Err(JournalError::InUse(_)) if Instant::now() < deadline => {
                 thread::sleep(Duration::from_millis(5));
             }
@@ -86,12 +86,12 @@ pub struct TestJournal {
 }
 
 impl TestJournal {
-    pub fn open(folder: &Path) -> Self {
-        Self::with(folder, &SMALL).unwrap()
+    pub fn open(directory: &Path) -> Self {
+        Self::with(directory, &SMALL).unwrap()
     }
 
-    pub fn with(folder: &Path, options: &JournalOptions) -> Result<Self, JournalError> {
-        let (journal, state) = open_when_free(folder, options)?;
+    pub fn with(directory: &Path, options: &JournalOptions) -> Result<Self, JournalError> {
+        let (journal, state) = open_when_free(directory, options)?;
         assert_eq!(journal.progress().durable, state.0);
         let (notify, progressed) = channel();
         journal.listen(move || {
@@ -134,8 +134,8 @@ impl TestJournal {
 }
 
 /// Returns the segments of a journal in order, including the prepared one.
-pub fn segments(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap();
+pub fn segments(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     let mut segments: Vec<_> = paths
         .filter(|path| path.extension().is_some_and(|it| it == "segment"))

@@ -35,7 +35,7 @@ impl fmt::Display for PostgresqlSetting {
             self.config.get_hosts().first(),
             self.config.get_hostaddrs().first(),
         ) {
-            (Some(Host::Unix(folder)), _) => write!(f, "{}, port {port}", folder.display()),
+            (Some(Host::Unix(directory)), _) => write!(f, "{}, port {port}", directory.display()),
             (Some(Host::Tcp(host)), _) if host.contains(':') => write!(f, "[{host}]:{port}"),
             (Some(Host::Tcp(host)), _) => write!(f, "{host}:{port}"),
             (None, Some(address)) => write!(f, "{address}, port {port}"),

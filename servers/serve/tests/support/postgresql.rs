@@ -14,7 +14,7 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 /// Maximum time for PostgreSQL to start on a busy host.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A running PostgreSQL with its data in a temporary folder. Dropping it kills the processes.
+/// A running PostgreSQL with its data in a temporary directory. Dropping it kills the processes.
 pub struct TestPostgresql {
     postmaster: Option<Child>,
     pub address: SocketAddr,
@@ -50,7 +50,7 @@ impl TestPostgresql {
         format!("postgresql://{user}@{}/{database}", self.address)
     }
 
-    /// Returns the cluster's folder.
+    /// Returns the cluster's directory.
     pub fn cluster(&self) -> PathBuf {
         self.data.path().join("data/cluster")
     }
@@ -64,7 +64,7 @@ impl TestPostgresql {
             .arg("start.sh")
             .args([&self.address.port().to_string(), &*data.to_string_lossy()])
             .args(["127.0.0.1", "on", &self.row_ms.to_string()])
-            .current_dir(folder())
+            .current_dir(directory())
             .stdout(output.try_clone().unwrap())
             .stderr(output)
             .spawn()
@@ -141,7 +141,7 @@ impl Drop for TestPostgresql {
     }
 }
 
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../stores/postgresql")
 }
 
@@ -159,15 +159,15 @@ fn signal(process: u32, signal: libc::c_int) {
 
 /// Builds the store unless it is already built.
 fn build() -> Option<()> {
-    // Concurrent builds in the same folder fail.
+    // Concurrent builds in the same directory fail.
     static BUILD: Mutex<()> = Mutex::new(());
     let _build = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
-    if folder().join("target/server/bin/postgres").is_file() {
+    if directory().join("target/server/bin/postgres").is_file() {
         return Some(());
     }
     let built = Command::new("mvn")
         .args(["-q", "-B", "package"])
-        .current_dir(folder())
+        .current_dir(directory())
         .status();
     let Ok(status) = built else {
         println!("skipped: PostgreSQL is not built and mvn is not installed");

@@ -14,7 +14,7 @@ use crate::support::{Load, folded, signal, truth};
 fn is_partial(load: &Load, part: &str) {
     load.ends_with(5);
     assert!(load.stderr().contains(part), "{}", load.stderr());
-    let record: Record = folded(&load.folder.path().join("result"));
+    let record: Record = folded(&load.directory.path().join("result"));
     assert_eq!(record.runs[0].validity.status, Status::Invalid);
     assert_eq!(record.runs[0].requests.balance(), Ok(()));
 }

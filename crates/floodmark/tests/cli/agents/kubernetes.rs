@@ -47,7 +47,7 @@ fn agents() -> Vec<u32> {
 
 /// Writes a manifest for pods in this network namespace, so that they can reach servers on
 /// 127.0.0.1.
-fn local_job(folder: &Path, cpu: &str) -> PathBuf {
+fn local_job(directory: &Path, cpu: &str) -> PathBuf {
     let printed = run(&[
         "load",
         "http://127.0.0.1:1/",
@@ -62,7 +62,7 @@ fn local_job(folder: &Path, cpu: &str) -> PathBuf {
     let edited = format!("{before}      hostNetwork: true\n      containers:\n{after}");
     let requests = r#"requests: {cpu: "1""#;
     assert!(edited.contains(requests), "{edited}");
-    let file = folder.join("job.yaml");
+    let file = directory.join("job.yaml");
     fs::write(
         &file,
         edited.replace(requests, &format!(r#"requests: {{cpu: "{cpu}""#)),
@@ -72,8 +72,8 @@ fn local_job(folder: &Path, cpu: &str) -> PathBuf {
 }
 
 /// Returns `kubernetes:COUNT` with a manifest whose pods share this network namespace.
-fn place(folder: &tempfile::TempDir, count: u32) -> String {
-    let file = local_job(folder.path(), "100m");
+fn place(directory: &tempfile::TempDir, count: u32) -> String {
+    let file = local_job(directory.path(), "100m");
     format!("kubernetes:{count}:{}", file.display())
 }
 
@@ -96,13 +96,13 @@ fn ended_early(load: &Load, part: &str) {
 #[test]
 #[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn pods_send_the_load_of_one_process() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut counts = Vec::new();
     for place in [
         "local:1".to_owned(),
-        place(&folder, 1),
-        place(&folder, 2),
-        place(&folder, 4),
+        place(&directory, 1),
+        place(&directory, 2),
+        place(&directory, 4),
     ] {
         let server = Serve::start(&["dispatcher"]);
         let url = format!("{}/dispatcher", server.url);
@@ -128,9 +128,9 @@ fn pods_send_the_load_of_one_process() {
 #[test]
 #[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn each_arrival_is_sent_by_one_pod() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for count in [1, 2, 4] {
-        let (seen, load) = numbers(&place(&folder, count), &OPEN);
+        let (seen, load) = numbers(&place(&directory, count), &OPEN);
         load.ends_with(0);
         assert!(seen.into_iter().eq(1..=2000));
         assert_eq!(load.counts().ok, 2000);
@@ -141,8 +141,8 @@ fn each_arrival_is_sent_by_one_pod() {
 #[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn the_manifest_selects_the_namespace() {
     kubectl(&["create", "namespace", "bench"], None);
-    let folder = tempfile::tempdir().unwrap();
-    let file = local_job(folder.path(), "100m");
+    let directory = tempfile::tempdir().unwrap();
+    let file = local_job(directory.path(), "100m");
     let manifest = fs::read_to_string(&file).unwrap();
     let metadata = "metadata:\n  name:";
     assert!(manifest.contains(metadata), "{manifest}");
@@ -184,20 +184,20 @@ fn the_default_job_runs_in_its_own_network() {
 #[test]
 #[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn failing_pods_end_the_load() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (_server, url) = truth(Scenario::default());
     for (number, part) in [
         (libc::SIGKILL, "ended early"),
         (libc::SIGSTOP, "sent nothing for 5 s"),
     ] {
-        let started = start(&url, &place(&folder, 3), &["-r", "300", "-d", "30s"]);
+        let started = start(&url, &place(&directory, 3), &["-r", "300", "-d", "30s"]);
         started.load.wait_for_a_second();
         let agents = agents();
         assert_eq!(agents.len(), 3);
         signal(agents[1], number);
         ended_early(&started.end(), part);
     }
-    let started = start(&url, &place(&folder, 3), &["-r", "300", "-d", "30s"]);
+    let started = start(&url, &place(&directory, 3), &["-r", "300", "-d", "30s"]);
     started.load.wait_for_a_second();
     let pods = kubectl(
         &[
@@ -223,9 +223,9 @@ fn failing_pods_end_the_load() {
 #[test]
 #[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn an_interrupt_removes_the_job() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (_server, url) = truth(Scenario::default());
-    let started = start(&url, &place(&folder, 2), &["-r", "300", "-d", "30s"]);
+    let started = start(&url, &place(&directory, 2), &["-r", "300", "-d", "30s"]);
     started.load.wait_for_a_second();
     signal(started.load.pid(), libc::SIGINT);
     let load = started.end();
@@ -234,7 +234,7 @@ fn an_interrupt_removes_the_job() {
     wait_for("the agents' end", || agents().is_empty().then_some(()));
 
     // Pods that no node can run.
-    let file = local_job(folder.path(), "100");
+    let file = local_job(directory.path(), "100");
     let place = format!("kubernetes:2:{}", file.display());
     let started = start(&url, &place, &["-n", "100"]);
     wait_for("the job", || (!jobs().is_empty()).then_some(()));
@@ -251,9 +251,9 @@ fn an_interrupt_removes_the_job() {
 #[test]
 #[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn pods_end_with_a_killed_coordinator() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (_server, url) = truth(Scenario::default());
-    let started = start(&url, &place(&folder, 2), &["-r", "300", "-d", "60s"]);
+    let started = start(&url, &place(&directory, 2), &["-r", "300", "-d", "60s"]);
     started.load.wait_for_a_second();
     assert_eq!(agents().len(), 2);
     started.load.kill();
@@ -275,7 +275,7 @@ fn names_why_pods_do_not_start() {
     );
     assert_eq!(jobs(), "");
 
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (content, part) in [
         (
             "kind: Job\napiVersion: batch/v1\nmetadata: {name: a}\nspec: {template: {spec: {containers: []}}}\n",
@@ -287,7 +287,7 @@ fn names_why_pods_do_not_start() {
         ),
         ("{", "error"),
     ] {
-        let file = folder.path().join("bad.yaml");
+        let file = directory.path().join("bad.yaml");
         fs::write(&file, content).unwrap();
         let load = start(
             &url,
@@ -304,8 +304,8 @@ fn names_why_pods_do_not_start() {
 #[test]
 #[ignore = "needs a Kubernetes cluster; run cargo xtask kubernetes"]
 fn observes_a_server_in_a_pod() {
-    let folder = tempfile::tempdir().unwrap();
-    let manifest = folder.path().join("web.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let manifest = directory.path().join("web.yaml");
     let version = env!("CARGO_PKG_VERSION");
     let web = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: web}}\nspec:\n  containers:\n  - name: app\n    image: floodmark:{version}\n    args: [serve, hello, --listen, '0.0.0.0:8080']\n    securityContext: {{runAsUser: 1000}}\n"
@@ -332,7 +332,7 @@ fn observes_a_server_in_a_pod() {
             server.cpu_us_per_request.is_some_and(|us| us > 1.0),
             "{server:?}"
         );
-        let left = fs::read_dir(load.folder.path().join("result")).unwrap();
+        let left = fs::read_dir(load.directory.path().join("result")).unwrap();
         let names = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let names = Vec::from_iter(names);
         assert!(
@@ -363,8 +363,8 @@ fn the_documented_job_runs_a_load() {
     let job = job
         .replace(documented, &server.url)
         .replace("cpu: \"2\"", "cpu: \"1\"");
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("job.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("job.yaml");
     fs::write(&file, job).unwrap();
     kubectl(&["create", "--filename=-"], Some(&file));
     let exit_code = "jsonpath={.items[0].status.containerStatuses[0].state.terminated.exitCode}";

@@ -8,7 +8,7 @@ use floodmark_record::run::Run;
 use floodmark_truth::Scenario;
 
 use super::{processes, program, start_as};
-use crate::launchers::daemons::FOLDER;
+use crate::launchers::daemons::DIRECTORY;
 use crate::launchers::slurm::SlurmCluster;
 use crate::launchers::sshd::SshServer;
 use crate::support::{Load, Serve, code, finish, floodmark, signal, text, truth, wait_for};
@@ -23,7 +23,7 @@ fn use_ssh(server: &SshServer) -> impl FnOnce(&mut Command) {
 
 /// Returns the agents that a server's sessions run.
 fn agents_of(server: &SshServer) -> Vec<u32> {
-    let variable = format!("{FOLDER}={}", server.folder());
+    let variable = format!("{DIRECTORY}={}", server.directory());
     let mut agents = processes(&variable, "floodmark\0worker\0--agent");
     // Each agent has a guard.
     let guards = processes(&variable, "--guard");
@@ -131,8 +131,8 @@ fn the_program_is_copied_once_and_checked() {
     let arguments = [&SEQUENCE[..], &["--copy"]].concat();
     let copy = || {
         let agents = sshd.cache("agent-1").join("floodmark/agents");
-        let folder = fs::read_dir(agents).unwrap().next().unwrap().unwrap();
-        let files = Vec::from_iter(fs::read_dir(folder.path()).unwrap().map(Result::unwrap));
+        let directory = fs::read_dir(agents).unwrap().next().unwrap().unwrap();
+        let files = Vec::from_iter(fs::read_dir(directory.path()).unwrap().map(Result::unwrap));
         assert_eq!(files.len(), 1, "{files:?}");
         files[0].path()
     };

@@ -33,8 +33,8 @@ pub fn numbers(agents: &str, arguments: &[&str]) -> (Vec<u64>, Load) {
             "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into()
         });
     });
-    let folder = tempfile::tempdir().unwrap();
-    let mix = folder.path().join("mix.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let mix = directory.path().join("mix.toml");
     std::fs::write(&mix, "[[request]]\nname = \"n\"\npath = \"/{seq}\"\n").unwrap();
     let arguments = [arguments, &["--mix", mix.to_str().unwrap()]].concat();
     let load = start(&listener.url, agents, &arguments).end();
@@ -117,8 +117,8 @@ fn totals_are_divided_exactly() {
 #[test]
 fn a_mix_keeps_its_shares() {
     let (server, url) = truth(Scenario::default());
-    let folder = tempfile::tempdir().unwrap();
-    let mix = folder.path().join("mix.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let mix = directory.path().join("mix.toml");
     let text = "[[request]]\nname = \"a\"\nweight = 3\npath = \"/a\"\n\n[[request]]\nname = \"b\"\nweight = 1\npath = \"/b\"\n";
     std::fs::write(&mix, text).unwrap();
     let load = start(
@@ -150,7 +150,7 @@ fn a_sequence_holds_over_four_agents() {
     let check = &load.run().checks[0];
     assert_eq!(check.held, Some(true), "{}", check.detail);
     assert!(check.detail.contains("20,000"), "{}", check.detail);
-    let left = std::fs::read_dir(load.folder.path().join("result")).unwrap();
+    let left = std::fs::read_dir(load.directory.path().join("result")).unwrap();
     let left = left.filter(|file| {
         let name = file.as_ref().unwrap().file_name();
         name.to_string_lossy().contains("agent")

@@ -1,4 +1,4 @@
-//! Daemons with their files in a temporary folder.
+//! Daemons with their files in a temporary directory.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -12,32 +12,32 @@ use floodmark_observe::{Root, family};
 /// Maximum time for daemons to start or end on a busy host.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Environment variable with the path of the folder. Tasks of the daemons inherit it.
-pub const FOLDER: &str = "FLOODMARK_TEST_FOLDER";
+/// Environment variable with the path of the directory. Tasks of the daemons inherit it.
+pub const DIRECTORY: &str = "FLOODMARK_TEST_DIRECTORY";
 
 /// Running daemons. Dropping them kills all their tasks and descendants.
 pub struct Daemons {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     running: Vec<Child>,
 }
 
 impl Daemons {
     pub fn new() -> Self {
         Daemons {
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
             running: Vec::new(),
         }
     }
 
-    /// Returns the path of a file in the folder.
+    /// Returns the path of a file in the directory.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     /// Starts a daemon that stays in the foreground, and waits until it is ready.
     pub fn start(&mut self, mut command: Command, is_ready: impl Fn() -> bool) {
         let log = self.path(&format!("{}.log", self.running.len()));
-        command.env(FOLDER, self.folder.path());
+        command.env(DIRECTORY, self.directory.path());
         let mut daemon = Child::start_logged(command, &log).unwrap();
         let begin = Instant::now();
         while !is_ready() {
@@ -54,7 +54,7 @@ impl Daemons {
         let tree = |daemon: &Child| family(&Root::host(), daemon.pid());
         let mut pids: Vec<u32> = self.running.iter().flat_map(tree).collect();
         // slurmstepd and its tasks are not descendants of slurmd.
-        pids.extend(processes_with(self.folder.path()));
+        pids.extend(processes_with(self.directory.path()));
         pids
     }
 }
@@ -75,15 +75,15 @@ impl Drop for Daemons {
     }
 }
 
-/// Returns the process IDs of the processes that were started with the folder in an environment
+/// Returns the process IDs of the processes that were started with the directory in an environment
 /// variable.
-fn processes_with(folder: &Path) -> Vec<u32> {
-    let folder = folder.to_str().unwrap();
+fn processes_with(directory: &Path) -> Vec<u32> {
+    let directory = directory.to_str().unwrap();
     let entries = fs::read_dir("/proc").unwrap();
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     ids.filter(|id| {
         let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-        String::from_utf8_lossy(&environment).contains(folder)
+        String::from_utf8_lossy(&environment).contains(directory)
     })
     .collect()
 }

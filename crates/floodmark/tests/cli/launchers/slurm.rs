@@ -32,9 +32,9 @@ impl SlurmCluster {
         let mut daemons = Daemons::new();
         start_munged(&mut daemons);
         let [controller, n1, n2] = [(); 3].map(|()| ReservedPort::new());
-        let folder = daemons.path("");
+        let directory = daemons.path("");
         let config = daemons.path("slurm.conf");
-        let content = configuration(host, &folder, [&controller, &n1, &n2]);
+        let content = configuration(host, &directory, [&controller, &n1, &n2]);
         fs::write(&config, content).unwrap();
         let daemon = |name, arguments: &[&str]| {
             let mut command = Command::new(format!("/usr/sbin/{name}"));
@@ -64,7 +64,7 @@ fn start_munged(daemons: &mut Daemons) {
     fs::write(path("munge.key"), key).unwrap();
     fs::set_permissions(path("munge.key"), Permissions::from_mode(0o600)).unwrap();
     let mut munged = Command::new("/usr/sbin/munged");
-    // Without --force, munged rejects a folder that other users cannot access.
+    // Without --force, munged rejects a directory that other users cannot access.
     munged.args(["--foreground", "--force"]);
     for (flag, name) in [
         ("--key-file", "munge.key"),
@@ -79,8 +79,8 @@ fn start_munged(daemons: &mut Daemons) {
 }
 
 /// Returns the configuration file of a cluster whose daemons run as this user.
-fn configuration(host: &str, folder: &Path, ports: [&ReservedPort; 3]) -> String {
-    let folder = folder.to_str().unwrap();
+fn configuration(host: &str, directory: &Path, ports: [&ReservedPort; 3]) -> String {
+    let directory = directory.to_str().unwrap();
     let user = fs::metadata("/proc/self").unwrap().uid();
     let [controller, n1, n2] = ports.map(|port| port.number);
     // config_overrides: the nodes have more CPUs than the host.
@@ -90,12 +90,12 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller}
 SlurmUser={user}
 SlurmdUser={user}
-AuthInfo=socket={folder}munge.socket
+AuthInfo=socket={directory}munge.socket
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
-StateSaveLocation={folder}state
-SlurmdSpoolDir={folder}%n
-SlurmctldPidFile={folder}slurmctld.pid
-SlurmdPidFile={folder}%n.pid
+StateSaveLocation={directory}state
+SlurmdSpoolDir={directory}%n
+SlurmctldPidFile={directory}slurmctld.pid
+SlurmdPidFile={directory}%n.pid
 SlurmdParameters=config_overrides
 MpiDefault=none
 ProctrackType=proctrack/pgid

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::check_launcher;
-use super::daemons::{Daemons, FOLDER, ReservedPort};
+use super::daemons::{DIRECTORY, Daemons, ReservedPort};
 use crate::support::succeeds;
 
 /// A running OpenSSH server on 127.0.0.1. The client's configuration gives it the host names
@@ -30,11 +30,11 @@ impl SshServer {
         let known_host = format!("[127.0.0.1]:{number} {host_key}");
         fs::write(path("known_hosts"), known_host).unwrap();
         let programs = Path::new(env!("CARGO_BIN_EXE_floodmark")).parent().unwrap();
-        // sshd would refuse keys in a folder below /tmp in strict mode.
+        // sshd would refuse keys in a directory below /tmp in strict mode.
         let server = format!(
             "ListenAddress 127.0.0.1:{number}\nHostKey {}\nAuthorizedKeysFile {}\n\
             AuthenticationMethods publickey\nStrictModes no\nUsePAM no\nPidFile none\n\
-            MaxStartups 100\nAcceptEnv XDG_CACHE_HOME\nSetEnv {FOLDER}={} PATH={}:/usr/bin:/bin\n",
+            MaxStartups 100\nAcceptEnv XDG_CACHE_HOME\nSetEnv {DIRECTORY}={} PATH={}:/usr/bin:/bin\n",
             path("host_key"),
             path("user_key.pub"),
             path(""),
@@ -52,19 +52,19 @@ impl SshServer {
         });
         let client = client.concat();
         fs::write(path("ssh_config"), client).unwrap();
-        provide_empty_folder();
+        provide_empty_directory();
         let mut sshd = Command::new("/usr/sbin/sshd");
         sshd.args(["-D", "-e", "-f", &path("sshd_config")]);
         daemons.start(sshd, || port.is_open());
         SshServer { daemons }
     }
 
-    /// Returns the path of the server's folder, as in the environment of its sessions.
-    pub fn folder(&self) -> String {
+    /// Returns the path of the server's directory, as in the environment of its sessions.
+    pub fn directory(&self) -> String {
         self.daemons.path("").to_str().unwrap().to_owned()
     }
 
-    /// Returns the cache folder of a host's sessions.
+    /// Returns the cache directory of a host's sessions.
     pub fn cache(&self, host: &str) -> PathBuf {
         self.daemons.path(&format!("cache-{host}"))
     }
@@ -76,14 +76,14 @@ impl SshServer {
     }
 }
 
-/// Creates the folder that Debian's sshd requires if it runs as root. Debian's service creates the
-/// same folder.
-fn provide_empty_folder() {
-    let folder = Path::new("/run/sshd");
+/// Creates the directory that Debian's sshd requires if it runs as root. Debian's service creates
+/// the same directory.
+fn provide_empty_directory() {
+    let directory = Path::new("/run/sshd");
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
-    if is_root && !folder.exists() {
-        fs::create_dir_all(folder).unwrap();
-        fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
+    if is_root && !directory.exists() {
+        fs::create_dir_all(directory).unwrap();
+        fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
     }
 }
 

@@ -24,18 +24,18 @@ const SOCKETS_TIMEOUT: Duration = Duration::from_secs(150);
 /// A running observer that is killed on drop.
 struct Observe {
     child: Option<Child>,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Observe {
     /// Starts an observer and waits for the first second of data.
     fn start(server: &Serve) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("server.jsonl");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("server.jsonl");
         let child = start_observe(server, &["--out", named(&file)]);
         let observe = Self {
             child: Some(child),
-            folder,
+            directory,
         };
         wait_for("the first second", || {
             let text = observe.text();
@@ -80,7 +80,7 @@ impl Observe {
     }
 
     fn file(&self) -> PathBuf {
-        self.folder.path().join("server.jsonl")
+        self.directory.path().join("server.jsonl")
     }
 
     fn text(&self) -> String {
@@ -369,8 +369,8 @@ fn ends_when_the_server_or_its_reader_ends() {
     let output = finish(child);
     assert_eq!((code(&output), text(&output.stderr).as_str()), (0, ""));
 
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("f");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("f");
     let child = start_observe(&server, &["--out", named(&file)]);
     wait_for("a second", || {
         let text = fs::read_to_string(&file).ok()?;

@@ -8,8 +8,8 @@ use crate::support::{Serve, code, run, signal, text, wait_for};
 #[test]
 fn refuses_an_unsuitable_file_before_the_load() {
     let server = Serve::start(&["hello"]);
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
     let ended = {
         let observe = Observe::start(&server);
         fs::copy(observe.file(), at("still")).unwrap();
@@ -81,14 +81,14 @@ fn refuses_an_unsuitable_file_before_the_load() {
 #[test]
 fn reports_observe_errors_in_one_line() {
     let server = Serve::start(&["hello"]);
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("f");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("f");
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = free.local_addr().unwrap().port().to_string();
     drop(free);
-    let there = folder.path().join("there");
+    let there = directory.path().join("there");
     fs::write(&there, "mine").unwrap();
-    let nowhere = folder.path().join("no/folder");
+    let nowhere = directory.path().join("no/directory");
     let ours = port(&server);
     for (expected, printed, arguments) in [
         (
@@ -111,7 +111,7 @@ fn reports_observe_errors_in_one_line() {
         (2, "file exists", &["--port", ours, "--out", named(&there)]),
         (
             2,
-            "in an existing, writable folder",
+            "in an existing, writable directory",
             &["--port", ours, "--out", named(&nowhere)],
         ),
         (

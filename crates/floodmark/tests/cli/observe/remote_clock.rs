@@ -23,8 +23,8 @@ fn copy_as_remote(from: impl BufRead, to: &Path) {
 #[test]
 fn names_the_unsynchronized_clock_and_keeps_the_run() {
     let server = Serve::start(&["hello"]);
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
     let mut observe = start_observe(&server, &["--out", "-"]);
     let lines = BufReader::new(observe.stdout.take().unwrap());
     let copy = file.clone();

@@ -2,13 +2,13 @@
 
 use floodmark_record::comparison::{ComparedMetric, Conclusion, Holds};
 
-use super::{ExperimentFolder, NATIVE, finish};
+use super::{ExperimentDirectory, NATIVE, finish};
 use crate::support::{code, floodmark, text};
 
 /// Returns an experiment with two trials of the native server at 200 requests per second.
-fn twice(claims: &str) -> ExperimentFolder {
+fn twice(claims: &str) -> ExperimentDirectory {
     let other = NATIVE.replace("[[trial]]", "[[trial]]\nname = \"again\"");
-    ExperimentFolder::new(&format!(
+    ExperimentDirectory::new(&format!(
         "question = \"The same?\"\n[load]\nconnections = 4\nrate = 200\nduration = \"300ms\"\n[place]\nprocesses = 2\n{NATIVE}{other}{claims}"
     ))
 }

@@ -4,7 +4,7 @@ use floodmark_record::Record;
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::plan::Length;
 
-use super::ExperimentFolder;
+use super::ExperimentDirectory;
 use crate::support::{code, finish, signal, text, wait_for};
 
 /// A single-threaded server that works for a given time on each request.
@@ -31,33 +31,33 @@ while True:
         key.fileobj.close()
 "#;
 
-fn experiment(more: &str) -> ExperimentFolder {
+fn experiment(more: &str) -> ExperimentDirectory {
     let trial = |name: &str, work_ms: u32| {
         format!(
             "[[trial]]\nname = \"{name}\"\ncommand = \"python3 server.py {work_ms} {{port}}\"\n"
         )
     };
-    let folder = ExperimentFolder::new(&format!(
+    let directory = ExperimentDirectory::new(&format!(
         "question = \"Which server can take more?\"\n\
          [capacity]\nslo = [\"p90 < 50ms\"]\nbudget = \"20s\"\n{}{}{more}",
         trial("fast", 2),
         trial("slow", 6),
     ));
-    std::fs::write(folder.0.path().join("server.py"), SERVER).unwrap();
-    folder
+    std::fs::write(directory.0.path().join("server.py"), SERVER).unwrap();
+    directory
 }
 
 #[test]
 fn compares_the_capacities_of_trials_and_resumes() {
-    let folder = experiment("");
-    let child = folder.start(&[]);
+    let directory = experiment("");
+    let child = directory.start(&[]);
     wait_for("a search", || {
-        (folder.count("capacity_ended") > 0).then_some(())
+        (directory.count("capacity_ended") > 0).then_some(())
     });
     signal(child.id(), libc::SIGINT);
-    let (code, first, printed) = folder.ended(child);
+    let (code, first, printed) = directory.ended(child);
     assert_eq!(code, 130, "{printed}");
-    let (code, record, printed) = folder.ended(folder.begin("--resume", &[]));
+    let (code, record, printed) = directory.ended(directory.begin("--resume", &[]));
     let of_fast = |record: &Record| record.capacities[0].clone();
     assert_eq!(
         of_fast(&first),
@@ -98,8 +98,8 @@ fn compares_the_capacities_of_trials_and_resumes() {
 #[test]
 fn refuses_settings_that_conflict_with_a_search() {
     let refused = |more: &str| {
-        let folder = experiment(more);
-        let output = finish(folder.start(&[]));
+        let directory = experiment(more);
+        let output = finish(directory.start(&[]));
         assert_eq!(code(&output), 2);
         text(&output.stderr)
     };

@@ -1,11 +1,11 @@
 //! Tests of experiments that check responses.
 
-use super::{ExperimentFolder, python};
+use super::{ExperimentDirectory, python};
 use crate::scoring::SERVER;
 
 /// Returns an experiment with a scoring server that has the given `fault`.
-fn experiment(fault: &str, expect: &str) -> ExperimentFolder {
-    let lab = ExperimentFolder::new(&format!(
+fn experiment(fault: &str, expect: &str) -> ExperimentDirectory {
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"?\"\n[load]\nconnections = 8\nrequests = 400\ncheck = \"scoring\"\n\
          [[trial]]\nname = \"scores\"\nworkload = \"scoring\"\ncommand = \"python3 server.py {fault} 0 {{port}}\"\n\
          ready = \"GET /\"\n{expect}"
@@ -61,7 +61,7 @@ fn a_partial_run_expects_no_failed_check() {
 #[test]
 fn a_check_that_is_not_evaluated_fails_the_experiment() {
     const CHECK: &str = "kind = \"register\"\nwrite = { method = \"GET\", path = \"/{seq}\" }\nread = { path = \"/\" }\n";
-    let lab = ExperimentFolder::new("");
+    let lab = ExperimentDirectory::new("");
     let trial = python(lab.0.path(), "");
     std::fs::write(lab.0.path().join("check.toml"), CHECK).unwrap();
     // The only request is a write, but the check needs reads.

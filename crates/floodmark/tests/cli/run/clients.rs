@@ -4,25 +4,25 @@ use floodmark_record::Metric;
 use floodmark_record::events::EndReason;
 use floodmark_record::run::Status;
 
-use super::{ExperimentFolder, NATIVE, leases, processes_of, python};
+use super::{ExperimentDirectory, NATIVE, leases, processes_of, python};
 
 /// Writes a client that runs a shell script. Returns a trial that uses this client.
-fn shell(lab: &ExperimentFolder, name: &str, script: &str, more: &str) -> String {
+fn shell(lab: &ExperimentDirectory, name: &str, script: &str, more: &str) -> String {
     let text = format!(
         "name = \"{name}\"\nneeds = [\"sh\"]\n{more}\n[kept]\nduration = \"sh client.sh {{connections}} {{seconds}} {{url}}\"\n\
          [figures]\nanswers = {{ find = '^(\\d+) answers' }}\nwrong = {{ find = '(\\d+) wrong', sum = true }}\n\
          throughput = {{ find = '([\\d.]+)/s' }}\np99 = {{ find = 'p99 ([\\d.]+)', unit = \"ms\" }}\n"
     );
-    let folder = lab.0.path().join("clients").join(name);
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("client.toml"), text).unwrap();
-    std::fs::write(folder.join("client.sh"), script).unwrap();
+    let directory = lab.0.path().join("clients").join(name);
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("client.toml"), text).unwrap();
+    std::fs::write(directory.join("client.sh"), script).unwrap();
     format!("{NATIVE}client = \"{name}\"\nname = \"{name}\"\n")
 }
 
 #[test]
 fn records_the_figures_and_cpu_use_of_a_client() {
-    let lab = ExperimentFolder::new("");
+    let lab = ExperimentDirectory::new("");
     let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done\n\
                   echo \"$1 connections, $2 s, $3\" >&2; echo '400 answers, 100 wrong, 200.5/s, p99 1.5'";
     let trial = shell(&lab, "teller", script, "version = \"echo teller 1.2\"");
@@ -64,7 +64,7 @@ fn records_the_figures_and_cpu_use_of_a_client() {
 #[cfg_attr(not(installed = "curl"), ignore = "curl is not installed")]
 fn records_the_cpu_of_the_delay_proxy() {
     let trial = "[[trial]]\nsystem = \"native\"\nworkload = \"hello\"\nclient = \"curl-loop\"\ndelay = \"0s\"\n";
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"?\"\n[load]\nconnections = 1\nduration = \"1s\"\nfresh = true\n{trial}"
     ));
     let (code, record, printed) = lab.run(&[]);
@@ -82,7 +82,7 @@ fn records_the_cpu_of_the_delay_proxy() {
 fn curl_loops_agree_with_the_server() {
     let trial =
         "[[trial]]\nsystem = \"native\"\nworkload = \"dispatcher\"\nclient = \"curl-loop\"\n";
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"3s\"\nfresh = true\n{trial}"
     ));
     let (code, record, printed) = lab.run(&[]);
@@ -104,7 +104,7 @@ fn curl_loops_agree_with_the_server() {
 
 #[test]
 fn reports_a_failed_client_in_one_line_and_continues() {
-    let lab = ExperimentFolder::new("");
+    let lab = ExperimentDirectory::new("");
     let trials = [
         shell(&lab, "fails", "echo cannot connect; exit 7", ""),
         shell(&lab, "mute", "echo nothing of use", ""),
@@ -158,7 +158,7 @@ fn reports_a_failed_client_in_one_line_and_continues() {
 #[test]
 #[cfg_attr(not(installed = "wrk"), ignore = "wrk is not installed")]
 fn a_client_script_may_request_its_own_path() {
-    let lab = ExperimentFolder::new("");
+    let lab = ExperimentDirectory::new("");
     let server = python(lab.0.path(), "").replace("workload = \"hello\"\n", "");
     let path = lab.0.path().join("server.py");
     let scores = "    def do_POST(self):\n\

@@ -3,7 +3,7 @@
 use floodmark_record::Record;
 use floodmark_record::crash::CrashResult;
 
-use super::{ExperimentFolder, leases, processes_of};
+use super::{ExperimentDirectory, leases, processes_of};
 use crate::support::{run, signal, text, wait_for};
 
 /// A server that counts in a file, with a fault.
@@ -14,8 +14,8 @@ const DURABLE: &str = "[[trial]]\nname = \"durable\"\nworkload = \"dispatcher\"\
     load = { check = \"sequence\" }\n";
 
 /// Returns an experiment with crash rounds after 100 ms to 300 ms of load.
-pub(super) fn crashing(rounds: u32, more: &str, trials: &str) -> ExperimentFolder {
-    let lab = ExperimentFolder::new(&format!(
+pub(super) fn crashing(rounds: u32, more: &str, trials: &str) -> ExperimentDirectory {
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"Does it lose data?\"\n[load]\nconnections = 4\nthreads = 1\ntimeout = \"500ms\"\n\
          [crash]\nrounds = {rounds}\nat = \"400ms-700ms\"\n{more}\n{trials}"
     ));
@@ -36,12 +36,12 @@ fn counter(workload: &str, fault: &str) -> String {
 }
 
 /// Checks that nothing is left behind.
-pub(super) fn is_clean(lab: &ExperimentFolder) {
+pub(super) fn is_clean(lab: &ExperimentDirectory) {
     assert_eq!((processes_of(lab.0.path()), leases(lab)), (vec![], 0));
 }
 
 /// Returns the names of the response files in the result.
-pub(super) fn responses(lab: &ExperimentFolder) -> Vec<String> {
+pub(super) fn responses(lab: &ExperimentDirectory) -> Vec<String> {
     let files = std::fs::read_dir(lab.result()).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| name.ends_with(".bin")).collect();
@@ -288,7 +288,7 @@ fn kills_the_store() {
 }
 
 /// Kills floodmark after the second round, and resumes the experiment.
-fn killed_and_resumed(lab: &ExperimentFolder) -> (i32, Record, String) {
+fn killed_and_resumed(lab: &ExperimentDirectory) -> (i32, Record, String) {
     let mut child = lab.start(&["--quiet"]);
     wait_for("the second round", || {
         (lab.count("crash_round") >= 2).then_some(())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::ExperimentFolder;
+use super::ExperimentDirectory;
 use super::crash::{crashing, has_no_loss, is_clean, responses};
 use crate::support::{signal, wait_for};
 
@@ -68,7 +68,7 @@ read = { path = "/registers/{key}", value = "/value", weight = 9 }
 "#;
 
 /// Returns an experiment with a server that starts with two items, and a trial per check.
-fn experiment(rounds: u32, fault: &str, checks: &[&str]) -> ExperimentFolder {
+fn experiment(rounds: u32, fault: &str, checks: &[&str]) -> ExperimentDirectory {
     let trial = |check: &&str| {
         format!(
             "[[trial]]\nname = \"{check}\"\nsystem = \"crud\"\nload = {{ check = \"{check}.toml\" }}\n"

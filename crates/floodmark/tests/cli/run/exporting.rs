@@ -1,13 +1,13 @@
 //! Tests of metrics that an experiment exports.
 
-use super::{ExperimentFolder, NATIVE};
+use super::{ExperimentDirectory, NATIVE};
 use crate::export::Collector;
 
 #[test]
 fn each_trial_has_its_own_series() {
     let trial = |name: &str| format!("{NATIVE}name = \"{name}\"\n");
     let trials = trial("a") + &trial("b");
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"Which?\"\n[load]\nconnections = 2\nduration = \"1s\"\n[place]\nprocesses = 1\n{trials}"
     ));
     let collector = Collector::start();

@@ -1,6 +1,6 @@
 //! Tests of experiments with failing trials.
 
-use super::{ExperimentFolder, NATIVE, processes_of, python};
+use super::{ExperimentDirectory, NATIVE, processes_of, python};
 use crate::support::{code, finish, floodmark, text};
 
 #[test]
@@ -28,7 +28,7 @@ fn names_failed_trials_with_their_logs_and_continues() {
         trial("absent", "no-such-program-here {port}", ""),
         trial("busy", "sleep 60", &format!("port = {busy}")),
     ];
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"200ms\"\n[place]\nprocesses = 2\n{}{NATIVE}",
         failing.concat()
     ));
@@ -72,7 +72,7 @@ fn names_failed_trials_with_their_logs_and_continues() {
 
 #[test]
 fn names_a_server_that_dies_and_continues() {
-    let lab = ExperimentFolder::new("");
+    let lab = ExperimentDirectory::new("");
     let dying = python(
         lab.0.path(),
         "import threading\nthreading.Timer(1.0, lambda: (print('out of memory', flush=True), os._exit(9))).start()",
@@ -95,7 +95,7 @@ fn names_a_server_that_dies_and_continues() {
 
 #[test]
 fn a_missing_tool_skips_its_trials() {
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"?\"\n[load]\nduration = \"200ms\"\n{NATIVE}[[trial]]\nsystem = \"exotic\"\nworkload = \"hello\"\n"
     ));
     lab.system(
@@ -128,7 +128,7 @@ fn refuses_invalid_experiments_before_the_start() {
             "`close-first` has no effect",
         ),
     ] {
-        let lab = ExperimentFolder::new(experiment);
+        let lab = ExperimentDirectory::new(experiment);
         let output = finish(lab.start(&[]));
         assert_eq!(code(&output), 2);
         let stderr = text(&output.stderr);

@@ -5,7 +5,7 @@ use std::fs;
 use floodmark_record::Record;
 use floodmark_record::gate::{GateDecision, GateEnd, GateResult};
 
-use super::ExperimentFolder;
+use super::ExperimentDirectory;
 use crate::junit;
 use crate::support::{code, finish, signal, text, wait_for};
 use crate::tables::rows;
@@ -31,12 +31,12 @@ Server(("127.0.0.1", int(sys.argv[1])), Slow).serve_forever()
 const LOAD: &str = "connections = 4\nduration = \"300ms\"";
 
 /// Returns an experiment whose servers sleep for the given times, in seconds.
-fn gated(load: &str, gate: &str, sleeps: &[(&str, f64)]) -> ExperimentFolder {
+fn gated(load: &str, gate: &str, sleeps: &[(&str, f64)]) -> ExperimentDirectory {
     let trials = sleeps.iter().map(|(name, seconds)| {
         format!("[[trial]]\nname = \"{name}\"\ncommand = \"python3 slow.py {{port}} {seconds}\"\n")
     });
     let trials: String = trials.collect();
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"Slower?\"\n[load]\n{load}\n[gate]\n{gate}\n{trials}"
     ));
     fs::write(lab.0.path().join("slow.py"), SERVER).unwrap();

@@ -1,6 +1,6 @@
 //! Tests of client and server placement: on CPUs, and with a proxy between them.
 
-use super::{ExperimentFolder, NATIVE};
+use super::{ExperimentDirectory, NATIVE};
 use crate::support::{code, finish, text};
 use floodmark_host::Cpus;
 use floodmark_record::Metric;
@@ -12,7 +12,7 @@ fn restricts_client_and_server_to_their_cpus() {
         println!("skipped: this host has only one CPU");
         return;
     };
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"200ms\"\n[place]\ncpus = {{ client = \"{client}\", server = \"{server}\" }}\n\
          [[trial]]\nname = \"pinned\"\ncommand = \"sh -c 'grep Cpus_allowed_list /proc/self/status; echo threads {{threads}}; exec {{floodmark}} serve hello --listen {{host}}:{{port}}'\"\nworkload = \"hello\"\n\
          {NATIVE}place = {{ cpus = {{ server = \"{server}\" }} }}\n"
@@ -51,7 +51,7 @@ fn restricts_client_and_server_to_their_cpus() {
 fn delays_both_directions() {
     let near = NATIVE.replace("native\"\n", "native\"\nname = \"near\"\n");
     let control = near.replace("near", "control");
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"600ms\"\nwarmup = \"100ms\"\n{near}\
          {NATIVE}delay = \"20ms\"\n{control}delay = \"0s\"\n"
     ));
@@ -90,7 +90,7 @@ fn delays_both_directions() {
 
 #[test]
 fn refuses_missing_cpus_before_the_start() {
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"?\"\n[place]\ncpus = {{ server = \"1023\" }}\n{NATIVE}"
     ));
     let output = finish(lab.start(&[]));
@@ -105,7 +105,7 @@ fn refuses_missing_cpus_before_the_start() {
 
 #[test]
 fn agents_divide_the_load_of_a_trial() {
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"?\"\n[load]\nconnections = 4\nrequests = 400\n[place]\nagents = \"local:2\"\n\
          {NATIVE}name = \"two\"\n{NATIVE}name = \"four\"\nplace = {{ agents = \"local:4\" }}\n"
     ));

@@ -6,7 +6,7 @@ use std::process::Child;
 use floodmark_record::reason::joined;
 use floodmark_record::run::Status;
 
-use super::{ExperimentFolder, NATIVE, leases, processes_of, python};
+use super::{ExperimentDirectory, NATIVE, leases, processes_of, python};
 use crate::support::{alive, code, finish, folded, run, signal, text, valid, wait_for};
 
 /// Phase in which the test ends the experiment.
@@ -33,12 +33,12 @@ impl ExperimentPhase {
 /// Python code that creates the file `begun` and starts a process that outlives its parent.
 const BEGIN: &str = "subprocess.Popen(['sleep', '300'])\nopen('begun', 'w').close()";
 
-/// Starts an experiment that remains in the given phase. Returns its folder, the floodmark process,
-/// and the IDs of the processes that floodmark started.
-fn start_and_wait(phase: ExperimentPhase) -> (ExperimentFolder, Child, Vec<u32>) {
-    let lab = ExperimentFolder::new("");
-    let folder = lab.0.path();
-    let mut begun = folder.join("begun");
+/// Starts an experiment that remains in the given phase. Returns its directory, the floodmark
+/// process, and the IDs of the processes that floodmark started.
+fn start_and_wait(phase: ExperimentPhase) -> (ExperimentDirectory, Child, Vec<u32>) {
+    let lab = ExperimentDirectory::new("");
+    let directory = lab.0.path();
+    let mut begun = directory.join("begun");
     let trial = match phase {
         ExperimentPhase::Building => {
             begun = lab.system(
@@ -49,21 +49,21 @@ fn start_and_wait(phase: ExperimentPhase) -> (ExperimentFolder, Child, Vec<u32>)
             begun.push("begun");
             "[[trial]]\nsystem = \"built\"\nworkload = \"hello\"\n".to_owned()
         }
-        ExperimentPhase::Starting => python(folder, &format!("{BEGIN}\ntime.sleep(300)")),
-        ExperimentPhase::Loading => python(folder, BEGIN),
+        ExperimentPhase::Starting => python(directory, &format!("{BEGIN}\ntime.sleep(300)")),
+        ExperimentPhase::Loading => python(directory, BEGIN),
         ExperimentPhase::Driving => {
-            let client = folder.join("clients/endless");
+            let client = directory.join("clients/endless");
             std::fs::create_dir(&client).unwrap();
             let text = "name = \"endless\"\n[kept]\nduration = \"sh -c 'sleep 300 & touch begun; wait'\"\n\
                         [figures]\nanswers = { find = '(x)' }\n";
             std::fs::write(client.join("client.toml"), text).unwrap();
             begun = client.join("begun");
-            python(folder, "") + "client = \"endless\"\n"
+            python(directory, "") + "client = \"endless\"\n"
         }
         ExperimentPhase::Stopping => {
             let deaf = BEGIN.replace("\nopen", "; open");
             python(
-                folder,
+                directory,
                 &format!("def stop(*args):\n    {deaf}\nsignal.signal(signal.SIGTERM, stop)"),
             ) + "load = { duration = \"200ms\" }\n"
         }
@@ -74,14 +74,14 @@ fn start_and_wait(phase: ExperimentPhase) -> (ExperimentFolder, Child, Vec<u32>)
     let child = lab.start(&["--json", "-"]);
     wait_for("the phase", || reached(phase, &lab, &begun).then_some(()));
     let own = child.id();
-    let mut started = processes_of(folder);
+    let mut started = processes_of(directory);
     started.retain(|id| *id != own);
     assert!(started.len() >= 2, "{phase:?}: {started:?}");
     assert_eq!(leases(&lab), phase.leases(), "{phase:?}");
     (lab, child, started)
 }
 
-fn reached(phase: ExperimentPhase, lab: &ExperimentFolder, begun: &Path) -> bool {
+fn reached(phase: ExperimentPhase, lab: &ExperimentDirectory, begun: &Path) -> bool {
     match phase {
         ExperimentPhase::Loading => {
             let events = std::fs::read_to_string(lab.result().join("events.jsonl"));

@@ -1,12 +1,12 @@
 //! The live view of experiments and tunings on a pseudo-terminal.
 
 use super::tuning::pools;
-use super::{ExperimentFolder, NATIVE};
+use super::{ExperimentDirectory, NATIVE};
 use crate::live_view::split;
 use crate::support::floodmark;
 use crate::support::pty::{OnTerminal, TerminalSetup};
 
-impl ExperimentFolder {
+impl ExperimentDirectory {
     fn on_terminal(&self, command: &str) -> OnTerminal {
         let mut command = floodmark(&[command, "e.toml", "--out", "result"]);
         command
@@ -28,7 +28,7 @@ fn quit(mut command: OnTerminal) -> String {
 
 #[test]
 fn shows_completed_trials_with_their_figures() {
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"Which one?\"\n[load]\nconnections = 2\nduration = \"1s\"\n{NATIVE}name = \"first\"\n\
          {NATIVE}name = \"second\"\nload = {{ duration = \"60s\" }}\n"
     ));

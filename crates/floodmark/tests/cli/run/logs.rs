@@ -1,6 +1,6 @@
 //! Tests of the error counts from a server's log.
 
-use super::{ExperimentFolder, python};
+use super::{ExperimentDirectory, python};
 
 /// Python code that logs a line with `java.lang.Boom` for each request.
 const BOOM: &str = "import builtins\n\
@@ -12,16 +12,16 @@ const BOOM: &str = "import builtins\n\
 
 #[test]
 fn counts_log_lines_in_each_attempt() {
-    let lab = ExperimentFolder::new(
+    let lab = ExperimentDirectory::new(
         "question = \"?\"\n[load]\nconnections = 2\nrequests = 30\nattempts = 2\nwarmup = \"0s\"\n\
          [[trial]]\nsystem = \"loud\"\nworkload = \"hello\"\n",
     );
-    let folder = lab.system(
+    let directory = lab.system(
         "loud",
         "name = \"loud\"\nworkloads = [\"hello\"]\nruntime = \"python\"\nerrors = [\"java.lang.Boom\", \"never said\"]\n\
          [start]\ncommand = \"python3 -u server.py {port}\"\n",
     );
-    python(&folder, BOOM);
+    python(&directory, BOOM);
     let (code, record, printed) = lab.run(&[]);
     assert_eq!(code, 0, "{printed}");
     assert_eq!(record.runs.len(), 2);
@@ -50,7 +50,7 @@ fn counts_log_lines_in_each_attempt() {
 
 #[test]
 fn refuses_an_empty_log_pattern() {
-    let lab = ExperimentFolder::new(
+    let lab = ExperimentDirectory::new(
         "question = \"?\"\n[[trial]]\nsystem = \"loud\"\nworkload = \"hello\"\n",
     );
     lab.system(

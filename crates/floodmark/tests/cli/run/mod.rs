@@ -27,25 +27,27 @@ mod separate;
 mod stores;
 mod tuning;
 
-/// A folder with an experiment and its result.
-struct ExperimentFolder(tempfile::TempDir);
+/// A directory with an experiment and its result.
+struct ExperimentDirectory(tempfile::TempDir);
 
-impl ExperimentFolder {
+impl ExperimentDirectory {
     fn new(experiment: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("tmp")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("tmp")).unwrap();
         // Use the systems and clients that ship with floodmark.
-        std::fs::create_dir(folder.path().join("systems")).unwrap();
+        std::fs::create_dir(directory.path().join("systems")).unwrap();
         for name in ["native", "nginx"] {
             let shipped = root().join("systems").join(name);
-            std::os::unix::fs::symlink(shipped, folder.path().join("systems").join(name)).unwrap();
+            std::os::unix::fs::symlink(shipped, directory.path().join("systems").join(name))
+                .unwrap();
         }
-        std::fs::create_dir(folder.path().join("clients")).unwrap();
+        std::fs::create_dir(directory.path().join("clients")).unwrap();
         for name in ["curl-loop", "wrk-scoring"] {
             let shipped = root().join("clients").join(name);
-            std::os::unix::fs::symlink(shipped, folder.path().join("clients").join(name)).unwrap();
+            std::os::unix::fs::symlink(shipped, directory.path().join("clients").join(name))
+                .unwrap();
         }
-        let lab = ExperimentFolder(folder);
+        let lab = ExperimentDirectory(directory);
         lab.write(experiment);
         lab
     }
@@ -55,20 +57,20 @@ impl ExperimentFolder {
         std::fs::write(self.0.path().join("e.toml"), experiment).unwrap();
     }
 
-    /// Adds a system. Returns its folder.
+    /// Adds a system. Returns its directory.
     fn system(&self, name: &str, text: &str) -> PathBuf {
-        let folder = self.0.path().join("systems").join(name);
-        std::fs::create_dir(&folder).unwrap();
-        std::fs::write(folder.join("system.toml"), text).unwrap();
-        folder
+        let directory = self.0.path().join("systems").join(name);
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("system.toml"), text).unwrap();
+        directory
     }
 
-    /// Adds a store. Returns its folder.
+    /// Adds a store. Returns its directory.
     fn store(&self, name: &str, text: &str) -> PathBuf {
-        let folder = self.0.path().join("stores").join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("store.toml"), text).unwrap();
-        folder
+        let directory = self.0.path().join("stores").join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("store.toml"), text).unwrap();
+        directory
     }
 
     fn result(&self) -> PathBuf {
@@ -87,15 +89,15 @@ impl ExperimentFolder {
         format!("{}:{trial}", self.result().display())
     }
 
-    /// Starts the experiment with a new result folder.
+    /// Starts the experiment with a new result directory.
     fn start(&self, arguments: &[&str]) -> Child {
         self.begin("--out", arguments)
     }
 
-    /// Starts the experiment and passes the result folder through `flag`.
+    /// Starts the experiment and passes the result directory through `flag`.
     fn begin(&self, flag: &str, arguments: &[&str]) -> Child {
         let experiment = self.0.path().join("e.toml");
-        // The path of the result folder is relative to the working folder.
+        // The path of the result directory is relative to the working directory.
         let mut all = vec!["run", experiment.to_str().unwrap(), flag, "result"];
         all.extend_from_slice(arguments);
         // A separate TMPDIR hides the leases from other floodmark processes.
@@ -130,7 +132,7 @@ fn root() -> PathBuf {
 const NATIVE: &str = "[[trial]]\nsystem = \"native\"\nworkload = \"hello\"\n";
 
 /// Writes a Python server that runs `code` at startup. Returns a trial that uses this server.
-fn python(folder: &Path, code: &str) -> String {
+fn python(directory: &Path, code: &str) -> String {
     let script = format!(
         "import http.server, os, signal, subprocess, sys, time\n{code}\n\
          class Hello(http.server.BaseHTTPRequestHandler):\n\
@@ -143,26 +145,26 @@ fn python(folder: &Path, code: &str) -> String {
         \x20       self.wfile.write(b'Hello World')\n\
          http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Hello).serve_forever()\n"
     );
-    std::fs::write(folder.join("server.py"), script).unwrap();
+    std::fs::write(directory.join("server.py"), script).unwrap();
     "[[trial]]\nname = \"python\"\ncommand = \"python3 server.py {port}\"\nready = \"GET /\"\nworkload = \"hello\"\n".to_owned()
 }
 
-/// Returns the IDs of processes whose command line or working folder contains `folder`.
-fn processes_of(folder: &Path) -> Vec<u32> {
-    let folder = folder.to_str().unwrap();
+/// Returns the IDs of processes whose command line or working directory contains `directory`.
+fn processes_of(directory: &Path) -> Vec<u32> {
+    let directory = directory.to_str().unwrap();
     std::fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|id: &u32| {
             let command = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
             let at = std::fs::read_link(format!("/proc/{id}/cwd")).unwrap_or_default();
-            let named = String::from_utf8_lossy(&command).contains(folder);
-            alive(*id) && (named || at.starts_with(folder))
+            let named = String::from_utf8_lossy(&command).contains(directory);
+            alive(*id) && (named || at.starts_with(directory))
         })
         .collect()
 }
 
-fn leases(lab: &ExperimentFolder) -> usize {
+fn leases(lab: &ExperimentDirectory) -> usize {
     let tmp = std::fs::read_dir(lab.0.path().join("tmp")).unwrap();
     tmp.filter_map(|entry| std::fs::read_dir(entry.unwrap().path().join("leases")).ok())
         .map(Iterator::count)
@@ -170,16 +172,16 @@ fn leases(lab: &ExperimentFolder) -> usize {
 }
 
 /// Writes a Node.js server. Returns a trial that uses this server.
-fn node(folder: &Path) -> String {
+fn node(directory: &Path) -> String {
     let script = "require('http').createServer((request, response) => response.end('Hello World'))\
                   .listen(+process.argv[2], '127.0.0.1')";
-    std::fs::write(folder.join("server.js"), script).unwrap();
+    std::fs::write(directory.join("server.js"), script).unwrap();
     "[[trial]]\nname = \"node\"\ncommand = \"node server.js {port}\"\nready = \"GET /\"\nworkload = \"hello\"\n".to_owned()
 }
 
 #[test]
 fn runs_native_and_python_servers_in_rounds() {
-    let lab = ExperimentFolder::new("");
+    let lab = ExperimentDirectory::new("");
     let python = python(lab.0.path(), "");
     runs_in_rounds(
         &lab,
@@ -190,7 +192,7 @@ fn runs_native_and_python_servers_in_rounds() {
 #[test]
 #[cfg_attr(not(installed = "node"), ignore = "node is not installed")]
 fn runs_a_node_server_in_rounds() {
-    let lab = ExperimentFolder::new("");
+    let lab = ExperimentDirectory::new("");
     let node = node(lab.0.path());
     runs_in_rounds(&lab, vec![("native", NATIVE.to_owned()), ("node", node)]);
 }
@@ -200,11 +202,11 @@ fn runs_a_node_server_in_rounds() {
 fn runs_nginx_in_rounds() {
     let nginx = NATIVE.replace("native", "nginx") + "setting = { threads = 1 }\n";
     let trials = vec![("native", NATIVE.to_owned()), ("nginx", nginx)];
-    runs_in_rounds(&ExperimentFolder::new(""), trials);
+    runs_in_rounds(&ExperimentDirectory::new(""), trials);
 }
 
 /// Runs trials in two rounds and checks the server of each run.
-fn runs_in_rounds(lab: &ExperimentFolder, trials: Vec<(&str, String)>) {
+fn runs_in_rounds(lab: &ExperimentDirectory, trials: Vec<(&str, String)>) {
     let (names, texts): (Vec<&str>, Vec<String>) = trials.into_iter().unzip();
     lab.write(&format!(
         "question = \"Which?\"\n[load]\nconnections = 4\nduration = \"300ms\"\n[place]\nprocesses = 2\n{}",
@@ -263,7 +265,7 @@ fn runs_each_native_workload() {
             "[[trial]]\nname = \"{workload}\"\nsystem = \"native\"\nworkload = \"{workload}\"\n{more}"
         )
     };
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"200ms\"\n{}{}{}",
         trial("hello", ""),
         trial("json", ""),
@@ -287,14 +289,14 @@ fn runs_each_native_workload() {
 
 #[test]
 fn finds_the_quickstart_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("result");
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("result");
     let mut command = floodmark(&["run", "quickstart", "--duration", "300ms", "--out"]);
     let output = finish(
         command
             .arg(&out)
             .current_dir(root())
-            .env("TMPDIR", folder.path())
+            .env("TMPDIR", directory.path())
             .spawn()
             .unwrap(),
     );
@@ -323,11 +325,11 @@ fn runs_the_documented_node_server() {
 }
 
 fn runs_documented_server(name: &str) {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut arguments = vec!["run", "docs/examples/own-servers.toml", "--only", name];
     arguments.extend(["--duration", "300ms", "--processes", "1", "--json", "-"]);
     let mut command = floodmark(&arguments);
-    command.current_dir(root()).env("TMPDIR", folder.path());
+    command.current_dir(root()).env("TMPDIR", directory.path());
     let output = finish(command.spawn().unwrap());
     succeeds(&output);
     let record = valid(serde_json::from_slice(&output.stdout).unwrap());
@@ -340,16 +342,16 @@ fn runs_documented_server(name: &str) {
 
 #[test]
 fn runs_the_manifests_that_init_writes() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let start = |arguments: &[&str]| {
         let mut command = floodmark(arguments);
-        command.current_dir(folder.path());
+        command.current_dir(directory.path());
         finish(command.spawn().unwrap())
     };
     assert_eq!(code(&start(&["init", "system", "other"])), 0);
     assert_eq!(code(&start(&["init", "experiment", "first"])), 0);
     assert_eq!(code(&start(&["init", "experiment", "first"])), 2);
-    let out = folder.path().join("result");
+    let out = directory.path().join("result");
     let output = start(&[
         "run",
         "first",

@@ -3,12 +3,12 @@
 use floodmark_record::verdict::Perturbation;
 use floodmark_truth::{Scenario, scenario::Service};
 
-use super::{ExperimentFolder, processes_of, python};
+use super::{ExperimentDirectory, processes_of, python};
 use crate::support::{code, run, succeeds, text, truth};
 
 #[test]
 fn applies_one_perturbation_at_a_time_and_records_the_outcome() {
-    let lab = ExperimentFolder::new("");
+    let lab = ExperimentDirectory::new("");
     // Each response takes 20 ms, so four connections limit the throughput.
     let server = python(lab.0.path(), "") + "load = { connections = 4, duration = \"1s\" }\n";
     let script = lab.0.path().join("server.py");
@@ -37,14 +37,14 @@ fn applies_one_perturbation_at_a_time_and_records_the_outcome() {
     let tested = &run_of.verdict.as_ref().unwrap().tested;
     assert_eq!(tested.len(), 3);
     assert!(tested.iter().all(|tested| tested.interval.is_some()));
-    let folder = lab.result();
-    let folder = folder.to_str().unwrap();
-    let judged = text(&run(&["why", folder]).stdout);
+    let directory = lab.result();
+    let directory = directory.to_str().unwrap();
+    let judged = text(&run(&["why", directory]).stdout);
     let tried = judged.lines().filter(|line| line.starts_with("tested "));
     assert_eq!(tried.count(), 3, "{judged}");
     assert_eq!(processes_of(lab.0.path()), Vec::<u32>::new());
     // Only `floodmark run` is able to restart the server.
-    let again = run(&["why", folder, "--prove"]);
+    let again = run(&["why", directory, "--prove"]);
     let printed = text(&again.stderr);
     assert_eq!((code(&again), printed.lines().count()), (2, 1), "{printed}");
     assert!(
@@ -60,8 +60,8 @@ fn names_a_missing_server_and_keeps_the_result() {
         service: Service::Fixed { delay_us: 20_000 },
         ..Scenario::default()
     });
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("result");
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("result");
     let out = out.to_str().unwrap();
     let loaded = run(&[
         "load",
@@ -75,7 +75,7 @@ fn names_a_missing_server_and_keeps_the_result() {
         out,
     ]);
     succeeds(&loaded);
-    let record = || std::fs::read_to_string(folder.path().join("result/record.json")).unwrap();
+    let record = || std::fs::read_to_string(directory.path().join("result/record.json")).unwrap();
     let before: serde_json::Value = serde_json::from_str(&record()).unwrap();
     for (flags, named) in [
         (&["--prove", "--server-pid", "4194304"][..], "--server-pid"),

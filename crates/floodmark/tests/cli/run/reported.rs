@@ -2,14 +2,14 @@
 
 use std::fs;
 
-use super::{ExperimentFolder, NATIVE};
+use super::{ExperimentDirectory, NATIVE};
 use crate::junit;
 use crate::support::{finish, floodmark, text};
 use crate::tables::rows;
 
 #[test]
 fn files_and_tables_have_a_part_per_trial() {
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"Which one?\"\n[load]\nconnections = 2\nduration = \"300ms\"\n\
          [place]\nprocesses = 2\n{NATIVE}\
          [[trial]]\nname = \"dies\"\ncommand = \"sh -c 'exit 3' {{port}}\"\nworkload = \"hello\"\n\
@@ -37,8 +37,8 @@ fn files_and_tables_have_a_part_per_trial() {
     assert_eq!(code, 3, "{printed}");
     assert_eq!(record.failures, record.skipped);
 
-    let in_folder = |name: &str| fs::read_to_string(lab.0.path().join(name)).unwrap();
-    let xml = in_folder("x.xml");
+    let in_directory = |name: &str| fs::read_to_string(lab.0.path().join(name)).unwrap();
+    let xml = in_directory("x.xml");
     assert_eq!(
         junit::cases(&xml),
         [
@@ -50,7 +50,7 @@ fn files_and_tables_have_a_part_per_trial() {
     );
     assert!(xml.contains("exit status: 3"), "{xml}");
 
-    let csv = in_folder("x.csv");
+    let csv = in_directory("x.csv");
     let processes = csv
         .lines()
         .skip(1)
@@ -58,7 +58,7 @@ fn files_and_tables_have_a_part_per_trial() {
     assert!(csv.starts_with("system,workload,setting,process,"), "{csv}");
     assert_eq!(processes.collect::<Vec<_>>(), ["1", "2"], "{csv}");
 
-    let summary = in_folder("summary.md");
+    let summary = in_directory("summary.md");
     for part in [
         "\n## floodmark run\n\n**Which one?**\n",
         "\n| native | ",
@@ -85,7 +85,7 @@ fn files_and_tables_have_a_part_per_trial() {
 
 #[test]
 fn csv_of_crash_rounds_is_refused_before_the_start() {
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"?\"\n[load]\nconnections = 1\ncheck = \"sequence\"\n\
          [crash]\nrounds = 1\nat = \"200ms-300ms\"\n{}",
         NATIVE.replace("hello", "dispatcher")

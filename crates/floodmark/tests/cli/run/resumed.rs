@@ -2,14 +2,14 @@
 
 use floodmark_record::stream::Event;
 
-use super::{ExperimentFolder, NATIVE, leases};
+use super::{ExperimentDirectory, NATIVE, leases};
 use crate::support::{code, finish, signal, text, wait_for};
 
 /// Returns an experiment with two trials, two processes per trial and two attempts per process.
-fn experiment() -> ExperimentFolder {
+fn experiment() -> ExperimentDirectory {
     let second = NATIVE.replace("hello", "dispatcher") + "name = \"second\"\n";
     let check = "load = { check = \"sequence\" }\n";
-    ExperimentFolder::new(&format!(
+    ExperimentDirectory::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"400ms\"\nattempts = 2\n[place]\nprocesses = 2\n\
          {NATIVE}{second}{check}"
     ))
@@ -137,7 +137,7 @@ fn refuses_to_resume_another_experiment() {
     assert_eq!(code(&output), 2);
     let stderr = text(&output.stderr);
     assert!(
-        stderr.contains("choose another folder with --resume"),
+        stderr.contains("choose another directory with --resume"),
         "{stderr}"
     );
 }
@@ -145,8 +145,8 @@ fn refuses_to_resume_another_experiment() {
 #[test]
 fn refuses_to_resume_a_single_load() {
     let lab = experiment();
-    let folder = lab.result();
-    std::fs::create_dir(&folder).unwrap();
+    let directory = lab.result();
+    std::fs::create_dir(&directory).unwrap();
     let (code_of_load, record, printed) = {
         let other = experiment();
         let ran = other.run(&["--processes", "1", "--quiet"]);
@@ -156,7 +156,7 @@ fn refuses_to_resume_a_single_load() {
             !matches!(event, Event::Experiment(_))
         });
         let text: String = without.map(|line| format!("{line}\n")).collect();
-        std::fs::write(folder.join("events.jsonl"), text).unwrap();
+        std::fs::write(directory.join("events.jsonl"), text).unwrap();
         ran
     };
     assert_eq!(code_of_load, 0, "{printed}");

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use floodmark_record::run::HostLayout;
 
-use super::{ExperimentFolder, NATIVE, processes_of, python};
+use super::{ExperimentDirectory, NATIVE, processes_of, python};
 use crate::support::{alive, code, finish, folded, signal, succeeds, text, wait_for};
 
 const SEPARATE: &str = "[place]\nhosts = \"separate\"\n";
@@ -48,7 +48,7 @@ const FORBIDDEN: &str = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$@
 #[cfg_attr(not(installed = "unshare"), ignore = "unshare is not installed")]
 fn skips_a_trial_without_network_namespaces() {
     let near = NATIVE.replace("native\"\n", "native\"\nname = \"near\"\n");
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"200ms\"\n\
          {NATIVE}place = {{ hosts = \"separate\" }}\n{near}"
     ));
@@ -95,7 +95,7 @@ fn the_client_of_nginx_has_its_own_settings_ports_and_counters() {
 
 /// Runs a trial with client and server in separate namespaces. Checks the client's namespace.
 fn separate_client(trial: &str) {
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"1200ms\"\nfresh = true\nclose-first = \"client\"\n{SEPARATE}\
          sysctls = {{ client = {{ \"net.ipv4.ip_local_port_range\" = \"20000 20999\", \"net.ipv4.tcp_tw_reuse\" = 0 }} }}\n\
          {trial}"
@@ -184,7 +184,7 @@ fn refuses_an_unknown_network_setting() {
         ),
         ("\"vm.swappiness\" = 1", 4, "expected a network setting"),
     ] {
-        let lab = ExperimentFolder::new(&format!(
+        let lab = ExperimentDirectory::new(&format!(
             "question = \"?\"\n{SEPARATE}sysctls = {{ server = {{ {setting} }} }}\n{NATIVE}"
         ));
         let output = finish(lab.start(&[]));
@@ -199,8 +199,8 @@ fn refuses_an_unknown_network_setting() {
 }
 
 /// Starts a load in separate namespaces. Returns its processes and their namespaces.
-fn start_and_wait() -> (ExperimentFolder, Child, Vec<u32>, BTreeSet<PathBuf>) {
-    let lab = ExperimentFolder::new("");
+fn start_and_wait() -> (ExperimentDirectory, Child, Vec<u32>, BTreeSet<PathBuf>) {
+    let lab = ExperimentDirectory::new("");
     let trial = python(lab.0.path(), "").replace("{port}", "{port} {host}");
     let script = lab.0.path().join("server.py");
     let text = std::fs::read_to_string(&script).unwrap();
@@ -265,8 +265,9 @@ fn ctrl_c_leaves_no_process_or_namespace() {
     nothing_is_left(&started, &entered, &had);
 }
 
-/// Returns a command that runs a copy of floodmark as user `nobody`, in folders open to all users.
-fn as_nobody(lab: &ExperimentFolder) -> Command {
+/// Returns a command that runs a copy of floodmark as user `nobody`, in directories open to all
+/// users.
+fn as_nobody(lab: &ExperimentDirectory) -> Command {
     const NOBODY: u32 = 65_534;
     let program = lab.0.path().join("floodmark");
     std::fs::copy(env!("CARGO_BIN_EXE_floodmark"), &program).unwrap();
@@ -290,7 +291,7 @@ fn as_nobody(lab: &ExperimentFolder) -> Command {
 #[cfg_attr(not(root), ignore = "only root can become another user")]
 fn uses_user_namespaces_without_privileges_or_skips_the_trial() {
     let own = "[[trial]]\nname = \"mine\"\ncommand = \"{floodmark} serve hello --listen {host}:{port}\"\nworkload = \"hello\"\n";
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"300ms\"\n{SEPARATE}{own}"
     ));
     let output = finish(as_nobody(&lab).spawn().unwrap());

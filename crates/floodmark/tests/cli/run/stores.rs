@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use super::{ExperimentFolder, leases, processes_of};
+use super::{ExperimentDirectory, leases, processes_of};
 use crate::support::{alive, code, finish, text, wait_for};
 
 /// A store that keeps a counter in a data file.
 const STORE: &str = r#"
 import os, signal, socketserver, sys, threading, time
 count = os.path.join(sys.argv[2], 'count')
-assert not os.listdir(sys.argv[2]), 'the data folder is not empty'
+assert not os.listdir(sys.argv[2]), 'the data directory is not empty'
 lock = threading.Lock()
 class Next(socketserver.StreamRequestHandler):
     def handle(self):
@@ -52,8 +52,8 @@ http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Dispatcher).ser
 "#;
 
 /// Returns an experiment with the store `count` and a server that uses this store.
-fn lab(experiment: &str) -> ExperimentFolder {
-    let lab = ExperimentFolder::new(experiment);
+fn lab(experiment: &str) -> ExperimentDirectory {
+    let lab = ExperimentDirectory::new(experiment);
     let store = lab.0.path().join("stores/count");
     std::fs::create_dir_all(&store).unwrap();
     std::fs::write(store.join("store.py"), STORE).unwrap();
@@ -80,19 +80,19 @@ fn trial(name: &str, store: &str, more: &str) -> String {
 const HEAD: &str =
     "question = \"?\"\n[load]\nconnections = 2\nduration = \"500ms\"\ncheck = \"sequence\"\n";
 
-/// Counts the data folders of all stores.
-fn data_folders(lab: &ExperimentFolder) -> usize {
-    let folders = std::fs::read_dir(lab.0.path().join("tmp")).unwrap();
-    let stores = folders.filter_map(|entry| {
+/// Counts the data directories of all stores.
+fn data_directories(lab: &ExperimentDirectory) -> usize {
+    let directories = std::fs::read_dir(lab.0.path().join("tmp")).unwrap();
+    let stores = directories.filter_map(|entry| {
         let stores = entry.unwrap().path().join("stores");
         std::fs::read_dir(stores).ok()
     });
     stores.map(Iterator::count).sum()
 }
 
-fn nothing_is_left(lab: &ExperimentFolder) {
+fn nothing_is_left(lab: &ExperimentDirectory) {
     assert_eq!(processes_of(lab.0.path()), [0; 0]);
-    assert_eq!((leases(lab), data_folders(lab)), (0, 0));
+    assert_eq!((leases(lab), data_directories(lab)), (0, 0));
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn the_next_start_removes_a_leftover_store() {
         let events = std::fs::read_to_string(&events).unwrap_or_default();
         events.contains("\"event\":\"second\"").then_some(())
     });
-    assert_eq!(data_folders(&lab), 1);
+    assert_eq!(data_directories(&lab), 1);
     killed.kill().unwrap();
     killed.wait().unwrap();
     lab.write(&format!("{HEAD}{}", trial("next", "name = \"count\"", "")));

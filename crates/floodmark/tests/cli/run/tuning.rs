@@ -10,7 +10,7 @@ use floodmark_record::Record;
 use floodmark_record::cause::Cause;
 use floodmark_record::tuning::{KnobKind, Tuning, TuningAction, TuningEnd};
 
-use super::ExperimentFolder;
+use super::ExperimentDirectory;
 use crate::junit;
 use crate::support::{code, finish, floodmark, signal, text, wait_for};
 use crate::tables::rows;
@@ -50,15 +50,15 @@ pub(super) fn pools(
     duration: &str,
     options: &str,
     keys: &str,
-) -> ExperimentFolder {
+) -> ExperimentDirectory {
     let load = format!("connections = {connections}\nduration = \"{duration}\"\n");
     loaded_pools(&load, options, keys)
 }
 
 /// Returns an experiment that loads `pools.py`, with the given keys in its load and its trial.
-fn loaded_pools(load: &str, options: &str, keys: &str) -> ExperimentFolder {
+fn loaded_pools(load: &str, options: &str, keys: &str) -> ExperimentDirectory {
     let store = store();
-    let lab = ExperimentFolder::new(&format!(
+    let lab = ExperimentDirectory::new(&format!(
         "question = \"How many?\"\n[load]\n{load}[[trial]]\nname = \"pools\"\nstore = {{ url = \"{store}\" }}\n\
          command = \"python3 pools.py --listen {{host}}:{{port}} --store {{store}} {options}\"\n{keys}"
     ));
@@ -66,8 +66,8 @@ fn loaded_pools(load: &str, options: &str, keys: &str) -> ExperimentFolder {
     lab
 }
 
-impl ExperimentFolder {
-    /// Starts a tuning and passes the result folder through `flag`.
+impl ExperimentDirectory {
+    /// Starts a tuning and passes the result directory through `flag`.
     fn tune(&self, flag: &str, arguments: &[&str]) -> Child {
         let mut all = vec!["tune", "e.toml", flag, "result"];
         all.extend_from_slice(arguments);

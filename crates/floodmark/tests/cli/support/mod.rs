@@ -22,8 +22,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Environment variable that sets the validity of all runs in a debug build.
 pub const TEST_VALIDITY: &str = "FLOODMARK_TEST_VALIDITY";
 
-/// Returns a floodmark command without a terminal. Its temporary folder is in the build folder. All
-/// its runs are marked valid, because other load on this host could invalidate them.
+/// Returns a floodmark command without a terminal. Its temporary directory is in the build
+/// directory. All its runs are marked valid, because other load on this host could invalidate them.
 pub fn floodmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
     command
@@ -96,11 +96,11 @@ pub fn succeeds(output: &Output) {
     assert_eq!(code(output), 0, "{}", text(&output.stderr));
 }
 
-/// A finished load with its record and result folder.
+/// A finished load with its record and result directory.
 pub struct Load {
     pub output: Output,
     pub record: Record,
-    pub folder: tempfile::TempDir,
+    pub directory: tempfile::TempDir,
 }
 
 impl Load {
@@ -126,7 +126,7 @@ impl Load {
     }
 
     pub fn events(&self) -> PathBuf {
-        self.folder.path().join("result/events.jsonl")
+        self.directory.path().join("result/events.jsonl")
     }
 }
 
@@ -138,7 +138,7 @@ pub fn load(url: &str, arguments: &[&str]) -> Load {
 /// A running load.
 pub struct RunningLoad {
     child: Child,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// Starts `floodmark load`.
@@ -170,15 +170,15 @@ pub fn start_load_as(
     arguments: &[&str],
     prepare: impl FnOnce(&mut Command),
 ) -> RunningLoad {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("result");
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("result");
     let mut all = vec!["load", url, "--json", "-", "--out", out.to_str().unwrap()];
     all.extend_from_slice(arguments);
     let mut command = floodmark(&all);
     prepare(&mut command);
     RunningLoad {
         child: command.spawn().unwrap(),
-        folder,
+        directory,
     }
 }
 
@@ -188,7 +188,7 @@ impl RunningLoad {
     }
 
     pub fn result(&self) -> PathBuf {
-        self.folder.path().join("result")
+        self.directory.path().join("result")
     }
 
     /// Waits for the worker process to start. Returns its ID.
@@ -225,15 +225,15 @@ impl RunningLoad {
         Load {
             record: valid(value),
             output,
-            folder: self.folder,
+            directory: self.directory,
         }
     }
 
-    /// Kills floodmark with SIGKILL. Returns the result folder.
+    /// Kills floodmark with SIGKILL. Returns the result directory.
     pub fn kill(mut self) -> tempfile::TempDir {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        self.folder
+        self.directory
     }
 }
 
@@ -363,7 +363,7 @@ pub fn truth(scenario: floodmark_truth::Scenario) -> (floodmark_truth::TruthServ
     (server, url)
 }
 
-/// Derives the record of a folder from its events.
+/// Derives the record of a directory from its events.
 pub fn folded(result: &Path) -> Record {
     let record = floodmark_lab::fold(result).unwrap();
     valid(serde_json::to_value(record).unwrap())

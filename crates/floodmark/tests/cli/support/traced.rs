@@ -10,7 +10,7 @@ use floodmark_record::disk::{DiskResult, DiskRow};
 
 const METHOD: &str = "FLOODMARK_TEST_METHOD";
 const ADDRESS: &str = "FLOODMARK_TEST_ADDRESS";
-const FOLDER: &str = "FLOODMARK_TEST_FOLDER";
+const DIRECTORY: &str = "FLOODMARK_TEST_DIRECTORY";
 
 /// Returns a server command that runs an ignored test of this program. `method` selects how the
 /// server stores data, correctly or not.
@@ -20,7 +20,7 @@ pub fn server_command(test: &str, method: &str) -> Vec<String> {
         "env",
         &format!("{METHOD}={method}"),
         &format!("{ADDRESS}={{address}}"),
-        &format!("{FOLDER}={{run}}"),
+        &format!("{DIRECTORY}={{run}}"),
         program.to_str().unwrap(),
         test,
         "--exact",
@@ -32,16 +32,16 @@ pub fn server_command(test: &str, method: &str) -> Vec<String> {
 }
 
 /// Serves until the process is killed. The process must have been started with a
-/// [`server_command`]. `open` opens the state in a folder, and `serve` serves one connection with a
-/// method.
+/// [`server_command`]. `open` opens the state in a directory, and `serve` serves one connection
+/// with a method.
 pub fn run_server<S: Send>(
     open: impl FnOnce(&str) -> S,
     serve: impl Fn(TcpStream, &Mutex<S>, &str) + Sync,
 ) {
     let variable = |name| env::var(name).expect("started by another test");
-    let (method, folder) = (variable(METHOD), variable(FOLDER));
-    let state = Mutex::new(open(&folder));
-    File::open(folder).unwrap().sync_all().unwrap();
+    let (method, directory) = (variable(METHOD), variable(DIRECTORY));
+    let state = Mutex::new(open(&directory));
+    File::open(directory).unwrap().sync_all().unwrap();
     let listener = TcpListener::bind(variable(ADDRESS)).unwrap();
     thread::scope(|scope| {
         for client in listener.incoming() {

@@ -1,7 +1,7 @@
 //! Crash rounds of a trial (docs/decisions/0029-crash-rounds.md).
 //!
-//! All rounds share one durable state: the store, and the server's run folder. Each round starts with
-//! the state that the previous round left behind.
+//! All rounds share one durable state: the store, and the server's run directory. Each round starts
+//! with the state that the previous round left behind.
 
 mod load;
 mod round;
@@ -127,7 +127,7 @@ impl RunningExperiment<'_> {
             first_number,
             unix_ms: unix_ms(),
         });
-        processes.experiment.folder.append(&began);
+        processes.experiment.directory.append(&began);
         let last = earlier.and_then(|earlier| earlier.rounds.last());
         let next = NextRound {
             number: last.map_or(1, |last| last.round + 1),
@@ -150,7 +150,7 @@ struct CrashProcesses<'a, 'b> {
     hosts: &'b TrialHosts,
     settings: &'b CrashSettings,
     planned: &'b Planned,
-    /// Name of the server's log and run folder.
+    /// Name of the server's log and run directory.
     name: &'b str,
     /// The server; `None` while it is down.
     server: Option<RunningProgram>,
@@ -216,8 +216,8 @@ impl CrashProcesses<'_, '_> {
     /// Records a round. A killed floodmark process loses no complete round.
     fn record(&mut self, round: CrashRound) {
         let event = Event::CrashRound(round);
-        self.experiment.folder.append(&event);
-        self.experiment.folder.sync();
+        self.experiment.directory.append(&event);
+        self.experiment.directory.sync();
         self.experiment.listener.on_event(&event);
     }
 
@@ -226,8 +226,8 @@ impl CrashProcesses<'_, '_> {
         self.settings.kill == CrashTarget::Server && self.settings.signal != CrashSignal::Stop
     }
 
-    /// Opens the program that fails, and all its descendants. Some databases start each process in a
-    /// group of its own, so a signal to the program's group does not reach them.
+    /// Opens the program that fails, and all its descendants. Some databases start each process in
+    /// a group of its own, so a signal to the program's group does not reach them.
     fn targets(&self) -> Result<ProcessSet, StepError> {
         let pid = match self.settings.kill {
             CrashTarget::Server => self.server.as_ref().map(RunningProgram::pid),
@@ -282,8 +282,8 @@ impl CrashProcesses<'_, '_> {
         }
     }
 
-    /// Starts the ended program again. A store must accept connections; the load shows when a server
-    /// is ready.
+    /// Starts the ended program again. A store must accept connections; the load shows when a
+    /// server is ready.
     fn restart(&mut self) -> Result<(), StepError> {
         let runner = self.experiment.runner;
         match (self.settings.kill, &mut self.store, &self.trial.at.store) {

@@ -110,7 +110,7 @@ impl NextRound {
         let check = (first.check.as_ref()).ok_or_else(|| "the plan has no check".to_owned())?;
         let after = crash_time(settings, first.seed, self.number);
         let name = format!("crash-{}-{}.bin", processes.trial.name, self.number);
-        let path = processes.experiment.folder.path().join(&name);
+        let path = processes.experiment.directory.path().join(&name);
         let input = WorkerInput {
             answers_file: Some(path.clone()),
             outlasts_server: true,
@@ -305,8 +305,8 @@ struct JudgedRound {
 }
 
 /// Judges a round from the content of its response file. `found` contains the items that were read
-/// back after the load; `None` for other checks than that of a set. `api` is the state of an API that
-/// a check file describes.
+/// back after the load; `None` for other checks than that of a set. `api` is the state of an API
+/// that a check file describes.
 ///
 /// # Errors
 /// The file is damaged.

@@ -1,4 +1,4 @@
-//! Tests of the result folder: events, and the record that is derived from the events.
+//! Tests of the result directory: events, and the record that is derived from the events.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn folding_again_gives_the_same_record() {
         ],
     ] {
         let load = start_load_as(&url, arguments, judging).end();
-        let result = load.folder.path().join("result");
+        let result = load.directory.path().join("result");
         assert_eq!(folded(&result), load.record, "{arguments:?}");
         let kept = serde_json::from_slice(&fs::read(result.join("record.json")).unwrap()).unwrap();
         assert_eq!(crate::support::valid(kept), load.record);
@@ -40,7 +40,7 @@ fn ignores_a_truncated_last_line() {
     let whole = fs::read(load.events()).unwrap();
     // Truncate the last line, which marks the end of the run.
     fs::write(load.events(), &whole[..whole.len() - 10]).unwrap();
-    let record = folded(&load.folder.path().join("result"));
+    let record = folded(&load.directory.path().join("result"));
     assert_eq!(record.runs[0].requests, load.run().requests);
     assert_eq!(record.runs[0].response_time_us, load.run().response_time_us);
 }
@@ -49,7 +49,7 @@ fn ignores_a_truncated_last_line() {
 fn refuses_to_overwrite_a_result() {
     let (_server, url) = truth(Scenario::default());
     let load = load(&url, &["-n", "10"]);
-    let result = load.folder.path().join("result");
+    let result = load.directory.path().join("result");
     let before = fs::read(load.events()).unwrap();
     let again = run(&["load", &url, "-n", "10", "--out", result.to_str().unwrap()]);
     assert_eq!(code(&again), 2);
@@ -57,7 +57,7 @@ fn refuses_to_overwrite_a_result() {
 }
 
 #[test]
-fn an_empty_tmpdir_does_not_name_the_current_folder() {
+fn an_empty_tmpdir_does_not_name_the_current_directory() {
     let (_server, url) = truth(Scenario::default());
     let current = tempfile::tempdir().unwrap();
     let mut load = floodmark(&["load", &url, "-n", "10", "--json", "-"]);
@@ -69,8 +69,8 @@ fn an_empty_tmpdir_does_not_name_the_current_folder() {
 #[test]
 fn writes_the_requested_files() {
     let (_server, url) = truth(Scenario::default());
-    let folder = tempfile::tempdir().unwrap();
-    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let name = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (csv, hdr) = (name("x.csv"), name("x.hdr"));
     let load = load(&url, &["-n", "100", "--csv", &csv, "--hdr", &hdr]);
     load.ends_with(0);

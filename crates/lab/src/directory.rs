@@ -1,4 +1,4 @@
-//! The result folder: the event stream, the folded record, and recorded responses.
+//! The result directory: the event stream, the folded record, and recorded responses.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -17,16 +17,16 @@ pub const EVENTS: &str = "events.jsonl";
 /// File name of the folded record.
 pub const RECORD: &str = "record.json";
 
-/// Maximum number of results kept in the temporary folder.
+/// Maximum number of results kept in the temporary directory.
 const KEPT_RESULTS: usize = 20;
-/// Memory-backed folder of most Linux hosts.
+/// Memory-backed directory of most Linux hosts.
 const MEMORY: &str = "/dev/shm";
 
-/// An open result folder.
+/// An open result directory.
 #[derive(Debug)]
-pub struct Folder {
+pub struct Directory {
     path: PathBuf,
-    /// The flag that named the folder.
+    /// The flag that named the directory.
     flag: &'static str,
     events: File,
     /// Length of the complete events in the file, in bytes.
@@ -37,11 +37,11 @@ pub struct Folder {
     failure: Option<FileError>,
 }
 
-impl Folder {
-    /// Creates a result in the folder `path`. Creates the folder if it does not exist.
+impl Directory {
+    /// Creates a result in the directory `path`. Creates the directory if it does not exist.
     ///
     /// # Errors
-    /// The folder already contains a result, or cannot be written.
+    /// The directory already contains a result, or cannot be written.
     pub fn create(path: &Path) -> Result<Self, FileError> {
         let failed = |what| failed(path, "--out", what);
         fs::create_dir_all(path).map_err(failed("cannot be created"))?;
@@ -55,14 +55,14 @@ impl Folder {
             })?;
         // The lock matters only if another floodmark process resumes the result.
         let _ = lock(&events);
-        Ok(Folder::new(path, "--out", events, 0))
+        Ok(Directory::new(path, "--out", events, 0))
     }
 
     /// Opens an existing result for appending and removes an incomplete last event. `flag` is the
-    /// command-line flag that named the folder.
+    /// command-line flag that named the directory.
     ///
     /// # Errors
-    /// The folder contains no result, is in use, or cannot be written.
+    /// The directory contains no result, is in use, or cannot be written.
     pub fn reopen(path: &Path, flag: &'static str) -> Result<Self, FileError> {
         let failed = |what| failed(path, flag, what);
         let mut events = File::options()
@@ -75,11 +75,11 @@ impl Folder {
             return Err(failed("is in use by another floodmark process")(source));
         }
         let length = remove_incomplete_line(&mut events).map_err(failed("cannot be written"))?;
-        Ok(Folder::new(path, flag, events, length))
+        Ok(Directory::new(path, flag, events, length))
     }
 
     fn new(path: &Path, flag: &'static str, events: File, length: u64) -> Self {
-        Folder {
+        Directory {
             path: path.to_owned(),
             flag,
             events,
@@ -89,27 +89,27 @@ impl Folder {
         }
     }
 
-    /// Creates a result in the temporary folder. The result is named after the current time.
+    /// Creates a result in the temporary directory. The result is named after the current time.
     /// Removes old results.
     ///
     /// # Errors
-    /// The folder cannot be created.
+    /// The directory cannot be created.
     pub fn create_temporary() -> Result<Self, FileError> {
         let parent = own_temporary()?;
         let name = format!("{:013}-{}", unix_ms(), std::process::id());
-        let folder = Self::create(&parent.join(name))?;
+        let directory = Self::create(&parent.join(name))?;
         remove_old(&parent);
-        Ok(folder)
+        Ok(directory)
     }
 
-    /// Returns the path of the folder.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Appends an event. If the file cannot be written, keeps this event and all later ones in
-    /// memory, and [`Folder::failure`] returns the reason.
+    /// memory, and [`Directory::failure`] returns the reason.
     pub fn append(&mut self, event: &Event) {
         if self.failure.is_none() {
             match self.write(event) {
@@ -132,7 +132,7 @@ impl Folder {
     }
 
     /// Syncs all events to disk, so that they survive a crash of the host. A failure counts like
-    /// that of [`Folder::append`].
+    /// that of [`Directory::append`].
     pub fn sync(&mut self) {
         if let Err(error) = self.events.sync_data() {
             let failure = self.unwritable(error);
@@ -167,15 +167,15 @@ impl Folder {
     }
 }
 
-/// Returns a function that adds a folder's path and its command-line flag to an I/O error.
+/// Returns a function that adds a directory's path and its command-line flag to an I/O error.
 fn failed(
     path: &Path,
     flag: &'static str,
     what: &'static str,
 ) -> impl FnOnce(io::Error) -> FileError {
     move |error| FileError {
-        place: format!("folder {}", path.display()),
-        what: format!("{what}: {error}; choose another folder with {flag}"),
+        place: format!("directory {}", path.display()),
+        what: format!("{what}: {error}; choose another directory with {flag}"),
     }
 }
 
@@ -194,50 +194,51 @@ fn remove_incomplete_line(file: &mut File) -> io::Result<u64> {
     Ok(end)
 }
 
-/// Returns the current user's temporary folder. Creates the folder if it does not exist.
+/// Returns the current user's temporary directory. Creates the directory if it does not exist.
 ///
 /// # Errors
-/// `TMPDIR` does not name a folder, the folder cannot be written to, or another user can change it.
+/// `TMPDIR` does not name a directory, the directory cannot be written to, or another user can
+/// change it.
 pub fn own_temporary() -> Result<PathBuf, FileError> {
-    // An empty TMPDIR would name the current folder.
+    // An empty TMPDIR would name the current directory.
     let parent = std::env::var_os("TMPDIR").filter(|path| !path.is_empty());
     let parent = parent.map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
-    own_folder_in(&parent)
+    own_directory_in(&parent)
 }
 
-/// Returns the current user's folder within a folder that all users can write to. Creates it if
-/// necessary.
-fn own_folder_in(parent: &Path) -> Result<PathBuf, FileError> {
+/// Returns the current user's directory within a directory that all users can write to. Creates it
+/// if necessary.
+fn own_directory_in(parent: &Path) -> Result<PathBuf, FileError> {
     let user = rustix::process::geteuid().as_raw();
     let path = parent.join(format!("floodmark-{user}"));
-    own_folder(&path, user).map_err(failed(&path, "TMPDIR", "cannot be used"))?;
+    own_directory(&path, user).map_err(failed(&path, "TMPDIR", "cannot be used"))?;
     Ok(path)
 }
 
-/// Returns the current user's folder in memory, or in the temporary folder if the host has no
-/// memory-backed folder.
+/// Returns the current user's directory in memory, or in the temporary directory if the host has no
+/// memory-backed directory.
 ///
 /// # Errors
 /// See [`own_temporary`].
 pub fn own_memory() -> Result<PathBuf, FileError> {
     let memory = Path::new(MEMORY);
     if memory.is_dir() {
-        own_folder_in(memory)
+        own_directory_in(memory)
     } else {
         own_temporary()
     }
 }
 
-/// Creates a folder that only its owner can change, or checks an existing one. Another user may have
-/// put a symbolic link or a folder there.
-fn own_folder(path: &Path, user: u32) -> io::Result<()> {
+/// Creates a directory that only its owner can change, or checks an existing one. Another user may
+/// have put a symbolic link or a directory there.
+fn own_directory(path: &Path, user: u32) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
     let meta = fs::symlink_metadata(path)?;
     let wrong = match () {
-        () if !meta.is_dir() => "not a folder",
+        () if !meta.is_dir() => "not a directory",
         () if meta.uid() != user => "owned by another user",
         () if meta.mode() & 0o022 != 0 => "other users may write to it",
         () => return Ok(()),
@@ -257,7 +258,7 @@ fn remove_old(parent: &Path) {
         .collect();
     results.sort_unstable();
     for old in results.iter().rev().skip(KEPT_RESULTS) {
-        // Another floodmark process may remove the folder at the same time.
+        // Another floodmark process may remove the directory at the same time.
         let _ = fs::remove_dir_all(old);
     }
 }
@@ -278,13 +279,13 @@ mod tests {
     fn never_overwrites_a_result() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("deep/result");
-        let mut folder = Folder::create(&path).unwrap();
-        folder.append(&Event::Missing {
+        let mut directory = Directory::create(&path).unwrap();
+        directory.append(&Event::Missing {
             missing: vec!["x".into()],
         });
-        folder.sync();
-        assert!(folder.failure().is_none());
-        let text = Folder::create(&path).unwrap_err().to_string();
+        directory.sync();
+        assert!(directory.failure().is_none());
+        let text = Directory::create(&path).unwrap_err().to_string();
         assert!(
             text.contains("result: already contains a result: "),
             "{text}"
@@ -304,20 +305,20 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         fs::write(parent.path().join(EVENTS), "").unwrap();
         let full = File::options().append(true).open("/dev/full").unwrap();
-        let mut folder = Folder::new(parent.path(), "--out", full, 0);
+        let mut directory = Directory::new(parent.path(), "--out", full, 0);
         let tool = ToolInfo::floodmark("0", Vec::new());
-        crate::attempt::open(&mut folder, tool);
-        folder.append(&Event::Skipped {
+        crate::attempt::open(&mut directory, tool);
+        directory.append(&Event::Skipped {
             what: "the rest".to_owned(),
             failed: true,
         });
-        let (record, failure) = crate::finish(&mut folder, None).unwrap();
+        let (record, failure) = crate::finish(&mut directory, None).unwrap();
         assert_eq!(record.skipped, ["the rest"]);
         assert_eq!(record.failures, ["the rest"]);
         let failure = failure.unwrap();
         assert!(failure.contains("No space left on device"), "{failure}");
         assert!(
-            failure.ends_with("choose another folder with --out"),
+            failure.ends_with("choose another directory with --out"),
             "{failure}"
         );
     }
@@ -329,51 +330,53 @@ mod tests {
         let missing = |what: &str| Event::Missing {
             missing: vec![what.to_owned()],
         };
-        let mut first = Folder::create(&path).unwrap();
+        let mut first = Directory::create(&path).unwrap();
         first.append(&missing("one"));
-        let text = Folder::reopen(&path, "--resume").unwrap_err().to_string();
+        let text = Directory::reopen(&path, "--resume")
+            .unwrap_err()
+            .to_string();
         assert!(text.contains("another floodmark"), "{text}");
         drop(first);
         let whole = fs::read_to_string(path.join(EVENTS)).unwrap();
         for incomplete in ["", "{\"event\"", &"x".repeat(200_000)] {
             fs::write(path.join(EVENTS), whole.clone() + incomplete).unwrap();
-            Folder::reopen(&path, "--resume")
+            Directory::reopen(&path, "--resume")
                 .unwrap()
                 .append(&missing("two"));
             let now = fs::read_to_string(path.join(EVENTS)).unwrap();
             assert_eq!(now, whole.clone() + &whole.replace("one", "two"));
         }
         fs::write(path.join(EVENTS), "no end").unwrap();
-        drop(Folder::reopen(&path, "--resume").unwrap());
+        drop(Directory::reopen(&path, "--resume").unwrap());
         assert_eq!(fs::read(path.join(EVENTS)).unwrap(), b"");
-        assert!(Folder::reopen(&parent.path().join("none"), "--resume").is_err());
+        assert!(Directory::reopen(&parent.path().join("none"), "--resume").is_err());
     }
 
     #[test]
-    fn refuses_a_temporary_folder_that_others_may_change() {
+    fn refuses_a_temporary_directory_that_others_may_change() {
         let parent = tempfile::tempdir().unwrap();
         let user = rustix::process::geteuid().as_raw();
         let path = parent.path().join("own");
-        own_folder(&path, user).unwrap();
-        own_folder(&path, user).unwrap();
-        let refuses = |path: &Path, user| own_folder(path, user).unwrap_err().to_string();
+        own_directory(&path, user).unwrap();
+        own_directory(&path, user).unwrap();
+        let refuses = |path: &Path, user| own_directory(path, user).unwrap_err().to_string();
         assert_eq!(refuses(&path, user + 1), "owned by another user");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         assert_eq!(refuses(&path, user), "other users may write to it");
         let link = parent.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert_eq!(refuses(&link, user), "not a folder");
+        assert_eq!(refuses(&link, user), "not a directory");
     }
 
     #[test]
     fn keeps_only_the_latest_results() {
         let parent = tempfile::tempdir().unwrap();
         for i in 0..KEPT_RESULTS + 3 {
-            drop(Folder::create(&parent.path().join(format!("{i:03}"))).unwrap());
+            drop(Directory::create(&parent.path().join(format!("{i:03}"))).unwrap());
         }
         fs::create_dir(parent.path().join("other")).unwrap();
         let running = parent.path().join(format!("000-{}", std::process::id()));
-        drop(Folder::create(&running).unwrap());
+        drop(Directory::create(&running).unwrap());
         remove_old(parent.path());
         assert!(!parent.path().join("002").exists());
         assert!(running.exists(), "a result in use stays");

@@ -1,10 +1,10 @@
-//! The folder of a journal, which only one process can use at a time.
+//! The directory of a journal, which only one process can use at a time.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use floodmark_host::{lock, sync_folder};
+use floodmark_host::{lock, sync_directory};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::{JournalError, failed};
@@ -18,26 +18,26 @@ const NEW_SNAPSHOT: &str = "snapshot.new";
 /// Name of a segment until it is prepared.
 const NEW_SEGMENT: &str = "segment.new";
 
-/// An open and locked folder.
+/// An open and locked directory.
 ///
-/// The lock is on the folder itself (`flock(2)`). A lock file could be deleted, and a second
+/// The lock is on the directory itself (`flock(2)`). A lock file could be deleted, and a second
 /// process could then lock a new one.
 #[derive(Debug)]
-pub(crate) struct JournalFolder {
+pub(crate) struct JournalDirectory {
     path: PathBuf,
     handle: File,
 }
 
-/// Segments in a folder: sequence number and path, in order.
+/// Segments in a directory: sequence number and path, in order.
 pub(crate) type SegmentList = Vec<(u64, PathBuf)>;
 
-impl JournalFolder {
-    /// Opens and locks a folder. Creates it if necessary.
+impl JournalDirectory {
+    /// Opens and locks a directory. Creates it if necessary.
     pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
         match fs::create_dir(path) {
             Err(source) if source.kind() != ErrorKind::AlreadyExists => {
-                let folder = path.to_owned();
-                return Err(JournalError::Create { folder, source });
+                let directory = path.to_owned();
+                return Err(JournalError::Create { directory, source });
             }
             _ => {}
         }
@@ -45,36 +45,36 @@ impl JournalFolder {
         let handle = match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(handle) => File::from(handle),
             Err(rustix::io::Errno::NOTDIR) => {
-                return Err(JournalError::NotAFolder(path.to_owned()));
+                return Err(JournalError::NotADirectory(path.to_owned()));
             }
-            Err(error) => return Err(failed("open the folder", path)(error.into())),
+            Err(error) => return Err(failed("open the directory", path)(error.into())),
         };
-        let folder = JournalFolder {
+        let directory = JournalDirectory {
             path: path.to_owned(),
             handle,
         };
-        match lock(&folder.handle) {
+        match lock(&directory.handle) {
             Ok(true) => {
-                // The process that created the folder may have been killed before it synced the
-                // folder's name.
-                sync_folder(path).map_err(failed("sync the parent of", path))?;
-                Ok(folder)
+                // The process that created the directory may have been killed before it synced the
+                // directory's name.
+                sync_directory(path).map_err(failed("sync the parent of", path))?;
+                Ok(directory)
             }
-            Ok(false) => Err(JournalError::InUse(folder.path)),
-            Err(error) => Err(failed("lock the folder", path)(error)),
+            Ok(false) => Err(JournalError::InUse(directory.path)),
+            Err(error) => Err(failed("lock the directory", path)(error)),
         }
     }
 
     /// Makes created, renamed and removed files durable.
     pub(crate) fn sync(&self) -> Result<(), JournalError> {
         let synced = self.handle.sync_all();
-        synced.map_err(failed("sync the folder", &self.path))
+        synced.map_err(failed("sync the directory", &self.path))
     }
 
     /// Removes unfinished files of a process that was killed. Returns the segments.
     ///
     /// # Errors
-    /// The folder contains files, but none of a journal.
+    /// The directory contains files, but none of a journal.
     pub(crate) fn clean(&self) -> Result<SegmentList, JournalError> {
         let (segments, other) = self.list()?;
         if segments.is_empty()
@@ -82,7 +82,7 @@ impl JournalFolder {
             && let Some(other) = other
         {
             return Err(JournalError::Foreign {
-                folder: self.path.clone(),
+                directory: self.path.clone(),
                 other,
             });
         }
@@ -101,7 +101,7 @@ impl JournalFolder {
     fn list(&self) -> Result<(SegmentList, Option<String>), JournalError> {
         let mut segments = Vec::new();
         let mut other = None;
-        let unreadable = || failed("read the folder", &self.path);
+        let unreadable = || failed("read the directory", &self.path);
         for entry in fs::read_dir(&self.path).map_err(unreadable())? {
             let path = entry.map_err(unreadable())?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -150,7 +150,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), JournalError> {
     }
 }
 
-/// Renames a file within the folder.
+/// Renames a file within the directory.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), JournalError> {
     fs::rename(from, to).map_err(failed("rename", from))
 }
