@@ -5,11 +5,12 @@
 //! state *R* must satisfy A ⊆ R ⊆ A ∪ U, in order. A counter numbers its requests, so its state is
 //! the last number, and the condition becomes:
 //!
-//! 1. all numbers after the restart are larger than all acknowledged numbers (A ⊆ R). Otherwise, the
-//!    restart lost the numbers in between, and the server hands them out again;
+//! 1. all numbers after the restart are larger than all acknowledged numbers (A ⊆ R). Otherwise,
+//!    the restart lost the numbers in between, and the server hands them out again;
 //! 2. at most one number is skipped for each unknown request (R ⊆ A ∪ U). A server that reserves
 //!    numbers in blocks may skip more at a restart;
-//! 3. before and after the restart, the numbers are those of a correct counter ([`crate::counter`]).
+//! 3. before and after the restart, the numbers are those of a correct counter
+//!    ([`crate::counter`]).
 //!
 //! The same holds between the last number of one round and the first number of the next.
 
@@ -75,9 +76,9 @@ fn number_of(drawn: &DrawnNumber) -> u64 {
     drawn.number
 }
 
-/// Judges the scores of a crash round. Sorts the scores in place. Returns the findings and the state
-/// at the end of the round. `line` gives the expected total for each number, and is the line of the
-/// first round. `scored` is the summary from the load process.
+/// Judges the scores of a crash round. Sorts the scores in place. Returns the findings and the
+/// state at the end of the round. `line` gives the expected total for each number, and is the line
+/// of the first round. `scored` is the summary from the load process.
 #[must_use]
 pub fn crashed_scoring(
     scores: &mut [KeptScore],
@@ -283,7 +284,8 @@ impl Bounds<'_> {
             violations,
             history: Vec::new(),
         };
-        // A server that keeps running has lost data at an unknown time, so its last number is unknown.
+        // A server that keeps running has lost data at an unknown time, so its last number is
+        // unknown.
         let is_known = round.restarted_ns.is_some() || findings.violations.is_empty();
         let state = DurableState {
             number: last.filter(|_| is_known),
@@ -293,8 +295,8 @@ impl Bounds<'_> {
         (findings, state)
     }
 
-    /// Returns how many numbers of a round were not returned. Numbers that the restart may have skipped
-    /// do not count.
+    /// Returns how many numbers of a round were not returned. Numbers that the restart may have
+    /// skipped do not count.
     fn missing(&self, before: NumberRange, after: NumberRange) -> u64 {
         let within = |part: NumberRange| match part.range {
             Some((low, high)) => (high - low).saturating_add(1).saturating_sub(part.count),
@@ -311,9 +313,9 @@ impl Bounds<'_> {
             .saturating_add(skipped)
     }
 
-    /// Compares the last acknowledged number before an event with the first number after it. `unknown`
-    /// is the number of requests that may have drawn the numbers in between; `None` if the event may
-    /// skip any number of them.
+    /// Compares the last acknowledged number before an event with the first number after it.
+    /// `unknown` is the number of requests that may have drawn the numbers in between; `None` if
+    /// the event may skip any number of them.
     fn violation(&self, event: &str, last: u64, next: u64, unknown: Option<u64>) -> Option<String> {
         let [one, many] = self.nouns;
         if next <= last {
@@ -366,14 +368,14 @@ pub struct ApiRound {
 /// - `set`: with *B* the items that were found before the round, *A* the acknowledged items of the
 ///   round and *U* those with an unknown outcome, the items *R* that are found after the round must
 ///   satisfy A ∪ B ⊆ R ⊆ A ∪ B ∪ U. No item is found more often than before, or more than once.
-/// - `register`: the operations of the round are linearizable across the crash. A round can detect a
-///   lost write only if the key is read between the restart and the next write to that key.
+/// - `register`: the operations of the round are linearizable across the crash. A round can detect
+///   a lost write only if the key is read between the restart and the next write to that key.
 ///
-/// If the server is still executing a write when the load ends, the write can take effect in the next
-/// round. A write with an unknown outcome therefore counts as an unknown write of the next round as
-/// well. When the server restarts in a round, all writes of earlier rounds have ended. A server that
-/// keeps running may repeat a write at any later time, so such a write counts as unknown until it is
-/// found.
+/// If the server is still executing a write when the load ends, the write can take effect in the
+/// next round. A write with an unknown outcome therefore counts as an unknown write of the next
+/// round as well. When the server restarts in a round, all writes of earlier rounds have ended. A
+/// server that keeps running may repeat a write at any later time, so such a write counts as
+/// unknown until it is found.
 #[derive(Debug, Default)]
 pub struct ApiState {
     /// Items of a set, sorted.
@@ -396,8 +398,8 @@ impl ApiState {
     /// Judges a round. The state becomes that at the end of the round.
     ///
     /// # Errors
-    /// No response has the value that the check needs, too many writes may still take effect, or the
-    /// check is of kind `counter`.
+    /// No response has the value that the check needs, too many writes may still take effect, or
+    /// the check is of kind `counter`.
     pub fn judge(&mut self, api: &ApiCheck, mut round: ApiRound) -> Result<RoundFindings, String> {
         let unknown = round.operations.iter().filter(|o| is_unknown(o));
         let unknown: Vec<KeptOperation> = unknown.copied().collect();

@@ -22,8 +22,8 @@ use crate::result::{count, history, result};
 /// Checks the increments and reads of all counters. The operations may be in any order.
 /// `returns_value` tells whether an acknowledged increment has the value that it returned.
 ///
-/// The check sorts the operations in place. It also allocates 16 bytes per operation, for one key at
-/// a time. The check is not evaluated if there are no values.
+/// The check sorts the operations in place. It also allocates 16 bytes per operation, for one key
+/// at a time. The check is not evaluated if there are no values.
 pub fn increments(operations: &mut [KeptOperation], returns_value: bool) -> CheckResult {
     operations.sort_unstable_by_key(|o| (o.key(), o.kind(), o.value(), o.0));
     let (mut keys, mut faulty, mut values) = (0u64, 0u64, 0u64);
@@ -84,8 +84,8 @@ impl<'a> CounterHistory<'a> {
         }
     }
 
-    /// Returns the words for an increment in a history. Only an acknowledged increment is shown with
-    /// the value that it returned.
+    /// Returns the words for an increment in a history. Only an acknowledged increment is shown
+    /// with the value that it returned.
     fn verb(&self, kind: OperationKind) -> &'static str {
         if self.returns_value && kind == OperationKind::Acknowledged {
             "increment to"

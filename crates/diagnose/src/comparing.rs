@@ -127,8 +127,8 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
     }
 }
 
-/// Returns the figure of a group with one server process. Returns `None` if the process has no valid
-/// run, or if its figure is not finite and positive.
+/// Returns the figure of a group with one server process. Returns `None` if the process has no
+/// valid run, or if its figure is not finite and positive.
 pub(crate) fn process_figure(group: &RunGroup<'_>, metric: ComparedMetric) -> Option<f64> {
     ProcessFigures::of(group, metric).mean()
 }

@@ -55,8 +55,8 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
     .collect()
 }
 
-/// Reports a target that does not speak HTTP/1.1. The summary or the reasons of the validity name all
-/// other early ends.
+/// Reports a target that does not speak HTTP/1.1. The summary or the reasons of the validity name
+/// all other early ends.
 fn not_http(run: &Run) -> Option<String> {
     (run.ended.reason == EndReason::NotHttp)
         .then(|| "the run ended early: no response was HTTP/1.1; check the port".to_owned())

@@ -14,9 +14,9 @@ const MIN_IN_FLIGHT: u64 = 5;
 /// can explain the silence.
 const MIN_EXPECTED: f64 = 20.0;
 
-/// Maximum share of the window that a server stall may take without distorting means over the window:
-/// half of the margin below saturation. A resource that is used for at least 0.975 of the remaining
-/// time then still counts as saturated.
+/// Maximum share of the window that a server stall may take without distorting means over the
+/// window: half of the margin below saturation. A resource that is used for at least 0.975 of the
+/// remaining time then still counts as saturated.
 const MAX_STALLED: f64 = (1.0 - SATURATED) / 2.0;
 
 /// Returns the server stall of a run: a silence while at least [`MIN_IN_FLIGHT`] requests were in
@@ -46,7 +46,8 @@ pub(crate) fn server_stall(run: &Run) -> Option<&Silence> {
     is_stall.then_some(silence)
 }
 
-/// Returns whether a stall is so long that means over the window do not show what limits the server.
+/// Returns whether a stall is so long that means over the window do not show what limits the
+/// server.
 pub(crate) fn distorts_means(run: &Run, stall: &Silence) -> bool {
     stall.total_s >= MAX_STALLED * (run.window.to_s - run.window.from_s)
 }

@@ -144,8 +144,8 @@ fn worded(reasons: Vec<Reason>) -> Vec<Worded> {
     reasons.into_iter().map(Worded::Fact).collect()
 }
 
-/// Returns why the client did not send an open-model load as planned, or `None` if it did. `cpus` is
-/// the number of CPUs that the client may use. Whether the server met the load does not matter.
+/// Returns why the client did not send an open-model load as planned, or `None` if it did. `cpus`
+/// is the number of CPUs that the client may use. Whether the server met the load does not matter.
 ///
 /// With `can_be_late`, late requests are not a fault. Set it if the response times are short enough
 /// for the caller's purpose, because they include the lateness.

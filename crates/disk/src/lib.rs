@@ -8,9 +8,9 @@
 //! `docs/decisions/0030-disk-images.md` describes the model. Start reading in `trace.rs`, then read
 //! `model/` and `tracer/`.
 //!
-//! Invariants: the model does no I/O. The tracer affects a traced process in only two ways: it injects
-//! the errors that the caller requests, and it refuses calls that it cannot trace (`io_uring_setup`,
-//! `io_setup`).
+//! Invariants: the model does no I/O. The tracer affects a traced process in only two ways: it
+//! injects the errors that the caller requests, and it refuses calls that it cannot trace
+//! (`io_uring_setup`, `io_setup`).
 
 mod images;
 mod model;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use floodmark_stats::Histogram;
 
-/// Upper bounds of the classic buckets in seconds. A last bucket without a bound contains all longer
-/// times.
+/// Upper bounds of the classic buckets in seconds. A last bucket without a bound contains all
+/// longer times.
 pub(crate) const CLASSIC_BOUNDS_S: [f64; 21] = [
     0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025,
     0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0,

@@ -224,8 +224,8 @@ impl CpuTotals {
 pub(crate) struct TargetTotals {
     pub(crate) phases: BTreeMap<Phase, PhaseTotals>,
     pub(crate) client_cpu: CpuTotals,
-    /// Peer in the first run. Later server processes can have other ports, but their figures continue
-    /// the same series. `None` for targets that share their series.
+    /// Peer in the first run. Later server processes can have other ports, but their figures
+    /// continue the same series. `None` for targets that share their series.
     pub(crate) peer: Option<HttpPeer>,
     /// `None` if the server was not monitored.
     pub(crate) server_cpu: Option<CpuTotals>,

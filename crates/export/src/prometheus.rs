@@ -474,8 +474,8 @@ struct BucketMessage {
 /// Consecutive exponential buckets.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 struct SpanMessage {
-    /// First span: index of its first bucket. Later spans: number of empty buckets after the previous
-    /// span.
+    /// First span: index of its first bucket. Later spans: number of empty buckets after the
+    /// previous span.
     #[prost(sint32, optional, tag = "1")]
     offset: Option<i32>,
     #[prost(uint32, optional, tag = "2")]

@@ -17,8 +17,8 @@ pub const SAMPLE: Duration = Duration::from_secs(1);
 
 /// Check this host for problems that distort measurements, and print commands to fix them.
 ///
-/// Samples the host for one second and changes nothing. With --agents, checks the host of each agent
-/// instead, and compares its version and its clock with this host's.
+/// Samples the host for one second and changes nothing. With --agents, checks the host of each
+/// agent instead, and compares its version and its clock with this host's.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct DoctorArgs {

@@ -96,8 +96,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// Attaches each negative number to the flag before it (`-c=-1`). Otherwise, clap reports the number
-/// as an unknown flag.
+/// Attaches each negative number to the flag before it (`-c=-1`). Otherwise, clap reports the
+/// number as an unknown flag.
 fn attach_negative_numbers(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut attached: Vec<OsString> = Vec::new();
     for word in words {

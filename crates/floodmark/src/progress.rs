@@ -257,8 +257,8 @@ impl ExperimentListener for Progress<'_> {
     }
 }
 
-/// Opens the full-screen view. Returns `None` if the terminal is too small or too simple, or if this
-/// process runs in the background.
+/// Opens the full-screen view. Returns `None` if the terminal is too small or too simple, or if
+/// this process runs in the background.
 fn open_view(stop: &Stop) -> Option<LiveView> {
     let (width, height) = terminal_size::terminal_size_of(stderr())?;
     let is_simple = std::env::var_os("TERM").is_none_or(|name| name == "dumb");

@@ -26,8 +26,8 @@ const DEFAULT: [ComparedMetric; 4] = [
 
 /// Show the trend across several results: one figure per result, and lasting changes.
 ///
-/// Results are sorted by time. Each trial or system is a separate series. If the load changes, a new
-/// series starts.
+/// Results are sorted by time. Each trial or system is a separate series. If the load changes, a
+/// new series starts.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct TrendArgs {

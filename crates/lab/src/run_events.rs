@@ -1,6 +1,6 @@
-//! Collects the events of one run: its rows, its throughput in 100 ms intervals, the periods without
-//! a response, and how it ended. Computes the figures of an external client's run from the client's
-//! output and CPU time. Histograms are added up separately.
+//! Collects the events of one run: its rows, its throughput in 100 ms intervals, the periods
+//! without a response, and how it ended. Computes the figures of an external client's run from the
+//! client's output and CPU time. Histograms are added up separately.
 
 use std::collections::BTreeMap;
 
@@ -55,8 +55,8 @@ pub struct RunEvents {
     pub ended: bool,
     /// Why the run is incomplete.
     pub cut_short: Option<String>,
-    /// Whether the record leaves out this run: a later run replaced it, or it was a trial of a search
-    /// for the capacity.
+    /// Whether the record leaves out this run: a later run replaced it, or it was a trial of a
+    /// search for the capacity.
     pub left_out: bool,
 }
 
@@ -399,8 +399,8 @@ impl Silences {
         });
     }
 
-    /// Summarizes the silences of a sending window that ends at `end_ns`. Excludes a silence that no
-    /// response follows, because the server may have stopped responding.
+    /// Summarizes the silences of a sending window that ends at `end_ns`. Excludes a silence that
+    /// no response follows, because the server may have stopped responding.
     pub fn until(&self, end_ns: u64) -> Option<Silence> {
         let within: Vec<(&SilentParts, u64)> = self
             .ended

@@ -454,7 +454,8 @@ fn draw_cpus(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffer
     );
 }
 
-/// Returns the CPUs that client, server, store and other programs used in the last second, if known.
+/// Returns the CPUs that client, server, store and other programs used in the last second, if
+/// known.
 fn used_cpus(run: &RunProgress) -> Vec<(&'static str, f64)> {
     if run.history.is_empty() {
         return Vec::new();
@@ -549,7 +550,8 @@ fn step_line(
     ])
 }
 
-/// Draws an interval as a line from its lower to its upper end, and the rate of the trial as a sign.
+/// Draws an interval as a line from its lower to its upper end, and the rate of the trial as a
+/// sign.
 fn interval(step: &BracketStep, (from, to): (f64, f64), width: usize) -> String {
     let last = width.saturating_sub(1);
     let column = |rate: f64| {

@@ -370,8 +370,8 @@ impl RunProgress {
         shown.filter_map(|(emphasis, text)| Some((emphasis, text?)))
     }
 
-    /// Returns the throughput in the last second, such as `900/s`, or `900/s of 1,000/s` if the rate
-    /// changes.
+    /// Returns the throughput in the last second, such as `900/s`, or `900/s of 1,000/s` if the
+    /// rate changes.
     pub(crate) fn achieved(&self) -> String {
         let ok = rate(self.last.ok_per_s);
         if self.has_profile {

@@ -119,8 +119,8 @@ impl Screen {
     /// Takes the terminal that is stderr.
     ///
     /// # Errors
-    /// stderr is not a terminal, this process is not in the terminal's foreground, or another screen
-    /// is open.
+    /// stderr is not a terminal, this process is not in the terminal's foreground, or another
+    /// screen is open.
     pub(crate) fn open() -> io::Result<Self> {
         // A terminal that does not control this process has no foreground.
         let foreground = tcgetpgrp(stderr());

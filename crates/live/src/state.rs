@@ -1,5 +1,5 @@
-//! What the live view and the progress lines show, collected from events: the current run, the trials
-//! of an experiment, or the trials of a search and its remaining interval.
+//! What the live view and the progress lines show, collected from events: the current run, the
+//! trials of an experiment, or the trials of a search and its remaining interval.
 
 use floodmark_record::Event;
 use floodmark_record::capacity::{CapacityResult, TrialOutcome};
@@ -7,7 +7,8 @@ use floodmark_report::{Style, capacity_progress_line};
 
 use crate::progress::{AttemptFigures, RunProgress};
 
-/// The progress of a load, search or experiment. Memory use is limited, except for one entry per trial.
+/// The progress of a load, search or experiment. Memory use is limited, except for one entry per
+/// trial.
 #[derive(Default)]
 pub struct LiveState {
     /// Position in the schedule of an experiment; empty outside experiments.

@@ -214,8 +214,8 @@ mod tests {
         (gatherer, receivers)
     }
 
-    /// Returns the number of ok responses in each part, and the index and the number of ok responses
-    /// of each row.
+    /// Returns the number of ok responses in each part, and the index and the number of ok
+    /// responses of each row.
     fn oks(events: &[Event]) -> (Vec<u64>, Vec<(u64, u64)>) {
         let part = |event: &Event| match event {
             Event::Part(part) => Some(part.sums.counts.ok),

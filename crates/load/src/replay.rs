@@ -221,8 +221,8 @@ impl TimestampUnit {
     }
 }
 
-/// Parses one timestamp: a plain number, an ISO 8601 time as in RFC 3339, or a time in the common log
-/// format. Returns the nanoseconds since 1970, or since the origin of plain numbers.
+/// Parses one timestamp: a plain number, an ISO 8601 time as in RFC 3339, or a time in the common
+/// log format. Returns the nanoseconds since 1970, or since the origin of plain numbers.
 fn parse(text: &str, unit: TimestampUnit) -> Result<u64, String> {
     let unknown = || {
         format!(

@@ -360,8 +360,8 @@ const UUID_LENGTH: usize = 36;
 /// Placeholder for a key.
 const KEY: &[u8] = b"{key}";
 
-/// Text in which `{seq}`, `{rand:a-b}` and `{uuid}` are replaced with new values in each request. In
-/// the requests of a check, `{key}` is replaced as well.
+/// Text in which `{seq}`, `{rand:a-b}` and `{uuid}` are replaced with new values in each request.
+/// In the requests of a check, `{key}` is replaced as well.
 ///
 /// All other braces are literal. A JSON body is therefore sent unchanged, because JSON cannot
 /// contain `{seq}` outside strings. Inside strings, `{{seq}}` represents a literal `{seq}`. The

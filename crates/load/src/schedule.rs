@@ -10,8 +10,8 @@
 //!            0                     end
 //! ```
 //!
-//! Each thread keeps only its own arrivals (see [`ThreadShare`]), so the threads of all agents together send
-//! exactly the schedule of a single thread.
+//! Each thread keeps only its own arrivals (see [`ThreadShare`]), so the threads of all agents
+//! together send exactly the schedule of a single thread.
 
 use std::sync::Arc;
 
@@ -369,7 +369,8 @@ pub struct RequestIndices {
     /// Number of steps to the thread's next index. With a selection, only the agent's indices are
     /// counted.
     stride: u64,
-    /// The agent, and the seed of the hash that selects its indices; `None` if the indices are equally spaced.
+    /// The agent, and the seed of the hash that selects its indices; `None` if the indices are
+    /// equally spaced.
     drawn_by: Option<(AgentShare, u64)>,
 }
 

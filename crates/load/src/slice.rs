@@ -88,13 +88,13 @@ impl Slice {
 pub enum Message {
     /// Thread number, and the numbers of opened and failed connections before the first phase.
     Opening(u32, (u64, u64)),
-    /// A phase starts. The message contains the time of the start, and the process's user and kernel CPU
-    /// time so far, in seconds.
+    /// A phase starts. The message contains the time of the start, and the process's user and
+    /// kernel CPU time so far, in seconds.
     Began(Ns, (f64, f64)),
     /// The data of a completed second.
     Slice(Box<Slice>),
-    /// Thread number, and the end of a phase on this thread. Handshakes are counted from the start of
-    /// the thread.
+    /// Thread number, and the end of a phase on this thread. Handshakes are counted from the start
+    /// of the thread.
     End(u32, io::Result<Box<WorkerEnd>>),
 }
 
@@ -149,7 +149,8 @@ impl RequestSums {
 /// four times as much memory, and would make each row as long as the result of an hour-long run.
 #[derive(Debug, Clone, Default)]
 pub struct GroupTimes {
-    /// Histograms by group and [`TimeKind`]. A histogram stays empty if its group has no such times.
+    /// Histograms by group and [`TimeKind`]. A histogram stays empty if its group has no such
+    /// times.
     groups: Vec<Vec<Histogram>>,
 }
 

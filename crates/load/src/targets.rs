@@ -123,8 +123,8 @@ impl Targets {
     }
 
     /// Records that a connection to a target failed.
-    /// Returns whether the connection should be retried at another address, because no connection to
-    /// this address has ever succeeded and the failure is one of the address.
+    /// Returns whether the connection should be retried at another address, because no connection
+    /// to this address has ever succeeded and the failure is one of the address.
     pub fn failed(&mut self, target: u32, failure: ConnectFailure) -> bool {
         let at = target as usize;
         let left = self

@@ -241,8 +241,8 @@ struct StartingThread<'a> {
 }
 
 impl Job<'_> {
-    /// Waits until all events of the first `phases` phases have been emitted, so that an agent sends
-    /// `waiting` only after them.
+    /// Waits until all events of the first `phases` phases have been emitted, so that an agent
+    /// sends `waiting` only after them.
     fn await_emitted(&self, phases: usize) {
         let shared = &self.shared;
         while shared.emitted.load(Ordering::Acquire) < phases && !shared.stop.is_set() {

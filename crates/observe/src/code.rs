@@ -1,5 +1,5 @@
-//! Samples the code that the server executes in user mode (perf_event_open(2)), and maps instruction
-//! addresses of a process to kinds of code, by shared library and by function.
+//! Samples the code that the server executes in user mode (perf_event_open(2)), and maps
+//! instruction addresses of a process to kinds of code, by shared library and by function.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -301,7 +301,8 @@ fn functions(path: &Path) -> Option<FunctionTable> {
 }
 
 /// Parses the function table of a Go program (`runtime.pcHeader` and `runtime.functab`, Go 1.18 and
-/// later). `text` is the address of the functions if the table does not contain it. Returns `None` if the table is damaged or has another version.
+/// later). `text` is the address of the functions if the table does not contain it. Returns `None`
+/// if the table is damaged or has another version.
 fn go_functions(table: &[u8], text: u64) -> Option<FunctionTable> {
     // Go 1.18 and 1.20. The fields read here are the same.
     const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];

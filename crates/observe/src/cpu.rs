@@ -1,5 +1,5 @@
-//! CPUs: their time, load and pressure (`/proc/stat`, `/proc/loadavg`, `/proc/pressure`), the CPUs on
-//! which threads may run, and how fast the CPUs of a server run.
+//! CPUs: their time, load and pressure (`/proc/stat`, `/proc/loadavg`, `/proc/pressure`), the CPUs
+//! on which threads may run, and how fast the CPUs of a server run.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;

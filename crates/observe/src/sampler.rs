@@ -1,5 +1,5 @@
-//! Monitors host, server, client and store during a load: on a thread of floodmark, or on the server's
-//! host during a load from another host.
+//! Monitors host, server, client and store during a load: on a thread of floodmark, or on the
+//! server's host during a load from another host.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -151,8 +151,8 @@ fn run(
     monitor.finish(cpu)
 }
 
-/// Interval between connection samples, and maximum CPU share. For each sample, the kernel scans its
-/// whole connection table, which takes up to 1 ms even with few connections.
+/// Interval between connection samples, and maximum CPU share. For each sample, the kernel scans
+/// its whole connection table, which takes up to 1 ms even with few connections.
 const CONNECTIONS: (Duration, f64) = (Duration::from_millis(250), 0.004);
 
 /// Maximum CPU share for sampling the listener.
@@ -602,8 +602,8 @@ pub struct HostCpu {
     pub total_s: f64,
 }
 
-/// The last samples of the CPU time, for the live view. A field is `None` if its processes or its host
-/// are not sampled.
+/// The last samples of the CPU time, for the live view. A field is `None` if its processes or its
+/// host are not sampled.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LiveCpu {
     /// The server's processes.

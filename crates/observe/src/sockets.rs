@@ -336,8 +336,8 @@ mod tests {
         values.iter().find(|(n, _)| n == name).unwrap().1
     }
 
-    /// Repeats a reading until it meets a condition. The kernel may deliver a segment on loopback after
-    /// the call that sent it has returned.
+    /// Repeats a reading until it meets a condition. The kernel may deliver a segment on loopback
+    /// after the call that sent it has returned.
     fn eventually<T: std::fmt::Debug>(mut read: impl FnMut() -> T, met: impl Fn(&T) -> bool) -> T {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {

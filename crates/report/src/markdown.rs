@@ -16,8 +16,8 @@ const MAX_ROWS: usize = 100;
 /// Appended to a summary that does not fit.
 const TRUNCATED: &str = "\nThe summary is truncated. The result contains all figures.\n";
 
-/// Returns the result of a record, truncated to `max_bytes`, or `None` if not even the heading fits.
-/// `next` is the recommended next step.
+/// Returns the result of a record, truncated to `max_bytes`, or `None` if not even the heading
+/// fits. `next` is the recommended next step.
 #[must_use]
 pub fn summary(record: &Record, next: Option<&str>, max_bytes: usize) -> Option<String> {
     let command = match (&record.experiment, &record.capacity) {

@@ -131,8 +131,8 @@ impl ResultTables {
         out
     }
 
-    /// Returns each table as CSV (RFC 4180, with LF line endings): a header line, followed by a line
-    /// per row. A missing value is empty.
+    /// Returns each table as CSV (RFC 4180, with LF line endings): a header line, followed by a
+    /// line per row. A missing value is empty.
     #[must_use]
     pub fn csv(&self) -> String {
         let mut out = String::new();

@@ -84,7 +84,8 @@ pub(crate) fn changes(values: &[f64], scale: Scale, succession: Succession) -> V
     cuts
 }
 
-/// Splits the values at each step or segment that is unlikely to be due to chance (p < [`RELAXED`]).
+/// Splits the values at each step or segment that is unlikely to be due to chance (p <
+/// [`RELAXED`]).
 fn split(values: &[f64], succession: Succession) -> Vec<usize> {
     let mut cuts = Vec::new();
     let mut parts = vec![(0, values.len())];

@@ -1,5 +1,5 @@
-//! Crash rounds: the recovery of a server after a restart, from the times of its ok responses, and an
-//! upper bound on the probability of a loss.
+//! Crash rounds: the recovery of a server after a restart, from the times of its ok responses, and
+//! an upper bound on the probability of a loss.
 
 use crate::distributions::beta_upper_quantile;
 use crate::estimate::CONFIDENCE;
@@ -16,8 +16,8 @@ pub const FULL: f64 = 0.9;
 /// Recovery times. Times are in ns since the restart.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Recovery {
-    /// Ok responses per second in the last second before the failure. `None` if the load had run for
-    /// less than 100 ms, or without an ok response.
+    /// Ok responses per second in the last second before the failure. `None` if the load had run
+    /// for less than 100 ms, or without an ok response.
     pub rate_before_per_s: Option<f64>,
     /// Time of the first ok response after the restart.
     pub first_ok_ns: Option<u64>,
@@ -50,13 +50,13 @@ pub fn recovery(done_ns: &mut [u64], began: u64, failed: u64, restarted: u64) ->
     }
 }
 
-/// Returns the one-sided 95 % upper bound on the probability that a round loses data. Returns `None`
-/// without rounds.
+/// Returns the one-sided 95 % upper bound on the probability that a round loses data. Returns
+/// `None` without rounds.
 ///
 /// Without a loss in `n` rounds, the bound is 3/n, the "rule of three" (Hanley & Lippman-Hand 1983,
 /// "If nothing goes wrong, is everything all right?", JAMA 249(13)). It is slightly higher than the
-/// exact bound, 1 − 0.05^(1/n). With losses, the bound is exact (Clopper & Pearson 1934, "The use of
-/// confidence or fiducial limits", Biometrika 26(4)).
+/// exact bound, 1 − 0.05^(1/n). With losses, the bound is exact (Clopper & Pearson 1934, "The use
+/// of confidence or fiducial limits", Biometrika 26(4)).
 #[must_use]
 pub fn upper_bound(lost: u64, rounds: u64) -> Option<f64> {
     let n = rounds as f64;

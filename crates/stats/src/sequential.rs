@@ -54,8 +54,8 @@ impl LookPlan {
         }
     }
 
-    /// Returns the interval for the trimmed geometric mean of ratios. Returns `None` before the first
-    /// look, after the last one, or if a ratio is not positive.
+    /// Returns the interval for the trimmed geometric mean of ratios. Returns `None` before the
+    /// first look, after the last one, or if a ratio is not positive.
     #[must_use]
     pub fn interval(&self, ratios: &[f64]) -> Option<Interval> {
         let look = ratios.len().checked_sub(FIRST_LOOK)?;

@@ -10,8 +10,8 @@ use httparse::{ParserConfig, Response, Status};
 
 use crate::error::ReadError;
 
-/// Maximum length of a body or chunk, in bytes. No server means a longer one, and the response would
-/// only end with the timeout.
+/// Maximum length of a body or chunk, in bytes. No server means a longer one, and the response
+/// would only end with the timeout.
 pub(crate) const MAX_LENGTH: u64 = 1 << 60;
 
 /// Maximum size of a head or a trailer section, in bytes.
@@ -292,8 +292,9 @@ impl Fields {
         }
     }
 
-    /// Reads a decimal number, which may be repeated on one line or several if all copies are equal.
-    /// RFC 9112 section 6.3 rule 5 allows this, because some intermediaries merge or copy the line.
+    /// Reads a decimal number, which may be repeated on one line or several if all copies are
+    /// equal. RFC 9112 section 6.3 rule 5 allows this, because some intermediaries merge or copy
+    /// the line.
     fn content_length(&mut self, value: &[u8]) -> Result<(), ReadError> {
         for one in value.split(|&b| b == b',') {
             let length = decimal(one.trim_ascii()).filter(|length| *length <= MAX_LENGTH);

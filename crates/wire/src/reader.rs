@@ -1,5 +1,5 @@
-//! The response reader and its output. Each connection has one reader, which is fed with the received
-//! bytes.
+//! The response reader and its output. Each connection has one reader, which is fed with the
+//! received bytes.
 
 use crate::chunked::Chunks;
 use crate::error::ReadError;

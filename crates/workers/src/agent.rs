@@ -1,5 +1,5 @@
-//! The coordinator's view of one agent, and the local process behind it: the agent itself, or the ssh,
-//! srun or kubectl process that connects to it.
+//! The coordinator's view of one agent, and the local process behind it: the agent itself, or the
+//! ssh, srun or kubectl process that connects to it.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -142,8 +142,8 @@ impl Agent {
         matches!(self.state, Preparing | Waiting | Running)
     }
 
-    /// Takes what the agent's process has sent. Returns a line of the protocol, and the time at which
-    /// it arrived.
+    /// Takes what the agent's process has sent. Returns a line of the protocol, and the time at
+    /// which it arrived.
     pub(crate) fn take(&mut self, from: FromAgent) -> Option<(AgentLine, i64)> {
         match from {
             FromAgent::Line(line, at_ns) => {
@@ -171,8 +171,8 @@ impl Agent {
         }
     }
 
-    /// Returns the failure of an agent whose output has ended. Returns `None` until its last messages
-    /// have had time to arrive.
+    /// Returns the failure of an agent whose output has ended. Returns `None` until its last
+    /// messages have had time to arrive.
     pub(crate) fn failure(&mut self) -> Option<String> {
         let (since, fault) = self.failing.as_ref()?;
         if since.elapsed() < MESSAGE_TIME {
@@ -249,8 +249,8 @@ pub struct AgentFacts {
     pub boot_id: Option<String>,
     /// Number of CPUs that the agent may use; 0 if the agent never started.
     pub cpus: u32,
-    /// Skew at the start of the measurement, and its maximum error including the drift until the end
-    /// of the load, both in ns. `None` if the agent was lost before its clock was read.
+    /// Skew at the start of the measurement, and its maximum error including the drift until the
+    /// end of the load, both in ns. `None` if the agent was lost before its clock was read.
     pub skew_ns: Option<(i64, u64)>,
     /// Delay of the agent's start of the measurement, in ns.
     pub late_start_ns: u64,

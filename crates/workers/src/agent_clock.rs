@@ -1,5 +1,5 @@
-//! A wall clock that does not jump while a load runs, and the comparison of an agent's clock with the
-//! coordinator's.
+//! A wall clock that does not jump while a load runs, and the comparison of an agent's clock with
+//! the coordinator's.
 //!
 //! Each ping gives the agent's time between two times of the coordinator. The agent's clock was
 //! read somewhere in between, so the middle is wrong by at most half of the round trip. The
@@ -74,8 +74,8 @@ impl AgentClock {
 /// Variable that shifts the clock in tests, in seconds, such as `-3`.
 const TEST_SHIFT: &str = "FLOODMARK_TEST_CLOCK_SHIFT";
 
-/// A wall clock that is read once and then follows the monotonic clock, so that later adjustments to
-/// the wall clock do not affect a load.
+/// A wall clock that is read once and then follows the monotonic clock, so that later adjustments
+/// to the wall clock do not affect a load.
 #[derive(Debug, Clone, Copy)]
 pub struct SteadyClock {
     /// Time at the origin in ns since 1970.
@@ -84,7 +84,8 @@ pub struct SteadyClock {
 }
 
 impl SteadyClock {
-    /// Reads the host's clock. In debug builds, the variable `FLOODMARK_TEST_CLOCK_SHIFT` shifts it.
+    /// Reads the host's clock. In debug builds, the variable `FLOODMARK_TEST_CLOCK_SHIFT` shifts
+    /// it.
     #[must_use]
     pub fn start() -> Self {
         let since_1970 = SystemTime::now()
@@ -134,8 +135,8 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    /// Exchanges pings with a clock that is `skew` ns ahead and gains `drift` ns over the load. Each
-    /// exchange is a pair of delays in ns: to the agent, and back.
+    /// Exchanges pings with a clock that is `skew` ns ahead and gains `drift` ns over the load.
+    /// Each exchange is a pair of delays in ns: to the agent, and back.
     fn exchange(skew: i64, drift: i64, delays: &[(i64, i64)]) -> AgentClock {
         let mut clock = AgentClock::default();
         for phase in [0, 1] {

@@ -1,5 +1,5 @@
-//! Commands: their words, their processes whose stdin, stdout and stderr are pipes, and the lines that
-//! they write.
+//! Commands: their words, their processes whose stdin, stdout and stderr are pipes, and the lines
+//! that they write.
 
 use std::io::{self, BufRead, Read, Write};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
@@ -40,7 +40,8 @@ pub(crate) fn start_piped(mut command: Command) -> Result<PipedChild, String> {
 /// Runs a command with `input` on its stdin. Returns its stdout.
 ///
 /// # Errors
-/// The command cannot be started, or it fails. The error contains the lines that it wrote to stderr.
+/// The command cannot be started, or it fails. The error contains the lines that it wrote to
+/// stderr.
 pub(crate) fn output(command: Command, input: &[u8]) -> Result<Vec<u8>, String> {
     let (mut child, mut stdin, stdout, stderr) = start_piped(command)?;
     let (mut stdout, mut stderr) = (stdout.take(OUTPUT_LIMIT), stderr.take(MESSAGE_LIMIT));

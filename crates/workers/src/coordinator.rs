@@ -126,7 +126,8 @@ pub(crate) fn other_version(hello: &AgentHello, version: &str) -> Option<String>
     })
 }
 
-/// Explains why an agent cannot use the plan's backend. The record names one backend for all agents.
+/// Explains why an agent cannot use the plan's backend. The record names one backend for all
+/// agents.
 fn lacks_backend(hello: &AgentHello, backend: Backend) -> Option<String> {
     let why = hello.no_uring.as_ref()?;
     (backend == Backend::Uring).then(|| format!("{why}, or use --backend epoll for all agents"))

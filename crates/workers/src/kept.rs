@@ -25,8 +25,8 @@ pub(crate) struct KeptPart<'a> {
     pub line: Option<TotalLine>,
 }
 
-/// Writes the responses of all agents to `to`, on the coordinator's clock. Scores become relative to
-/// the total line of the first part that has one. Returns the number of responses.
+/// Writes the responses of all agents to `to`, on the coordinator's clock. Scores become relative
+/// to the total line of the first part that has one. Returns the number of responses.
 ///
 /// The bounds widen the time between sending and completion, so that a check reports only the
 /// violations that are certain.

@@ -72,8 +72,8 @@ pub(crate) fn kubectl_output(command: Command, input: &[u8]) -> Result<Vec<u8>, 
     output(command, input).map_err(|messages| format!("kubectl: {}", without_log(&messages)))
 }
 
-/// Joins messages into one line. Leaves out the lines of kubectl's own log, such as `E1127 14:17:47.5
-/// …`, unless there are no others.
+/// Joins messages into one line. Leaves out the lines of kubectl's own log, such as `E1127
+/// 14:17:47.5 …`, unless there are no others.
 fn without_log(messages: &str) -> String {
     let is_log = |line: &str| {
         let mut characters = line.chars();
@@ -210,8 +210,8 @@ impl AgentJob {
 impl Drop for AgentJob {
     fn drop(&mut self) {
         let delete = ["delete", &self.name, "--wait=false", "--ignore-not-found"];
-        // A failed deletion does no harm: the pods exit when their connections close, and the cluster
-        // removes the Job 60 s later.
+        // A failed deletion does no harm: the pods exit when their connections close, and the
+        // cluster removes the Job 60 s later.
         let _ = kubectl_output(self.kubectl(&delete), b"");
     }
 }

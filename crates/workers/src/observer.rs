@@ -1,5 +1,5 @@
-//! Runs `floodmark observe` on the server's host, through ssh, in a pod or with the user's command, and
-//! keeps its output in a local file.
+//! Runs `floodmark observe` on the server's host, through ssh, in a pod or with the user's command,
+//! and keeps its output in a local file.
 //!
 //! The observer answers pings, so its clock is compared with this host's over the same connection.
 //! The hosts' clocks therefore need not be synchronized.
@@ -108,8 +108,8 @@ fn is_object(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_allowed)
 }
 
-/// Part of the ephemeral container's specification. Only root with this capability can read the open
-/// files of other users' processes.
+/// Part of the ephemeral container's specification. Only root with this capability can read the
+/// open files of other users' processes.
 const DEBUG_PROFILE: &str = r#"{"securityContext": {
   "runAsUser": 0, "runAsNonRoot": false, "capabilities": {"add": ["SYS_PTRACE"]}}}"#;
 

@@ -1,4 +1,5 @@
-//! Statistics of a small number of cases or rounds: proportions and medians, with confidence intervals.
+//! Statistics of a small number of cases or rounds: proportions and medians, with confidence
+//! intervals.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Known capacities: the highest rate of Poisson arrivals at which the long-run figures of a
-//! scenario meet an objective. The servers with known capacities, and the formulas for their shares of
-//! slow or rejected requests. Unless a name says otherwise, times are in seconds and rates in requests
-//! per second.
+//! scenario meet an objective. The servers with known capacities, and the formulas for their shares
+//! of slow or rejected requests. Unless a name says otherwise, times are in seconds and rates in
+//! requests per second.
 
 use std::fmt;
 
@@ -58,8 +58,9 @@ impl KnownServer {
 }
 
 /// Returns servers with known capacities of 3,000 to 4,000/s. At these rates, client and server use
-/// a quarter of a CPU. Response times are long compared with the usual lateness of a client. Transferring
-/// a request and its response takes about 50 µs, which lowers each capacity by at most 0.3 %.
+/// a quarter of a CPU. Response times are long compared with the usual lateness of a client.
+/// Transferring a request and its response takes about 50 µs, which lowers each capacity by at most
+/// 0.3 %.
 #[must_use]
 pub fn known_servers() -> Vec<KnownServer> {
     let percentile = |percentile, limit_ms| KnownObjective::ResponseTime {
@@ -166,8 +167,8 @@ impl fmt::Display for KnownObjective {
 /// Number of bisections; the result is exact to 1 in 10⁹.
 const BISECTIONS: usize = 60;
 
-/// Returns the capacity at a constant speed, in requests per second. A speed of 0.5 halves all rates
-/// and doubles all times of the scenario, whose own `speed` is ignored.
+/// Returns the capacity at a constant speed, in requests per second. A speed of 0.5 halves all
+/// rates and doubles all times of the scenario, whose own `speed` is ignored.
 ///
 /// Returns infinity if the objective is met at any rate, and 0 if it never is.
 #[must_use]
@@ -231,8 +232,8 @@ fn missed_share(service: &Service, objective: KnownObjective, rate_per_s: f64) -
 }
 
 /// Returns the share of requests whose response time exceeds `limit_s` in M/M/c, whose busy servers
-/// complete `speed_per_s` in total. The waiting time is 0 or exponential (Erlang C). For one server,
-/// p99 = ln 100 / (speed − rate).
+/// complete `speed_per_s` in total. The waiting time is 0 or exponential (Erlang C). For one
+/// server, p99 = ln 100 / (speed − rate).
 #[must_use]
 pub fn exponential_share_over(
     servers: usize,
@@ -342,9 +343,9 @@ fn load(jobs: &[QueuedJobs]) -> f64 {
 /// the probability that the server is idle. For a load below 1, the server is idle with a
 /// probability of 1 − load. For a higher load, H describes queues that reject jobs.
 ///
-/// H solves H(x) = 1 + Σᵢ λᵢ ∫ H(y) dy from x − bᵢ to x, for jobs of length bᵢ at the rate λᵢ. This is the
-/// Pollaczek–Khinchine formula as a renewal equation (S. Asmussen, "Applied Probability and Queues",
-/// 2003, VIII.5). The solution uses the trapezoidal rule.
+/// H solves H(x) = 1 + Σᵢ λᵢ ∫ H(y) dy from x − bᵢ to x, for jobs of length bᵢ at the rate λᵢ. This
+/// is the Pollaczek–Khinchine formula as a renewal equation (S. Asmussen, "Applied Probability and
+/// Queues", 2003, VIII.5). The solution uses the trapezoidal rule.
 fn work_at_most(x_s: f64, jobs: &[QueuedJobs]) -> f64 {
     let shortest_s = jobs.iter().map(|job| job.takes_s).fold(x_s, f64::min);
     if shortest_s <= 0.0 {

@@ -23,7 +23,8 @@ enum TruthCommand {
 
 #[derive(Args)]
 struct ServeArguments {
-    /// Scenario as JSON, such as {"service":{"fixed":{"delay_us":1000}}}; {} responds with 200 immediately
+    /// Scenario as JSON, such as {"service":{"fixed":{"delay_us":1000}}}; {} responds with 200
+    /// immediately
     #[arg(default_value = "{}")]
     scenario: String,
     /// Address to listen on

@@ -209,8 +209,8 @@ struct ServiceState {
     service: Service,
     queue: FifoQueue,
     pauses: Option<PauseClock>,
-    /// Time when the token bucket would be full: its state in the generic cell rate algorithm (ITU-T
-    /// I.371).
+    /// Time when the token bucket would be full: its state in the generic cell rate algorithm
+    /// (ITU-T I.371).
     full_ns: u64,
     /// The arrivals in the window of [`Crossing`]. Their number is limited by the client's rate.
     window_ns: VecDeque<u64>,
@@ -444,8 +444,8 @@ mod tests {
     const FIRST_NS: u64 = 1_000 * MS;
 
     /// Sends a request every millisecond from `begin_ms` to `end_ms` after the first request, and
-    /// rejects all requests before `rejects_to_ms`. Returns the time until the last response, in ms.
-    /// A response takes 1 ms of the server's time.
+    /// rejects all requests before `rejects_to_ms`. Returns the time until the last response, in
+    /// ms. A response takes 1 ms of the server's time.
     fn load(clock: &mut SpeedClock, begin_ms: u64, end_ms: u64, rejects_to_ms: u64) -> f64 {
         let mut last_ms = 0.0;
         for ms in begin_ms..end_ms {

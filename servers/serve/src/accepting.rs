@@ -1,5 +1,5 @@
-//! Accepting connections: the listening socket, the limit on connections, and their distribution among
-//! the workers.
+//! Accepting connections: the listening socket, the limit on connections, and their distribution
+//! among the workers.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};

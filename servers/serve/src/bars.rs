@@ -1,7 +1,7 @@
 //! The workload `bars`: `GET /bars` lists the bars in a database, and `POST /bars` adds one.
 //!
-//! The store is behind queues. Inserts that arrive while a write is in flight join the next write, and
-//! lists that arrive while a list is read share the next one. No event loop waits for a disk or
+//! The store is behind queues. Inserts that arrive while a write is in flight join the next write,
+//! and lists that arrive while a list is read share the next one. No event loop waits for a disk or
 //! database.
 
 use std::sync::Arc;

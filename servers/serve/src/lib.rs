@@ -4,8 +4,8 @@
 //!
 //! Start reading in `server.rs`, then read `worker.rs` (one thread), `connection.rs` and
 //! `service.rs`. The dispatcher's numbers are in `numbers.rs`, and the state file is in
-//! `state_file.rs`. The scores and their journal are in `scoring.rs` and `commits.rs`. The bars are in
-//! `bars.rs`, `store_queue.rs`, `embedded_bars.rs` (a database file) and `postgresql/`.
+//! `state_file.rs`. The scores and their journal are in `scoring.rs` and `commits.rs`. The bars are
+//! in `bars.rs`, `store_queue.rs`, `embedded_bars.rs` (a database file) and `postgresql/`.
 //!
 //! Invariants: the server does not use the load engine, and all queues and buffers are bounded,
 //! except the list of bars, which grows with their number.

@@ -30,8 +30,8 @@ use crate::workload::NativeWorkload;
 ///
 /// # Errors
 /// The address, the state file, the journal, the store or a thread is not available, or the state
-/// file, the journal or the store has failed. After a failure of the state file, the next start leaves
-/// a gap.
+/// file, the journal or the store has failed. After a failure of the state file, the next start
+/// leaves a gap.
 pub fn serve(
     settings: Settings,
     shutdown: impl Future<Output = ()> + Send + 'static,

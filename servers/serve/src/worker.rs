@@ -1,4 +1,5 @@
-//! A server thread with its event loop, listener and connections, and the state that all threads share.
+//! A server thread with its event loop, listener and connections, and the state that all threads
+//! share.
 
 use std::cell::{Cell, RefCell};
 use std::io;

@@ -510,8 +510,8 @@ impl Objective {
     }
 }
 
-/// Returns the share of requests with an ok response within `deadline`, even if the response arrived
-/// after the sending window.
+/// Returns the share of requests with an ok response within `deadline`, even if the response
+/// arrived after the sending window.
 fn good_share(measured: &dyn Measured, deadline: Duration, timeout: Duration) -> Option<f64> {
     let times = measured.times(TimeKind::Response)?;
     let good = match &times.histogram {

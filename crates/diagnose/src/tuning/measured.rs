@@ -26,7 +26,8 @@ pub(super) struct MeasuredProcess {
     pub(super) is_lower_bound: bool,
     /// Interval of the figure within the process.
     pub(super) interval: Option<Interval>,
-    /// Reason why the figure is missing or only a lower bound; `None` if the process's runs give it.
+    /// Reason why the figure is missing or only a lower bound; `None` if the process's runs give
+    /// it.
     pub(super) note: Option<String>,
     /// Highest throughput per second, which bounds the figure of a pool that is full.
     pub(super) throughput_per_s: Option<f64>,
@@ -61,8 +62,8 @@ impl MeasuredProcess {
         }
     }
 
-    /// Returns a process whose capacity was searched. The first load of a search is that of the closed
-    /// model.
+    /// Returns a process whose capacity was searched. The first load of a search is that of the
+    /// closed model.
     fn of_search(loads: &[&Run], found: Option<&CapacityResult>) -> Self {
         let closed = loads[0];
         MeasuredProcess {
@@ -73,8 +74,8 @@ impl MeasuredProcess {
         }
     }
 
-    /// Returns a process with the capacity that its search found. `found` is `None` if no response was
-    /// ok, because the search could then not start.
+    /// Returns a process with the capacity that its search found. `found` is `None` if no response
+    /// was ok, because the search could then not start.
     fn of_capacity(found: Option<&CapacityResult>) -> Self {
         let missing = |why: &str| MeasuredProcess {
             note: Some(why.to_owned()),

@@ -2,8 +2,8 @@
 //! (docs/decisions/0036-tune.md).
 //!
 //! The search is a function of the measured processes. It runs from the start each time, and stops
-//! at the first process that has not been measured. Therefore, an interrupted tuning can be resumed,
-//! and a record can be judged again.
+//! at the first process that has not been measured. Therefore, an interrupted tuning can be
+//! resumed, and a record can be judged again.
 
 mod measured;
 mod search;

@@ -40,8 +40,8 @@ pub(super) const CLOSE: f64 = 1.5;
 /// Factor between the values of a coarse sweep.
 const COARSE: f64 = 4.0;
 
-/// Maximum difference between the units in use and the value of a knob that sizes the full pool. Some
-/// runtimes run one thread outside the pool.
+/// Maximum difference between the units in use and the value of a knob that sizes the full pool.
+/// Some runtimes run one thread outside the pool.
 const SPARE_UNITS: f64 = 1.5;
 
 /// A process that the search has used.
@@ -262,10 +262,10 @@ impl<'a> Search<'a> {
         Some((next, format!("between {best} and {above}")))
     }
 
-    /// Returns the largest number of units below the knob's value in `at` that is certainly too small.
-    /// The figure of a setting is at most its throughput. With the other knobs equal, growing a pool
-    /// from `n` to `m` units raises the throughput by at most the factor `m/n`. If the pool of `n`
-    /// units was full, this also holds if the other knobs differ.
+    /// Returns the largest number of units below the knob's value in `at` that is certainly too
+    /// small. The figure of a setting is at most its throughput. With the other knobs equal,
+    /// growing a pool from `n` to `m` units raises the throughput by at most the factor `m/n`. If
+    /// the pool of `n` units was full, this also holds if the other knobs differ.
     fn too_few(&self, knob: &TunedKnob, at: &KnobValues) -> Option<u64> {
         if knob.sizes == KnobKind::Other {
             return None;
@@ -315,8 +315,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns whether the knob has no effect: its lowest value was measured, and every measured value
-    /// is within 2 % of the best. Returns `false` if the best figure is only a lower bound.
+    /// Returns whether the knob has no effect: its lowest value was measured, and every measured
+    /// value is within 2 % of the best. Returns `false` if the best figure is only a lower bound.
     fn is_irrelevant(&mut self, knob: &TunedKnob, at: &KnobValues) -> Searched<bool> {
         let line = self.line(knob, at);
         let mut is_irrelevant =
@@ -601,8 +601,8 @@ pub(crate) fn full_pool(verdict: &Verdict) -> Option<FullPool> {
     }
 }
 
-/// Returns the knob that sizes a full pool: a knob of the pool's kind whose value is near the number
-/// of units in use. If the kind is a guess, a knob of another kind also matches.
+/// Returns the knob that sizes a full pool: a knob of the pool's kind whose value is near the
+/// number of units in use. If the kind is a guess, a knob of another kind also matches.
 fn knob_of<'a>(
     pool: FullPool,
     knobs: &'a [TunedKnob],

@@ -153,8 +153,8 @@ impl<'a> RunFacts<'a> {
         rows.map(|row| row.throughput_per_s).collect()
     }
 
-    /// Names the sources that have no figures about the server, usually because reading them was not
-    /// permitted.
+    /// Names the sources that have no figures about the server, usually because reading them was
+    /// not permitted.
     pub fn unseen_sources(&self) -> Vec<String> {
         let is_seen = |is: fn(&Metric) -> bool| self.samples.metrics().any(is);
         let blocked = |of: &Metric| {

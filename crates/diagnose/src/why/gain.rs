@@ -24,9 +24,9 @@ pub(super) enum GainModel {
     /// Like `InService`. Threads that are always in use work on a request for at most their number
     /// divided by the throughput.
     HeldByThreads,
-    /// Like `InService`, but even the fastest request may have waited for the lock. The service time
-    /// without that wait is between the mean hold time and the shortest service time; the prediction
-    /// uses the midpoint.
+    /// Like `InService`, but even the fastest request may have waited for the lock. The service
+    /// time without that wait is between the mean hold time and the shortest service time; the
+    /// prediction uses the midpoint.
     HeldAlone,
     /// All CPUs are busy.
     AllCpus,
@@ -75,8 +75,8 @@ pub(super) fn of(facts: &RunFacts<'_>, model: GainModel, path: &[PathStep]) -> O
     ))
 }
 
-/// Removes predictions that the measured throughput refutes: upper bounds and predicted ranges below
-/// it. Predictions that are lower only within noise are raised to the measured throughput.
+/// Removes predictions that the measured throughput refutes: upper bounds and predicted ranges
+/// below it. Predictions that are lower only within noise are raised to the measured throughput.
 pub(super) fn not_below_measured(mut verdict: Verdict, measured_per_s: f64) -> Verdict {
     let is_possible = |per_s: f64| per_s >= (1.0 - NOTICEABLE) * measured_per_s;
     let limit = verdict.limit_per_s.filter(|limit| is_possible(*limit));

@@ -180,8 +180,8 @@ impl Service {
 
 /// A limit on the number of requests in service.
 pub struct ServiceLimit {
-    /// What the requests in service hold: threads, permits, a lock, or connections to another process.
-    /// All of them are in use, so the other requests wait.
+    /// What the requests in service hold: threads, permits, a lock, or connections to another
+    /// process. All of them are in use, so the other requests wait.
     pub holder: StepKind,
     /// Mean number of requests in service.
     pub held: f64,
@@ -292,8 +292,8 @@ impl ServiceLimit {
         summary: impl Into<String>,
         next: impl Into<String>,
     ) -> Candidate {
-        // Requests that one thread handles in a batch wait for each other, so their service times do
-        // not indicate a limit.
+        // Requests that one thread handles in a batch wait for each other, so their service times
+        // do not indicate a limit.
         let is_shown = |requests: f64| requests <= SAME.end() * self.held;
         let shown = facts.concurrency.is_some_and(is_shown);
         let shortest_us = facts.run.least_service_time_us.filter(|_| shown);
@@ -516,8 +516,8 @@ fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit
 }
 
 /// Finds a file or pipe that only one thread writes to at a time. It may be a different thread each
-/// time, if a runtime moves tasks between threads, as Go does. If most requests wait for a thread to
-/// read them, several threads may write at a time.
+/// time, if a runtime moves tasks between threads, as Go does. If most requests wait for a thread
+/// to read them, several threads may write at a time.
 fn shown_by_writes(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
     let groups = facts.thread_groups.iter();
     let awaited = groups.flat_map(|group| Activity::of(group, facts, in_flight).awaited);
@@ -594,8 +594,8 @@ fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> 
 }
 
 /// Returns whether a thread group is an exhausted pool: its size, or the number of its threads that
-/// wait for a resource, equals the number of concurrent requests, its threads take part in the work,
-/// and the threads do not wait for events.
+/// wait for a resource, equals the number of concurrent requests, its threads take part in the
+/// work, and the threads do not wait for events.
 pub fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFacts<'_>) -> bool {
     let in_event_loop = group.blocked_on_kind(WaitKind::Events);
     if !takes_part(group, facts) || in_event_loop >= SPARE * group.threads {
@@ -627,8 +627,8 @@ struct Activity {
 }
 
 impl Activity {
-    /// Divides a group's threads by activity. HotSpot implements pauses as timed locks. Idle threads
-    /// may use timed locks too, so these count as pauses only if there are at most about
+    /// Divides a group's threads by activity. HotSpot implements pauses as timed locks. Idle
+    /// threads may use timed locks too, so these count as pauses only if there are at most about
     /// `in_service`.
     fn of(group: &ThreadGroupFacts, facts: &RunFacts<'_>, in_service: f64) -> Self {
         use WaitKind::{Child, ClientWrite, PageFault, PipeRead, PipeWrite, TimedLock, Timer};
@@ -729,8 +729,8 @@ fn main_resource(steps: &[PathStep]) -> Option<PathStep> {
 }
 
 /// Returns whether a thread group works on requests: it waits at least once per four responses, or
-/// uses at least a quarter of the server's CPU time. Compiler threads are excluded, because they use
-/// CPU time without working on requests.
+/// uses at least a quarter of the server's CPU time. Compiler threads are excluded, because they
+/// use CPU time without working on requests.
 fn takes_part(group: &ThreadGroupFacts, facts: &RunFacts<'_>) -> bool {
     let waits = group.waits_per_s >= SPARE * facts.responses_per_s;
     let runs = group.on_cpu >= SPARE * used(&facts.server);

@@ -3,8 +3,8 @@
 
 use std::ops::{Range, RangeInclusive};
 
-/// Minimum used share of a saturated resource. Threads that limited a server were running or runnable
-/// for 0.975 to 0.998 of the time.
+/// Minimum used share of a saturated resource. Threads that limited a server were running or
+/// runnable for 0.975 to 0.998 of the time.
 pub(crate) const SATURATED: f64 = 0.9;
 
 /// Minimum share of the main consumer of a resource, and of the place that holds most requests.
@@ -16,12 +16,12 @@ pub(crate) const MOST: f64 = 0.5;
 pub(super) const SPARE: f64 = 0.25;
 
 /// Minimum share of the CPUs that a competitor uses, and of a lock holder's time that one resource
-/// takes, so that it explains why the lock is held. Also the minimum ratio of run delay to CPU time.
-/// A client with its own CPU waited for at most 0.06 of its CPU time.
+/// takes, so that it explains why the lock is held. Also the minimum ratio of run delay to CPU
+/// time. A client with its own CPU waited for at most 0.06 of its CPU time.
 pub(crate) const CONTENDED: f64 = 0.2;
 
-/// Minimum share that affects throughput noticeably. In three of four runs, the rates of the fastest
-/// and the slowest second differed by at most 0.05.
+/// Minimum share that affects throughput noticeably. In three of four runs, the rates of the
+/// fastest and the slowest second differed by at most 0.05.
 pub(crate) const NOTICEABLE: f64 = 0.1;
 
 /// Errors or stalls with at least this share limit a run. Under a rate limiter, the rates of two
@@ -37,8 +37,8 @@ pub(crate) const SAME: RangeInclusive<f64> = 0.75..=1.34;
 pub(super) const ONE: Range<f64> = 0.7..1.5;
 
 /// Minimum time in the accept queue, in seconds, that ordinary scheduling delays cannot explain.
-/// Limits on connections and files that filled the accept queue delayed connections by 0.8 s or more.
-/// Fresh connections to servers without such a limit waited for at most 0.04 s.
+/// Limits on connections and files that filled the accept queue delayed connections by 0.8 s or
+/// more. Fresh connections to servers without such a limit waited for at most 0.04 s.
 pub(super) const LONG_WAIT_S: f64 = 0.1;
 
 /// Range of the time from the first to the last byte with delayed ACKs, in µs. Linux delays an ACK
@@ -46,12 +46,13 @@ pub(super) const LONG_WAIT_S: f64 = 0.1;
 pub(super) const DELAYED_ACK_US: Range<f64> = 39_000.0..48_000.0;
 
 /// Minimum number of new connections per request at which connecting takes half of the CPU time. A
-/// request on a fresh connection costs five to seven times as much as a request on a kept connection
-/// (docs/peers.md).
+/// request on a fresh connection costs five to seven times as much as a request on a kept
+/// connection (docs/peers.md).
 pub(super) const REOPENED: f64 = 0.2;
 
 /// Maximum response size, in bytes, at which the data in transit shows a full link. Socket buffers
-/// limit the data that a connection has in transit. The value is an estimate, not a kernel constant.
+/// limit the data that a connection has in transit. The value is an estimate, not a kernel
+/// constant.
 pub(super) const MAX_IN_TRANSIT: f64 = 512.0 * 1024.0;
 
 /// Returns whether two numbers are about equal.

@@ -151,8 +151,8 @@ pub(super) fn read_memory(tid: Tid, address: u64, length: usize) -> io::Result<V
         iov_base: ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(usize::MAX)),
         iov_len: length,
     };
-    // SAFETY: the kernel writes at most `length` bytes to `bytes`, which has that length. The remote
-    // address is checked by the kernel.
+    // SAFETY: the kernel writes at most `length` bytes to `bytes`, which has that length. The
+    // remote address is checked by the kernel.
     let read = unsafe { libc::process_vm_readv(tid, &raw const local, 1, &raw const remote, 1, 0) };
     let read = usize::try_from(read).map_err(|_| io::Error::last_os_error())?;
     bytes.truncate(read);

@@ -77,8 +77,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "A-B", value_parser = values::ramp, conflicts_with = "requests", help_heading = "Load")]
     pub ramp: Option<(f64, f64)>,
 
-    /// Open model: send at each of these rates (requests/s) in turn: 1000,2000,5k for equal parts of
-    /// --duration, or 1000:10s,0:5s,5k:30s for the given durations [default: none]
+    /// Open model: send at each of these rates (requests/s) in turn: 1000,2000,5k for equal parts
+    /// of --duration, or 1000:10s,0:5s,5k:30s for the given durations [default: none]
     #[arg(long, value_name = "LIST", value_parser = values::steps, conflicts_with = "requests", help_heading = "Load")]
     pub steps: Option<RateSteps>,
 

@@ -59,8 +59,8 @@ pub fn probe_load(plan: &Plan) -> Plan {
     }
 }
 
-/// Returns the first load of a search, for a plan of the closed model. It has the connections and the
-/// warm-up of the plan.
+/// Returns the first load of a search, for a plan of the closed model. It has the connections and
+/// the warm-up of the plan.
 pub fn closed_load(plan: &Plan) -> Plan {
     let length = Length::Duration(CLOSED);
     Plan {
@@ -69,8 +69,8 @@ pub fn closed_load(plan: &Plan) -> Plan {
     }
 }
 
-/// Returns the load of a trial, for a plan of the open model. Its last step is judged. The `deadline`
-/// splits its responses into fast and slow ones.
+/// Returns the load of a trial, for a plan of the open model. Its last step is judged. The
+/// `deadline` splits its responses into fast and slow ones.
 pub fn trial_load(
     plan: &Plan,
     trial: NextTrial,
@@ -97,7 +97,8 @@ pub fn trial_load(
     }
 }
 
-/// Returns a load at a constant rate, for a plan of the open model. Returns `None` if the rate is 0.
+/// Returns a load at a constant rate, for a plan of the open model. Returns `None` if the rate is
+/// 0.
 pub fn load_at(plan: &Plan, rate_per_s: f64, length: TrialLength) -> Option<Plan> {
     let schedule = Schedule::Constant {
         rate: Rate::new(rate_per_s)?,
@@ -215,9 +216,9 @@ impl<'a> LoadLengths<'a> {
         objectives.max_by(|a, b| a.quantile().total_cmp(&b.quantile()))
     }
 
-    /// Returns the length of a trial. If the budget shortens the trial, also returns the judged time
-    /// that precision requires, in seconds. `capacity_per_s` is `None` until at least one trial has
-    /// passed and one has missed.
+    /// Returns the length of a trial. If the budget shortens the trial, also returns the judged
+    /// time that precision requires, in seconds. `capacity_per_s` is `None` until at least one
+    /// trial has passed and one has missed.
     pub fn trial(
         &self,
         rate_per_s: f64,
@@ -274,8 +275,8 @@ pub struct OpenTrial {
 pub struct MeasuredTrial {
     /// The judged part as a run.
     pub run: Run,
-    /// Parts of 100 ms. If failures matter, slow requests are those that failed. Otherwise, they are
-    /// ok responses beyond the plan's deadline.
+    /// Parts of 100 ms. If failures matter, slow requests are those that failed. Otherwise, they
+    /// are ok responses beyond the plan's deadline.
     pub parts: Vec<TrialRow>,
     /// CPUs that the server used; `None` if unknown.
     pub server_cpus: Option<f64>,

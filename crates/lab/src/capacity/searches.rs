@@ -1,5 +1,6 @@
-//! The searches for the two capacities of a server: one for a load that rises from idle, and one for
-//! a load that falls from an overload. A test decides whether the server recovers from an overload.
+//! The searches for the two capacities of a server: one for a load that rises from idle, and one
+//! for a load that falls from an overload. A test decides whether the server recovers from an
+//! overload.
 
 use floodmark_record::capacity::{
     CapacityBound, CapacityKind, CapacityPlan, CapacityResult, CapacityTrial, FallingCapacity,
@@ -198,8 +199,8 @@ fn add_rising(finding: CapacityFinding, result: &mut CapacityResult) -> Capacity
     }
 }
 
-/// Returns the capacity that the search after an overload found. `lowest_per_s` is the lowest rate to
-/// try.
+/// Returns the capacity that the search after an overload found. `lowest_per_s` is the lowest rate
+/// to try.
 fn falling_capacity(finding: CapacityFinding, lowest_per_s: f64) -> FallingCapacity {
     let (rate_per_s, low, high) = match finding {
         CapacityFinding::Capacity(found) | CapacityFinding::Hysteresis { rising: found, .. } => {

@@ -1,8 +1,8 @@
 //! The checks of a disk test: requests to the traced server, and the data that must survive.
 //!
 //! A check of numbered responses finds out whether a restarted server has kept the requests that it
-//! acknowledged. The set check finds out whether the server has each acknowledged item exactly once,
-//! and no item that was refused or never sent.
+//! acknowledged. The set check finds out whether the server has each acknowledged item exactly
+//! once, and no item that was refused or never sent.
 
 use std::collections::BTreeMap;
 use std::io;

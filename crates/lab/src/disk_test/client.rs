@@ -1,5 +1,5 @@
-//! A client that sends one request at a time, a parser for recorded responses, and a traced run of the
-//! server.
+//! A client that sends one request at a time, a parser for recorded responses, and a traced run of
+//! the server.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

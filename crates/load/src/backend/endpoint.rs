@@ -1,5 +1,5 @@
-//! Kernel representation of addresses, sockets for them, and system calls that `std` and `socket2` do
-//! not offer in a suitable form.
+//! Kernel representation of addresses, sockets for them, and system calls that `std` and `socket2`
+//! do not offer in a suitable form.
 
 use std::collections::VecDeque;
 use std::io;

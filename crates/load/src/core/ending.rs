@@ -16,12 +16,13 @@ use crate::judge::CheckedContent;
 use crate::kept_responses::{MAX_KEPT, NotOkBodies, body_in};
 
 /// Maximum time, in ns, that the server has to close a connection after its last response. Servers
-/// that close at all do so within milliseconds, unless they are overloaded. If the server leaves the
-/// first connection open, the client closes the later ones at once, as a client must after
+/// that close at all do so within milliseconds, unless they are overloaded. If the server leaves
+/// the first connection open, the client closes the later ones at once, as a client must after
 /// `Connection: close` (RFC 9112, section 9.6).
 const CLOSE_GRACE: Ns = 200_000_000;
 
-/// Minimum duration, in ns, of a TLS handshake that counts as failed if the run ends before it does.
+/// Minimum duration, in ns, of a TLS handshake that counts as failed if the run ends before it
+/// does.
 const LONG_HANDSHAKE: Ns = 1_000_000_000;
 
 impl Core {

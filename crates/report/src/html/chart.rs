@@ -46,7 +46,8 @@ pub(super) fn figure(chart: &Chart) -> Markup {
                 b { (Harmless(&chart.title)) } " "
                 span.unit { (Harmless(&chart.unit)) @if chart.y.log { ", logarithmic scale" } }
             }
-            // The name of a single curve may be the chart's title. The script adds values to the key.
+            // The name of a single curve may be the chart's title. The script adds values to the
+            // key.
             @let is_single = names.len() == 1 && names[0] == chart.title;
             ul.key.single[is_single] {
                 @for curve in chart.drawn() {

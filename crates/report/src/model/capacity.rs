@@ -771,7 +771,8 @@ mod tests {
             panic!("{notes:?}")
         };
         let note = note.replace('\u{a0}', " ");
-        // 8 s is 4 times the length of the trials, so the note suggests 4 times the budget of 3 min.
+        // 8 s is 4 times the length of the trials, so the note suggests 4 times the budget of 3
+        // min.
         assert!(
             note.starts_with("trials of 2 s are shorter than the 8 s"),
             "{note}"

@@ -30,7 +30,8 @@ pub enum CaseOutcome {
 }
 
 impl CaseOutcome {
-    /// Returns the outcome of a condition. `None` stands for a condition that could not be evaluated.
+    /// Returns the outcome of a condition. `None` stands for a condition that could not be
+    /// evaluated.
     fn of(is_met: Option<bool>) -> Self {
         match is_met {
             Some(true) => CaseOutcome::Passed,
@@ -326,7 +327,8 @@ fn measurement(run: &Run, fault: &RunFault<'_>) -> ConditionCase {
     }
 }
 
-/// Returns the case of a check. A violated check is no failure if the experiment expects violations.
+/// Returns the case of a check. A violated check is no failure if the experiment expects
+/// violations.
 fn check(run: &Run, check: &CheckResult, expects_violation: bool) -> ConditionCase {
     let outcome = CaseOutcome::of(check.held.map(|held| held || expects_violation));
     let detail = match check.held {

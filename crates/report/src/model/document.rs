@@ -213,8 +213,8 @@ impl ColumnCell {
     }
 }
 
-/// Returns a cell that only programs read. The value is null if the number is not finite or the text
-/// is empty.
+/// Returns a cell that only programs read. The value is null if the number is not finite or the
+/// text is empty.
 pub(crate) fn data(name: &'static str, value: impl Serialize) -> ColumnCell {
     let column = Column {
         name,

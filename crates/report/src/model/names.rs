@@ -1,5 +1,5 @@
-//! The runs of a page: their names, the selection of runs to draw, and the loads of an experiment ranked
-//! by their figure.
+//! The runs of a page: their names, the selection of runs to draw, and the loads of an experiment
+//! ranked by their figure.
 
 use std::collections::BTreeMap;
 
@@ -187,8 +187,8 @@ fn ranked(is_sorted: bool, caption: String, mut bars: Vec<RankedBar>) -> Option<
     (bars.len() >= FEWEST).then_some(Ranking { caption, bars })
 }
 
-/// Returns the attempts that count in comparisons, by server process. If there are none, all attempts
-/// count.
+/// Returns the attempts that count in comparisons, by server process. If there are none, all
+/// attempts count.
 fn counted<'a>(load: &[NamedRun<'a>]) -> BTreeMap<u32, Vec<&'a Run>> {
     let mut all: BTreeMap<u32, Vec<&Run>> = BTreeMap::new();
     for one in load {
@@ -199,8 +199,8 @@ fn counted<'a>(load: &[NamedRun<'a>]) -> BTreeMap<u32, Vec<&'a Run>> {
     if counted.is_empty() { all } else { counted }
 }
 
-/// Returns the geometric mean of the throughputs of the server processes. The throughput of a process
-/// is the median of its attempts on a logarithmic scale.
+/// Returns the geometric mean of the throughputs of the server processes. The throughput of a
+/// process is the median of its attempts on a logarithmic scale.
 fn geometric_mean<'a>(processes: impl Iterator<Item = &'a Vec<&'a Run>>) -> Option<f64> {
     let figures = processes.filter_map(|runs| {
         let figures: Vec<f64> = runs.iter().filter_map(|run| run.throughput_per_s).collect();

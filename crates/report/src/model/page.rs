@@ -255,7 +255,8 @@ fn sweeps(record: &Record) -> Blocks {
     blocks
 }
 
-/// Returns the figures of each run. `is_load` leaves out those that the document of a load contains.
+/// Returns the figures of each run. `is_load` leaves out those that the document of a load
+/// contains.
 fn figures(all: &[NamedRun<'_>], is_load: bool) -> Blocks {
     let mut blocks = Blocks::default();
     if let [one] = all {

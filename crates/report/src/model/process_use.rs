@@ -1,4 +1,5 @@
-//! CPU and memory use of client, agents, server and store, and the figures that external clients report.
+//! CPU and memory use of client, agents, server and store, and the figures that external clients
+//! report.
 
 use floodmark_record::client::ExternalRun;
 use floodmark_record::events::ThreadUsage;

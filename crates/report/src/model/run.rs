@@ -1,5 +1,5 @@
-//! Lines about one run: how the run ended, throughput, validity, checks and notes; and the tables of
-//! its times, its steps and the requests of its mix.
+//! Lines about one run: how the run ended, throughput, validity, checks and notes; and the tables
+//! of its times, its steps and the requests of its mix.
 
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;

@@ -237,8 +237,9 @@ pub fn tuning_action(
     format!("{action}{knob}: {setting}, process {process} ({reason})")
 }
 
-/// Describes what a tuning changes: `trial far, knobs threads (1 to 200) and connections (1 to 50)`.
-/// If the tuning searches for capacities, states their objectives and the length of each search.
+/// Describes what a tuning changes: `trial far, knobs threads (1 to 200) and connections (1 to
+/// 50)`. If the tuning searches for capacities, states their objectives and the length of each
+/// search.
 #[must_use]
 pub fn tuning_scope(tuning: &TuningDescription, capacity: Option<&CapacityGoal>) -> String {
     let knobs = tuning.knobs.iter();

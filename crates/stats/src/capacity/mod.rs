@@ -54,8 +54,8 @@ pub struct CapacitySettings {
     pub lowest_per_s: f64,
     /// Highest rate to try, in requests per second.
     pub highest_per_s: f64,
-    /// Rate that the client is known to sustain, in requests per second. A client that is late at or
-    /// below this rate was disturbed.
+    /// Rate that the client is known to sustain, in requests per second. A client that is late at
+    /// or below this rate was disturbed.
     pub certain_per_s: f64,
     /// Half-width of the interval at which the search ends, as a share of the capacity.
     pub precision: f64,

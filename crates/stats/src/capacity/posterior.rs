@@ -2,13 +2,13 @@
 //!
 //! A trial at rate r passes with probability λ + (1 − 2λ) Φ((ln C − ln r) / s). Φ is the normal
 //! distribution, C is the capacity, and s is the scatter: the standard deviation of the
-//! capacity from trial to trial. C and s are unknown, so the posterior covers a grid of both. The lapse
-//! rate λ keeps one odd outcome from excluding the true capacity.
+//! capacity from trial to trial. C and s are unknown, so the posterior covers a grid of both. The
+//! lapse rate λ keeps one odd outcome from excluding the true capacity.
 //!
 //! [`Models`] explain the outcomes. Hysteresis or drift is preferred to a constant capacity only if
-//! its Bayes factor is at least [`DECISIVE`]. For a constant capacity drawn from the prior, the Bayes
-//! factor ever reaches a value k with probability at most 1/k (Ville 1939), however often it is
-//! computed.
+//! its Bayes factor is at least [`DECISIVE`]. For a constant capacity drawn from the prior, the
+//! Bayes factor ever reaches a value k with probability at most 1/k (Ville 1939), however often it
+//! is computed.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 use std::sync::LazyLock;
@@ -91,8 +91,8 @@ pub(super) struct Posterior {
     pub(super) lowest: i32,
     /// Number of capacities.
     width: usize,
-    /// Probability of each capacity, one row per scatter. After a disturbed trial, there is one such
-    /// block of rows per probability in [`DISTURBED_MISSES`].
+    /// Probability of each capacity, one row per scatter. After a disturbed trial, there is one
+    /// such block of rows per probability in [`DISTURBED_MISSES`].
     weights: Vec<f64>,
     /// Natural logarithm of the probability of all outcomes so far.
     pub(super) log_evidence: f64,

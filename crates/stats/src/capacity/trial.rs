@@ -125,8 +125,8 @@ pub fn trial_length(rate_per_s: f64, quantile: f64, design_effect: f64) -> Trial
 ///
 /// At the capacity, a trial is expected to have `k` independent requests above the percentile (see
 /// [`INDEPENDENT_MISSES`]). Across trials, the relative standard deviation of their share is
-/// 1/√k, and that of the capacity is `scatter`. A relative change in the share therefore corresponds
-/// to a change in the rate that is scatter · √k times as large.
+/// 1/√k, and that of the capacity is `scatter`. A relative change in the share therefore
+/// corresponds to a change in the rate that is scatter · √k times as large.
 pub(super) fn overestimate(share: f64, scatter: f64) -> f64 {
     if share >= 1.0 {
         return 1.0;

@@ -87,8 +87,8 @@ fn is_traced(metric: &Metric) -> bool {
     )
 }
 
-/// Returns the cause that a rule names for the last run with the fault, on a host with this number of
-/// CPUs.
+/// Returns the cause that a rule names for the last run with the fault, on a host with this number
+/// of CPUs.
 fn by_rule(record: &Record, rule: fn(&Run, f64) -> Cause) -> NamedCause {
     let last = record.runs_of(FAULT).last();
     let cause = last.map(|run| rule(run, f64::from(record.environment.cpus)));

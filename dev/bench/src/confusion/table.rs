@@ -1,4 +1,5 @@
-//! Suites of cases. Reads the tables in `cases/`, and writes cases as experiments for `floodmark run`.
+//! Suites of cases. Reads the tables in `cases/`, and writes cases as experiments for `floodmark
+//! run`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -105,7 +106,8 @@ impl Suite {
         }
     }
 
-    /// Returns whether a case is set aside. A hash of the name selects one of our own cases in five.
+    /// Returns whether a case is set aside. A hash of the name selects one of our own cases in
+    /// five.
     pub fn sets_aside(&self, name: &str) -> bool {
         if self.is_own() {
             hash(name).is_multiple_of(5)

@@ -14,8 +14,8 @@ const SIGNIFICANCE_LEVEL: f64 = 0.001;
 
 /// T8/poisson: the gaps are exponential, by the Anderson–Darling test with a known rate.
 pub fn poisson(environment: &CaseEnvironment<'_>) -> CaseResult {
-    /// Requests per second. A thread wakes up about 10 µs late, so a sleeping client cannot keep gaps
-    /// of less than 10 µs. At this rate, 10 µs is at most 1 % of the mean gap.
+    /// Requests per second. A thread wakes up about 10 µs late, so a sleeping client cannot keep
+    /// gaps of less than 10 µs. At this rate, 10 µs is at most 1 % of the mean gap.
     const RATE: f64 = 200.0;
     const SECONDS: u64 = 12;
     let _awake = Awake::keep();

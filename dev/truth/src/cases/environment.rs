@@ -21,8 +21,8 @@ use crate::scenario::Scenario;
 use crate::server::TruthServer;
 use crate::sys;
 
-/// Maximum time to wait for floodmark. The longest load takes 20 s. With a tenth of a CPU, reading the
-/// sockets of a busy host can take another 40 s.
+/// Maximum time to wait for floodmark. The longest load takes 20 s. With a tenth of a CPU, reading
+/// the sockets of a busy host can take another 40 s.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Programs and settings that the cases use.

@@ -2,8 +2,8 @@
 //!
 //! A failed attempt is void and is repeated only if the host was measurably disturbed. A
 //! disturbance is missing CPU time ([`disturbance`]) or a large overhead of a plain client
-//! ([`overhead`](super::overhead)). At most [`MAX_VOID`] attempts are void. An attempt with a failed
-//! exact finding, such as a count, is never void. The report lists each attempt.
+//! ([`overhead`](super::overhead)). At most [`MAX_VOID`] attempts are void. An attempt with a
+//! failed exact finding, such as a count, is never void. The report lists each attempt.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! Cases T1 to T10: `floodmark load` against a server whose behavior is known.
 //!
 //! The first undisturbed attempt decides the result of a case. A failed attempt is repeated only if
-//! the host was measurably disturbed ([`findings`]). The report lists each attempt. Cases that mostly
-//! wait run side by side, after the others.
+//! the host was measurably disturbed ([`findings`]). The report lists each attempt. Cases that
+//! mostly wait run side by side, after the others.
 
 mod arrivals;
 mod client_fault;
@@ -150,9 +150,9 @@ const CASES: &[Case] = &[
     ("T10", Alone, "the client's maximum rate, with a server that responds immediately", sound_server::maximum_rate),
 ];
 
-/// Runs the cases and prints a report for each case. The options `only` and `skip` contain names such
-/// as `T2` or `T2/short`; without `only`, all cases run. Returns whether all cases passed, or `None` if
-/// no case matches.
+/// Runs the cases and prints a report for each case. The options `only` and `skip` contain names
+/// such as `T2` or `T2/short`; without `only`, all cases run. Returns whether all cases passed, or
+/// `None` if no case matches.
 ///
 /// Call this function only from `floodmark-truth`: case T2 starts and stops a server process that
 /// runs the same program.

@@ -1,5 +1,5 @@
-//! The overhead that the host adds to the times of every client: the network path and the wake-up of
-//! the server.
+//! The overhead that the host adds to the times of every client: the network path and the wake-up
+//! of the server.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -92,10 +92,10 @@ impl ServerProcess {
     }
 }
 
-/// T2: repeats the example in wrk2's README. The load is 2,000/s for 30 s, with M = 39,500 requests in
-/// the histogram. The server is stopped for S = 1.4 s. floodmark sends overdue requests at once, so
-/// at least K = rate · S of the M requests are delayed. Quantile q of the response time is
-/// S·(1 − (1 − q)·M/K), plus at most the time that the server takes to answer the overdue requests.
+/// T2: repeats the example in wrk2's README. The load is 2,000/s for 30 s, with M = 39,500 requests
+/// in the histogram. The server is stopped for S = 1.4 s. floodmark sends overdue requests at once,
+/// so at least K = rate · S of the M requests are delayed. Quantile q of the response time is S·(1
+/// − (1 − q)·M/K), plus at most the time that the server takes to answer the overdue requests.
 pub fn stopped(environment: &CaseEnvironment<'_>) -> CaseResult {
     const RATE: u64 = 2_000;
     const REQUESTS: u64 = 39_500;
@@ -247,8 +247,8 @@ fn censored(measured: &mut CaseMeasurement) {
     findings.between(what, bounds, times.p95);
 }
 
-/// T6: makes the server close each connection after a number of requests. If `announced` is set, the
-/// last response on a connection has `Connection: close`.
+/// T6: makes the server close each connection after a number of requests. If `announced` is set,
+/// the last response on a connection has `Connection: close`.
 pub fn closing(environment: &CaseEnvironment<'_>, announced: bool) -> CaseResult {
     const REQUESTS_PER_CONNECTION: u64 = 7;
     const CONNECTIONS: u64 = 100;

@@ -1,5 +1,5 @@
-//! T1, T3, T4, T9, T10: servers without faults. The figures must agree with the server's log and with
-//! formulas.
+//! T1, T3, T4, T9, T10: servers without faults. The figures must agree with the server's log and
+//! with formulas.
 
 use floodmark_record::run::SteadyClass;
 
@@ -44,9 +44,9 @@ pub fn fixed_delay(environment: &CaseEnvironment<'_>, delay_us: u64) -> CaseResu
 /// Mean service time of the queue, in microseconds.
 const SERVICE_US: f64 = 2_000.0;
 
-/// Tolerance of the queue for differences from the server's log: a fraction or a number of microseconds,
-/// whichever is greater. In the upper bound, a plain client's overhead replaces the tolerance if it
-/// is greater.
+/// Tolerance of the queue for differences from the server's log: a fraction or a number of
+/// microseconds, whichever is greater. In the upper bound, a plain client's overhead replaces the
+/// tolerance if it is greater.
 const QUEUE_TOLERANCE: f64 = 0.03;
 const QUEUE_TOLERANCE_US: f64 = 50.0;
 

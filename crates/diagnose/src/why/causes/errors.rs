@@ -1,5 +1,5 @@
-//! Many requests failed: unexpected or malformed responses, rejections that no rate limiter explains,
-//! or no response at all.
+//! Many requests failed: unexpected or malformed responses, rejections that no rate limiter
+//! explains, or no response at all.
 
 use floodmark_record::reason::FIX_STOPPED;
 
@@ -152,8 +152,8 @@ fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
             ),
         )
     };
-    // A cause that prevents the client from sending or the server from accepting connections is more
-    // specific.
+    // A cause that prevents the client from sending or the server from accepting connections is
+    // more specific.
     Candidate::new(EvidenceRank::Minor, summary, evidence, next)
         .at([(StepKind::Errors, Actor::Server)])
         .found()

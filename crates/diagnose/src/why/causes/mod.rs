@@ -81,7 +81,8 @@ pub(crate) struct CauseSpec {
     pub(super) class: Option<CauseClass>,
     pub(super) gain: GainModel,
     pub(crate) tuning: Tuning,
-    /// Returns the suspicion that the live view shows if the last seconds of a load suggest the cause.
+    /// Returns the suspicion that the live view shows if the last seconds of a load suggest the
+    /// cause.
     pub(crate) live: Option<fn(&RecentFigures) -> Option<Suspicion>>,
 }
 

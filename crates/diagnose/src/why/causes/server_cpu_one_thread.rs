@@ -56,8 +56,9 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Returns the number of threads that wait for a lock with a timeout, if this suggests an interpreter
-/// lock. CPython waits for its lock with a timeout of 5 ms. HotSpot implements pauses as such waits.
+/// Returns the number of threads that wait for a lock with a timeout, if this suggests an
+/// interpreter lock. CPython waits for its lock with a timeout of 5 ms. HotSpot implements pauses
+/// as such waits.
 fn interpreter_waits(facts: &RunFacts<'_>) -> Option<f64> {
     let waits = |group: &ThreadGroupFacts| group.blocked_on_kind(WaitKind::TimedLock);
     let waiting: f64 = facts.thread_groups.iter().map(waits).sum();

@@ -13,9 +13,9 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(Cause::ServerStall, Place::Server, |_| None)
 };
 
-/// Returns the candidate if the server stalled. Returns `None` if the server used CPU time during the
-/// silence (for example for garbage collection) or waited for a disk or another process. Other causes
-/// are then evaluated.
+/// Returns the candidate if the server stalled. Returns `None` if the server used CPU time during
+/// the silence (for example for garbage collection) or waited for a disk or another process. Other
+/// causes are then evaluated.
 fn stalled(facts: &RunFacts<'_>) -> Option<Candidate> {
     let run = facts.run;
     let stall = silence::server_stall(run).filter(|stall| silence::distorts_means(run, stall))?;
@@ -57,8 +57,8 @@ fn stalled(facts: &RunFacts<'_>) -> Option<Candidate> {
     Some(candidate.at([(StepKind::Stall, Actor::Server)]))
 }
 
-/// Returns whether at least one of the server's threads waits for a file or for another process most
-/// of the time.
+/// Returns whether at least one of the server's threads waits for a file or for another process
+/// most of the time.
 fn waits_for_others(run: &Run, during: &WindowSamples<'_>) -> bool {
     let mean = |of: &Observation| match &of.metric {
         Metric::ThreadsBlocked {

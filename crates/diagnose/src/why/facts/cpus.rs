@@ -236,8 +236,8 @@ impl RunFacts<'_> {
             || is_crowded
     }
 
-    /// Returns the number of CPUs available to the server or the store: the CPUs that the process may
-    /// use, minus the CPUs that others use.
+    /// Returns the number of CPUs available to the server or the store: the CPUs that the process
+    /// may use, minus the CPUs that others use.
     pub fn available_to_server_side(&self, process: &CpuUse) -> f64 {
         let server_side = used(&self.server) + used(&self.store) - process.used;
         let AllowedCpus {
@@ -277,8 +277,8 @@ impl RunFacts<'_> {
 
     /// Returns the CPUs that a process may use, minus the CPUs used by `participants` and the CPUs
     /// taken by the hypervisor. If the participants lack CPU time, the CPUs that other programs use
-    /// are also subtracted. `shared` is the number of CPUs of a host whose CPUs the participants share;
-    /// `None` if only this side of the experiment may use the CPUs.
+    /// are also subtracted. `shared` is the number of CPUs of a host whose CPUs the participants
+    /// share; `None` if only this side of the experiment may use the CPUs.
     ///
     /// Clocks differ, so the CPU use of others can appear to exceed the number of CPUs.
     fn available(&self, process: &CpuUse, participants: f64, shared: Option<f64>) -> f64 {
@@ -296,8 +296,8 @@ impl RunFacts<'_> {
         self.server.as_ref()?.busiest.as_ref()
     }
 
-    /// Returns the server's busiest thread if it is saturated: nearly always running or runnable, or
-    /// running or runnable at least half the time and never idle.
+    /// Returns the server's busiest thread if it is saturated: nearly always running or runnable,
+    /// or running or runnable at least half the time and never idle.
     pub fn saturated_thread(&self) -> Option<&BusiestThread> {
         let is_never_idle = |thread: &BusiestThread| {
             self.thread_groups.iter().any(|group| {
@@ -315,8 +315,8 @@ impl RunFacts<'_> {
         self.spare_cpus().is_some_and(is_spare) && self.saturated_thread().is_none()
     }
 
-    /// Returns whether the server is the main consumer of its CPUs, and saturates either the CPUs or
-    /// one thread. Only such a server can be limited by a consumer of the server's CPU time.
+    /// Returns whether the server is the main consumer of its CPUs, and saturates either the CPUs
+    /// or one thread. Only such a server can be limited by a consumer of the server's CPU time.
     pub fn is_server_saturated(&self, server: &CpuUse) -> bool {
         let all = server.used + self.client_on_server_cpus() + used(&self.store);
         let cpus = server.used >= SATURATED * self.available_to_server_side(server);
@@ -328,8 +328,8 @@ impl RunFacts<'_> {
     pub fn thread_without_idle_cpu(&self) -> Option<(f64, String)> {
         let thread = self.saturated_thread()?;
         let (idle, cpus) = self.spare_cpus()?;
-        // A second thread helps only if the idle CPU time exceeds a tenth of the used CPU time, and if
-        // the first thread is closer to saturation than the CPUs are.
+        // A second thread helps only if the idle CPU time exceeds a tenth of the used CPU time, and
+        // if the first thread is closer to saturation than the CPUs are.
         let could_add = idle > NOTICEABLE * (cpus - idle) && thread.on_cpu >= (cpus - idle) / cpus;
         let has_one_cpu = self.server.as_ref()?.allowed <= 1.0;
         (!could_add || has_one_cpu).then(|| {
@@ -344,8 +344,8 @@ impl RunFacts<'_> {
         })
     }
 
-    /// Describes the idle CPUs and the server's busiest thread. Returns `None` if the number of idle
-    /// CPUs is unknown.
+    /// Describes the idle CPUs and the server's busiest thread. Returns `None` if the number of
+    /// idle CPUs is unknown.
     pub fn show_spare_cpu(&self) -> Option<String> {
         let (idle, _) = self.idle_cpus()?;
         let busiest = self.busiest_thread().map(|thread| {

@@ -51,14 +51,14 @@ impl RunFacts<'_> {
         })
     }
 
-    /// Returns the mean time that a connection waits to be accepted, in seconds, from the mean number
-    /// of waiting connections (Little's law).
+    /// Returns the mean time that a connection waits to be accepted, in seconds, from the mean
+    /// number of waiting connections (Little's law).
     pub fn accept_wait_s(&self, waiting: f64) -> f64 {
         waiting * self.run.sending_s / self.opened().max(1.0)
     }
 
-    /// Returns the number of connections that the client opened, except those that ended with a failed
-    /// request.
+    /// Returns the number of connections that the client opened, except those that ended with a
+    /// failed request.
     fn opened(&self) -> f64 {
         let broken = 2 * self.broken_connections();
         self.run.connections.opened.saturating_sub(broken) as f64
@@ -70,8 +70,8 @@ impl RunFacts<'_> {
         counts.reset + counts.timed_out + counts.malformed
     }
 
-    /// Returns the rate of connections opened by processes other than the client, per second. If all
-    /// roles share a network namespace, the client's connections are subtracted.
+    /// Returns the rate of connections opened by processes other than the client, per second. If
+    /// all roles share a network namespace, the client's connections are subtracted.
     pub fn opened_by_others(&self) -> Option<f64> {
         let opens = |role| {
             let metric = Metric::Network(role, NetworkFigure::ActiveOpens);
@@ -115,9 +115,9 @@ impl ThreadGroupFacts {
         of.fold(0.0, |sum, (_, threads)| sum + threads)
     }
 
-    /// Returns the number of threads, except the main threads of processes that only supervise other
-    /// processes. Such a thread waits for a signal, or stays inactive while it waits for data in a
-    /// pipe.
+    /// Returns the number of threads, except the main threads of processes that only supervise
+    /// other processes. Such a thread waits for a signal, or stays inactive while it waits for data
+    /// in a pipe.
     pub fn workers(&self) -> f64 {
         self.threads - self.blocked_on_kind(WaitKind::Signal) - self.inactive_readers()
     }
@@ -187,8 +187,9 @@ pub struct DatabaseSessions {
 }
 
 impl DatabaseSessions {
-    /// Returns the number of waiting sessions from which they limit throughput: half of the sessions
-    /// in use, but at least 0.5 on average. Sessions that are idle in a transaction count as in use.
+    /// Returns the number of waiting sessions from which they limit throughput: half of the
+    /// sessions in use, but at least 0.5 on average. Sessions that are idle in a transaction count
+    /// as in use.
     fn limiting(&self) -> f64 {
         (MOST * (self.active + self.idle_in_transaction)).max(MOST)
     }
@@ -203,15 +204,15 @@ impl DatabaseSessions {
         self.committing >= self.limiting()
     }
 
-    /// Returns whether most lock holders are committing. On average, at least half a session must be
-    /// committing. More sessions must be committing than idle in a transaction.
+    /// Returns whether most lock holders are committing. On average, at least half a session must
+    /// be committing. More sessions must be committing than idle in a transaction.
     pub fn lock_holder_commits(&self) -> bool {
         self.committing >= MOST && self.committing > self.idle_in_transaction
     }
 }
 
-/// Returns whether a thread group consists of the JVM's compiler threads. The kernel truncates thread
-/// names to 15 bytes.
+/// Returns whether a thread group consists of the JVM's compiler threads. The kernel truncates
+/// thread names to 15 bytes.
 pub fn is_compiler(name: &str) -> bool {
     ["C1 CompilerThre", "C2 CompilerThre"].contains(&name)
 }

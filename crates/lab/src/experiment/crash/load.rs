@@ -95,7 +95,8 @@ impl<'scope> RunningLoad<'scope> {
         self.thread.is_finished()
     }
 
-    /// Returns the start of the measurement on the worker's clock, once the measurement has started.
+    /// Returns the start of the measurement on the worker's clock, once the measurement has
+    /// started.
     pub fn began_ns(&self) -> Option<u64> {
         lock(&self.progress).began_ns
     }

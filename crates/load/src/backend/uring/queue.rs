@@ -264,7 +264,8 @@ pub(super) fn passing(error: &io::Error) -> bool {
     )
 }
 
-/// Operation of a completion. The user data of a completion identifies its operation and connection.
+/// Operation of a completion. The user data of a completion identifies its operation and
+/// connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub(super) enum RingOperation {

@@ -1,7 +1,7 @@
 //! Charts: curves on axes, with notes.
 //!
-//! A plotting library's ticks format units differently from the tables, and a damaged record can make
-//! the library search for ticks endlessly.
+//! A plotting library's ticks format units differently from the tables, and a damaged record can
+//! make the library search for ticks endlessly.
 
 pub(crate) mod distribution;
 pub(crate) mod over_time;

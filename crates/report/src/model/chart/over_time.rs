@@ -545,8 +545,8 @@ const MAX_STEPS: usize = 300;
 /// Maximum distance between consecutive steps, in seconds.
 const ADJACENT_S: f64 = 1e-3;
 
-/// Minimum length of a step whose rate is meaningful, in seconds. Regular samples may be this short,
-/// so a step must also be less than half as long as the preceding one to count as too short.
+/// Minimum length of a step whose rate is meaningful, in seconds. Regular samples may be this
+/// short, so a step must also be less than half as long as the preceding one to count as too short.
 const SLIVER_S: f64 = 0.05;
 
 /// Method of merging several measurements into one step.
