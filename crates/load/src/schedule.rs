@@ -366,8 +366,7 @@ impl ThreadShare {
 pub struct RequestIndices {
     /// The next index.
     pub next: u64,
-    /// Number of steps to the thread's next index. With a selection, only the agent's indices are
-    /// counted.
+    /// Distance to the thread's next index. With a selection, only the agent's indices count.
     stride: u64,
     /// The agent, and the seed of the hash that selects its indices; `None` if the indices are
     /// equally spaced.

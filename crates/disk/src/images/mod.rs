@@ -340,7 +340,7 @@ impl ImageReport {
         self.distinct.len()
     }
 
-    /// Returns the mean time per image: building it, starting the server and reading back.
+    /// Returns the mean time to build an image, start the server on it, and read the data back.
     #[must_use]
     pub fn mean(&self) -> Duration {
         match u32::try_from(self.images) {

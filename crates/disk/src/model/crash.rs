@@ -240,7 +240,7 @@ impl<'h> Crash<'h> {
     fn names(&self) -> HashMap<FileId, String> {
         let trace = self.history.trace;
         let mut names = HashMap::from([(FileId::ROOT, String::new())]);
-        // A directory comes before its entries, because the base is read from the top.
+        // The base lists each directory before its entries.
         for (directory, node) in (0..).map(FileId).zip(&trace.base) {
             if let BaseNode::Directory(entries) = node {
                 for (name, file) in entries {

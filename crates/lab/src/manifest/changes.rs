@@ -254,7 +254,7 @@ impl Experiment {
 }
 
 impl Trial {
-    /// Returns the trial of a tuning that measures a setting.
+    /// Returns the trial that measures a setting in a tuning.
     #[must_use]
     pub fn with_knobs(&self, tuning: &TuningDescription, values: &KnobValues) -> Self {
         let mut trial = self.clone();

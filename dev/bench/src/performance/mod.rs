@@ -63,7 +63,7 @@ pub fn run(bench: &Bench, options: &PerformanceOptions) -> Result<(), Failure> {
     update(&bench.root, FILE, &page)
 }
 
-/// Loads whose CPU time is measured without a CPU placement.
+/// Loads whose CPU time is measured without pinning processes to CPUs.
 const LOADS: [NginxLoad; 6] = [KEPT, FRESH, HTTPS, HTTPS_FRESH, RATE, TWO_THREADS];
 
 /// CPU placements for kept connections, each with a name.
