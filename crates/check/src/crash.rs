@@ -228,8 +228,7 @@ struct Bounds<'a> {
     round: &'a RoundContext<'a>,
     /// Number of acknowledged requests that were executed before the resumption.
     acknowledged: u64,
-    /// Whether the server reserves numbers in blocks, so that it may skip any number of them at a
-    /// restart.
+    /// Whether the server reserves numbers in blocks, so a restart may skip arbitrarily many.
     reserves_blocks: bool,
     nouns: [&'static str; 2],
 }

@@ -7,8 +7,8 @@ use floodmark_record::operation::{KeptOperation, OperationKind};
 use floodmark_record::run::CheckResult;
 use floodmark_record::units::show_count;
 
-/// Returns the result of a check. `violation` is the violation and its history. Without a
-/// violation, the check is not evaluated if there is nothing to check, for the reason `nothing`.
+/// Returns the result of a check. `violation` is the violation and its history. `nothing` is the
+/// reason why there is nothing to check: without a violation, the check is then not evaluated.
 pub(crate) fn result(
     name: &str,
     violation: Option<(String, Vec<String>)>,

@@ -285,8 +285,8 @@ const SELECTION: u64 = 0x6167_656e_7473_6861;
 /// ```
 ///
 /// Every index belongs to exactly one thread, whatever the number of threads and agents. With
-/// Poisson arrivals, a hash leaves Poisson arrivals to each agent, so the union is still Poisson if
-/// the agents' clocks differ. Every *n*-th arrival would not be Poisson.
+/// Poisson arrivals, selection by a hash splits them into Poisson arrivals for each agent, so the
+/// union is Poisson even if the agents' clocks differ. Every *n*-th arrival would not be Poisson.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadShare {
     /// Number of the thread within its agent.
@@ -366,7 +366,8 @@ impl ThreadShare {
 pub struct RequestIndices {
     /// The next index.
     pub next: u64,
-    /// Distance to the thread's next index. With a selection, only the agent's indices count.
+    /// Distance to the thread's next index. With `drawn_by`, the distance counts only the agent's
+    /// indices.
     stride: u64,
     /// The agent, and the seed of the hash that selects its indices; `None` if the indices are
     /// equally spaced.

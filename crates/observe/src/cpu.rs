@@ -368,7 +368,7 @@ ctxt 1
         samples.retain(|sample| sample.cpu == cpu);
         samples.sort_unstable_by_key(|sample| sample.work_ns);
         let at = |share: f64| samples[(samples.len() as f64 * share) as usize].work_ns;
-        assert!(at(0.1) > 500, "{} ns are too short to measure", at(0.1));
+        assert!(at(0.1) > 500, "{} ns is too short to measure", at(0.1));
         assert!(at(0.75) < 3 * at(0.1), "{} {} ns", at(0.1), at(0.75));
     }
 

@@ -331,7 +331,7 @@ impl Monitor {
         }
     }
 
-    /// Returns a sampler of connection ends in a namespace; `None` without addresses.
+    /// Returns a sampler of the sockets in a namespace; `None` without addresses.
     fn sockets(&mut self, ends: Ends, namespace_of: Option<u32>) -> Option<Sockets> {
         let addresses = self.targets.ip_addresses();
         if addresses.is_empty() {

@@ -305,7 +305,7 @@ pub struct AddressUse {
 ///
 /// The distance is the difference between the total and its expected value, as a 32-bit number of
 /// scores.
-/// The value -2^31 marks a distance that is not an integer of scores.
+/// The value -2^31 marks a distance that is not an integer number of scores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswersFile {
     /// File name within the result directory.

@@ -35,7 +35,7 @@ pub(crate) fn times([_, low, high]: &[u64; 3]) -> [u64; 2] {
     [sent, sent + (high & LATEST)]
 }
 
-/// Stored instead of a distance that is not an integer of scores.
+/// Stored instead of a distance that is not an integer number of scores.
 const NONE: i32 = i32::MIN;
 
 /// Maximum rounding error accepted in a total, as a share of a score.
@@ -172,12 +172,12 @@ pub struct ScoringSummary {
     pub wrong_averages: u64,
     /// The first responses with a wrong average, as text.
     pub first_wrong_averages: Vec<String>,
-    /// Totals whose distance from the line is not an integer of scores.
+    /// Totals whose distance from the line is not an integer number of scores.
     /// Only the totals with the lowest numbers are kept, in ascending order of number.
     pub first_strange_totals: Vec<StrangeTotal>,
 }
 
-/// A total whose distance from the line is not an integer of scores.
+/// A total whose distance from the line is not an integer number of scores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StrangeTotal {
     /// Number of the response.

@@ -270,7 +270,7 @@ fn pod_states(json: &[u8], count: u32, container: &str) -> Result<Vec<PodState>,
     let list: Value = serde_json::from_slice(json)
         .map_err(|error| format!("kubectl returned an invalid list of pods: {error}"))?;
     let pods = list["items"].as_array();
-    let pods = pods.ok_or("kubectl returned an invalid list of pods: it has no items")?;
+    let pods = pods.ok_or("kubectl returned an invalid list of pods: `items` is not an array")?;
     let state = |index: u32| {
         let index = index.to_string();
         let mut pods = pods.iter();

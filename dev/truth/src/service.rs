@@ -159,8 +159,8 @@ pub enum Speed {
     Hysteresis {
         /// Speed after an overload, from 0 to 1.
         factor: f64,
-        /// Minimum share of rejected requests in an overload. It must exceed the share that an
-        /// objective allows by so much that no burst below the capacity reaches it by chance.
+        /// Minimum share of rejected requests in an overload. It must be well above the share that
+        /// an objective allows: no burst below the capacity may reach it by chance.
         rejected_share: f64,
     },
 }

@@ -259,8 +259,8 @@ const SOON: usize = 16;
 struct CrashPoints {
     all: Vec<u64>,
     soon: usize,
-    /// The last point at or before the end of the last send to a TCP peer, so before the server
-    /// shut down. The shutdown may remove a file that prevents a restart.
+    /// The last crash point before the server shut down: at or before the end of the last send to
+    /// a TCP peer. The shutdown may remove a file that prevents a restart.
     last_answered: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The system calls that the tracer follows: the seccomp filter that reports them, what a call will
-//! change at its entry, and what it has changed at its exit.
+//! The system calls that the tracer follows: the seccomp filter that reports them, the expected
+//! change at a call's entry, and the actual change at its exit.
 
 use std::collections::BTreeMap;
 use std::fs;

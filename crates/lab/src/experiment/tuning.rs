@@ -68,7 +68,7 @@ impl RunningExperiment<'_> {
         let earlier = self.failures.len();
         let trial = self.runner.experiment.trials[0].with_knobs(tuning, &next.values);
         let failure = self.measure_process(&trial, next.process);
-        // The set must show only what the next process skips.
+        // Clear the set, so that it does not report this skip again for the next process.
         let is_left_out = !std::mem::take(&mut self.left_out).is_empty();
         let what = self.failures[earlier..].last().cloned();
         if is_left_out || what.is_some() {

@@ -123,7 +123,7 @@ fn add_to(file: &mut ObserverFile, observed: &mut Observed) -> Result<Vec<String
 #[cfg(test)]
 mod tests;
 
-/// Rounding error of a series' start, which is an integer of milliseconds.
+/// Rounding error of a series' start, which is an integer number of milliseconds.
 const ROUNDING_MS: f64 = 0.5;
 
 /// Maximum difference, in ns, between two readings of the same host's offset. The offset is the

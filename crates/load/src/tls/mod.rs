@@ -193,7 +193,7 @@ impl<B: IoBackend> Secured<B> {
         self.events.push_back(event);
     }
 
-    /// Answers close_notify if the server has not closed the connection one iteration later.
+    /// Answers a server's close_notify if the connection is still open one iteration after it.
     /// Such a server may be waiting for the answer. Most servers close immediately. An answer would
     /// then reach a closed socket, and the server would have no TIME_WAIT.
     fn close_leaving(&mut self) {

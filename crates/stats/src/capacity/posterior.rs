@@ -332,7 +332,7 @@ pub(super) enum CapacityModel {
 pub(super) struct Models {
     /// All trials, with one capacity.
     pub(super) constant: Posterior,
-    /// Trials after a pass and the first trial.
+    /// The first trial, and trials after a pass.
     rising: Posterior,
     /// Trials after a miss.
     falling: Posterior,

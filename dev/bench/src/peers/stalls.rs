@@ -162,7 +162,8 @@ fn target(errors: &[(&Peer, Median)]) -> String {
             "**no**"
         };
         format!(
-            "\nTarget for {}: absolute error of p99 {}, below that of every other peer ({}, {}): {is_met}\n",
+            "\nTarget for {}: an absolute error of p99 ({}) below that of every other peer \
+             (lowest: {}, {}). Met: {is_met}\n",
             peer.name,
             in_ms(*error),
             ms(limit.median),

@@ -226,8 +226,8 @@ impl CrashProcesses<'_, '_> {
         self.settings.kill == CrashTarget::Server && self.settings.signal != CrashSignal::Stop
     }
 
-    /// Opens the program that fails, and all its descendants. Some databases start each process in
-    /// a group of its own, so a signal to the program's group does not reach them.
+    /// Opens the target program of the crash, and all its descendants. Some databases start each
+    /// process in its own group, so a signal to the program's group does not reach them.
     fn targets(&self) -> Result<ProcessSet, StepError> {
         let pid = match self.settings.kill {
             CrashTarget::Server => self.server.as_ref().map(RunningProgram::pid),
