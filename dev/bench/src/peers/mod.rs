@@ -372,7 +372,8 @@ impl MeasuredLoad {
     }
 
     /// Compares each peer with wrk and with each floodmark backend, and judges the targets. Returns
-    /// the tables, and a line per kind of failure. Excludes floodmark's runs with failures.
+    /// the tables, and a line per kind of failure. Excludes rounds in which
+    /// a run of floodmark has failures.
     fn compare(&self, own: &BTreeMap<(&str, u32), Run>) -> Result<(String, String), Failure> {
         let mut record = self.record.clone();
         let mut failed = String::new();
@@ -400,9 +401,7 @@ impl MeasuredLoad {
             }
             if peer.backend().is_some() {
                 let has_failed = |process| failures.iter().any(|(of, _)| *of == process);
-                record.runs.retain(|run| {
-                    run.trial.as_deref() != Some(peer.name) || !has_failed(run.process)
-                });
+                record.runs.retain(|run| !has_failed(run.process));
             }
         }
         let ours = self.peers.iter().filter(|peer| peer.backend().is_some());
@@ -507,14 +506,18 @@ mod tests {
     }
 
     #[test]
-    fn judges_targets_without_runs_that_failed() {
+    fn judges_targets_without_rounds_that_failed() {
         let record = include_str!("../../../../crates/floodmark/tests/records/load-ramp.json");
         let mut record: Record = serde_json::from_str(record).unwrap();
         let run = record.runs.remove(0);
         for process in 1..=3 {
-            // In round 2, floodmark's run is invalid.
-            let ours = if process == 2 { 80.0 } else { 8.0 };
-            for (name, cpu_us) in [("wrk", 10.0), ("floodmark-uring", ours)] {
+            // In round 2, floodmark's run is invalid, so wrk's run does not count either.
+            let [wrk, ours] = if process == 2 {
+                [1.0, 80.0]
+            } else {
+                [10.0, 8.0]
+            };
+            for (name, cpu_us) in [("wrk", wrk), ("floodmark-uring", ours)] {
                 let mut run = run.clone();
                 (run.trial, run.process) = (Some(name.to_owned()), process);
                 run.validity.status = Status::Valid;
