@@ -43,7 +43,7 @@ pub fn table(bench: &Bench, directory: &Path) -> Result<String, Failure> {
     let (mut rows, mut gaps) = (Vec::new(), String::new());
     for (variant, measured) in loads.iter().zip(measured.chunks(REQUESTS.len())) {
         let counted = |i: usize| counted(&measured[i], REQUESTS[i]);
-        match counted(0).and_then(|short| Ok(per_request([short, counted(1)?]))) {
+        match counted(0).and_then(|short| per_request([short, counted(1)?])) {
             Ok(each) => rows.push(vec![variant.name(), show_count(each)]),
             Err(error) => gaps.push_str(&format!("\nNot counted: {}: {error}\n", variant.name())),
         }
@@ -60,9 +60,12 @@ fn counted(measured: &VariantRuns, requests: u64) -> Result<u64, Failure> {
     }
 }
 
-/// Returns the instructions per request, from those of the short run and the long run.
-fn per_request([short, long]: [u64; 2]) -> u64 {
-    long.saturating_sub(short) / (REQUESTS[1] - REQUESTS[0])
+/// Returns the instructions per request, from those of the short run and the long run. Fails if the
+/// long run executed fewer instructions than the short run.
+fn per_request([short, long]: [u64; 2]) -> Result<u64, Failure> {
+    let more = long.checked_sub(short);
+    let more = more.ok_or("the longer run executed fewer instructions than the shorter run")?;
+    Ok(more / (REQUESTS[1] - REQUESTS[0]))
 }
 
 /// Arguments of the example `instructions`, each with a description. The example runs the described
@@ -96,7 +99,7 @@ pub fn wire_table(bench: &Bench, directory: &Path) -> Result<String, Failure> {
             of_process(&directory, &format!("{part} {requests}"))
         });
         let [short, long] = totals;
-        let each = per_request([short?, long?]);
+        let each = per_request([short?, long?])?;
         rows.push(vec![what.to_owned(), show_count(each)]);
     }
     Ok(table::table("part | instructions", rows))
@@ -146,6 +149,7 @@ mod tests {
 
     #[test]
     fn excludes_start_and_end() {
-        assert_eq!(per_request([5_000_999, 6_000_999]), 100);
+        assert_eq!(per_request([5_000_999, 6_000_999]).unwrap(), 100);
+        assert!(per_request([6_000_999, 5_000_999]).is_err());
     }
 }
