@@ -86,7 +86,7 @@ fn simulate(searches: u64, only: &str) -> bool {
         }
         rows.push(row(server.name, &score));
     }
-    let heads = "server | correct | trials | length | half-width | error, p95";
+    let heads = "server | right | trials | length | half-width | error, p95";
     print!("{}", table(heads, rows));
     println!(
         "right: the interval contains the capacity, or the verdict is right; trials, length and \
