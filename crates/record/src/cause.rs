@@ -29,11 +29,11 @@ crate::names::named! {
         KeepaliveLimit = "keepalive-limit",
         /// The server sent no response for a while, and then resumed.
         ServerStall = "server-stall",
-        /// All worker threads of the server are waiting.
+        /// All worker threads of the server are waiting, or all of its permits are in use.
         WorkerPool = "worker-pool",
         /// One thread of the server is saturated while CPUs are idle.
         ServerCpuOneThread = "server-cpu-one-thread",
-        /// The server processes requests one at a time.
+        /// The server processes requests one at a time, because of a lock, an actor or a single writer.
         Serialised = "serialised",
         /// Requests wait for a free connection from the server to its store or upstream.
         ConnectionPool = "connection-pool",
@@ -59,7 +59,7 @@ crate::names::named! {
         CpuQuota = "cpu-quota",
         /// The hypervisor gives CPU time to other guests.
         Steal = "steal",
-        /// The disk is slow for reasons other than commits.
+        /// Requests wait for the server to read or write files other than its log.
         Disk = "disk",
         /// The link is saturated.
         Bandwidth = "bandwidth",
@@ -73,7 +73,8 @@ crate::names::named! {
         ProxyHop = "proxy-hop",
         /// No limit: the offered rate was met.
         None = "none",
-        /// The throughput equals the offered rate, so the server's capacity is unknown.
+        /// The throughput of an external client equals the offered rate, so the server's capacity is
+        /// unknown.
         OfferedRate = "offered-rate",
         /// Not enough evidence to name a cause.
         Unknown = "unknown",
