@@ -237,9 +237,9 @@ mod tests {
         let peer = |name: &str| PEERS.iter().find(|peer| peer.name == name).unwrap();
         let worse = p99_error(&[sample(92.0)]).unwrap();
         let text = target(&[(peer(own), error), (peer(other), worse)]);
-        assert!(text.ends_with("(2.00, wrk): yes\n"), "{text}");
+        assert!(text.ends_with("(lowest: 2.00, wrk). Met: yes\n"), "{text}");
         let text = target(&[(peer(own), worse), (peer(other), error)]);
-        assert!(text.ends_with("(1.00, wrk): **no**\n"), "{text}");
+        assert!(text.ends_with("(lowest: 1.00, wrk). Met: **no**\n"), "{text}");
         assert_eq!(target(&[(peer(own), error)]), "");
     }
 }
